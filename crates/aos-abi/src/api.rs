@@ -1,0 +1,305 @@
+//! Requests and answers of the HTTP interface that are not simply the views of [`crate::process`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{ProposalState, Verdict};
+use crate::process::{BudgetSpec, Mode, Priority};
+use crate::{Lsn, Pid, Signal, Timestamp, Usd};
+
+/// `POST /v1/processes`: what a person wants run. What is left out follows the configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpawnRequest {
+    /// What it should do first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Who it is and how it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// A name others can send to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether it ends with its first answer.
+    #[serde(default = "SpawnRequest::default_mode")]
+    pub mode: Mode,
+    /// A configured model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its class; `interactive` for one-shot processes, else `normal`, if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// What it may do, each `CALL` or `CALL PATTERN`; left out: what the policy's role grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<String>>,
+    /// Its limits.
+    #[serde(default)]
+    pub budget: BudgetSpec,
+    /// Whose standard input gets its standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipe_to: Option<Pid>,
+    /// A person's own folder to work on, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Files to put into its workspace before it starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileArg>,
+}
+
+impl SpawnRequest {
+    fn default_mode() -> Mode {
+        Mode::Resident
+    }
+}
+
+/// A file to put into a workspace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileArg {
+    /// Where, relative to the workspace.
+    pub path: String,
+    /// Its bytes in base64.
+    pub base64: String,
+}
+
+/// What a request that changed something came to; durable when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Accepted {
+    /// The process it is about.
+    pub pid: Pid,
+    /// The entry it became.
+    pub lsn: Lsn,
+}
+
+/// `POST /v1/processes/{pid}/stdin`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputRequest {
+    /// The text.
+    #[serde(default)]
+    pub text: String,
+    /// No more will come.
+    #[serde(default)]
+    pub eof: bool,
+}
+
+/// `POST /v1/processes/{pid}/signal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Which.
+    pub signal: Signal,
+    /// To all its descendants too.
+    #[serde(default)]
+    pub tree: bool,
+}
+
+/// `POST /v1/processes/{pid}/fork`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The last entry the new process has lived through; the newest if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Lsn>,
+    /// The new process's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// `GET /v1/processes/{pid}/replay`: the decisions of a process, made again offline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayView {
+    /// Inputs that were fed in again.
+    pub inputs: u64,
+    /// Facts that came out the same.
+    pub facts: u64,
+    /// The first difference, if any: where, what the journal holds, what came out now.
+    pub difference: Option<ReplayDifference>,
+}
+
+/// Where a replay left the recorded path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayDifference {
+    /// The entry.
+    pub lsn: Lsn,
+    /// As recorded.
+    pub recorded: Option<serde_json::Value>,
+    /// As decided now.
+    pub now: Option<serde_json::Value>,
+}
+
+/// A proposal as people see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProposalView {
+    /// Its id, such as `p3`.
+    pub id: String,
+    /// Whose.
+    pub pid: Pid,
+    /// The call.
+    pub call: CallView,
+    /// `ask` or `hold`.
+    pub verdict: Verdict,
+    /// The rule that asks.
+    pub rule: String,
+    /// Why the process wants it.
+    pub why: Option<String>,
+    /// What could go wrong.
+    pub risk: Option<String>,
+    /// What would happen, in a few lines.
+    pub preview: String,
+    /// What became of it.
+    pub state: ProposalState,
+    /// When it is over.
+    pub expires_at: Timestamp,
+}
+
+/// A call as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallView {
+    /// Its name.
+    pub name: String,
+    /// Its arguments.
+    pub args: serde_json::Value,
+}
+
+/// `POST /v1/proposals/{id}/reject`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RejectRequest {
+    /// What the agent is told.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// `POST /v1/policy/explain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainRequest {
+    /// Whose call it would be.
+    pub pid: Pid,
+    /// The call.
+    pub call: CallView,
+}
+
+/// What the policy would say, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainView {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The deciding rule, with its layer.
+    pub rule: String,
+    /// The narrowest grant that would pass, where it is denied.
+    pub hint: Option<String>,
+}
+
+/// A model as `/v1/models` and `aos models` show it; `id` and `object` are what OpenAI clients read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelView {
+    /// Its configured name.
+    pub id: String,
+    /// Always `model`.
+    pub object: String,
+    /// The provider.
+    pub provider: String,
+    /// What the provider calls it.
+    pub model: String,
+    /// Its tier.
+    pub tier: Option<String>,
+    /// Most tokens of prompt and answer together.
+    pub context_window: u32,
+    /// What is sent there stays on this machine.
+    pub local: bool,
+    /// It serves processes that name no model.
+    pub default: bool,
+}
+
+/// `GET /v1/cost`: what was spent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostView {
+    /// Each group: a day, a model or a process, as asked.
+    pub groups: BTreeMap<String, CostGroup>,
+    /// All together.
+    pub total: CostGroup,
+}
+
+/// What one group spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostGroup {
+    /// Inferences.
+    pub inferences: u64,
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens answered.
+    pub output_tokens: u64,
+    /// What it cost, as far as prices are known.
+    pub cost_usd: Usd,
+    /// Inferences whose model has no price in the configuration.
+    pub cost_unknown: u64,
+}
+
+/// `POST /v1/admin/audit/verify`: whether the journal is what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditView {
+    /// Nothing was altered.
+    pub intact: bool,
+    /// Entries checked.
+    pub entries: u64,
+    /// The last entry.
+    pub last_lsn: Lsn,
+    /// The chain's hash at the last entry, in hex: keep it elsewhere to prove the whole later.
+    pub head: String,
+    /// The first fault: where and what.
+    pub fault: Option<String>,
+}
+
+/// `POST /v1/admin/prune`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PruneRequest {
+    /// Only processes that ended before then; every ended one if left out.
+    #[serde(default)]
+    pub before: Option<Timestamp>,
+    /// Only say what would go.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a prune took out, or would.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PruneView {
+    /// Whose entries.
+    pub pids: Vec<Pid>,
+    /// How many entries.
+    pub entries: u64,
+    /// Nothing was done yet.
+    pub dry_run: bool,
+}
+
+/// `POST /v1/admin/backup`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupRequest {
+    /// The archive to write, absolute; nothing may be there yet.
+    pub file: String,
+}
+
+/// Every error of the HTTP interface and of `--json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorView,
+}
+
+/// An error as programs see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorView {
+    /// A code of [`crate::Code`] such as `ESRCH`, or `usage`, `unauthorized`, `not_found`, `unavailable`, `internal`.
+    pub code: String,
+    /// What went wrong.
+    pub message: String,
+    /// The way out.
+    pub hint: Option<String>,
+}

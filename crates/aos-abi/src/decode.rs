@@ -1,0 +1,1 @@
+//! The decoder: from a model's reply to the calls it makes.

@@ -1,0 +1,472 @@
+//! Journal entries: everything that reached the kernel and everything it decided, in one order.
+//!
+//! An entry is an **input** (it came from outside and caused what follows) or a **fact** (the kernel decided it from an
+//! input; `cause` names that). Replay feeds the inputs to a fresh kernel and checks that the same facts come out.
+//! The JSON form is the event of the contract: `{"lsn":41,"at":"…","pid":7,"type":"…",…}`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::inference::{Failure, Reply, Usage};
+use crate::model::ModelSpec;
+use crate::process::SpawnSpec;
+use crate::{CallError, CallId, EffectId, Lsn, Name, Pid, Signal, Timestamp, Usd};
+
+/// One entry of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its position.
+    pub lsn: Lsn,
+    /// When it happened: the kernel's only clock. Never earlier than the entry before it.
+    pub at: Timestamp,
+    /// The process it belongs to; [`Pid::SYSTEM`] for the system's own.
+    pub pid: Pid,
+    /// The input this fact was decided from; `None` for inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Lsn>,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// What happened. Fields are added, never renamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Body {
+    /// Input: the daemon started and has the journal to itself.
+    Booted {
+        /// Of the program.
+        version: String,
+    },
+    /// Input: the configuration that holds from here on.
+    Configured(Box<Configured>),
+    /// Input: time passed and something is due.
+    Tick,
+    /// A process was made: by a person (input) or by `SPAWN_AGENT` (fact).
+    Spawned(Box<SpawnSpec>),
+    /// Something for standard input: from a person (input) or from a piped process (fact).
+    Input {
+        /// The text; empty for the mere end of input.
+        text: String,
+        /// No more will come.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        eof: bool,
+        /// [`Pid::INIT`] for a person.
+        from_pid: Pid,
+    },
+    /// Fact: a message was put into the process's inbox.
+    Message {
+        /// Its id.
+        message_id: String,
+        /// Who sent it.
+        from_pid: Pid,
+        /// What it says.
+        content: String,
+        /// Workspace paths or handles that go with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<String>,
+    },
+    /// A signal: from a person (input) or from `KILL` (fact).
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// Who sent it; [`Pid::INIT`] for a person.
+        from_pid: Pid,
+        /// To all its descendants too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        tree: bool,
+    },
+    /// Fact: a timer fired.
+    Timer {
+        /// Which.
+        timer_id: String,
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// What the process is told.
+        prompt: String,
+        /// Firings that were missed while the machine was off, beside this one.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        missed: u64,
+    },
+    /// Input: an HTTP request for one of the process's webhooks. Untrusted.
+    Webhook(WebhookRequest),
+    /// Input: watched files changed.
+    Watch {
+        /// Which watch.
+        watch_id: String,
+        /// The paths, relative to the workspace, sorted.
+        paths: BTreeSet<String>,
+    },
+    /// Fact: a model was asked.
+    InferenceStarted {
+        /// The effect that asks.
+        effect: EffectId,
+        /// The configured name of the model.
+        model: String,
+        /// Why: a turn of the process, or a summary of its oldest turns.
+        purpose: Purpose,
+        /// Tokens of the prompt, estimated.
+        input_tokens: u64,
+        /// Most tokens of the answer.
+        max_output: u32,
+    },
+    /// Input: a model answered, or failed to.
+    InferenceCompleted {
+        /// The effect that asked.
+        effect: EffectId,
+        /// How long it took, in milliseconds.
+        latency_ms: u64,
+        /// The answer.
+        #[serde(flatten)]
+        outcome: InferenceOutcome,
+    },
+    /// Fact: the process made a call.
+    Syscall {
+        /// Binds the result to the call.
+        call_id: CallId,
+        /// The name the model wrote.
+        name: String,
+        /// The arguments; a string where they were no JSON.
+        args: serde_json::Value,
+    },
+    /// Fact: what the policy said to a call.
+    Verdict {
+        /// Of which call.
+        call_id: CallId,
+        /// `allow`, `ask`, `hold` or `deny`.
+        verdict: Verdict,
+        /// The deciding rule, with its layer.
+        rule: String,
+    },
+    /// What a call came to: from a driver (input) or from the kernel (fact).
+    Result {
+        /// Of which call.
+        call_id: CallId,
+        /// The call's name.
+        name: String,
+        /// The effect that carried it out, where a driver did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// `SUCCESS` with the result, or `ERROR` with the error.
+        #[serde(flatten)]
+        outcome: Outcome,
+    },
+    /// A proposal: made (fact), answered by a person (input) or ended by time or by its execution (fact).
+    Proposal {
+        /// Its id, such as `p3`.
+        id: String,
+        /// What became of it.
+        state: ProposalState,
+        /// The call it is about; where it is made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proposal: Option<Box<Proposal>>,
+        /// The person's reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// Fact: money and tokens were spent.
+    Charged {
+        /// The configured name of the model that served.
+        model: String,
+        /// Tokens.
+        usage: Usage,
+        /// `None`: the model has no price in the configuration.
+        cost_usd: Option<Usd>,
+    },
+    /// Fact: the oldest part of the window gave way to a summary.
+    Compacted {
+        /// The last entry that the summary stands for.
+        upto: Lsn,
+        /// The summary.
+        summary: String,
+        /// Tokens of the window before and after.
+        tokens: (u64, u64),
+    },
+    /// Input: this process was made from another one's past.
+    Forked {
+        /// The other one.
+        from_pid: Pid,
+        /// The last entry of it that this one has lived through.
+        from_lsn: Lsn,
+        /// The new process's own name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// Input: a person gave a process another budget, or more of it.
+    Budgeted {
+        /// The limits that hold from here on, counted from the start of the process.
+        budget: crate::process::BudgetSpec,
+    },
+    /// Fact: the process ended.
+    Exited {
+        /// 0 is success; 5 a spent budget, 124 a deadline, 137 `KILL`, 143 `TERM`.
+        exit_code: i32,
+        /// Its result.
+        result: Option<serde_json::Value>,
+        /// Why it ended, in words.
+        reason: String,
+    },
+    /// Fact: the process stopped and a person must act, `reason` says how.
+    Stopped {
+        /// Why, and the way out.
+        reason: String,
+    },
+    /// Input: exited processes were taken out of the journal. A sealed mark in the chain.
+    Pruned {
+        /// Which.
+        pids: Vec<Pid>,
+        /// How many entries.
+        entries: u64,
+    },
+}
+
+/// The configuration as the kernel needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// The models by their configured names.
+    pub models: BTreeMap<String, ModelSpec>,
+    /// The model of a process that names none.
+    pub default_model: String,
+    /// The policy file's text.
+    pub policy: String,
+    /// US dollars a day for everything together.
+    pub usd_per_day: Option<Usd>,
+    /// Where webhooks are reached, such as `http://127.0.0.1:7717/hooks/`.
+    pub hooks_url: String,
+}
+
+/// Why a model is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// A turn of the process.
+    Turn,
+    /// A summary of its oldest turns.
+    Summary,
+}
+
+/// What a model made of an inference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum InferenceOutcome {
+    /// It answered.
+    Answered(Reply),
+    /// It did not.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// What the policy says to a call; the least of several holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It does not happen.
+    Deny,
+    /// A person is asked.
+    Ask,
+    /// It happens when a window ends without a veto.
+    Hold,
+    /// It happens.
+    Allow,
+}
+
+impl Verdict {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Deny => "deny",
+            Verdict::Ask => "ask",
+            Verdict::Hold => "hold",
+            Verdict::Allow => "allow",
+        }
+    }
+}
+
+/// What a call came to, in the form the agent gets it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "UPPERCASE")]
+pub enum Outcome {
+    /// It was done.
+    Success {
+        /// Its result.
+        result: serde_json::Value,
+    },
+    /// It was not.
+    Error {
+        /// Why.
+        error: CallError,
+    },
+}
+
+impl From<Result<serde_json::Value, CallError>> for Outcome {
+    fn from(result: Result<serde_json::Value, CallError>) -> Self {
+        match result {
+            Ok(result) => Outcome::Success { result },
+            Err(error) => Outcome::Error { error },
+        }
+    }
+}
+
+/// An HTTP request to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookRequest {
+    /// By which it is answered, such as `r9f2c`.
+    pub id: String,
+    /// `POST` and so on.
+    pub method: String,
+    /// Below `/hooks/`, with the query.
+    pub path: String,
+    /// Headers in lower case, without those that only concern the connection.
+    pub headers: BTreeMap<String, String>,
+    /// The body; base64 where it is not UTF-8, then `encoding` says so.
+    pub body: String,
+    /// `base64` where the body is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// Its caller waits for an answer until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_by: Option<Timestamp>,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The call of the process that led to it.
+    pub call_id: CallId,
+    /// The name of the call that would be made.
+    pub name: Name,
+    /// Its arguments, canonical.
+    pub args: serde_json::Value,
+    /// `ask` or `hold`.
+    pub verdict: Verdict,
+    /// The rule that asks; `PROPOSE` where the process itself does.
+    pub rule: String,
+    /// Why the process wants it.
+    pub why: Option<String>,
+    /// What could go wrong.
+    pub risk: Option<String>,
+    /// When it is over.
+    pub expires_at: Timestamp,
+}
+
+/// What became of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProposalState {
+    /// It waits for a person.
+    Pending,
+    /// A person said yes.
+    Approved,
+    /// A person said no.
+    Rejected,
+    /// Nobody answered in time.
+    Expired,
+    /// It was carried out.
+    Executed,
+    /// It was carried out and taken back.
+    Undone,
+    /// A person stopped it in its window.
+    Vetoed,
+}
+
+impl Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        std::borrow::Cow::<str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Body {
+    /// The event type of the contract.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Body::Booted { .. } => "booted",
+            Body::Configured(_) => "configured",
+            Body::Tick => "tick",
+            Body::Spawned(_) => "spawned",
+            Body::Input { .. } => "input",
+            Body::Message { .. } => "message",
+            Body::Signal { .. } => "signal",
+            Body::Timer { .. } => "timer",
+            Body::Webhook(_) => "webhook",
+            Body::Watch { .. } => "watch",
+            Body::InferenceStarted { .. } => "inference_started",
+            Body::InferenceCompleted { .. } => "inference_completed",
+            Body::Syscall { .. } => "syscall",
+            Body::Verdict { .. } => "verdict",
+            Body::Result { .. } => "result",
+            Body::Proposal { .. } => "proposal",
+            Body::Charged { .. } => "charged",
+            Body::Compacted { .. } => "compacted",
+            Body::Forked { .. } => "forked",
+            Body::Budgeted { .. } => "budgeted",
+            Body::Exited { .. } => "exited",
+            Body::Stopped { .. } => "stopped",
+            Body::Pruned { .. } => "pruned",
+        }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn an_entry_is_the_event_of_the_contract() {
+        let entry = Entry {
+            lsn: Lsn(41),
+            at: Timestamp(1_795_305_600_000),
+            pid: Pid(7),
+            cause: Some(Lsn(40)),
+            body: Body::Result {
+                call_id: "c1".into(),
+                name: "FS_READ".into(),
+                effect: None,
+                outcome: Outcome::Error { error: CallError::new(Code::NoEnt, "no file `a`") },
+            },
+        };
+        let json = serde_json::to_string(&entry).unwrap();
+        assert_eq!(
+            json,
+            r#"{"lsn":41,"at":"2026-11-22T00:00:00.000Z","pid":7,"cause":40,"type":"result","call_id":"c1","name":"FS_READ","status":"ERROR","error":{"code":"ENOENT","message":"no file `a`"}}"#
+        );
+        assert_eq!(serde_json::from_str::<Entry>(&json).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_completed_inference_reads_back() {
+        let body = Body::InferenceCompleted {
+            effect: EffectId { cause: Lsn(3), nth: 0 },
+            latency_ms: 12,
+            outcome: InferenceOutcome::Answered(Reply {
+                text: "hi".into(),
+                calls: vec![],
+                stop: crate::inference::Stop::End,
+                usage: Usage::default(),
+                model: "small".into(),
+            }),
+        };
+        let json = serde_json::to_string(&body).unwrap();
+        assert!(
+            json.starts_with(r#"{"type":"inference_completed","effect":"3.0","latency_ms":12,"text":"hi""#),
+            "{json}"
+        );
+        assert_eq!(serde_json::from_str::<Body>(&json).unwrap(), body);
+    }
+}

@@ -1,0 +1,66 @@
+//! Every limit of the system on one screen. Each is felt by an agent, an app or a person, and each error that
+//! comes of one says its number.
+
+/// Longest task, message, input or role text, in bytes. What is longer belongs into a file.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Longest process name, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Most unread messages of one process; a sender beyond gets `EAGAIN`.
+pub const INBOX_MAX: usize = 256;
+/// Most unread chunks on one standard input; a writer beyond gets `EAGAIN`.
+pub const STDIN_MAX: usize = 256;
+/// Most unread notices (timers, webhooks, watches) of one process.
+pub const NOTICES_MAX: usize = 256;
+/// Most calls in one reply; the rest return `EAGAIN` unrun.
+pub const CALLS_PER_REPLY_MAX: usize = 64;
+/// Most calls that only read which run side by side for one process.
+pub const PARALLEL_READS_MAX: usize = 8;
+/// Longest arguments of one call, in bytes.
+pub const ARGS_BYTES_MAX: usize = 4 << 20;
+/// Longest model reply that is read, in bytes; what is longer is cut and counts as cut off.
+pub const REPLY_BYTES_MAX: usize = 8 << 20;
+/// Largest part of one result that is put into a window, in bytes; the rest is read through its handle.
+pub const RESULT_SHOWN_BYTES: usize = 16 << 10;
+/// Largest result that is journaled, in bytes.
+pub const RESULT_BYTES_MAX: usize = 8 << 20;
+/// `FS_READ`'s default and largest piece, in bytes.
+pub const FS_READ_BYTES_MAX: usize = 256 << 10;
+/// `FS_LIST`'s most entries and `FS_SEARCH`'s most matches.
+pub const LISTING_MAX: usize = 1000;
+/// `NET_FETCH`'s largest body, in bytes.
+pub const NET_BODY_BYTES_MAX: usize = 5 << 20;
+/// `NET_FETCH`'s deadline, in seconds.
+pub const NET_TIMEOUT_S: u64 = 10;
+/// `NET_FETCH`'s most redirects.
+pub const NET_REDIRECTS_MAX: usize = 5;
+/// `EXEC_CMD`'s default deadline, in seconds.
+pub const EXEC_TIMEOUT_S: u64 = 30;
+/// `EXEC_CMD`'s longest deadline, in seconds.
+pub const EXEC_TIMEOUT_S_MAX: u64 = 3600;
+/// `EXEC_CMD`'s most output kept of each stream, in bytes.
+pub const EXEC_OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Most timers of one process.
+pub const TIMERS_MAX: usize = 64;
+/// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.
+pub const TIMER_PERIOD_S_MIN: u64 = 1;
+/// Most webhook paths of one process.
+pub const WEBHOOKS_MAX: usize = 16;
+/// Largest webhook body, in bytes.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 1 << 20;
+/// Longest time in which an agent may answer a webhook, in seconds.
+pub const WEBHOOK_REPLY_S_MAX: u64 = 300;
+/// Most watches of one process.
+pub const WATCHES_MAX: usize = 16;
+/// Time between `TERM` and `KILL`, in milliseconds.
+pub const TERM_GRACE_MS: u64 = 5000;
+/// Deepest process tree.
+pub const SPAWN_DEPTH_MAX: usize = 16;
+/// Most live children of one process.
+pub const CHILDREN_MAX: usize = 256;
+/// Times a failed inference that may pass is tried again by the kernel before the process stops and says why.
+/// (The model edge has its own, faster retries within each.)
+pub const INFERENCE_RETRIES_MAX: u32 = 5;
+/// Replies in a row that hold no decodable call and no text before a process stops and says why.
+pub const EMPTY_REPLIES_MAX: u32 = 3;
+/// Default life of a proposal, in seconds.
+pub const PROPOSAL_TTL_S: u64 = 24 * 3600;

@@ -1,0 +1,291 @@
+//! Processes as people and programs see them: what is asked for, and the JSON shapes of the contract.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Pid, Timestamp, Usd};
+
+/// What a new process is to be. Resolved: every default is filled in, so that replay needs no configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SpawnSpec {
+    /// Its parent; [`Pid::INIT`] for what a person starts.
+    pub parent: Pid,
+    /// Its name; unique among live processes where given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Who it is and how it works, as text.
+    pub role: String,
+    /// What it should do first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Whether it ends with its first answer.
+    pub mode: Mode,
+    /// The configured model it runs on.
+    pub model: String,
+    /// Its class on the model slots.
+    pub priority: Priority,
+    /// What it may do, each `CALL` or `CALL PATTERN`; `None`: whatever the policy's role grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<String>>,
+    /// Its limits.
+    #[serde(default)]
+    pub budget: BudgetSpec,
+    /// Whose standard input gets its standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipe_to: Option<Pid>,
+    /// Where its files are.
+    pub workspace: Workspace,
+    /// It works on untrusted content and has no grants.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quarantine: bool,
+}
+
+/// Whether a process ends with its first answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `aos run` and children with a task: a reply without a call is its result and it exits 0.
+    OneShot,
+    /// `aos spawn` and children without a task: a reply without a call goes to stdout and it waits for what comes.
+    Resident,
+}
+
+/// Where the files of a process are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Workspace {
+    /// `workspaces/PID/` in the home, of this process or of the ancestor it shares with.
+    Home(Pid),
+    /// A person's own folder, absolute.
+    Folder(String),
+}
+
+/// The class of a process on the model slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// A person is waiting.
+    Interactive,
+    /// The usual.
+    #[default]
+    Normal,
+    /// Whenever nothing else wants the slot.
+    Batch,
+}
+
+/// Limits of a process and all below it; what is left out is bounded by the parent alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSpec {
+    /// US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<Usd>,
+    /// Tokens in and out together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// System calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Seconds from its start until it is ended with exit code 124.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_s: Option<u64>,
+}
+
+/// The state of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It wants a model slot.
+    Ready,
+    /// In an inference or a call.
+    Running,
+    /// Waiting for something named in `waiting_for`.
+    Blocked,
+    /// In `SLEEP`.
+    Sleeping,
+    /// Stopped by a signal or by an error that a person must mend.
+    Stopped,
+    /// Ended.
+    Exited,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [State; 6] =
+        [State::Ready, State::Running, State::Blocked, State::Sleeping, State::Stopped, State::Exited];
+
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::Running => "running",
+            State::Blocked => "blocked",
+            State::Sleeping => "sleeping",
+            State::Stopped => "stopped",
+            State::Exited => "exited",
+        }
+    }
+}
+
+/// A process as `aos ps --json` and `/v1/processes` show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessView {
+    /// Its id.
+    pub pid: Pid,
+    /// Its parent.
+    pub parent: Pid,
+    /// Its name, or the first words of its task.
+    pub name: String,
+    /// Its state.
+    pub state: State,
+    /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle) or `model`.
+    pub waiting_for: Option<String>,
+    /// The model it runs on.
+    pub model: String,
+    /// Its class on the model slots.
+    pub priority: Priority,
+    /// Whether it ends with its first answer.
+    pub mode: Mode,
+    /// What it used.
+    pub usage: UsageView,
+    /// Its limits and what is left.
+    pub budget: BudgetView,
+    /// When it was spawned.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub exited_at: Option<Timestamp>,
+    /// Its exit code, once it has ended.
+    pub exit_code: Option<i32>,
+    /// Its result, once it has ended.
+    pub result: Option<serde_json::Value>,
+    /// Why it ended or stopped.
+    pub reason: Option<String>,
+}
+
+/// Everything about a process, as `aos inspect` and `/v1/processes/{pid}` show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessDetail {
+    /// What the list shows.
+    #[serde(flatten)]
+    pub process: ProcessView,
+    /// Who it is.
+    pub role: String,
+    /// What it may do; `null`: what the policy's role grants.
+    pub grants: Option<Vec<String>>,
+    /// Its live children and those not yet waited for.
+    pub children: Vec<Pid>,
+    /// Whose standard input gets its standard output.
+    pub pipe_to: Option<Pid>,
+    /// Where its files are.
+    pub workspace: Workspace,
+    /// Unread messages.
+    pub inbox: usize,
+    /// Its timers.
+    pub timers: Vec<TimerView>,
+    /// Its webhook paths.
+    pub webhooks: Vec<String>,
+    /// Its watches.
+    pub watches: Vec<String>,
+    /// Tokens of its window in use, and the window.
+    pub window: WindowView,
+}
+
+/// Counters of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageView {
+    /// Inferences completed.
+    pub inferences: u64,
+    /// System calls made.
+    pub syscalls: u64,
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens answered.
+    pub output_tokens: u64,
+    /// Of the tokens sent, those the provider had cached.
+    pub cached_input_tokens: u64,
+    /// What it cost, as far as prices are known.
+    pub cost_usd: Usd,
+    /// Some of its cost is unknown, since a model has no price in the configuration.
+    #[serde(default)]
+    pub cost_unknown: bool,
+}
+
+/// Limits of a process and what is left of them; `null` where only the parent limits it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BudgetView {
+    /// US dollars granted.
+    pub usd: Option<Usd>,
+    /// US dollars neither spent, nor reserved, nor given to children.
+    pub usd_left: Option<Usd>,
+    /// Tokens granted.
+    pub tokens: Option<u64>,
+    /// Tokens left.
+    pub tokens_left: Option<u64>,
+    /// System calls granted.
+    pub calls: Option<u64>,
+    /// System calls left.
+    pub calls_left: Option<u64>,
+    /// When it is ended.
+    pub ends_at: Option<Timestamp>,
+}
+
+/// A timer as people see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TimerView {
+    /// Its id.
+    pub timer_id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// When it fires next.
+    pub next_at: Timestamp,
+    /// `every 60 s` or the cron line.
+    pub schedule: String,
+    /// What the process is told.
+    pub prompt: String,
+}
+
+/// How full a window is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowView {
+    /// Tokens of the next prompt, estimated.
+    pub tokens: u64,
+    /// Tokens a prompt may have: the model's window less the room for its answer.
+    pub tokens_max: u64,
+    /// Entries in the window.
+    pub items: usize,
+}
+
+/// `aos status --json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatusView {
+    /// Of the program.
+    pub version: String,
+    /// The daemon's pid in the operating system.
+    pub os_pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Its home.
+    pub home: String,
+    /// Where HTTP is served.
+    pub listen: String,
+    /// How many processes are in each state.
+    pub processes: BTreeMap<String, u64>,
+    /// Each model's slots.
+    pub model_slots: BTreeMap<String, SlotView>,
+    /// The last journal position that is durable.
+    pub lsn: crate::Lsn,
+}
+
+/// The slots of one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SlotView {
+    /// Inferences under way.
+    pub used: u32,
+    /// Most inferences at once.
+    pub limit: u32,
+    /// Processes that wait for a slot.
+    pub waiting: u32,
+}

@@ -1,0 +1,235 @@
+//! System calls: the one door between an agent and the world.
+//!
+//! Start at [`Syscall`], the parsed call, and at [`Name::spec`], what is true of every call of that name. Both come
+//! from the one table at the end of [`table`]; schemas, manual pages, provider tool lists and the policy's vocabulary
+//! are generated from it and from the argument types in [`args`], whose doc comments are what agents read.
+
+mod args;
+mod set;
+mod table;
+
+pub use args::*;
+pub use set::CallSet;
+pub use table::{Name, Syscall};
+
+use crate::{CallError, Code};
+
+/// What is true of every call of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// What it does to the world.
+    pub risk: Risk,
+    /// Who carries it out.
+    pub handler: Handler,
+    /// One line for the agent.
+    pub summary: &'static str,
+    /// The shape of the result.
+    pub result: &'static str,
+    /// One correct set of arguments.
+    pub example: &'static str,
+}
+
+/// What a call does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
+    /// It changes only the process itself.
+    Own,
+    /// It only reads; such calls of one reply may run side by side.
+    Read,
+    /// It changes something and can be taken back.
+    Undoable,
+    /// It cannot be taken back once it has left.
+    Irreversible,
+}
+
+/// Who carries a call out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Handler {
+    /// The kernel, in the same step.
+    Kernel,
+    /// The file driver.
+    Files,
+    /// The command driver.
+    Exec,
+    /// The network driver.
+    Net,
+    /// The memory store.
+    Memory,
+    /// Nobody yet: the call answers `ENOSYS` with this hint.
+    Absent(&'static str),
+}
+
+impl Syscall {
+    /// Reads the arguments of a call.
+    ///
+    /// # Errors
+    /// `ENOSYS` with the nearest names where there is no such call; `EINVAL` with the JSON pointer of the fault, what
+    /// was expected there and one correct example where the arguments do not fit.
+    pub fn parse(name: &str, args: &str) -> Result<Syscall, CallError> {
+        let name = name.parse::<Name>()?;
+        if args.len() > crate::limits::ARGS_BYTES_MAX {
+            return Err(CallError::new(
+                Code::Inval,
+                format!("the arguments hold {} bytes, the most is {}", args.len(), crate::limits::ARGS_BYTES_MAX),
+            ));
+        }
+        // Providers send an empty string for a call without arguments.
+        let args = if args.trim().is_empty() { "{}" } else { args };
+        Syscall::parse_args(name, args).map_err(|fault| {
+            CallError::new(Code::Inval, format!("at `{}`: {}", fault.pointer, fault.expected))
+                .hint(format!("a correct call: {name} {}", name.spec().example))
+        })
+    }
+
+    /// Whether doing it twice with the same effect id is the same as doing it once. After a crash such calls are
+    /// issued again; the others return `EINTR`, outcome unknown.
+    #[must_use]
+    pub fn idempotent(&self) -> bool {
+        match self {
+            Syscall::FsWrite(write) => write.mode.unwrap_or_default() == WriteMode::Replace,
+            // The store recognises the effect id, so a repeated write makes no second version.
+            Syscall::MemWrite(_) | Syscall::MemForget(_) => true,
+            call => call.name().spec().risk == Risk::Read,
+        }
+    }
+}
+
+/// Where and why arguments do not fit a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgsFault {
+    /// JSON pointer (RFC 6901) of the fault; empty for the whole object.
+    pub pointer: String,
+    /// What was expected there.
+    pub expected: String,
+}
+
+impl ArgsFault {
+    fn from_error(error: &serde_path_to_error::Error<serde_json::Error>) -> ArgsFault {
+        use serde_path_to_error::Segment;
+        let mut pointer = String::new();
+        for segment in error.path() {
+            match segment {
+                Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+                Segment::Map { key } => pointer.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        ArgsFault { pointer, expected: error.inner().to_string() }
+    }
+}
+
+/// The schema of a call's arguments, as providers and `/v1/syscalls` show it: JSON Schema 2020-12 without references.
+#[must_use]
+pub fn schema(name: Name) -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut value = name.raw_schema(settings.into_generator()).to_value();
+    if let Some(object) = value.as_object_mut() {
+        object.remove("title");
+        object.remove("description");
+        object.entry("properties").or_insert_with(|| serde_json::json!({}));
+    }
+    value
+}
+
+/// The manual page of a call, as `aos man NAME` prints it.
+#[must_use]
+pub fn manual(name: Name) -> String {
+    use std::fmt::Write as _;
+    let spec = name.spec();
+    let mut page = format!("{name}\n\n  {}\n\nARGUMENTS\n", spec.summary);
+    let schema = schema(name);
+    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(|r| r.as_str()).collect();
+    match schema["properties"].as_object().filter(|properties| !properties.is_empty()) {
+        None => page.push_str("  none\n"),
+        Some(properties) => {
+            for (field, of) in properties {
+                let optional = if required.contains(&field.as_str()) { "" } else { " (optional)" };
+                let text = of["description"].as_str().unwrap_or("").replace('\n', " ");
+                let _ = writeln!(page, "  {field}{optional}\n      {text}");
+            }
+        }
+    }
+    let risk = match spec.risk {
+        Risk::Own => "changes only the process itself",
+        Risk::Read => "only reads",
+        Risk::Undoable => "can be undone",
+        Risk::Irreversible => "cannot be undone once it has left",
+    };
+    let _ = write!(page, "\nRESULT\n  {}\n\nEFFECT\n  {risk}\n\nEXAMPLE\n  {name} {}\n", spec.result, spec.example);
+    if let Handler::Absent(hint) = spec.handler {
+        let _ = write!(page, "\nNOT YET\n  {hint}\n");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_correct() {
+        for name in Name::ALL {
+            let call = Syscall::parse(name.as_str(), name.spec().example).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(call.name(), *name);
+            let args = serde_json::to_string(&call.args()).unwrap();
+            assert_eq!(Syscall::parse(name.as_str(), &args).unwrap(), call, "{name} survives a round trip");
+        }
+    }
+
+    #[test]
+    fn every_schema_is_one_closed_object_without_references() {
+        for name in Name::ALL {
+            let schema = schema(*name);
+            assert_eq!(schema["type"], "object", "{name}");
+            assert_eq!(schema["additionalProperties"], false, "{name}");
+            assert!(!schema.to_string().contains("$ref"), "{name}: {schema}");
+        }
+    }
+
+    #[test]
+    fn a_fault_names_its_place_what_was_expected_and_an_example() {
+        let error = Syscall::parse("FS_EDIT", r#"{"path":"a","edits":[{"old":"x","new":1}]}"#).unwrap_err();
+        assert_eq!(error.code, Code::Inval);
+        assert!(
+            error.message.starts_with("at `/edits/0/new`: invalid type: integer `1`, expected a string"),
+            "{error}"
+        );
+        assert!(error.hint.unwrap().contains(r#"FS_EDIT {"path""#));
+        let error = Syscall::parse("FS_READ", r#"{"file":"a"}"#).unwrap_err();
+        assert!(error.message.contains("unknown field `file`, expected"), "{error}");
+        let error = Syscall::parse("FS_READ", r#"{"path":"#).unwrap_err();
+        assert!(error.message.contains("EOF"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let error = Syscall::parse("FS_REED", "{}").unwrap_err();
+        assert_eq!(error.code, Code::NoSys);
+        assert!(error.hint.unwrap().contains("FS_READ"));
+    }
+
+    #[test]
+    fn manual_page() {
+        insta::assert_snapshot!(manual(Name::Sleep), @r#"
+        SLEEP
+
+          Sleep for some seconds. Costs no inference while it lasts; a message or input from a person ends it early.
+
+        ARGUMENTS
+          seconds
+              How long, in seconds.
+
+        RESULT
+          {"slept_s": number, "interrupted"?: why}
+
+        EFFECT
+          changes only the process itself
+
+        EXAMPLE
+          SLEEP {"seconds":60}
+        "#);
+    }
+}
