@@ -1,0 +1,123 @@
+//! Why a command did not run, told apart by what a caller can do about it.
+//!
+//! Always true: an error means that the command either did not start or that its outcome is unknown
+//! ([`Error::Helper`]); a command that ran and failed is an [`Outcome`](crate::Outcome).
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller asked for something that has no meaning; asking again will not help.
+    #[error("the command cannot be described to the kernel: {reason}")]
+    Spec {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The program is not there, not granted, or cannot be executed. Worth telling the one who asked for it.
+    #[error("cannot execute {program}")]
+    Program {
+        /// The program as it was asked for.
+        program: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The workspace or a mount cannot be used.
+    #[error("cannot use {path}")]
+    Path {
+        /// Which one.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
+    #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
+    Missing {
+        /// What it lacks.
+        feature: Feature,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A step of building the sandbox failed; nothing of the command ran.
+    #[error("cannot {step}")]
+    Setup {
+        /// The step, as a verb phrase.
+        step: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The helper could not be started or ended without a report. Whether the command ran is unknown.
+    #[error("the sandbox helper {reason}")]
+    Helper {
+        /// What happened to it.
+        reason: String,
+        /// The cause, where the kernel named one.
+        source: Option<io::Error>,
+    },
+}
+
+/// A feature of the host that isolation is built on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Feature {
+    /// Namespaces that an ordinary user can make.
+    UserNamespaces,
+    /// Landlock with at least [`LANDLOCK_ABI_MIN`](crate::LANDLOCK_ABI_MIN).
+    Landlock,
+    /// System call filters.
+    Seccomp,
+    /// A private `/proc` inside a user namespace.
+    Proc,
+    /// A workspace mount with translated owners, which a daemon that runs as root needs.
+    IdmappedMounts,
+    /// overlayfs inside a user namespace, for workspaces that can be rolled back.
+    Overlay,
+    /// A control group of our own; used where it is there, missed nowhere.
+    Cgroup,
+}
+
+impl Feature {
+    /// How a person gets it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Feature::UserNamespaces => {
+                "set user.max_user_namespaces above 0 (and, where they exist, kernel.unprivileged_userns_clone=1 and \
+                 kernel.apparmor_restrict_unprivileged_userns=0); inside a container allow unshare and clone in its \
+                 seccomp profile"
+            }
+            Feature::Landlock => {
+                "use Linux 6.2 or newer with CONFIG_SECURITY_LANDLOCK=y and landlock in the lsm= boot parameter; inside \
+                 a container allow the landlock_* system calls"
+            }
+            Feature::Seccomp => "use a kernel with CONFIG_SECCOMP_FILTER=y",
+            Feature::Proc => {
+                "inside a container start it without masked paths in /proc (--security-opt systempaths=unconfined)"
+            }
+            Feature::IdmappedMounts => {
+                "run the daemon as an ordinary user, or keep workspaces on ext4, xfs, btrfs or tmpfs with Linux 6.3 or \
+                 newer"
+            }
+            Feature::Overlay => "use Linux 5.11 or newer with overlayfs, and a state folder on a real file system",
+            Feature::Cgroup => {
+                "delegate a cgroup v2 subtree to the daemon (systemd: Delegate=yes); limits are kept without it"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Feature::UserNamespaces => "user namespaces",
+            Feature::Landlock => "Landlock (ABI 3 or newer)",
+            Feature::Seccomp => "seccomp filters",
+            Feature::Proc => "private /proc",
+            Feature::IdmappedMounts => "id-mapped mounts",
+            Feature::Overlay => "overlayfs in user namespaces",
+            Feature::Cgroup => "delegated control group",
+        })
+    }
+}

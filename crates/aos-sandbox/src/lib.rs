@@ -1,0 +1,49 @@
+//! Isolates one command: it sees a workspace and the system's programs, reaches nothing else, uses no more than it was
+//! given, and when it ends nothing of it is left running.
+//!
+//! Start at [`run`] with a [`Spec`]; [`probe`] says what the host can do. How a command comes to run:
+//!
+//! ```text
+//! daemon ──spawns──▶ helper ──clones──▶ first process ──forks──▶ the command
+//! run.rs             helper.rs          walls.rs                  exec.rs
+//! pipes, deadline    watches, kills     new root, reaps           limits, Landlock, seccomp, exec
+//! ```
+//!
+//! Always true:
+//! - The helper is a fresh program with an empty environment and one thread; no memory of the daemon gets inside.
+//! - What the host cannot do is an error that names it ([`Error::Missing`]). Nothing falls back to fewer walls.
+//! - When [`run`] returns the whole process tree is dead, whatever it did to get away.
+//! - Output in memory is bounded by the limits.
+//!
+//! Deliberately absent: knowledge of policy, of agents and of async runtimes. [`run`] blocks; callers give it a thread.
+#![allow(unsafe_code, reason = "namespaces, mounts, fork and exec are system calls that no safe wrapper covers whole")]
+
+mod cancel;
+mod capture;
+mod changes;
+mod error;
+mod exec;
+mod helper;
+mod job;
+mod outcome;
+mod run;
+mod spec;
+mod supervise;
+mod tree;
+
+pub use cancel::Cancel;
+pub use error::{Error, Feature};
+pub use helper::helper_main;
+pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
+pub use run::{Isolator, ThisHost, run};
+pub use spec::{Access, Helper, Isolation, Limits, Mount, Network, Programs, Spec, UnsandboxedConsent};
+
+/// Where the workspace is inside a full sandbox.
+pub const WORKSPACE: &str = "/workspace";
+
+/// The argument with which a program that embeds this crate starts itself again as the helper: `main` calls
+/// [`helper_main`] when it is the first argument, before threads, logging or configuration.
+pub const HELPER_SUBCOMMAND: &str = "__sandbox-init";
+
+/// The oldest Landlock that full isolation accepts: older ones let a program truncate files it may not write.
+pub const LANDLOCK_ABI_MIN: i32 = 3;

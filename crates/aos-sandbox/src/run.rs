@@ -1,0 +1,306 @@
+//! The daemon's side of a run: prepares the job, starts the helper, feeds and drains the command, gathers the outcome.
+//!
+//! Start at [`run`]. Always true: the helper's control socket lives exactly as long as the run; when it closes, for
+//! whatever reason, the helper kills the tree. So a daemon that crashes leaves nothing behind.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Component, Path};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+};
+
+use crate::cancel::Cancel;
+use crate::capture::{Feed, Sink};
+use crate::changes::Snapshot;
+use crate::error::Error;
+use crate::job::{Job, Report, Walls};
+use crate::outcome::{Captured, End, Outcome, Usage};
+use crate::spec::{Helper, Isolation, Programs, Spec};
+
+/// How long after its deadline a helper may take to kill the tree and report before it is killed itself.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// The largest report packet; reports are a few hundred bytes.
+const REPORT_MAX: usize = 16 << 10;
+
+/// Something that can run a command within walls. This host's kernel is the first; containers and small virtual
+/// machines fit behind the same door.
+pub trait Isolator: Send + Sync {
+    /// Runs one command to its end. Blocks.
+    ///
+    /// # Errors
+    /// See [`Error`]; a command that ran and failed is an [`Outcome`].
+    fn run(&self, spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error>;
+}
+
+/// The isolator made of this host's own kernel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThisHost;
+
+impl Isolator for ThisHost {
+    fn run(&self, spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
+        run(spec, cancel)
+    }
+}
+
+/// Runs one command to its end on this host. Blocks the calling thread for as long, so async callers use a blocking
+/// one; `cancel` ends it early.
+///
+/// # Errors
+/// See [`Error`]. A command that ran and failed, was killed or cancelled, is an [`Outcome`].
+pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
+    check(spec)?;
+    let workspace = spec.workspace.canonicalize().map_err(|source| path_error(&spec.workspace, source))?;
+    if !workspace.is_dir() {
+        return Err(path_error(&workspace, io::Error::from_raw_os_error(libc::ENOTDIR)));
+    }
+    // Without walls the command gets a home that is its own and goes away with it, never the daemon's.
+    let home = match spec.isolation {
+        Isolation::Full => None,
+        Isolation::Unsandboxed(_) => {
+            let made = tempfile::Builder::new().prefix("aos-home-").tempdir();
+            Some(made.map_err(|source| setup_error("make a home for the command", source))?)
+        }
+    };
+    let job = Job {
+        argv: spec.argv.clone(),
+        env: environment(spec, home.as_ref().map(tempfile::TempDir::path)),
+        workspace: workspace.clone().into(),
+        limits: spec.limits.clone(),
+        walls: walls(spec),
+    };
+    let before = Snapshot::take(&workspace);
+    let ran = Helped::start(&spec.helper, &job)?.finish(spec, cancel)?;
+    let (changed, changed_truncated) = before.compare(&Snapshot::take(&workspace));
+    Ok(Outcome { end: ran.end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
+}
+
+/// Refuses what could only fail later and less clearly.
+fn check(spec: &Spec) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::Spec { reason });
+    if spec.argv.first().is_none_or(|program| program.is_empty()) {
+        return refuse("it names no program".into());
+    }
+    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    if spec.argv.iter().any(|arg| has_nul(arg)) {
+        return refuse("an argument contains a NUL byte".into());
+    }
+    for (name, value) in &spec.env {
+        if name.is_empty() || name.as_bytes().contains(&b'=') || has_nul(name) || has_nul(value) {
+            return refuse(format!("the environment variable {name:?} is malformed"));
+        }
+    }
+    if matches!(spec.isolation, Isolation::Unsandboxed(_)) && !spec.mounts.is_empty() {
+        return refuse("mounts need isolation".into());
+    }
+    for mount in &spec.mounts {
+        let plain = mount.at.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+        let reserved = ["/proc", "/dev", "/sys"].iter().any(|root| mount.at.starts_with(root));
+        if !mount.at.is_absolute() || !plain || reserved || mount.at == Path::new("/") || has_nul(mount.at.as_os_str())
+        {
+            return refuse(format!("nothing can be mounted at {}", mount.at.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The whole environment of the command; nothing of the daemon's own is in it.
+fn environment(spec: &Spec, home: Option<&Path>) -> Vec<(OsString, OsString)> {
+    let home = home.map_or_else(|| OsString::from("/tmp"), |home| home.as_os_str().to_owned());
+    let mut env = spec.env.clone();
+    let mut default = |name: &str, value: &OsStr| {
+        env.entry(name.into()).or_insert_with(|| value.to_owned());
+    };
+    default("PATH", OsStr::new("/usr/local/bin:/usr/bin:/bin"));
+    default("LANG", OsStr::new("C.UTF-8"));
+    default("HOME", &home);
+    default("TMPDIR", &home);
+    if spec.isolation == Isolation::Full {
+        default("USER", OsStr::new("agent"));
+        default("LOGNAME", OsStr::new("agent"));
+    }
+    env.into_iter().collect()
+}
+
+fn walls(spec: &Spec) -> Option<Walls> {
+    match spec.isolation {
+        Isolation::Unsandboxed(_) => None,
+        Isolation::Full => Some(Walls {
+            mounts: spec.mounts.iter().map(|m| (m.host.clone().into(), m.at.clone().into(), m.access)).collect(),
+            programs: match &spec.programs {
+                Programs::System => None,
+                Programs::Only(paths) => Some(paths.iter().map(|path| path.clone().into()).collect()),
+            },
+            network: spec.network,
+        }),
+    }
+}
+
+/// What a run yields before the workspace is compared.
+struct Ran {
+    end: End,
+    usage: Usage,
+    stdout: Captured,
+    stderr: Captured,
+}
+
+/// A started helper and our ends of its pipes.
+struct Helped {
+    child: Child,
+    control: OwnedFd,
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Helped {
+    /// Starts the helper and hands it the job.
+    fn start(helper: &Helper, job: &Job) -> Result<Self, Error> {
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+        let unopened = |errno: Errno| setup_error("open the pipes of the command", errno.into());
+        let (stdin_theirs, stdin) = pipe().map_err(unopened)?;
+        let (stdout, stdout_theirs) = pipe().map_err(unopened)?;
+        let (stderr, stderr_theirs) = pipe().map_err(unopened)?;
+        let (control, control_theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(unopened)?;
+        for fd in [&stdin, &stdout, &stderr, &control] {
+            rustix::io::ioctl_fionbio(fd, true).map_err(unopened)?;
+        }
+        // The control socket takes the place of standard input, so that no descriptor has to be inherited by number.
+        let child = Command::new(&helper.program)
+            .args(&helper.args)
+            .env_clear()
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::from(control_theirs))
+            .stdout(Stdio::from(stdout_theirs))
+            .stderr(Stdio::from(stderr_theirs))
+            .spawn()
+            .map_err(|source| Error::Helper {
+                reason: format!("{} cannot be started", helper.program.display()),
+                source: Some(source),
+            })?;
+        // From here on dropping `control` is what ends the helper.
+        let helped = Helped { child, control, stdin, stdout, stderr };
+        helped.hand_over(job, stdin_theirs)?;
+        Ok(helped)
+    }
+
+    /// Sends the job as a sealed memory file, and the command's standard input with it.
+    fn hand_over(&self, job: &Job, stdin: OwnedFd) -> Result<(), Error> {
+        let send = || -> io::Result<()> {
+            let file = rustix::fs::memfd_create("job", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            let mut file = std::fs::File::from(file);
+            serde_json::to_writer(io::BufWriter::new(&mut file), job)?;
+            rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
+            let fds = [file.as_fd(), stdin.as_fd()];
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+            let message = [io::IoSlice::new(b"job")];
+            rustix::net::sendmsg(&self.control, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
+            Ok(())
+        };
+        send().map_err(|source| Error::Helper { reason: "did not take the job".into(), source: Some(source) })
+    }
+
+    /// Feeds and drains the command until the helper has reported and is gone.
+    fn finish(self, spec: &Spec, cancel: &Cancel) -> Result<Ran, Error> {
+        let Helped { mut child, control, stdin, stdout, stderr } = self;
+        let mut feed = Feed::new(stdin, &spec.stdin);
+        let mut stdout = Sink::new(stdout, spec.limits.output);
+        let mut stderr = Sink::new(stderr, spec.limits.output);
+        let mut reports = Reports::default();
+        let mut cancelled = false;
+        let mut give_up = Instant::now().checked_add(spec.limits.wall.saturating_add(GRACE));
+        while !reports.ended {
+            let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Error::Helper { reason: "did not end in time and was killed".into(), source: None });
+            }
+            let mut slots = vec![PollFd::new(&control, PollFlags::IN)];
+            if !cancelled {
+                slots.push(PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN));
+            }
+            slots.extend([&stdout, &stderr].into_iter().filter_map(Sink::slot));
+            slots.extend(feed.slot());
+            match poll(&mut slots, left.and_then(|left| Timespec::try_from(left).ok()).as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(setup_error("wait for the command", errno.into())),
+            }
+            // Nothing here blocks, so each is simply tried; that is cheaper to read than to track who was ready.
+            if !cancelled && cancel.is_cancelled() {
+                cancelled = true;
+                give_up = Instant::now().checked_add(GRACE);
+                // The helper reads end of file and kills the tree.
+                let _ = rustix::net::shutdown(&control, Shutdown::Write);
+            }
+            feed.pump();
+            stdout.pump();
+            stderr.pump();
+            reports.read(&control);
+        }
+        let _ = child.wait();
+        // Every writer is dead, so what is in the pipes now is all there will be.
+        match reports.last {
+            Some(Report::Ended(end, usage)) => Ok(Ran { end, usage, stdout: stdout.finish(), stderr: stderr.finish() }),
+            Some(Report::Failed(failure)) => Err(failure.into()),
+            None => {
+                let said = stderr.finish();
+                Err(Error::Helper { reason: format!("ended without a report: {}", said.text().trim()), source: None })
+            }
+        }
+    }
+}
+
+/// What the helper has reported so far.
+#[derive(Default)]
+struct Reports {
+    /// The last packet that could be read.
+    last: Option<Report>,
+    /// Whether the helper has closed its end, which it does by exiting.
+    ended: bool,
+}
+
+impl Reports {
+    /// Takes what is there.
+    fn read(&mut self, control: &OwnedFd) {
+        let mut packet = vec![0; REPORT_MAX];
+        loop {
+            match rustix::net::recv(control, &mut packet[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => self.ended = true,
+                Ok((length, _)) => {
+                    if let Ok(report) = serde_json::from_slice(&packet[..length]) {
+                        self.last = Some(report);
+                    }
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(_) => self.ended = true,
+            }
+            return;
+        }
+    }
+}
+
+fn path_error(path: &Path, source: io::Error) -> Error {
+    Error::Path { path: path.to_owned(), source }
+}
+
+fn setup_error(step: &str, source: io::Error) -> Error {
+    Error::Setup { step: step.into(), source }
+}

@@ -1,0 +1,181 @@
+//! What to run and within which walls: everything the caller decides before a command starts.
+//!
+//! Start at [`Spec`]. Always true: nothing the caller did not name reaches the command, neither an environment variable
+//! nor a file nor the network; there is no default that widens. Deliberately absent: a way to run without isolation
+//! that does not carry an [`UnsandboxedConsent`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One command and its walls.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The program and its arguments; a program without `/` is looked up in `PATH` as the command will see it.
+    pub argv: Vec<OsString>,
+    /// What the command reads on standard input, followed by end of file.
+    pub stdin: Vec<u8>,
+    /// Added to the clean environment (`PATH`, `HOME`, `LANG`, `TMPDIR`, `USER`), which it may override.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The host folder the command works in; with full isolation it appears as [`WORKSPACE`](crate::WORKSPACE).
+    pub workspace: PathBuf,
+    /// Further host files and folders the command may see; ignored by nobody: without isolation they are refused.
+    pub mounts: Vec<Mount>,
+    /// Which programs of the host can be executed inside.
+    pub programs: Programs,
+    /// How much of everything the command may use.
+    pub limits: Limits,
+    /// What it may connect to.
+    pub network: Network,
+    /// How strong the walls are.
+    pub isolation: Isolation,
+    /// The program that becomes the sandbox's first process.
+    pub helper: Helper,
+}
+
+impl Spec {
+    /// A command with default limits, no mounts, no network and the walls that `isolation` says.
+    pub fn new<A: Into<OsString>>(
+        argv: impl IntoIterator<Item = A>,
+        workspace: impl Into<PathBuf>,
+        isolation: Isolation,
+    ) -> Self {
+        Spec {
+            argv: argv.into_iter().map(Into::into).collect(),
+            stdin: Vec::new(),
+            env: BTreeMap::new(),
+            workspace: workspace.into(),
+            mounts: Vec::new(),
+            programs: Programs::default(),
+            limits: Limits::default(),
+            network: Network::default(),
+            isolation,
+            helper: Helper::default(),
+        }
+    }
+}
+
+/// A host file or folder shown inside the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is on the host.
+    pub host: PathBuf,
+    /// Where it appears: an absolute path inside, without `..`, and not below `/proc` or `/dev`.
+    pub at: PathBuf,
+    /// Whether the command may change it.
+    pub access: Access,
+}
+
+/// What a command may do with a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Look at it.
+    Read,
+    /// Look at it and change it.
+    Write,
+}
+
+/// Which programs of the host can be executed inside the sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Programs {
+    /// Everything in the host's `/usr`, `/bin` and `/sbin`, and what the command makes itself.
+    #[default]
+    System,
+    /// These files only, each by its absolute host path, with the system's libraries.
+    ///
+    /// No other program file is even visible, and what the command writes cannot be executed. Programs under `/usr/lib`
+    /// and `/usr/libexec` remain: they are parts of the granted ones (`git` keeps its commands there).
+    Only(Vec<PathBuf>),
+}
+
+/// The most a command may use. A limit is for the whole tree unless it says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Time from start to end; then the tree is killed.
+    pub wall: Duration,
+    /// Processor time of each process, rounded up to a second.
+    pub cpu: Duration,
+    /// Bytes of memory: of each process by the kernel's count of private data, and with full isolation of the tree's
+    /// resident memory too, which is looked at ten times a second.
+    pub memory: u64,
+    /// Processes and threads at once. The kernel counts them per user, so without isolation the daemon's own count.
+    pub pids: u64,
+    /// Open file descriptors of each process.
+    pub files: u64,
+    /// Bytes of the largest file, and with full isolation of everything in `/tmp`.
+    pub disk: u64,
+    /// Bytes kept of each of standard output and standard error; the rest is read and dropped.
+    pub output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        Limits {
+            wall: Duration::from_secs(120),
+            cpu: Duration::from_secs(60),
+            memory: 512 * MIB,
+            pids: 64,
+            files: 256,
+            disk: 1024 * MIB,
+            output: 1 << 20,
+        }
+    }
+}
+
+/// What a command may connect to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Network {
+    /// A network of its own with nothing in it but a loopback.
+    #[default]
+    None,
+    /// The host's network, with all that listens on the host's loopback. No rule narrows it.
+    Host,
+}
+
+/// How strong the walls are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Isolation {
+    /// Namespaces, a root of its own, Landlock, seccomp, no capabilities. If the host cannot do one of them the run is
+    /// an error that names it.
+    Full,
+    /// No walls: a clean environment, limits and a tree that dies as one, nothing else.
+    Unsandboxed(UnsandboxedConsent),
+}
+
+/// Proof that a person wrote into the configuration that commands may run without isolation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsandboxedConsent(());
+
+impl UnsandboxedConsent {
+    /// The sentence that the configuration has to contain, word for word.
+    pub const WORDS: &str = "i accept that commands run without isolation";
+
+    /// Consent, if `words` say so. A `true` or a `yes` is not enough, so that nobody consents in passing.
+    pub fn from_words(words: &str) -> Option<Self> {
+        (words.trim() == Self::WORDS).then_some(UnsandboxedConsent(()))
+    }
+}
+
+/// The program that the sandbox is started from; it has to call [`helper_main`](crate::helper_main) before anything else.
+///
+/// It is a program of its own and not a fork of the daemon, because the daemon has threads, whose locks a fork would
+/// freeze, and secrets in its memory, which the sandbox's first process would carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Helper {
+    /// The executable.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl Default for Helper {
+    /// This very program again, as the hidden subcommand [`HELPER_SUBCOMMAND`](crate::HELPER_SUBCOMMAND).
+    fn default() -> Self {
+        Helper { program: "/proc/self/exe".into(), args: vec![crate::HELPER_SUBCOMMAND.into()] }
+    }
+}

@@ -1,0 +1,121 @@
+//! The process tree below a supervisor: finding it, measuring it, ending it.
+//!
+//! Start at [`kill_descendants`]. It relies on the caller being the subreaper (or the first process) of the tree:
+//! whoever loses its parent becomes the caller's child, so nothing gets out of the tree by forking twice or by starting
+//! a session.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
+
+/// A process as `/proc/PID/stat` describes it (`proc_pid_stat(5)`).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) zombie: bool,
+    pub(crate) threads: u64,
+    /// Resident memory in pages.
+    pub(crate) resident: u64,
+}
+
+impl Process {
+    /// Reads one line of `stat`. The name may contain anything, spaces and parentheses too, so counting starts after
+    /// its last one.
+    fn parse(line: &str) -> Option<Self> {
+        let (head, tail) = line.rsplit_once(')')?;
+        let pid = head.split_once(' ')?.0.parse().ok()?;
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        Some(Process {
+            pid,
+            zombie: *fields.first()? == "Z",
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
+            resident: fields.get(21)?.parse().ok()?,
+        })
+    }
+}
+
+/// Every process that `/proc` shows, with its owner.
+pub(crate) fn processes() -> impl Iterator<Item = (Process, u32)> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        name.to_str()?.parse::<i32>().ok()?;
+        let owner = entry.metadata().ok()?.uid();
+        // Names are bytes; what is not UTF-8 in them must not hide the process.
+        let stat = std::fs::read(entry.path().join("stat")).ok()?;
+        Some((Process::parse(&String::from_utf8_lossy(&stat))?, owner))
+    })
+}
+
+/// How many threads run as `owner`, which is what the kernel holds against `RLIMIT_NPROC`.
+pub(crate) fn threads_of(owner: u32) -> u64 {
+    processes().filter(|(_, of)| *of == owner).map(|(process, _)| process.threads).sum()
+}
+
+/// All processes below `root`, zombies too.
+fn descendants(root: i32) -> Vec<Process> {
+    let mut rest: Vec<Process> = processes().map(|(process, _)| process).collect();
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let (children, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|process| process.parent == parent);
+        parents.extend(children.iter().map(|child| child.pid));
+        found.extend(children);
+        rest = others;
+    }
+    found
+}
+
+/// Kills every descendant of the calling process and reaps them all.
+///
+/// Killing a process group is atomic against fork, so one round ends an ordinary fork bomb; one that starts a session
+/// per fork is ended by rounds, because each round kills faster than it forks.
+pub(crate) fn kill_descendants() {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    let my_group = rustix::process::getpgrp().as_raw_nonzero().get();
+    loop {
+        for process in descendants(me).iter().filter(|process| !process.zombie) {
+            if process.group != my_group
+                && let Some(group) = Pid::from_raw(process.group)
+            {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            if let Some(pid) = Pid::from_raw(process.pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                // Some are still dying.
+                Ok(None) => break,
+                // No children left: whoever was below them would have become our child.
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_forge_the_fields_after_it() {
+        let line = "42 (a) Z 1 1) S 7 9 9 0 -1 4194304 1 0 0 0 1 2 0 0 20 0 3 0 55 1000000 250 18446744073709551615";
+        let process = Process::parse(line).expect("well-formed");
+        assert_eq!(process, Process { pid: 42, parent: 7, group: 9, zombie: false, threads: 3, resident: 250 });
+    }
+
+    #[test]
+    fn this_process_is_found_below_its_parent() {
+        let parent = rustix::process::getppid().expect("a test has a parent").as_raw_nonzero().get();
+        let me = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(descendants(parent).iter().any(|process| process.pid == me));
+    }
+}

@@ -1,0 +1,62 @@
+//! What the tests share: a workspace, a command in it, and the question whether a process is alive.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aos_sandbox::{Cancel, Error, Helper, Isolation, Outcome, Spec, UnsandboxedConsent, run};
+
+/// A deadline no healthy command reaches, so that a slow machine fails no test.
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// The helper that was built beside the tests.
+pub fn helper() -> Helper {
+    Helper { program: env!("CARGO_BIN_EXE_aos-sandbox-helper").into(), args: vec![] }
+}
+
+/// No walls, as a person's configuration would say it.
+pub fn unsandboxed() -> Isolation {
+    Isolation::Unsandboxed(UnsandboxedConsent::from_words(UnsandboxedConsent::WORDS).expect("the words themselves"))
+}
+
+/// A temporary workspace and the walls of the commands that run in it.
+pub struct Rig {
+    pub workspace: tempfile::TempDir,
+    pub isolation: Isolation,
+}
+
+impl Rig {
+    pub fn new(isolation: Isolation) -> Self {
+        Rig { workspace: tempfile::tempdir().expect("a temporary folder"), isolation }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.workspace.path().canonicalize().expect("the workspace is there")
+    }
+
+    pub fn spec(&self, argv: &[&str]) -> Spec {
+        let mut spec = Spec::new(argv, self.workspace.path(), self.isolation.clone());
+        spec.limits.wall = LONG;
+        spec.helper = helper();
+        spec
+    }
+
+    pub fn sh(&self, script: &str) -> Outcome {
+        go(&self.spec(&["sh", "-c", script])).expect("the shell starts")
+    }
+
+    /// The pids that the command wrote, one per line, to a file in its workspace.
+    pub fn pids(&self, file: &str) -> Vec<i32> {
+        let text = std::fs::read_to_string(self.workspace.path().join(file)).expect("the command wrote its pids");
+        text.split_ascii_whitespace().map(|pid| pid.parse().expect("a pid")).collect()
+    }
+}
+
+/// Runs with nobody to cancel it.
+pub fn go(spec: &Spec) -> Result<Outcome, Error> {
+    run(spec, &Cancel::new().expect("a descriptor is free"))
+}
+
+pub fn alive(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
