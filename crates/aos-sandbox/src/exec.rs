@@ -114,11 +114,13 @@ fn execute(candidates: &[CString], argv: &[CString], env: &[CString]) -> io::Err
 /// Sets every signal to its default action and unblocks all: the helper blocks some and Rust ignores `SIGPIPE`, and
 /// both would be inherited.
 fn reset_signals() {
-    // SAFETY: `set` is written before it is read; setting a default action installs no code, and signals that cannot
-    // be set merely return an error.
+    // SAFETY: the kernel reads a zeroed sigaction, which says SIG_DFL with an empty mask and is 32 bytes or less on every
+    // architecture, and installs no code; signals that cannot be set merely return an error. The C library's own
+    // function would refuse the two signals that it keeps for itself. `set` is written before it is read.
     unsafe {
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
+        let default = [0u64; 4];
+        for signal in 1..=64 {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8usize);
         }
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use crate::exec::{Launch, above_stdio, failure_of};
-use crate::job::{Failure, Job, Report, Step};
+use crate::job::{Failure, Job, Report, Step, Task};
 use crate::outcome::{End, Usage};
 use crate::supervise::{Watch, Woke, end_of};
-use crate::tree;
+use crate::{probe, tree, walls};
 
 /// The helper's whole life. A program that embeds this crate calls it first thing in `main` when its first argument is
 /// [`HELPER_SUBCOMMAND`](crate::HELPER_SUBCOMMAND).
@@ -29,7 +29,7 @@ pub fn helper_main() -> ! {
         }
     };
     let report = match serve(control.as_fd()) {
-        Ok((end, usage)) => Report::Ended(end, usage),
+        Ok(report) => report,
         Err(failure) => Report::Failed(failure),
     };
     // If nobody listens any more there is nobody to tell.
@@ -47,43 +47,45 @@ fn take_control() -> Result<OwnedFd, Failure> {
     Ok(control)
 }
 
-/// Takes the job, runs it and returns when its tree is dead.
-fn serve(control: BorrowedFd<'_>) -> Result<(End, Usage), Failure> {
+/// Takes the task and does it; a command's tree is dead when this returns.
+fn serve(control: BorrowedFd<'_>) -> Result<Report, Failure> {
     // A session of its own: signals meant for the daemon's terminal must not end the watchman.
     let _ = rustix::process::setsid();
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .step("close the helper's memory to others")?;
-    let (job, stdin) = receive(control)?;
+    let (task, stdin) = receive(control)?;
+    let job = match task {
+        Task::Probe(state) => return Ok(Report::Probed(probe::try_all(state.as_ref()))),
+        Task::Run(job) => job,
+    };
     let watch = Watch::new().step("watch for children")?;
     let started = Instant::now();
     let end = match &job.walls {
         None => unsandboxed(&job, stdin, &watch, control)?,
-        Some(_) => return Err(Failure::step("isolate", rustix::io::Errno::NOSYS)),
+        Some(walls) => walls::isolated(&job, walls, stdin, &watch, control)?,
     };
     let (cpu, memory_max) = used();
-    Ok((end, Usage { wall: started.elapsed(), cpu, memory_max }))
+    Ok(Report::Ended(end, Usage { wall: started.elapsed(), cpu, memory_max }))
 }
 
-/// Reads the job and the descriptor that comes with it.
-fn receive(control: BorrowedFd<'_>) -> Result<(Job, OwnedFd), Failure> {
+/// Reads the task and the descriptor that comes with it.
+fn receive(control: BorrowedFd<'_>) -> Result<(Task, OwnedFd), Failure> {
     let mut packet = [0; 16];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [std::io::IoSliceMut::new(&mut packet)];
-    rustix::net::recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).step("receive the job")?;
+    rustix::net::recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).step("receive the task")?;
     let mut fds = ancillary.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => fds.collect(),
         _ => Vec::new(),
     });
     let (Some(file), Some(stdin)) = (fds.next(), fds.next()) else {
-        return Err(Failure::step("receive the job", rustix::io::Errno::PROTO));
+        return Err(Failure::step("receive the task", rustix::io::Errno::PROTO));
     };
     let mut text = Vec::new();
     let mut file = std::fs::File::from(file);
-    std::io::Seek::rewind(&mut file).step("read the job")?;
-    file.read_to_end(&mut text).step("read the job")?;
-    let job = serde_json::from_slice(&text).map_err(std::io::Error::from).step("understand the job")?;
-    Ok((job, above_stdio(stdin).step("keep the command's input")?))
+    std::io::Seek::rewind(&mut file).step("read the task")?;
+    file.read_to_end(&mut text).step("read the task")?;
+    let task = serde_json::from_slice(&text).map_err(std::io::Error::from).step("understand the task")?;
+    Ok((task, above_stdio(stdin).step("keep the command's input")?))
 }
 
 /// Runs the job on the bare host, as a tree that dies as one.

@@ -1,6 +1,6 @@
 //! What the daemon tells its helper, and what the helper and the processes below it report back.
 //!
-//! Start at [`Job`] and [`Report`]. A job travels in a sealed memory file, a report is one packet. Always true: both
+//! Start at [`Task`] and [`Report`]. A task travels in a sealed memory file, a report is one packet. Always true: both
 //! ends are the same build, so nothing here is versioned.
 
 use std::ffi::OsString;
@@ -11,6 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Feature};
 use crate::outcome::{End, Usage};
 use crate::spec::{Access, Limits, Network};
+
+/// What a helper is for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Run a command.
+    Run(Job),
+    /// Try what the host can do, with workspaces in this folder.
+    Probe(OsString),
+}
 
 /// One command, resolved: no default is left to fill in. Paths are `OsString`s because serde takes those with any bytes.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +54,8 @@ pub(crate) enum Report {
     Ended(End, Usage),
     /// It did not start.
     Failed(Failure),
+    /// What was tried, each with its error number or 0.
+    Probed(Vec<(Feature, i32)>),
 }
 
 /// A failure that crosses processes.

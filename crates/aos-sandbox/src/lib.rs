@@ -24,17 +24,25 @@ mod changes;
 mod error;
 mod exec;
 mod helper;
+mod identity;
 mod job;
+mod landlock;
 mod outcome;
+mod privileges;
+mod probe;
+mod root;
 mod run;
+mod seccomp;
 mod spec;
 mod supervise;
 mod tree;
+mod walls;
 
 pub use cancel::Cancel;
 pub use error::{Error, Feature};
 pub use helper::helper_main;
 pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
+pub use probe::{Finding, HostReport, probe};
 pub use run::{Isolator, ThisHost, run};
 pub use spec::{Access, Helper, Isolation, Limits, Mount, Network, Programs, Spec, UnsandboxedConsent};
 

@@ -2,6 +2,7 @@
 //!
 //! Start at [`Outcome`]. Always true: when an outcome exists the command's whole process tree is dead.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub enum End {
 }
 
 /// One output stream, bounded.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The first bytes of it; they may end within a character.
     pub bytes: Vec<u8>,
@@ -86,6 +87,12 @@ impl Captured {
     /// The bytes as text, what is not UTF-8 replaced.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured").field("text", &self.text()).field("dropped", &self.dropped).finish()
     }
 }
 

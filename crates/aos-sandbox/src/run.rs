@@ -22,10 +22,11 @@ use rustix::net::{
 use crate::cancel::Cancel;
 use crate::capture::{Feed, Sink};
 use crate::changes::Snapshot;
-use crate::error::Error;
-use crate::job::{Job, Report, Walls};
+use crate::error::{Error, Feature};
+use crate::job::{Job, Report, Task, Walls};
 use crate::outcome::{Captured, End, Outcome, Usage};
-use crate::spec::{Helper, Isolation, Programs, Spec};
+use crate::probe::results_of;
+use crate::spec::{Helper, Isolation, Mount, Programs, Spec};
 
 /// How long after its deadline a helper may take to kill the tree and report before it is killed itself.
 const GRACE: Duration = Duration::from_secs(15);
@@ -77,10 +78,10 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
         env: environment(spec, home.as_ref().map(tempfile::TempDir::path)),
         workspace: workspace.clone().into(),
         limits: spec.limits.clone(),
-        walls: walls(spec),
+        walls: walls(spec)?,
     };
     let before = Snapshot::take(&workspace);
-    let ran = Helped::start(&spec.helper, &job)?.finish(spec, cancel)?;
+    let ran = Helped::start(&spec.helper, &Task::Run(job))?.finish(spec, cancel)?;
     let (changed, changed_truncated) = before.compare(&Snapshot::take(&workspace));
     Ok(Outcome { end: ran.end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
 }
@@ -103,8 +104,14 @@ fn check(spec: &Spec) -> Result<(), Error> {
     if matches!(spec.isolation, Isolation::Unsandboxed(_)) && !spec.mounts.is_empty() {
         return refuse("mounts need isolation".into());
     }
+    let plain = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    if let Programs::Only(paths) = &spec.programs
+        && let Some(path) = paths.iter().find(|path| !path.is_absolute() || !plain(path))
+    {
+        return refuse(format!("the granted program {} is no absolute path", path.display()));
+    }
     for mount in &spec.mounts {
-        let plain = mount.at.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+        let plain = plain(&mount.at);
         let reserved = ["/proc", "/dev", "/sys"].iter().any(|root| mount.at.starts_with(root));
         if !mount.at.is_absolute() || !plain || reserved || mount.at == Path::new("/") || has_nul(mount.at.as_os_str())
         {
@@ -132,18 +139,23 @@ fn environment(spec: &Spec, home: Option<&Path>) -> Vec<(OsString, OsString)> {
     env.into_iter().collect()
 }
 
-fn walls(spec: &Spec) -> Option<Walls> {
-    match spec.isolation {
-        Isolation::Unsandboxed(_) => None,
-        Isolation::Full => Some(Walls {
-            mounts: spec.mounts.iter().map(|m| (m.host.clone().into(), m.at.clone().into(), m.access)).collect(),
-            programs: match &spec.programs {
-                Programs::System => None,
-                Programs::Only(paths) => Some(paths.iter().map(|path| path.clone().into()).collect()),
-            },
-            network: spec.network,
-        }),
+/// Resolves what the walls are built from; links are followed here, once, and nowhere else.
+fn walls(spec: &Spec) -> Result<Option<Walls>, Error> {
+    if spec.isolation != Isolation::Full {
+        return Ok(None);
     }
+    let mount = |mount: &Mount| {
+        let host = mount.host.canonicalize().map_err(|source| path_error(&mount.host, source))?;
+        Ok((host.into(), mount.at.clone().into(), mount.access))
+    };
+    Ok(Some(Walls {
+        mounts: spec.mounts.iter().map(mount).collect::<Result<_, Error>>()?,
+        programs: match &spec.programs {
+            Programs::System => None,
+            Programs::Only(paths) => Some(paths.iter().map(|path| path.clone().into()).collect()),
+        },
+        network: spec.network,
+    }))
 }
 
 /// What a run yields before the workspace is compared.
@@ -155,7 +167,7 @@ struct Ran {
 }
 
 /// A started helper and our ends of its pipes.
-struct Helped {
+pub(crate) struct Helped {
     child: Child,
     control: OwnedFd,
     stdin: OwnedFd,
@@ -164,8 +176,8 @@ struct Helped {
 }
 
 impl Helped {
-    /// Starts the helper and hands it the job.
-    fn start(helper: &Helper, job: &Job) -> Result<Self, Error> {
+    /// Starts the helper and hands it its task.
+    pub(crate) fn start(helper: &Helper, task: &Task) -> Result<Self, Error> {
         let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let unopened = |errno: Errno| setup_error("open the pipes of the command", errno.into());
         let (stdin_theirs, stdin) = pipe().map_err(unopened)?;
@@ -193,26 +205,40 @@ impl Helped {
             })?;
         // From here on dropping `control` is what ends the helper.
         let helped = Helped { child, control, stdin, stdout, stderr };
-        helped.hand_over(job, stdin_theirs)?;
+        helped.hand_over(task, stdin_theirs)?;
         Ok(helped)
     }
 
-    /// Sends the job as a sealed memory file, and the command's standard input with it.
-    fn hand_over(&self, job: &Job, stdin: OwnedFd) -> Result<(), Error> {
+    /// Sends the task as a sealed memory file, and the command's standard input with it.
+    fn hand_over(&self, task: &Task, stdin: OwnedFd) -> Result<(), Error> {
         let send = || -> io::Result<()> {
-            let file = rustix::fs::memfd_create("job", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            let file = rustix::fs::memfd_create("task", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             let mut file = std::fs::File::from(file);
-            serde_json::to_writer(io::BufWriter::new(&mut file), job)?;
+            serde_json::to_writer(io::BufWriter::new(&mut file), task)?;
             rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
             let fds = [file.as_fd(), stdin.as_fd()];
             let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-            let message = [io::IoSlice::new(b"job")];
+            let message = [io::IoSlice::new(b"task")];
             rustix::net::sendmsg(&self.control, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
             Ok(())
         };
-        send().map_err(|source| Error::Helper { reason: "did not take the job".into(), source: Some(source) })
+        send().map_err(|source| Error::Helper { reason: "did not take its task".into(), source: Some(source) })
+    }
+
+    /// Waits for the answer to [`Task::Probe`].
+    pub(crate) fn probed(mut self) -> Result<Vec<(Feature, i32)>, Error> {
+        let mut reports = Reports::default();
+        let until = Instant::now() + GRACE;
+        while !reports.ended && Instant::now() < until {
+            let mut slots = [PollFd::new(&self.control, PollFlags::IN)];
+            let _ = poll(&mut slots, Timespec::try_from(GRACE).ok().as_ref());
+            reports.read(&self.control);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        results_of(reports.last)
     }
 
     /// Feeds and drains the command until the helper has reported and is gone.
@@ -258,7 +284,7 @@ impl Helped {
         match reports.last {
             Some(Report::Ended(end, usage)) => Ok(Ran { end, usage, stdout: stdout.finish(), stderr: stderr.finish() }),
             Some(Report::Failed(failure)) => Err(failure.into()),
-            None => {
+            Some(Report::Probed(_)) | None => {
                 let said = stderr.finish();
                 Err(Error::Helper { reason: format!("ended without a report: {}", said.text().trim()), source: None })
             }

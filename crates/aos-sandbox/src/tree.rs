@@ -51,6 +51,14 @@ pub(crate) fn processes() -> impl Iterator<Item = (Process, u32)> {
     })
 }
 
+/// The process's fair share of memory in bytes, pages that others map counted in part (`proc_pid_smaps(5)`).
+pub(crate) fn proportional(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
 /// How many threads run as `owner`, which is what the kernel holds against `RLIMIT_NPROC`.
 pub(crate) fn threads_of(owner: u32) -> u64 {
     processes().filter(|(_, of)| *of == owner).map(|(process, _)| process.threads).sum()

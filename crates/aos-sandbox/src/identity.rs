@@ -1,0 +1,165 @@
+//! Whom the command is to the host.
+//!
+//! Start at [`Identity::choose`]. Inside it is always user and group 1000. Outside:
+//! - under a daemon that runs as an ordinary user it is that user, whose files are the workspace's;
+//! - under one that runs as root it is a user who owns nothing at all, and the workspace is mounted so that its owner's
+//!   files appear as that user's (an id-mapped mount, `mount_setattr(2)`). So what a command writes belongs to the
+//!   workspace's owner, yet the command never has root's claim on a file or root's exemption from a limit.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::CWD;
+use rustix::mount::OpenTreeFlags;
+use rustix::process::Pid;
+
+use crate::error::Feature;
+use crate::job::{Failure, FailureKind, Step};
+
+/// User and group of the command as it sees itself.
+pub(crate) const INSIDE: u32 = 1000;
+
+/// The user and group that a root daemon's commands are outside: far above what distributions and container tools hand
+/// out, and below the 2^31 that some programs cannot pass.
+const NOBODYS: u32 = 0x5a05_0000;
+
+/// Whom commands are outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// The daemon's own user and group.
+    Own {
+        /// The user.
+        uid: u32,
+        /// The group.
+        gid: u32,
+    },
+    /// A user that owns nothing, by way of translated mounts.
+    Translated,
+}
+
+impl Identity {
+    /// The weakest identity that this process can give.
+    pub(crate) fn choose() -> Self {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        // Root of a container may not have that user to give; then its own root is no root of the host either.
+        let maps = ["/proc/self/uid_map", "/proc/self/gid_map"];
+        if uid == 0 && maps.iter().all(|map| std::fs::read_to_string(map).is_ok_and(|map| contains(&map, NOBODYS))) {
+            Identity::Translated
+        } else {
+            Identity::Own { uid, gid }
+        }
+    }
+
+    /// Tells the kernel who is who in `child`'s new user namespace.
+    pub(crate) fn map(self, child: Pid) -> Result<(), Failure> {
+        let (uid, gid) = match self {
+            Identity::Own { uid, gid } => (uid, gid),
+            Identity::Translated => (NOBODYS, NOBODYS),
+        };
+        write_maps(child, (INSIDE, INSIDE), (uid, gid))
+    }
+}
+
+/// Whether an id is in a map's range of ids inside (`user_namespaces(7)`).
+fn contains(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(first)), Some(_), Some(Ok(count))) => (first..first + count).contains(&u64::from(id)),
+            _ => false,
+        }
+    })
+}
+
+fn write_maps(child: Pid, inside: (u32, u32), outside: (u32, u32)) -> Result<(), Failure> {
+    let folder = format!("/proc/{}", child.as_raw_nonzero());
+    let write = |file: &str, text: String| std::fs::write(format!("{folder}/{file}"), text);
+    // Without this an ordinary user may not map groups: leaving a group could widen access.
+    write("setgroups", "deny".into()).needs(Feature::UserNamespaces)?;
+    write("gid_map", format!("{} {} 1\n", inside.1, outside.1)).needs(Feature::UserNamespaces)?;
+    write("uid_map", format!("{} {} 1\n", inside.0, outside.0)).needs(Feature::UserNamespaces)
+}
+
+/// Makes mounts on which an owner's files appear as [`Identity::Translated`]'s.
+#[derive(Default)]
+pub(crate) struct Translator {
+    /// A user namespace per owner; only its map is used.
+    namespaces: BTreeMap<(u32, u32), OwnedFd>,
+}
+
+impl Translator {
+    /// A detached copy of the mount at `path` with its owner translated.
+    pub(crate) fn tree(&mut self, path: &Path) -> Result<OwnedFd, Failure> {
+        let unusable = |error: io::Error| Failure::new(FailureKind::Path(path.into()), error);
+        let meta = std::fs::metadata(path).map_err(unusable)?;
+        let namespace = self.namespace((meta.uid(), meta.gid()))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(CWD, path, flags).map_err(|errno| unusable(errno.into()))?;
+        let attr = libc::mount_attr {
+            attr_set: libc::MOUNT_ATTR_IDMAP,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: namespace as u64,
+        };
+        set_attr(&tree, libc::AT_EMPTY_PATH, &attr).needs(Feature::IdmappedMounts)?;
+        Ok(tree)
+    }
+
+    /// The namespace that translates this owner; it lives as long as the translator.
+    fn namespace(&mut self, owner: (u32, u32)) -> Result<i32, Failure> {
+        if let Some(fd) = self.namespaces.get(&owner) {
+            return Ok(fd.as_raw_fd());
+        }
+        let (wait, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("open a pipe")?;
+        let Some(child) = clone(libc::CLONE_NEWUSER).needs(Feature::UserNamespaces)? else {
+            // Nothing to do but to exist until the namespace has been opened.
+            drop(go);
+            let _ = rustix::io::read(&wait, &mut [0]);
+            // SAFETY: ends the process without running anything of its parent's.
+            unsafe { libc::_exit(0) }
+        };
+        let opened = write_maps(child, owner, (NOBODYS, NOBODYS)).and_then(|()| {
+            let path = format!("/proc/{}/ns/user", child.as_raw_nonzero());
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, rustix::fs::Mode::empty()).step("open a user namespace")
+        });
+        drop(go);
+        let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+        let fd = self.namespaces.entry(owner).or_insert(opened?);
+        Ok(fd.as_raw_fd())
+    }
+}
+
+/// Forks into new namespaces: the child's pid, or `None` in the child.
+pub(crate) fn clone(flags: libc::c_int) -> io::Result<Option<Pid>> {
+    // SAFETY: without CLONE_VM and with no stack this is a fork. The calling process has one thread, so no lock is held
+    // by a thread that the child lacks.
+    let raw = unsafe { libc::syscall(libc::SYS_clone, flags as u64 | libc::SIGCHLD as u64, 0u64, 0u64, 0u64, 0u64) };
+    if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(raw as i32)) }
+}
+
+/// `mount_setattr(2)` on a mount that is held by a descriptor.
+pub(crate) fn set_attr(mount: impl AsFd, flags: i32, attr: &libc::mount_attr) -> io::Result<()> {
+    let (fd, size) = (mount.as_fd().as_raw_fd(), std::mem::size_of::<libc::mount_attr>());
+    // SAFETY: the path is NUL-terminated and the kernel reads `size` bytes of `attr`.
+    let result =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, fd, c"".as_ptr(), flags, std::ptr::from_ref(attr), size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn a_map_contains_what_is_inside_its_ranges() {
+        assert!(contains("         0          0 4294967295\n", super::NOBODYS));
+        assert!(!contains("0 100000 65536\n", super::NOBODYS));
+        assert!(contains("0 100000 1\n5 7 10\n", 14));
+        assert!(!contains("0 100000 1\n5 7 10\n", 15));
+        assert!(!contains("", 0));
+    }
+}

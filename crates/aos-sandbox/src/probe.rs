@@ -1,0 +1,179 @@
+//! What this host can do, for `aos doctor` and for tests that have to know.
+//!
+//! Start at [`probe`]. Nothing is guessed from versions or settings: each feature is tried, in a helper that ends
+//! afterwards. Always true: a report never decides anything; [`run`](crate::run) finds out for itself.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags};
+use rustix::process::WaitOptions;
+
+use crate::error::{Error, Feature};
+use crate::identity::{Identity, Translator, clone};
+use crate::job::{Failure, Report, Step, Task};
+use crate::run::Helped;
+use crate::spec::{Helper, Network};
+use crate::{LANDLOCK_ABI_MIN, landlock, root, seccomp, walls};
+
+/// What the host has of all that isolation is built on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostReport {
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// One per feature.
+    pub findings: Vec<Finding>,
+}
+
+/// What was found of one feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The feature; [`Feature::remedy`] says how to get it.
+    pub feature: Feature,
+    /// Whether full isolation needs it on this host.
+    pub needed: bool,
+    /// Details of what is there, or why it is not.
+    pub state: Result<String, String>,
+}
+
+impl HostReport {
+    /// Whether commands can run with full isolation here.
+    pub fn can_isolate(&self) -> bool {
+        self.missing().next().is_none()
+    }
+
+    /// What full isolation needs and the host lacks.
+    pub fn missing(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.needed && finding.state.is_err())
+    }
+}
+
+/// Tries what the host can do; `state` is the folder that workspaces will be in.
+///
+/// # Errors
+/// [`Error::Helper`] when the helper cannot be started.
+pub fn probe(helper: &Helper, state: &Path) -> Result<HostReport, Error> {
+    let landlock = match landlock::abi() {
+        Ok(abi) if abi >= LANDLOCK_ABI_MIN => Ok(format!("ABI {abi}")),
+        Ok(abi) => Err(format!("ABI {abi} is too old, {LANDLOCK_ABI_MIN} is the least")),
+        Err(error) => Err(error.to_string()),
+    };
+    let seccomp = seccomp::available().map(|()| "filters".to_owned()).map_err(|error| error.to_string());
+    let mut findings = vec![
+        Finding { feature: Feature::Landlock, needed: true, state: landlock },
+        Finding { feature: Feature::Seccomp, needed: true, state: seccomp },
+        Finding { feature: Feature::Cgroup, needed: false, state: cgroup() },
+    ];
+    for (feature, errno) in Helped::start(helper, &Task::Probe(state.into()))?.probed()? {
+        let state = match errno {
+            0 => Ok("tried, works".to_owned()),
+            errno => Err(io::Error::from_raw_os_error(errno).to_string()),
+        };
+        findings.push(Finding { feature, needed: feature != Feature::Overlay, state });
+    }
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    Ok(HostReport { kernel, findings })
+}
+
+/// The control group of this process if it may make others below it.
+fn cgroup() -> Result<String, String> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or("no cgroup v2")?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (_, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        (kind == "cgroup2").then(|| PathBuf::from(at))
+    });
+    let folder = mount.ok_or("cgroup v2 is not mounted")?.join(own.trim_start_matches('/'));
+    rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
+        .map_err(|errno| format!("{}: {errno}", folder.display()))?;
+    let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+    Ok(format!("{}, controllers: [{}]", folder.display(), controllers.trim()))
+}
+
+/// The helper's part: tries what takes a namespace, and says with which error number it failed, 0 if it did not.
+pub(crate) fn try_all(state: &Path) -> Vec<(Feature, i32)> {
+    let mut results = Vec::new();
+    let identity = Identity::choose();
+    if identity == Identity::Translated {
+        let tried = Translator::default().tree(state);
+        results.push((Feature::IdmappedMounts, tried.map_or_else(|failure| failure.errno, |_| 0)));
+    }
+    match try_namespaces(identity) {
+        Ok(inside) => {
+            results.push((Feature::UserNamespaces, 0));
+            results.extend(inside);
+        }
+        Err(failure) => results.push((Feature::UserNamespaces, failure.errno)),
+    }
+    results
+}
+
+/// Makes the namespaces of a sandbox and tries in them what only works there.
+fn try_namespaces(identity: Identity) -> Result<Vec<(Feature, i32)>, Failure> {
+    let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("open a pipe");
+    let (wait, go) = pipe()?;
+    let (answer, answer_theirs) = pipe()?;
+    let Some(child) = clone(walls::namespaces(Network::None)).step("clone")? else {
+        drop((go, answer));
+        let results = try_inside(&wait);
+        let packet = serde_json::to_vec(&results).unwrap_or_default();
+        let _ = rustix::io::write(&answer_theirs, &packet);
+        // SAFETY: ends the process without running anything of its parent's.
+        unsafe { libc::_exit(0) }
+    };
+    drop((wait, answer_theirs));
+    let mapped = identity.map(child);
+    let _ = rustix::io::write(&go, b".");
+    let mut text = Vec::new();
+    let _ = io::Read::read_to_end(&mut std::fs::File::from(answer), &mut text);
+    let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+    mapped?;
+    serde_json::from_slice(&text).map_err(io::Error::from).step("try namespaces")
+}
+
+fn try_inside(wait: &OwnedFd) -> Vec<(Feature, i32)> {
+    let _ = rustix::io::read(wait, &mut [0u8; 1]);
+    let errno = |result: Result<(), Failure>| result.map_or_else(|failure| failure.errno, |()| 0);
+    let ready = walls::become_inside();
+    let proc = root::proc().map(drop);
+    vec![(Feature::Proc, errno(ready.and(proc))), (Feature::Overlay, errno(try_overlay()))]
+}
+
+/// Mounts an overlay whose layers are on memory.
+fn try_overlay() -> Result<(), Failure> {
+    let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", privately).step("separate mounts")?;
+    let make = |kind: &str, options: &[(&str, &str)]| -> Result<OwnedFd, rustix::io::Errno> {
+        let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (key, value) in options {
+            rustix::mount::fsconfig_set_string(&context, *key, *value)?;
+        }
+        rustix::mount::fsconfig_create(&context)?;
+        rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    };
+    let memory = make("tmpfs", &[("size", "1m")]).step("mount tmpfs")?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    rustix::mount::move_mount(&memory, "", rustix::fs::CWD, "/tmp", flags).step("mount tmpfs")?;
+    let layers = ["/tmp/lower", "/tmp/upper", "/tmp/work"];
+    for layer in layers {
+        std::fs::create_dir(layer).step("make layers")?;
+    }
+    let options = [("lowerdir", layers[0]), ("upperdir", layers[1]), ("workdir", layers[2])];
+    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).step("open overlayfs")?;
+    rustix::mount::fsconfig_set_flag(&context, "userxattr").step("set overlayfs up")?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(&context, key, value).step("set overlayfs up")?;
+    }
+    rustix::mount::fsconfig_create(&context).step("mount overlayfs")
+}
+
+/// What [`Helped::probed`] takes out of a report.
+pub(crate) fn results_of(report: Option<Report>) -> Result<Vec<(Feature, i32)>, Error> {
+    match report {
+        Some(Report::Probed(results)) => Ok(results),
+        _ => Err(Error::Helper { reason: "did not answer the probe".into(), source: None }),
+    }
+}

@@ -1,0 +1,439 @@
+//! The file system a command sees: a root of its own with the system read-only, the workspace, and little else.
+//!
+//! Start at [`Sources::open`], then [`Sources::build`]. The trees of the host are opened first, by whoever may reach
+//! them, and attached later, by the one whom the new root belongs to.
+//!
+//! Always true: nothing of the host is visible that is not named here or in the job; everything is `nosuid`, all but
+//! the five devices `nodev`, and everything but the workspace, `/tmp`, `/dev/shm` and granted mounts read-only.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+use crate::WORKSPACE;
+use crate::error::Feature;
+use crate::identity::{INSIDE, Translator, set_attr};
+use crate::job::{Failure, FailureKind, Job, Step, Walls};
+use crate::landlock::{Right, Ruleset};
+use crate::spec::{Access, Network};
+
+/// Folders of the system at the top; on most distributions all but `usr` are links into it.
+const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+/// What of `/usr` programs need beside programs, when only granted ones may be seen.
+const LIBRARIES: &[&str] =
+    &["lib", "lib32", "lib64", "libx32", "libexec", "share", "local/lib", "local/libexec", "local/share"];
+
+/// Settings of the system that programs do not work without. No secrets, no names of people, no network.
+const SETTINGS: &[&str] = &[
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls/certs",
+    "ca-certificates",
+    "localtime",
+    "timezone",
+    "mime.types",
+    "protocols",
+    "services",
+    "terminfo",
+    "inputrc",
+    "bash.bashrc",
+    "profile",
+    "fonts",
+    "magic",
+    "os-release",
+    "locale.alias",
+    "locale.conf",
+    "shells",
+];
+
+/// Further settings for a command that uses the host's network.
+const SETTINGS_OF_NETWORK: &[&str] = &["resolv.conf", "gai.conf", "host.conf"];
+
+/// Devices that hold nothing and control nothing.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
+
+/// The size of `/dev/shm` unless the memory limit is less; what container engines give.
+const SHARED_MAX: u64 = 64 << 20;
+
+/// Files in a private folder: each takes memory of the kernel's beside its content.
+const INODES_MAX: &str = "65536";
+
+/// The largest setting that is copied, far above any of them.
+const SETTING_MAX: u64 = 1 << 20;
+
+/// A tree of the host, held but not yet placed.
+struct Source {
+    tree: OwnedFd,
+    at: PathBuf,
+    folder: bool,
+    writable: bool,
+}
+
+/// The host's trees that a root is built from.
+pub(crate) struct Sources {
+    workspace: OwnedFd,
+    mounts: Vec<Source>,
+}
+
+impl Sources {
+    /// In the helper: opens what takes the daemon's own rights, when those are more than the command will have.
+    pub(crate) fn open_translated(job: &Job, walls: &Walls) -> Result<Self, Failure> {
+        let mut translator = Translator::default();
+        let workspace = translator.tree(Path::new(&job.workspace))?;
+        Self::with(workspace, walls, |path| translator.tree(path))
+    }
+
+    /// In the first process: opens the same as an ordinary user, who can give away nothing but what is its own.
+    pub(crate) fn open(job: &Job, walls: &Walls) -> Result<Self, Failure> {
+        Self::with(tree(Path::new(&job.workspace))?, walls, tree)
+    }
+
+    fn with(
+        workspace: OwnedFd,
+        walls: &Walls,
+        mut open: impl FnMut(&Path) -> Result<OwnedFd, Failure>,
+    ) -> Result<Self, Failure> {
+        let mut mounts = Vec::new();
+        for (host, at, access) in &walls.mounts {
+            let host = Path::new(host);
+            mounts.push(Source {
+                tree: open(host)?,
+                at: at.into(),
+                folder: host.is_dir(),
+                writable: *access == Access::Write,
+            });
+        }
+        Ok(Sources { workspace, mounts })
+    }
+
+    /// In the first process: builds the root and moves into it. Afterwards nothing of the host's root is reachable.
+    pub(crate) fn build(self, job: &Job, walls: &Walls) -> Result<(), Failure> {
+        let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", privately).step("separate the mounts from the host's")?;
+        let root = Root::new()?;
+        match &walls.programs {
+            None => root.system()?,
+            Some(programs) => root.programs(programs)?,
+        }
+        root.settings(SETTINGS)?;
+        if walls.network == Network::Host {
+            root.settings(SETTINGS_OF_NETWORK)?;
+        }
+        root.accounts()?;
+        root.devices()?;
+        let executable = walls.programs.is_none();
+        // Both are on memory, which is dearer than disk.
+        root.scratch("tmp", job.limits.disk.min(job.limits.memory), executable)?;
+        root.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), executable)?;
+        root.folder(Path::new("proc"))?;
+        root.attach(&proc()?, Path::new("proc"))?;
+        root.place(Source { tree: self.workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
+        for source in self.mounts {
+            root.place(source, executable)?;
+        }
+        root.enter()
+    }
+}
+
+/// What Landlock has to allow for the root that [`Sources::build`] made.
+pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
+    let ruleset = Ruleset::new()?;
+    let write = if walls.programs.is_none() { Right::All } else { Right::Write };
+    match &walls.programs {
+        None => ruleset.allow(Path::new("/"), Right::Execute)?,
+        Some(programs) => {
+            ruleset.allow(Path::new("/"), Right::Read)?;
+            // The loader is in there, and what granted programs are made of.
+            for folder in LIBRARIES.iter().map(|name| Path::new("/usr").join(name)) {
+                if folder.is_dir() {
+                    ruleset.allow(&folder, Right::Execute)?;
+                }
+            }
+            for program in programs {
+                ruleset.allow(Path::new(program), Right::Execute)?;
+            }
+        }
+    }
+    for folder in [WORKSPACE, "/tmp", "/dev/shm"] {
+        ruleset.allow(Path::new(folder), write)?;
+    }
+    for device in DEVICES {
+        ruleset.allow(&Path::new("/dev").join(device), Right::Device)?;
+    }
+    for (_, at, access) in &walls.mounts {
+        if *access == Access::Write {
+            ruleset.allow(Path::new(at), write)?;
+        }
+    }
+    Ok(ruleset)
+}
+
+/// A detached copy of the mount at `path` with all below it; a part of it cannot be had, because a user namespace may
+/// not uncover what a mount hides.
+fn tree(path: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    rustix::mount::open_tree(CWD, path, flags).map_err(|errno| Failure::new(FailureKind::Path(path.into()), errno))
+}
+
+/// A new file system with these options, mounted nowhere yet.
+fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(&context, *key, *value)?;
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// The view of the sandbox's own processes. It is read-only as a whole: kernel settings in it would be the host's.
+pub(crate) fn proc() -> Result<OwnedFd, Failure> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fresh("proc", &[], attributes).needs(Feature::Proc)
+}
+
+/// The new root while it is being built.
+struct Root {
+    fd: OwnedFd,
+}
+
+impl Root {
+    /// An empty root on memory, placed where nobody looks: it has to be mounted somewhere to become a root.
+    fn new() -> Result<Self, Failure> {
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let options = [("size", "8m"), ("mode", "755")];
+        let fd = fresh("tmpfs", &options, attributes).step("make a root file system")?;
+        rustix::mount::move_mount(&fd, "", CWD, "/tmp", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .step("mount the root file system")?;
+        Ok(Root { fd })
+    }
+
+    /// Makes a folder and those above it.
+    fn folder(&self, path: &Path) -> Result<(), Failure> {
+        let mut above = PathBuf::new();
+        for part in path.components().filter(|part| matches!(part, std::path::Component::Normal(_))) {
+            let parent = self.find(&above)?;
+            match rustix::fs::mkdirat(&parent, part.as_os_str(), Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(misplaced(path, errno)),
+            }
+            above.push(part);
+        }
+        Ok(())
+    }
+
+    /// Makes an empty file if there is none, as a place for a mount.
+    fn file(&self, path: &Path, content: &[u8]) -> Result<(), Failure> {
+        self.folder(path.parent().unwrap_or(Path::new("")))?;
+        let parent = self.find(path.parent().unwrap_or(Path::new("")))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let name = path.file_name().unwrap_or_default();
+        match rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644)) {
+            Ok(file) => io::Write::write_all(&mut std::fs::File::from(file), content)
+                .map_err(|error| Failure::step(format!("write {}", path.display()), error)),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(misplaced(path, errno)),
+        }
+    }
+
+    fn link(&self, target: &OsStr, path: &Path) -> Result<(), Failure> {
+        self.folder(path.parent().unwrap_or(Path::new("")))?;
+        match rustix::fs::symlinkat(target, &self.fd, path) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(misplaced(path, errno)),
+        }
+    }
+
+    /// Opens a path inside. A workspace may contain any link, so none is followed.
+    fn find(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.fd, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+            .map_err(|errno| misplaced(path, errno))
+    }
+
+    /// Mounts `tree` on a place that exists.
+    fn attach(&self, tree: &OwnedFd, at: &Path) -> Result<(), Failure> {
+        let place = self.find(at)?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(tree, "", &place, "", flags).map_err(|errno| misplaced(at, errno))
+    }
+
+    /// Makes a place, mounts a source on it and takes away what it must not have.
+    fn place(&self, source: Source, executable: bool) -> Result<(), Failure> {
+        let mut attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+        if !source.writable {
+            attributes |= libc::MOUNT_ATTR_RDONLY;
+        }
+        // A file's exec bit counts where only the system's own programs may run.
+        if source.writable && !executable {
+            attributes |= libc::MOUNT_ATTR_NOEXEC;
+        }
+        if source.folder {
+            self.folder(&source.at)?
+        } else {
+            self.file(&source.at, b"")?
+        }
+        narrow(&source.tree, libc::AT_RECURSIVE, attributes)?;
+        self.attach(&source.tree, relative(&source.at))
+    }
+
+    /// Shows a folder or file of the host at the same place, read-only.
+    fn show(&self, path: &Path, real: &Path, folder: bool) -> Result<(), Failure> {
+        let source = Source { tree: tree(real)?, at: path.to_owned(), folder, writable: false };
+        self.place(source, true)
+    }
+
+    /// Shows all programs and libraries.
+    fn system(&self) -> Result<(), Failure> {
+        for name in SYSTEM {
+            let host = Path::new("/").join(name);
+            match std::fs::symlink_metadata(&host) {
+                Ok(meta) if meta.is_symlink() => self.copy_link(&host)?,
+                Ok(meta) if meta.is_dir() => self.show(&host, &host, true)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows libraries, and of programs the granted ones only.
+    fn programs(&self, programs: &[std::ffi::OsString]) -> Result<(), Failure> {
+        self.folder(Path::new("usr/bin"))?;
+        for folder in LIBRARIES.iter().map(|name| Path::new("/usr").join(name)) {
+            if std::fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_dir()) {
+                self.show(&folder, &folder, true)?;
+            }
+        }
+        for name in SYSTEM.iter().filter(|name| **name != "usr") {
+            let host = Path::new("/").join(name);
+            match std::fs::symlink_metadata(&host) {
+                Ok(meta) if meta.is_symlink() => self.copy_link(&host)?,
+                Ok(meta) if meta.is_dir() && name.starts_with("lib") => self.show(&host, &host, true)?,
+                _ => {}
+            }
+        }
+        for program in programs.iter().map(Path::new) {
+            let unusable = |error: io::Error| Failure::new(FailureKind::Path(program.into()), error);
+            let real = program.canonicalize().map_err(unusable)?;
+            // `/bin/sh` is `/usr/bin/sh` where `/bin` is a link, and the file behind it may be `dash`.
+            let folder = program.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unusable)?;
+            let place = folder.join(program.file_name().unwrap_or_default());
+            let below_library = LIBRARIES.iter().any(|name| place.starts_with(Path::new("/usr").join(name)));
+            if !below_library {
+                self.show(&place, &real, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_link(&self, host: &Path) -> Result<(), Failure> {
+        let target = std::fs::read_link(host).map_err(|error| Failure::new(FailureKind::Path(host.into()), error))?;
+        self.link(target.as_os_str(), relative(host))
+    }
+
+    /// Copies settings that are files or links and shows those that are folders. What this user may not read is left
+    /// out: it was not meant for everybody.
+    fn settings(&self, names: &[&str]) -> Result<(), Failure> {
+        for name in names {
+            let host = Path::new("/etc").join(name);
+            match std::fs::symlink_metadata(&host) {
+                Ok(meta) if meta.is_symlink() && host.is_absolute() && *name != "resolv.conf" => {
+                    self.copy_link(&host)?
+                }
+                Ok(meta) if meta.is_dir() => self.show(&host, &host, true)?,
+                Ok(meta) if meta.len() <= SETTING_MAX => {
+                    if let Ok(content) = std::fs::read(&host) {
+                        self.file(relative(&host), &content)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The one user there is, and the names of the loopback.
+    fn accounts(&self) -> Result<(), Failure> {
+        let passwd = format!(
+            "agent:x:{INSIDE}:{INSIDE}:agent:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+        );
+        let group = format!("agent:x:{INSIDE}:\nnogroup:x:65534:\n");
+        self.file(Path::new("etc/passwd"), passwd.as_bytes())?;
+        self.file(Path::new("etc/group"), group.as_bytes())?;
+        self.file(Path::new("etc/hosts"), b"127.0.0.1 localhost sandbox\n::1 localhost\n")?;
+        self.file(Path::new("etc/nsswitch.conf"), b"passwd: files\ngroup: files\nhosts: files dns\n")
+    }
+
+    /// `/dev` with what programs expect and no terminal.
+    fn devices(&self) -> Result<(), Failure> {
+        for name in DEVICES {
+            let host = Path::new("/dev").join(name);
+            let device = tree(&host)?;
+            self.file(relative(&host), b"")?;
+            let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+            narrow(&device, 0, attributes)?;
+            self.attach(&device, relative(&host))?;
+        }
+        let links = [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")];
+        for (name, end) in links {
+            self.link(OsStr::new(&format!("/proc/self/fd{end}")), &Path::new("dev").join(name))?;
+        }
+        Ok(())
+    }
+
+    /// A private folder on memory of a limited size, for everybody inside.
+    fn scratch(&self, at: &str, size: u64, executable: bool) -> Result<(), Failure> {
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        if !executable {
+            attributes |= MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        }
+        // A size of 0 would mean no limit (tmpfs(5)).
+        let size = size.max(4096).to_string();
+        let made = fresh("tmpfs", &[("size", &size), ("mode", "1777"), ("nr_inodes", INODES_MAX)], attributes)
+            .step("make a private folder")?;
+        self.folder(Path::new(at))?;
+        self.attach(&made, Path::new(at))
+    }
+
+    /// Makes this the root and lets go of the host's.
+    fn enter(self) -> Result<(), Failure> {
+        rustix::process::fchdir(&self.fd).step("enter the new root")?;
+        // Both names are the same folder: the old root ends up on top of the new one and is taken off (pivot_root(2)).
+        rustix::process::pivot_root(".", ".").step("change the root")?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH).step("let go of the host's files")?;
+        narrow(&self.fd, 0, libc::MOUNT_ATTR_RDONLY)?;
+        rustix::process::chdir("/").step("enter the new root")
+    }
+}
+
+/// Adds restrictions to a mount; none is ever taken away.
+fn narrow(mount: &OwnedFd, flags: i32, attributes: u64) -> Result<(), Failure> {
+    let attr = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    set_attr(mount, libc::AT_EMPTY_PATH | flags, &attr).step("restrict a mount")
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+fn misplaced(path: &Path, errno: Errno) -> Failure {
+    Failure::step(format!("make {} inside", path.display()), errno)
+}

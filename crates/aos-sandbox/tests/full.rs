@@ -1,0 +1,365 @@
+//! Commands behind all walls, as root and as an ordinary user. Each test says "SKIPPED" and why where the host lacks a
+//! feature.
+
+mod rig;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+use std::time::Duration;
+
+use aos_sandbox::{
+    Access, Cancel, Change, ChangeKind, End, Error, Feature, Isolation, Mount, Network, Programs, probe, run,
+};
+use rig::{LONG, Rig, go, helper};
+
+/// A workspace behind walls, or nothing where the host cannot do it, said aloud.
+fn rig() -> Option<Rig> {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    for finding in report.missing() {
+        eprintln!("SKIPPED: no {}: {:?}; {}", finding.feature, finding.state, finding.feature.remedy());
+    }
+    report.can_isolate().then_some(rig)
+}
+
+/// The Python that the system has, not one in somebody's home.
+const PYTHON: &str = "/usr/bin/python3";
+
+impl Rig {
+    fn python(&self, program: &str) -> aos_sandbox::Outcome {
+        go(&self.spec(&[PYTHON, "-c", program])).expect("python starts")
+    }
+}
+
+#[test]
+fn probing_names_every_feature() {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    eprintln!("{report:#?}");
+    for feature in [Feature::Landlock, Feature::Seccomp, Feature::UserNamespaces, Feature::Cgroup] {
+        assert!(report.findings.iter().any(|finding| finding.feature == feature), "{feature}");
+    }
+    assert!(!report.kernel.is_empty());
+}
+
+#[test]
+fn a_shell_works_in_its_workspace() {
+    let Some(rig) = rig() else { return };
+    std::fs::write(rig.path().join("in"), "b\na\n").expect("it can be written");
+    let out =
+        rig.sh("pwd; id -un; sort < in | tee out | wc -l; echo gone > /dev/null; ls /nowhere 2> /dev/null; exit 3");
+    assert_eq!((out.stdout.text().as_ref(), out.exit_code()), ("/workspace\nagent\n2\n", Some(3)), "{out:?}");
+    let made = rig.path().join("out");
+    assert_eq!(std::fs::read_to_string(&made).expect("it was made"), "a\nb\n");
+    assert_eq!(out.changed, [Change { path: "out".into(), kind: ChangeKind::Created }]);
+    let (made, folder) = (made.metadata().expect("it is there"), rig.path().metadata().expect("it is there"));
+    assert_eq!((made.uid(), made.gid()), (folder.uid(), folder.gid()), "what is made belongs to the workspace's owner");
+}
+
+#[test]
+fn a_workspace_of_another_user_stays_that_users() {
+    let Some(rig) = rig() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can give a workspace away.
+    }
+    std::os::unix::fs::chown(rig.path(), Some(1234), Some(2345)).expect("root may");
+    std::fs::set_permissions(rig.path(), PermissionsExt::from_mode(0o700)).expect("root may");
+    assert!(rig.sh("mkdir d && echo x > d/f").success());
+    let made = rig.path().join("d/f").metadata().expect("it was made");
+    assert_eq!((made.uid(), made.gid()), (1234, 2345));
+}
+
+#[test]
+fn signals_codes_input_and_environment_come_through() {
+    let Some(rig) = rig() else { return };
+    assert_eq!(rig.sh("kill -SEGV $$").end, End::Signaled(11));
+    let mut spec = rig.spec(&["sh", "-c", "cat; env | cut -d= -f1 | sort | tr '\\n' ' '"]);
+    spec.stdin = b"hello ".to_vec();
+    spec.env.insert("EXTRA".into(), "1".into());
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!(out.stdout.text(), "hello EXTRA HOME LANG LOGNAME PATH PWD TMPDIR USER ");
+}
+
+#[test]
+fn python_and_git_work() {
+    let Some(rig) = rig() else { return };
+    let out = rig.python("import subprocess, tempfile, multiprocessing as m, os\nprint(subprocess.check_output('echo $((6*7)) | cat', shell=True).decode().strip(), os.getcwd())\nwith m.Pool(2) as p: print(p.map(abs, [-1, -2]))\nprint(tempfile.NamedTemporaryFile().name[:5])");
+    assert_eq!(out.stdout.text(), "42 /workspace\n[1, 2]\n/tmp/\n", "{out:?}");
+    let out = rig.sh("git init -q . && git config user.email a@b && git config user.name a && echo 1 > f && git add f && git commit -qm one && git log --format=%s && git status --short");
+    assert_eq!(out.stdout.text(), "one\n", "{out:?}");
+}
+
+#[test]
+fn a_program_written_inside_runs() {
+    let Some(rig) = rig() else { return };
+    let out = rig.sh("printf '#!/bin/sh\\necho ran\\n' > tool && chmod +x tool && ./tool");
+    assert_eq!(out.stdout.text(), "ran\n", "{out:?}");
+}
+
+#[test]
+fn files_of_the_host_are_not_there() {
+    let Some(rig) = rig() else { return };
+    let outside = tempfile::NamedTempFile::new().expect("a temporary file");
+    let sibling = outside.path().to_str().expect("a plain path");
+    std::os::unix::fs::symlink("/etc/shadow", rig.path().join("link")).expect("it can be made");
+    std::os::unix::fs::symlink("../../../../root", rig.path().join("up")).expect("it can be made");
+    let own = rig.path();
+    let paths =
+        ["/root", "/etc/shadow", "/home", "/var", "/sys", "/run", "/etc/ssh", "/dev/tty", "/dev/vda", "/dev/kmsg"];
+    for path in paths.iter().copied().chain([sibling, "link", "up/", "../etc/shadow", own.to_str().expect("plain")]) {
+        let out = rig.sh(&format!("test -e {path} || cat {path}"));
+        assert!(!out.success() && out.stderr.text().contains("No such file"), "{path}: {out:?}");
+    }
+    assert_eq!(rig.sh("ls -A /tmp /dev/shm | tr '\\n' ' '").stdout.text(), "/dev/shm:  /tmp: ");
+    assert_eq!(rig.sh("cd /workspace/../.. && pwd && ls -d *").stdout.text().lines().next(), Some("/"));
+}
+
+#[test]
+fn the_system_cannot_be_written() {
+    let Some(rig) = rig() else { return };
+    for path in ["/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/proc/self/comm", "/proc/sys/kernel/hostname"] {
+        let out = rig.sh(&format!("echo bad > {path}"));
+        assert!(!out.success(), "{path}: {out:?}");
+    }
+    let out = rig.python("import os\nfor p in ['/etc/passwd','/usr/bin/env']:\n  try: os.truncate(p, 0); print('truncated', p)\n  except OSError: pass");
+    assert_eq!((out.stdout.text().as_ref(), out.success()), ("", true), "{out:?}");
+}
+
+#[test]
+fn processes_of_the_host_are_not_seen() {
+    let Some(rig) = rig() else { return };
+    let out = rig.sh("for p in /proc/[0-9]*; do echo ${p#/proc/}; done");
+    let pids: Vec<u32> = out.stdout.text().lines().map(|pid| pid.parse().expect("a pid")).collect();
+    assert!(!pids.is_empty() && pids.iter().all(|pid| *pid < 20), "{pids:?}");
+    // The first process cannot be looked into, signalled or stopped.
+    // That even asking is refused is Landlock's doing: it is the same user.
+    let out =
+        rig.sh("ls /proc/1/fd; cat /proc/1/environ; kill -KILL 1; kill -STOP 1; kill -0 1 && echo bad; echo alive");
+    assert_eq!(out.stdout.text(), "alive\n", "{out:?}");
+}
+
+#[test]
+fn there_is_no_network_but_a_loopback() {
+    let Some(rig) = rig() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the host has a loopback");
+    let port = listener.local_addr().expect("it is bound").port();
+    let out = rig.python(&format!(
+        "import socket\nprint([n for _, n in socket.if_nameindex()])\nfor to in [('127.0.0.1', {port}), ('192.0.2.1', 80), ('169.254.169.254', 80)]:\n  try: socket.create_connection(to, 5); print('connected', to)\n  except OSError as e: pass\ns = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); print('own')"
+    ));
+    assert_eq!(out.stdout.text(), "['lo']\nown\n", "{out:?}");
+}
+
+#[test]
+fn the_host_network_is_there_when_granted() {
+    let Some(rig) = rig() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the host has a loopback");
+    let port = listener.local_addr().expect("it is bound").port();
+    let program = format!("import socket; socket.create_connection(('127.0.0.1', {port})); print('connected')");
+    let mut spec = rig.spec(&[PYTHON, "-c", &program]);
+    spec.network = Network::Host;
+    let out = go(&spec).expect("python starts");
+    assert_eq!(out.stdout.text(), "connected\n", "{out:?}");
+}
+
+#[test]
+fn privileges_are_gone_and_stay_gone() {
+    let Some(rig) = rig() else { return };
+    let out = rig.sh("grep -E '^(Cap|NoNewPrivs|Seccomp:|Groups)' /proc/self/status | tr -d ' \\t'");
+    let none = "0000000000000000";
+    let mut expected = String::new();
+    if rustix::process::geteuid().is_root() {
+        expected.push_str("Groups:\n");
+    }
+    for set in ["Inh", "Prm", "Eff", "Bnd", "Amb"] {
+        expected.push_str(&format!("Cap{set}:{none}\n"));
+    }
+    expected.push_str("NoNewPrivs:1\nSeccomp:2\n");
+    let seen = out.stdout.text().into_owned();
+    assert!(seen.ends_with(&expected), "{seen}");
+    for command in
+        ["unshare -U true", "unshare -r true", "mount -t tmpfs x /tmp", "chroot / true", "setpriv --reuid 0 true"]
+    {
+        assert!(!rig.sh(command).success(), "{command}");
+    }
+}
+
+#[test]
+fn dangerous_system_calls_do_not_exist() {
+    let Some(rig) = rig() else { return };
+    // ptrace, mount, unshare, setns, keyctl, bpf, userfaultfd, io_uring_setup, perf_event_open, clone3, and a clone that
+    // makes a user namespace, by their x86-64 numbers.
+    let out = rig.python(
+        "import ctypes, platform\nl = ctypes.CDLL(None, use_errno=True)\nif platform.machine() == 'x86_64':\n  for n, *a in [(101,0), (165,), (272,0), (308,), (250,), (321,), (323,), (425,), (298,), (435,), (56, 0x10000011)]:\n    r = l.syscall(n, *a); print(n, r, ctypes.get_errno()) if (r, ctypes.get_errno()) != (-1, 38) else None",
+    );
+    assert_eq!((out.stdout.text().as_ref(), out.success()), ("", true), "{out:?}");
+}
+
+#[test]
+fn a_fork_bomb_is_limited() {
+    let Some(rig) = rig() else { return };
+    let program = "import os, time\nn = 0\nwhile n < 500:\n  try:\n    if os.fork() == 0: time.sleep(1000)\n    n += 1\n  except OSError: break\nprint(n)";
+    let mut spec = rig.spec(&[PYTHON, "-c", program]);
+    spec.limits.pids = 20;
+    let out = go(&spec).expect("python starts");
+    assert_eq!(out.stdout.text(), "19\n", "{out:?}");
+    // A real one, which ends with its deadline.
+    let bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass";
+    let mut spec = rig.spec(&[PYTHON, "-c", bomb]);
+    spec.limits.wall = Duration::from_secs(2);
+    assert!(go(&spec).expect("python starts").timed_out());
+}
+
+#[test]
+fn the_deadline_and_cancelling_end_everything_inside() {
+    let Some(rig) = rig() else { return };
+    let mark = format!("sleep 98{}", std::process::id());
+    let script = format!("setsid sh -c '(setsid {mark} &)' & touch ready; {mark}");
+    let found = || {
+        std::fs::read_dir("/proc").expect("it is mounted").flatten().any(|entry| {
+            std::fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").starts_with(&mark))
+        })
+    };
+    let mut spec = rig.spec(&["sh", "-c", &script]);
+    spec.limits.wall = Duration::from_secs(2);
+    assert!(go(&spec).expect("the shell starts").timed_out());
+    assert!(!found());
+    std::fs::remove_file(rig.path().join("ready")).expect("it came so far");
+    spec.limits.wall = LONG;
+    let cancel = Cancel::new().expect("a descriptor is free");
+    let (handle, ready) = (cancel.clone(), rig.path().join("ready"));
+    let canceller = std::thread::spawn(move || {
+        while !ready.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        handle.cancel();
+    });
+    assert_eq!(run(&spec, &cancel).expect("the shell starts").end, End::Cancelled);
+    canceller.join().expect("the canceller ends");
+    assert!(!found());
+}
+
+#[test]
+fn memory_is_limited_for_one_and_for_all() {
+    let Some(rig) = rig() else { return };
+    let mut spec = rig.spec(&[PYTHON, "-c", "x = bytearray(400 << 20)"]);
+    spec.limits.memory = 128 << 20;
+    let out = go(&spec).expect("python starts");
+    assert!(out.exit_code() == Some(1) && out.stderr.text().contains("MemoryError"), "{out:?}");
+    let greedy =
+        "import os, time\nfor _ in range(5): os.fork()\nx = bytearray(os.urandom(1 << 20) * 48)\ntime.sleep(1000)";
+    let mut spec = rig.spec(&[PYTHON, "-c", greedy]);
+    spec.limits.memory = 128 << 20;
+    assert_eq!(go(&spec).expect("python starts").end, End::OutOfMemory);
+}
+
+#[test]
+fn the_private_folder_is_limited() {
+    let Some(rig) = rig() else { return };
+    let mut spec = rig.spec(&["sh", "-c", "for i in 1 2 3 4; do head -c 900000 /dev/zero > /tmp/$i || exit 9; done"]);
+    spec.limits.disk = 1 << 20;
+    assert_eq!(go(&spec).expect("the shell starts").exit_code(), Some(9));
+}
+
+#[test]
+fn only_granted_programs_run() {
+    let Some(rig) = rig() else { return };
+    let granted = ["/bin/sh", "/usr/bin/cat", "/bin/ls", "/usr/bin/cp", "/usr/bin/chmod", PYTHON];
+    let sh = |script: &str| {
+        let mut spec = rig.spec(&["sh", "-c", script]);
+        spec.programs = Programs::Only(granted.iter().map(Into::into).collect());
+        go(&spec).expect("the shell starts")
+    };
+    assert_eq!(sh("echo a | cat; python3 -c 'print(1)'").stdout.text(), "a\n1\n");
+    assert_eq!(
+        sh("ls /usr/bin /bin/").stdout.text(),
+        "/bin/:\ncat\nchmod\ncp\nls\npython3\nsh\n\n/usr/bin:\ncat\nchmod\ncp\nls\npython3\nsh\n"
+    );
+    assert_eq!(sh("grep x /etc/passwd").exit_code(), Some(127));
+    // Bringing one along does not help, nor does the loader, nor a file that is only in memory.
+    for script in [
+        "cp /bin/cat ./mine && chmod +x mine && ./mine /etc/passwd",
+        "cp /bin/cat /tmp/mine && /lib64/ld-linux-x86-64.so.2 /tmp/mine /etc/passwd",
+        "cp /bin/cat ./mine && /lib64/ld-linux-x86-64.so.2 ./mine /etc/passwd",
+        "python3 -c 'import os; os.memfd_create(\"x\")'",
+        "python3 -c 'import mmap; mmap.mmap(open(\"/tmp/x\", \"w+b\").fileno(), 9, prot=mmap.PROT_EXEC)'",
+    ] {
+        let out = sh(script);
+        assert!(!out.success() && out.stdout.bytes.is_empty(), "{script}: {out:?}");
+    }
+    let mut spec = rig.spec(&["grep", "x"]);
+    spec.programs = Programs::Only(vec!["/bin/sh".into()]);
+    assert!(matches!(go(&spec), Err(Error::Program { .. })));
+}
+
+#[test]
+fn mounts_show_what_was_granted() {
+    let Some(rig) = rig() else { return };
+    let shown = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(shown.path().join("page"), "text").expect("it can be written");
+    let mut spec = rig.spec(&["sh", "-c", "cat /handbook/page; echo x > /handbook/new; echo y > /drafts/deep/new; ls"]);
+    for (at, access) in [("/handbook", Access::Read), ("/drafts/deep", Access::Write)] {
+        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access });
+    }
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!(out.stdout.text(), "text", "{out:?}");
+    assert_eq!(std::fs::read_to_string(shown.path().join("new")).expect("it was made"), "y\n");
+    for at in ["relative", "/proc/x", "/dev/x", "/a/../../b", "/"] {
+        let mut spec = rig.spec(&["true"]);
+        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access: Access::Read });
+        assert!(matches!(go(&spec), Err(Error::Spec { .. })), "{at}");
+    }
+    // A link in the workspace must not lead a mount astray.
+    std::os::unix::fs::symlink("/tmp", rig.path().join("link")).expect("it can be made");
+    let mut spec = rig.spec(&["true"]);
+    spec.mounts.push(Mount { host: shown.path().into(), at: "/workspace/link/x".into(), access: Access::Read });
+    assert!(matches!(go(&spec), Err(Error::Setup { .. })));
+}
+
+#[test]
+fn a_missing_program_or_mount_is_named() {
+    let Some(rig) = rig() else { return };
+    assert!(matches!(go(&rig.spec(&["no-such-program"])), Err(Error::Program { .. })));
+    let mut spec = rig.spec(&["true"]);
+    spec.mounts.push(Mount { host: "/no/such/mount".into(), at: "/x".into(), access: Access::Read });
+    assert!(matches!(go(&spec), Err(Error::Path { path, .. }) if path.as_os_str() == "/no/such/mount"));
+}
+
+#[test]
+fn many_at_once_do_not_meet() {
+    let Some(rig) = rig() else { return };
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let spec = rig.spec(&["sh", "-c", &format!("echo {n} > /tmp/same; sleep 0.1; cat /tmp/same")]);
+            scope.spawn(move || assert_eq!(go(&spec).expect("it starts").stdout.text(), format!("{n}\n")));
+        }
+    });
+}
+
+#[test]
+fn the_host_is_as_it_was() {
+    let Some(rig) = rig() else { return };
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").expect("it is mounted");
+    let before = mounts();
+    assert!(rig.sh("true").success());
+    assert_eq!(mounts(), before);
+    assert!(std::fs::write("/dev/null", "x").is_ok());
+}
+
+/// The whole of this file once more as a user without any rights, when it runs as root.
+#[test]
+fn all_of_this_as_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() || rig().is_none() {
+        return;
+    }
+    let me = std::env::current_exe().expect("it runs");
+    let status = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"])
+        .arg(me)
+        .args(["--skip", "all_of_this_as_an_ordinary_user"])
+        .env("TMPDIR", "/tmp")
+        .current_dir("/")
+        .status()
+        .expect("setpriv starts");
+    assert!(status.success());
+}
