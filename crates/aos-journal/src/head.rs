@@ -1,0 +1,112 @@
+//! The head file: how far the journal was, kept beside it, so that a journal that is gone, cut or exchanged is noticed.
+//!
+//! One line, `aos-journal-head 1 LSN HASH CHECK\n`, always of the same length and overwritten in place after every
+//! commit. It is not synced then: a killed daemon loses nothing of it, and after a power failure it may be behind the
+//! journal but never ahead of it. A line that was torn fails its check and counts as unreadable, which is a remark and
+//! no error, because the journal itself is whole.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use aos_abi::Lsn;
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+use crate::chain::{Hash, hex, unhex};
+
+/// What the head file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The last entry that was durable.
+    pub(crate) lsn: Lsn,
+    /// Its hash.
+    pub(crate) hash: Hash,
+}
+
+/// What was found where the head file belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No file: a new home, or a journal that was brought without it.
+    Nothing,
+    /// A file that does not read as a head.
+    Unreadable,
+    /// A head.
+    Head(Head),
+}
+
+impl Head {
+    fn line(self) -> String {
+        let text = format!("aos-journal-head 1 {:020} {}", self.lsn.0, hex(&self.hash));
+        let check = check(&text);
+        format!("{text} {check}\n")
+    }
+
+    fn parse(line: &str) -> Option<Head> {
+        let (text, found) = line.strip_suffix('\n')?.rsplit_once(' ')?;
+        let (lsn, hash) = text.strip_prefix("aos-journal-head 1 ")?.split_once(' ')?;
+        (check(text) == found).then_some(())?;
+        Some(Head { lsn: Lsn(lsn.parse().ok()?), hash: unhex(hash)? })
+    }
+
+    /// Reads the file at `path`.
+    pub(crate) fn read(path: &Path) -> Result<Found, Error> {
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                Ok(std::str::from_utf8(&bytes).ok().and_then(Head::parse).map_or(Found::Unreadable, Found::Head))
+            }
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+            Err(source) => Err(Error::io("read", path, source)),
+        }
+    }
+}
+
+fn check(text: &str) -> String {
+    let hash: Hash = Sha256::digest(text).into();
+    hex(&hash).split_off(48)
+}
+
+/// The open head file.
+#[derive(Debug)]
+pub(crate) struct HeadFile(File);
+
+impl HeadFile {
+    /// Opens the file and writes `head` durably.
+    pub(crate) fn open(path: &Path, head: Head) -> Result<HeadFile, Error> {
+        let fail = |source| Error::io("write", path, source);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(fail)?;
+        let line = head.line();
+        file.write_all_at(line.as_bytes(), 0).map_err(fail)?;
+        file.set_len(line.len() as u64).map_err(fail)?;
+        file.sync_all().map_err(fail)?;
+        Ok(HeadFile(file))
+    }
+
+    /// Overwrites it; about two microseconds.
+    pub(crate) fn write(&self, head: Head) -> io::Result<()> {
+        self.0.write_all_at(head.line().as_bytes(), 0)
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_and_notices_any_changed_byte() {
+        let head = Head { lsn: Lsn(41), hash: [7; 32] };
+        let line = head.line();
+        assert_eq!(Head::parse(&line), Some(head));
+        for at in 0..line.len() {
+            let mut bytes = line.clone().into_bytes();
+            bytes[at] ^= 1;
+            assert_eq!(std::str::from_utf8(&bytes).ok().and_then(Head::parse), None, "byte {at}");
+        }
+    }
+}

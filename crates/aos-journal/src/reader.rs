@@ -1,0 +1,214 @@
+//! Reading: entries by position, by process, or all of them in order.
+//!
+//! Start at [`Reader::entries`], and at [`Reader::for_each_after`] for replay. What always holds: a read sees whole
+//! commits only; no statement reads more than a chunk, so a slow reader does not hold up the cutting of the log; what
+//! does not parse is an error and never skipped.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aos_abi::{Entry, Lsn, Pid};
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::chain::{GENESIS, Hash};
+use crate::prune::{self, PrunePlan};
+use crate::row::{COLUMNS, Stored, corrupt, read_error};
+use crate::{Error, checkpoint, schema};
+
+/// Idle connections that are kept for the next read.
+const IDLE_MAX: usize = 4;
+/// Entries that one statement of a long read takes.
+pub(crate) const CHUNK: u64 = 1024;
+
+/// Reads from a journal. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Reader {
+    pub(crate) fn new(path: &Path) -> Reader {
+        Reader { pool: Arc::new(Pool { path: path.to_owned(), idle: Mutex::new(Vec::new()) }) }
+    }
+
+    /// Reads a journal that no daemon has open, such as a backup.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::Foreign`], [`Error::TooNew`], [`Error::Corrupt`].
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        if !crate::open::exists(path)? {
+            return Err(Error::Missing { path: path.to_owned(), expected: None });
+        }
+        let reader = Reader::new(path);
+        reader.with(|_| Ok(()))?;
+        Ok(reader)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.pool.path
+    }
+
+    /// Lends a connection. One that failed is not used again.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        // A thread that panicked while it held the lock can only have pushed or popped.
+        let idle = || self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle().pop();
+        let db = match kept {
+            Some(db) => db,
+            None => schema::open_reader(&self.pool.path)?,
+        };
+        let outcome = read(&db)?;
+        let mut idle = idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(db);
+        }
+        Ok(outcome)
+    }
+
+    pub(crate) fn fail(&self) -> impl Fn(rusqlite::Error) -> Error + Copy + '_ {
+        |source| read_error("read the journal", &self.pool.path, source)
+    }
+
+    fn select(&self, tail: &str, params: impl rusqlite::Params) -> Result<Vec<Stored>, Error> {
+        self.with(|db| {
+            db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry {tail}"))
+                .and_then(|mut statement| statement.query_map(params, Stored::read)?.collect())
+                .map_err(self.fail())
+        })
+    }
+
+    /// At most `limit` entries from `from` on. Pruned entries are left out.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where one does not parse.
+    pub fn entries(&self, from: Lsn, limit: u64) -> Result<Vec<Entry>, Error> {
+        parse(self.select("WHERE lsn >= ?1 ORDER BY lsn LIMIT ?2", (from.0, clamp(limit)))?)
+    }
+
+    /// At most `limit` entries of one process after `after`, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where one does not parse.
+    pub fn entries_of(&self, pid: Pid, after: Lsn, limit: u64) -> Result<Vec<Entry>, Error> {
+        parse(self.select("WHERE pid = ?1 AND lsn > ?2 ORDER BY lsn LIMIT ?3", (pid.0, after.0, clamp(limit)))?)
+    }
+
+    /// The entries at these positions, in this order. Those that are not there are left out.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where one does not parse.
+    pub fn get(&self, lsns: &[Lsn]) -> Result<Vec<Entry>, Error> {
+        let found = self.with(|db| {
+            let mut statement =
+                db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn = ?1")).map_err(self.fail())?;
+            let mut found = Vec::with_capacity(lsns.len());
+            for lsn in lsns {
+                found.extend(statement.query_row([lsn.0], Stored::read).optional().map_err(self.fail())?);
+            }
+            Ok(found)
+        })?;
+        parse(found)
+    }
+
+    /// The last durable entry and its hash; position zero and 32 zeros where there is none.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn last(&self) -> Result<(Lsn, Hash), Error> {
+        let last = self.with(|db| {
+            db.prepare_cached("SELECT lsn, hash FROM entry ORDER BY lsn DESC LIMIT 1")
+                .and_then(|mut statement| statement.query_row([], |row| Ok((Lsn(row.get(0)?), row.get(1)?))).optional())
+                .map_err(self.fail())
+        })?;
+        Ok(last.unwrap_or((Lsn::ZERO, GENESIS)))
+    }
+
+    /// Gives every entry after `after` to `visit`, in order, until it breaks or the end is reached. The chain is
+    /// checked on the way, so what a replay sees is what was written.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at the first entry that is missing or is not what was written.
+    pub fn for_each_after(&self, after: Lsn, mut visit: impl FnMut(Entry) -> ControlFlow<()>) -> Result<(), Error> {
+        let mut at = after;
+        // Unknown where `after` itself was pruned: then its successor is taken as it is.
+        let mut before = match after {
+            Lsn::ZERO => Some(GENESIS),
+            _ => self.select("WHERE lsn = ?1", [after.0])?.pop().map(|entry| entry.hash),
+        };
+        loop {
+            let chunk = self.select("WHERE lsn > ?1 ORDER BY lsn LIMIT ?2", (at.0, CHUNK))?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            for entry in chunk {
+                if entry.lsn != at.next() {
+                    self.check_sealed(at.next(), entry.lsn)?;
+                    before = None;
+                }
+                if before.is_some_and(|before| entry.link(&before) != entry.hash) {
+                    return Err(corrupt(entry.lsn, "its hash does not follow from the entry before".into()));
+                }
+                (at, before) = (entry.lsn, Some(entry.hash));
+                if visit(entry.parse()?).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Whether everything from `from` up to but without `to` was pruned rather than lost.
+    fn check_sealed(&self, from: Lsn, to: Lsn) -> Result<(), Error> {
+        let sealed: u64 = self.with(|db| {
+            db.prepare_cached("SELECT count(*) FROM sealed WHERE lsn >= ?1 AND lsn < ?2")
+                .and_then(|mut statement| statement.query_row((from.0, to.0), |row| row.get(0)))
+                .map_err(self.fail())
+        })?;
+        if sealed == to.0 - from.0 {
+            return Ok(());
+        }
+        Err(corrupt(from, format!("entries between {from} and {to} are missing and were not pruned")))
+    }
+
+    /// The kernel's saved state and the entry it is as of.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where its bytes are not those that were written.
+    pub fn globals(&self) -> Result<Option<(Lsn, Vec<u8>)>, Error> {
+        self.with(|db| checkpoint::globals(db, self.path()))
+    }
+
+    /// The saved state of one process; [`crate::PageReader`] is for many.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where its bytes are not those that were written.
+    pub fn page(&self, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
+        self.with(|db| checkpoint::page(db, self.path(), pid))
+    }
+
+    /// What pruning these exited processes would take out. Without a checkpoint that is nothing, and the system's own
+    /// entries and those of [`Pid::INIT`] are never taken.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn prune_plan(&self, pids: Vec<Pid>) -> Result<PrunePlan, Error> {
+        self.with(|db| {
+            let upto = checkpoint::position(db).map_err(self.fail())?;
+            prune::plan(db, upto, pids).map_err(self.fail())
+        })
+    }
+}
+
+fn clamp(limit: u64) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn parse(entries: Vec<Stored>) -> Result<Vec<Entry>, Error> {
+    entries.into_iter().map(Stored::parse).collect()
+}

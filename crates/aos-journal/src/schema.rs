@@ -1,0 +1,96 @@
+//! The tables, the file's marks, and how a connection is set up.
+//!
+//! Start at [`TABLES`]. What always holds: a file is made whole under another name and then renamed, so a journal file
+//! without its marks was never ours.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{Error, Place};
+
+/// `aosj` in ASCII, in SQLite's header, so that `file` and we know the file again.
+pub(crate) const APPLICATION_ID: i32 = 0x616f_736a;
+/// The format of tables and chain. Raised with every change that an older release would misread.
+pub(crate) const FORMAT: u32 = 1;
+/// How long a reader waits for a lock; only the moments of recovery and of a checkpoint of the log take one.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// `hash` stands before `body`, so that reading hashes does not walk through long bodies. `entry_pid` holds
+/// (pid, lsn): one process's entries without a scan. `entry_charged` holds only what `aos cost` reads.
+pub(crate) const TABLES: &str = "
+CREATE TABLE entry(
+  lsn INTEGER PRIMARY KEY, at INTEGER NOT NULL, pid INTEGER NOT NULL, cause INTEGER,
+  kind TEXT NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL) STRICT;
+CREATE INDEX entry_pid ON entry(pid);
+CREATE INDEX entry_charged ON entry(at) WHERE kind = 'charged';
+CREATE TABLE sealed(lsn INTEGER PRIMARY KEY, pid INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;
+CREATE TABLE page(pid INTEGER PRIMARY KEY, lsn INTEGER NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL) STRICT;
+CREATE TABLE checkpoint(
+  only INTEGER PRIMARY KEY CHECK (only = 1), lsn INTEGER NOT NULL, digest BLOB NOT NULL, globals BLOB NOT NULL) STRICT;
+";
+
+/// Makes a new, empty journal at `path`, which must not exist.
+pub(crate) fn create(path: &Path) -> Result<(), Error> {
+    let fail = |source| Error::sqlite("create the journal", path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(fail)?;
+    db.execute_batch(&format!(
+        "PRAGMA synchronous=FULL; BEGIN; {TABLES}
+         PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
+    ))
+    .map_err(fail)?;
+    db.close().map_err(|(_, source)| fail(source))
+}
+
+/// The writer's connection: write-ahead log, every commit synced.
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, Error> {
+    let fail = |source| Error::sqlite("open the journal", path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(fail)?;
+    db.busy_timeout(BUSY).map_err(fail)?;
+    check_marks(&db, path)?;
+    // 2,000 pages, 8 MiB: large enough that folding the log into the file is rare, small enough that recovery after a
+    // kill reads it in milliseconds. After a burst the log is cut back to 16 MiB.
+    db.execute_batch(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=2000;
+         PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;",
+    )
+    .map_err(fail)?;
+    Ok(db)
+}
+
+/// A connection that only reads.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, Error> {
+    let fail = |source| Error::sqlite("open the journal for reading", path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(fail)?;
+    db.busy_timeout(BUSY).map_err(fail)?;
+    check_marks(&db, path)?;
+    Ok(db)
+}
+
+/// Whether the file is a journal, and one that this release reads.
+fn check_marks(db: &Connection, path: &Path) -> Result<(), Error> {
+    let pragma = |name: &str| {
+        db.pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(|source| Error::sqlite("read the journal's marks", path, source))
+    };
+    let application_id = pragma("application_id")?;
+    if application_id != i64::from(APPLICATION_ID) {
+        let empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+        // We never leave an empty file behind, so this one was emptied.
+        return Err(if empty {
+            Error::Corrupt { at: Place::File, detail: "the file is empty".into(), sound_upto: None }
+        } else {
+            Error::Foreign { path: path.to_owned(), detail: format!("application id {application_id:#x}") }
+        });
+    }
+    let found = u32::try_from(pragma("user_version")?).unwrap_or(u32::MAX);
+    match found {
+        FORMAT => Ok(()),
+        0 => Err(Error::Corrupt { at: Place::File, detail: "it has no format number".into(), sound_upto: None }),
+        _ => Err(Error::TooNew { found, known: FORMAT }),
+    }
+}

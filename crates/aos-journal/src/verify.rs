@@ -1,0 +1,255 @@
+//! Verification: the whole chain, computed anew from the stored bytes.
+//!
+//! Start at [`Reader::verify`]. It reads window by window while the daemon goes on writing, needs memory for the
+//! processes that were pruned and nothing else, and reports every break rather than stopping at the first: after one it
+//! goes on from the hash that is stored.
+
+use std::collections::BTreeMap;
+
+use aos_abi::{Body, Lsn, Pid};
+use rusqlite::Connection;
+
+use crate::chain::{self, GENESIS, Hash};
+use crate::checkpoint::{self, PageReader};
+use crate::head::{Found, Head};
+use crate::open::Files;
+use crate::reader::CHUNK;
+use crate::row::{COLUMNS, Stored};
+use crate::{Error, Place, Reader};
+
+/// Most faults that are listed; what has more is lost as a whole.
+const FAULTS_MAX: usize = 100;
+
+/// What verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Entries that are there.
+    pub entries: u64,
+    /// Entries that were pruned and left their digest.
+    pub sealed: u64,
+    /// Marks of prunes.
+    pub marks: u64,
+    /// Saved states of processes.
+    pub pages: u64,
+    /// The last entry.
+    pub last: Lsn,
+    /// Its hash as computed: compare it with one kept elsewhere.
+    pub hash: Hash,
+    /// What is not as it was written; at most a hundred are listed.
+    pub faults: Vec<Fault>,
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub at: Place,
+    /// What.
+    pub detail: String,
+}
+
+impl Report {
+    /// Whether everything is as it was written.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// The report, or its first fault as an error.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the first fault.
+    pub fn sound(self) -> Result<Report, Error> {
+        let Some(fault) = self.faults.first() else { return Ok(self) };
+        let sound_upto = match fault.at {
+            Place::Entry(lsn) | Place::Sealed(lsn) => lsn.0.checked_sub(1).map(Lsn),
+            Place::Page(_) | Place::Globals => Some(self.last),
+            Place::File => None,
+        };
+        Err(Error::Corrupt { at: fault.at, detail: fault.detail.clone(), sound_upto })
+    }
+
+    fn fault(&mut self, at: Place, detail: impl Into<String>) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(Fault { at, detail: detail.into() });
+        }
+    }
+}
+
+/// One position of the chain.
+enum Step {
+    Entry(Stored),
+    Sealed { pid: Pid, digest: Hash },
+}
+
+/// The chain as far as it was walked.
+struct Walk {
+    report: Report,
+    at: Lsn,
+    /// `None` after a break over which no stored hash leads.
+    hash: Option<Hash>,
+    /// Sealed entries that no mark has named yet.
+    unmarked: BTreeMap<Pid, u64>,
+    head: Option<Head>,
+}
+
+impl Reader {
+    /// Computes the chain anew and compares. `progress` gets the position reached and the last one.
+    ///
+    /// # Errors
+    /// Only where the file cannot be read; what is wrong in it stands in the report.
+    pub fn verify(&self, mut progress: impl FnMut(Lsn, Lsn)) -> Result<Report, Error> {
+        let head = match Head::read(&Files::of(self.path()).head)? {
+            Found::Head(head) => Some(head),
+            Found::Nothing | Found::Unreadable => None,
+        };
+        let mut walk =
+            Walk { report: Report::default(), at: Lsn::ZERO, hash: Some(GENESIS), unmarked: BTreeMap::new(), head };
+        self.check_pages(&mut walk.report)?;
+        loop {
+            let window = (walk.at.next(), Lsn(walk.at.0 + CHUNK));
+            let (steps, end) = self.with(|db| read_window(db, window).map_err(self.fail()))?;
+            if end <= walk.at {
+                break;
+            }
+            for (lsn, step) in steps {
+                walk.step(lsn, step);
+            }
+            // A window whose end is missing: the next window must not begin inside the gap it already reports.
+            let upto = window.1.min(end);
+            if walk.at < upto {
+                walk.missing(upto);
+            }
+            progress(walk.at, end);
+        }
+        Ok(walk.finish())
+    }
+
+    fn check_pages(&self, report: &mut Report) -> Result<(), Error> {
+        let mut note = |error: Error| match error {
+            Error::Corrupt { at, detail, .. } => {
+                report.fault(at, detail);
+                Ok(())
+            }
+            other => Err(other),
+        };
+        if let Err(error) = self.globals() {
+            note(error)?;
+        }
+        let mut pages = 0;
+        for page in PageReader::open(self.path())?.all() {
+            pages += 1;
+            if let Err(error) = page {
+                note(error)?;
+            }
+        }
+        let (position, last) = self.with(|db| {
+            let last = db.query_row("SELECT coalesce(max(lsn), 0) FROM entry", [], |row| row.get(0).map(Lsn));
+            Ok((checkpoint::position(db).map_err(self.fail())?, last.map_err(self.fail())?))
+        })?;
+        if position > last {
+            report.fault(Place::Globals, format!("the checkpoint is as of entry {position}, the last entry is {last}"));
+        }
+        report.pages = pages;
+        Ok(())
+    }
+}
+
+/// Both kinds of positions from `from` to `to`, in order, and the last position that there is; all from one moment.
+fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec<(Lsn, Step)>, Lsn)> {
+    let moment = db.unchecked_transaction()?;
+    let mut steps = Vec::new();
+    let mut entries =
+        moment.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn >= ?1 AND lsn <= ?2 ORDER BY lsn"))?;
+    for entry in entries.query_map((from.0, to.0), Stored::read)? {
+        let entry = entry?;
+        steps.push((entry.lsn, Step::Entry(entry)));
+    }
+    let mut sealed = moment.prepare_cached("SELECT lsn, pid, digest FROM sealed WHERE lsn >= ?1 AND lsn <= ?2")?;
+    for seal in sealed.query_map((from.0, to.0), |row| {
+        Ok((Lsn(row.get(0)?), Step::Sealed { pid: Pid(row.get(1)?), digest: row.get(2)? }))
+    })? {
+        steps.push(seal?);
+    }
+    // Stable: where a position is in both tables the entry comes first and the seal is the fault.
+    steps.sort_by_key(|(lsn, _)| *lsn);
+    let end = moment
+        .prepare_cached(
+            "SELECT max(coalesce((SELECT max(lsn) FROM entry), 0), coalesce((SELECT max(lsn) FROM sealed), 0))",
+        )?
+        .query_row([], |row| row.get(0).map(Lsn))?;
+    Ok((steps, end))
+}
+
+impl Walk {
+    fn step(&mut self, lsn: Lsn, step: Step) {
+        if lsn <= self.at {
+            self.report.fault(Place::Sealed(lsn), "the place is taken twice, by an entry and by a seal");
+            return;
+        }
+        if lsn != self.at.next() {
+            self.missing(Lsn(lsn.0 - 1));
+        }
+        self.at = lsn;
+        match step {
+            Step::Entry(entry) => self.entry(entry),
+            Step::Sealed { pid, digest } => {
+                self.report.sealed += 1;
+                *self.unmarked.entry(pid).or_default() += 1;
+                self.hash = self.hash.map(|before| chain::link(&before, lsn, pid, &digest));
+            }
+        }
+        if let (Some(head), Some(hash)) = (self.head, self.hash)
+            && head.lsn == lsn
+            && head.hash != hash
+        {
+            self.report.fault(Place::Entry(lsn), "the head file names another hash for it");
+        }
+    }
+
+    fn entry(&mut self, entry: Stored) {
+        let lsn = entry.lsn;
+        self.report.entries += 1;
+        if let Some(before) = self.hash
+            && entry.link(&before) != entry.hash
+        {
+            self.report.fault(Place::Entry(lsn), "its hash does not follow from its bytes and the entry before");
+        }
+        self.hash = Some(entry.hash);
+        if entry.kind != "pruned" {
+            return;
+        }
+        self.report.marks += 1;
+        match entry.parse().map(|entry| entry.body) {
+            Ok(Body::Pruned { pids, entries }) => {
+                let sealed: u64 = pids.iter().filter_map(|pid| self.unmarked.remove(pid)).sum();
+                if sealed > entries {
+                    let detail = format!("it says {entries} entries were pruned, but {sealed} are sealed");
+                    self.report.fault(Place::Entry(lsn), detail);
+                }
+            }
+            _ => self.report.fault(Place::Entry(lsn), "it is marked as a prune and is none"),
+        }
+    }
+
+    fn missing(&mut self, upto: Lsn) {
+        let from = self.at.next();
+        let detail = if from == upto { "it is missing".into() } else { format!("it and all up to {upto} are missing") };
+        self.report.fault(Place::Entry(from), detail);
+        (self.at, self.hash) = (upto, None);
+    }
+
+    fn finish(mut self) -> Report {
+        for (pid, count) in std::mem::take(&mut self.unmarked) {
+            self.report.fault(Place::File, format!("{count} entries of process {pid} are sealed without a mark"));
+        }
+        self.report.last = self.at;
+        self.report.hash = self.hash.unwrap_or(GENESIS);
+        // The head is read first, and entries only grow: what it names must be there.
+        if let Some(head) = self.head.filter(|head| head.lsn > self.at) {
+            let detail = format!("the journal ends at {}, but entry {} had been written", self.at, head.lsn);
+            self.report.fault(Place::Entry(self.at.next()), detail);
+        }
+        self.report
+    }
+}

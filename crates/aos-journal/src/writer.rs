@@ -1,0 +1,216 @@
+//! The one writer: a thread that makes everything queued durable with one commit, then answers everyone.
+//!
+//! Start at [`Writer::run`]. What always holds: nobody is answered `Ok` before the commit returned; a command that does
+//! not fit (a gap in the numbering, a stale checkpoint) is refused alone and leaves no trace; a commit that fails
+//! poisons the journal, because what the disk holds is then unknown until it is opened again.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, OnceLock};
+
+use aos_abi::Lsn;
+use rusqlite::Connection;
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::head::{Head, HeadFile};
+use crate::prune::{self, PrunePlan};
+use crate::row::Row;
+use crate::{Error, chain};
+
+/// Most entries of one commit; bounds how long the first of them waits, to some tens of milliseconds.
+const GROUP_ENTRIES_MAX: usize = 8192;
+/// Bytes of bodies and states after which a commit takes no more.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+
+/// Called once, on the writer's thread: it must not block, and must not wait for the journal.
+pub(crate) type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// Something to make durable, and who waits for it.
+pub(crate) struct Command {
+    pub(crate) work: Work,
+    pub(crate) done: Done,
+}
+
+pub(crate) enum Work {
+    Append(Vec<Row>),
+    Checkpoint(Checkpoint),
+    Prune { plan: PrunePlan, mark: Row },
+}
+
+impl Work {
+    fn entries(&self) -> usize {
+        match self {
+            Work::Append(rows) => rows.len(),
+            Work::Checkpoint(checkpoint) => checkpoint.pages.len() + checkpoint.removed.len() + 1,
+            Work::Prune { .. } => GROUP_ENTRIES_MAX,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Work::Append(rows) => rows.iter().map(|row| row.body.len()).sum(),
+            Work::Checkpoint(checkpoint) => {
+                checkpoint.globals.len() + checkpoint.pages.iter().map(|(_, state)| state.len()).sum::<usize>()
+            }
+            Work::Prune { .. } => GROUP_BYTES_MAX,
+        }
+    }
+}
+
+/// What the writer lets others see.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) commits: AtomicU64,
+    pub(crate) entries: AtomicU64,
+    pub(crate) last: AtomicU64,
+    pub(crate) poison: OnceLock<Error>,
+}
+
+pub(crate) struct Writer {
+    pub(crate) db: Connection,
+    pub(crate) path: PathBuf,
+    pub(crate) head_file: HeadFile,
+    pub(crate) last: Head,
+    pub(crate) checkpoint: Lsn,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Why a command did not become part of its group.
+enum Stop {
+    /// It does not fit; the group goes on without it.
+    Refused(Error),
+    /// The database failed; the whole group fails.
+    Failed(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(source: rusqlite::Error) -> Self {
+        Stop::Failed(source)
+    }
+}
+
+impl Writer {
+    /// Works until every sender is gone, then folds the log into the file.
+    pub(crate) fn run(mut self, queue: &Receiver<Command>) {
+        while let Ok(first) = queue.recv() {
+            let (mut entries, mut bytes) = (first.work.entries(), first.work.bytes());
+            let mut group = vec![first];
+            while entries < GROUP_ENTRIES_MAX && bytes < GROUP_BYTES_MAX {
+                let Ok(next) = queue.try_recv() else { break };
+                entries += next.work.entries();
+                bytes += next.work.bytes();
+                group.push(next);
+            }
+            self.commit(group);
+        }
+        // Nothing depends on these: everything is durable in the log, and the head is never ahead of it.
+        let _ = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self.head_file.sync();
+    }
+
+    /// One transaction, one sync, one answer for each command.
+    fn commit(&mut self, group: Vec<Command>) {
+        if let Some(error) = self.shared.poison.get() {
+            for command in group {
+                (command.done)(Err(error.clone()));
+            }
+            return;
+        }
+        let before = (self.last, self.checkpoint);
+        let mut answers = Vec::with_capacity(group.len());
+        let failed = match self.transact(group, &mut answers) {
+            Ok(()) => {
+                self.committed(before.0.lsn);
+                None
+            }
+            Err(source) => {
+                // Where the rollback fails too, closing the connection does it.
+                let _ = self.db.execute_batch("ROLLBACK");
+                (self.last, self.checkpoint) = before;
+                let error = Error::sqlite("write the journal", &self.path, source);
+                // Only this thread sets it, and only once.
+                let _ = self.shared.poison.set(error.clone());
+                Some(error)
+            }
+        };
+        for (done, refused) in answers {
+            done(match (refused, &failed) {
+                (Some(refused), _) => Err(refused),
+                (None, Some(error)) => Err(error.clone()),
+                (None, None) => Ok(()),
+            });
+        }
+    }
+
+    /// Fills `answers` with every command of the group, also where it fails.
+    fn transact(&mut self, group: Vec<Command>, answers: &mut Vec<(Done, Option<Error>)>) -> rusqlite::Result<()> {
+        let mut outcome = self.db.execute_batch("BEGIN IMMEDIATE");
+        for Command { work, done } in group {
+            let refused = match outcome.is_ok().then(|| self.write(work)) {
+                None | Some(Ok(())) => None,
+                Some(Err(Stop::Refused(error))) => Some(error),
+                Some(Err(Stop::Failed(source))) => {
+                    outcome = Err(source);
+                    None
+                }
+            };
+            answers.push((done, refused));
+        }
+        outcome?;
+        self.db.execute_batch("COMMIT")
+    }
+
+    fn committed(&mut self, before: Lsn) {
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.shared.entries.fetch_add(self.last.lsn.0 - before.0, Ordering::Relaxed);
+        self.shared.last.store(self.last.lsn.0, Ordering::Release);
+        if let Err(source) = self.head_file.write(self.last) {
+            // This commit is durable and is answered so. Later ones could be lost unnoticed, so there are none.
+            let _ = self.shared.poison.set(Error::io("write the head file beside", &self.path, source));
+        }
+    }
+
+    fn write(&mut self, work: Work) -> Result<(), Stop> {
+        match work {
+            Work::Append(rows) => {
+                let mut expected = self.last.lsn;
+                for row in &rows {
+                    expected = expected.next();
+                    if row.lsn != expected {
+                        return Err(Stop::Refused(Error::OutOfOrder { expected, found: row.lsn }));
+                    }
+                }
+                rows.iter().try_for_each(|row| self.insert(row))?;
+            }
+            Work::Checkpoint(checkpoint) => {
+                let (least, most, found) = (self.checkpoint, self.last.lsn, checkpoint.lsn);
+                if found < least || found > most {
+                    return Err(Stop::Refused(Error::StaleCheckpoint { least, most, found }));
+                }
+                checkpoint::write(&self.db, &checkpoint)?;
+                self.checkpoint = found;
+            }
+            Work::Prune { plan, mark } => {
+                let expected = self.last.lsn.next();
+                if mark.lsn != expected {
+                    return Err(Stop::Refused(Error::OutOfOrder { expected, found: mark.lsn }));
+                }
+                prune::seal(&self.db, &plan)?;
+                self.insert(&mark)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, row: &Row) -> rusqlite::Result<()> {
+        let hash = chain::link(&self.last.hash, row.lsn, row.pid, &row.digest);
+        self.db
+            .prepare_cached(
+                "INSERT INTO entry(lsn, at, pid, cause, kind, hash, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((row.lsn.0, row.at.0, row.pid.0, row.cause.map(|lsn| lsn.0), row.kind, hash, &row.body))?;
+        self.last = Head { lsn: row.lsn, hash };
+        Ok(())
+    }
+}
