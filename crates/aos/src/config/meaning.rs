@@ -1,0 +1,185 @@
+//! From `aos.toml` as typed to the configuration as meant.
+//!
+//! Start at [`mean`]. Everything that is wrong is found in one go; what is left out gets its default here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use aos_abi::Usd;
+use toml::Spanned;
+
+use super::fault::Faults;
+use super::host::HostPort;
+use super::model::{self, Model};
+use super::{Config, EXPOSED, Exec, Net, UNSANDBOXED, keys, typed};
+
+/// Where HTTP is served where the file says nothing.
+const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 7717);
+
+/// Reads the meaning; the faults found on the way go to `faults`, and where there are any the value is not to be used.
+pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
+    let models: BTreeMap<String, Model> = file
+        .models
+        .iter()
+        .filter_map(|(name, typed)| {
+            let model = model::mean(name.get_ref(), name.span(), typed, faults)?;
+            Some((name.get_ref().clone(), model))
+        })
+        .collect();
+    let names: Vec<&str> = file.models.keys().map(|name| name.get_ref().as_str()).collect();
+    store(&file.store, faults);
+    Config {
+        listen: listen(&file.daemon, faults),
+        default_model: default_model(&file.daemon, &names, faults),
+        fallback: fallback(&file.router, &names, faults),
+        models,
+        usd_per_day: usd_per_day(&file.budget, faults),
+        exec: exec(&file.exec, faults),
+        net: Net { allow: hosts(&file.net.allow, false, faults), private: hosts(&file.net.private, true, faults) },
+    }
+}
+
+fn listen(daemon: &typed::Daemon, faults: &mut Faults<'_>) -> SocketAddr {
+    if let Some(words) = daemon.exposed.as_ref().filter(|words| words.get_ref() != EXPOSED) {
+        faults.at(
+            words.span(),
+            "`exposed` does not hold the words of consent",
+            format!("write exactly exposed = \"{EXPOSED}\""),
+        );
+    }
+    let Some(value) = &daemon.listen else { return LISTEN.into() };
+    let text = match value.get_ref().strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => value.get_ref().clone(),
+    };
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        faults.at(
+            value.span(),
+            format!("`listen` is `{}`, not an address with a port", value.get_ref()),
+            "write it as \"127.0.0.1:7717\"; port 0 takes any free one",
+        );
+        return LISTEN.into();
+    };
+    if !address.ip().is_loopback() && daemon.exposed.is_none() {
+        faults.at(
+            value.span(),
+            format!("`listen = \"{address}\"` would let other machines in"),
+            format!("listen on 127.0.0.1, or say below [daemon] that you want it: exposed = \"{EXPOSED}\""),
+        );
+    }
+    address
+}
+
+fn store(store: &typed::Store, faults: &mut Faults<'_>) {
+    let Some(url) = store.url.as_ref().filter(|url| url.get_ref() != "sqlite") else { return };
+    // A database's address may hold a password, so it is not shown.
+    let (what, hint) = if url.get_ref().starts_with("postgres") {
+        ("PostgreSQL as the store is not there yet", "write url = \"sqlite\", or leave it out")
+    } else {
+        ("`url` names no known store", "write url = \"sqlite\", or leave it out")
+    };
+    faults.at(url.span(), what, hint);
+}
+
+/// The default model; empty where no model is configured, which is where the scripted one serves.
+fn default_model(daemon: &typed::Daemon, names: &[&str], faults: &mut Faults<'_>) -> String {
+    match (&daemon.default_model, names) {
+        (None, []) => String::new(),
+        (None, [only]) => (*only).to_owned(),
+        (None, several) => {
+            faults.missing(
+                "`default_model` is missing below [daemon] and there are several models",
+                format!("add default_model = \"{}\", or another of {}", several[0], several.join(", ")),
+            );
+            String::new()
+        }
+        (Some(name), _) if name.get_ref() == "auto" => {
+            faults.at(name.span(), "the router behind default_model = \"auto\" is not there yet", known_models(names));
+            String::new()
+        }
+        (Some(name), names) => {
+            if !names.contains(&name.get_ref().as_str()) {
+                unknown_model("default_model", name, names, faults);
+            }
+            name.get_ref().clone()
+        }
+    }
+}
+
+fn fallback(router: &typed::Router, names: &[&str], faults: &mut Faults<'_>) -> Vec<String> {
+    for name in router.fallback.iter().filter(|name| !names.contains(&name.get_ref().as_str())) {
+        unknown_model("fallback", name, names, faults);
+    }
+    router.fallback.iter().map(|name| name.get_ref().clone()).collect()
+}
+
+fn unknown_model(key: &str, name: &Spanned<String>, names: &[&str], faults: &mut Faults<'_>) {
+    let hint = match keys::nearest(name.get_ref(), names) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => known_models(names),
+    };
+    faults.at(name.span(), format!("`{key}` names the model `{}`, which is not configured", name.get_ref()), hint);
+}
+
+fn known_models(names: &[&str]) -> String {
+    match names {
+        [] => "add a table [models.NAME]; `aos init` in a new home shows one".into(),
+        names => format!("one of {}", names.join(", ")),
+    }
+}
+
+fn usd_per_day(budget: &typed::Budget, faults: &mut Faults<'_>) -> Option<Usd> {
+    let value = budget.usd_per_day.as_ref()?;
+    match Usd::from_dollars(*value.get_ref()) {
+        None | Some(Usd::ZERO) => {
+            faults.at(
+                value.span(),
+                format!("`usd_per_day` is {}, so no paid call could ever be made", value.get_ref()),
+                "write an amount above 0 in US dollars; leave it out for no limit",
+            );
+            None
+        }
+        some => some,
+    }
+}
+
+fn exec(exec: &typed::Exec, faults: &mut Faults<'_>) -> Exec {
+    match exec.sandbox.as_ref().map(|value| (value, value.get_ref().as_str())) {
+        None | Some((_, "required")) => Exec::Sandboxed,
+        Some((_, UNSANDBOXED)) => Exec::Unsandboxed,
+        Some((value, other)) => {
+            faults.at(
+                value.span(),
+                format!("`sandbox` is `{other}`"),
+                format!(
+                    "write sandbox = \"required\", or in full words what you consent to: sandbox = \"{UNSANDBOXED}\""
+                ),
+            );
+            Exec::Sandboxed
+        }
+    }
+}
+
+fn hosts(list: &[Spanned<String>], private: bool, faults: &mut Faults<'_>) -> Vec<HostPort> {
+    let mut good = Vec::new();
+    for value in list {
+        match value.get_ref().parse::<HostPort>() {
+            Ok(host) if private && host.host().starts_with("*.") => {
+                faults.at(
+                    value.span(),
+                    format!("`{host}` is a pattern, private places are named one by one"),
+                    "write it as \"127.0.0.1:8080\"",
+                );
+            }
+            Ok(host) => good.push(host),
+            Err(error) => {
+                faults.at(
+                    value.span(),
+                    error.to_string(),
+                    "write it as \"example.com:443\", \"*.example.org:443\" or \"127.0.0.1:8080\"",
+                );
+            }
+        }
+    }
+    good
+}

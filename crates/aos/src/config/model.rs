@@ -1,0 +1,291 @@
+//! `[models.NAME]` as meant: how a model is reached, and what the kernel knows of it.
+//!
+//! Start at [`mean`]. What always holds of a [`Model`]: its numbers are above zero, its address is an `http` or `https`
+//! URL without a secret in it, and its key is only named, never held.
+
+use std::ops::Range;
+
+use aos_abi::Usd;
+use aos_abi::inference::Encoding;
+use aos_abi::model::{ModelLimits, ModelSpec, Price};
+
+use super::fault::Faults;
+use super::{keys, typed};
+
+/// A configured model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Who speaks which protocol there.
+    pub provider: Provider,
+    /// Where it is; `None`: the provider's public address, or this process for `local`.
+    pub base_url: Option<String>,
+    /// What the provider calls it.
+    pub model: String,
+    /// The environment variable that holds its key.
+    pub api_key_env: Option<String>,
+    /// How strong it is.
+    pub tier: Option<Tier>,
+    /// What the kernel knows of it.
+    pub spec: ModelSpec,
+}
+
+/// The protocol of a model's server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// OpenAI's, and whatever speaks it.
+    Openai,
+    /// Anthropic's.
+    Anthropic,
+    /// Google's.
+    Gemini,
+    /// Weights in `models/`, run by AOS itself.
+    Local,
+}
+
+impl Provider {
+    const ALL: [Provider; 4] = [Provider::Openai, Provider::Anthropic, Provider::Gemini, Provider::Local];
+
+    /// The name in the file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Provider::Openai => "openai",
+            Provider::Anthropic => "anthropic",
+            Provider::Gemini => "gemini",
+            Provider::Local => "local",
+        }
+    }
+}
+
+/// How strong a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Sorting and labelling.
+    Nano,
+    /// Simple tasks.
+    Small,
+    /// Most tasks.
+    Standard,
+    /// Hard tasks.
+    Strong,
+    /// The hardest.
+    Frontier,
+}
+
+impl Tier {
+    const ALL: [Tier; 5] = [Tier::Nano, Tier::Small, Tier::Standard, Tier::Strong, Tier::Frontier];
+
+    /// The name in the file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tier::Nano => "nano",
+            Tier::Small => "small",
+            Tier::Standard => "standard",
+            Tier::Strong => "strong",
+            Tier::Frontier => "frontier",
+        }
+    }
+}
+
+/// Tokens of the window where the file says nothing: what the smallest common local servers are started with.
+const CONTEXT_WINDOW: u32 = 8192;
+/// Most tokens of an answer where the file says nothing; a quarter of the window where that is less.
+const MAX_OUTPUT: u32 = 4096;
+
+/// Reads one table; `None` where a fault was found.
+pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Model> {
+    if !is_model_name(name) {
+        faults.at(
+            at,
+            format!("`{name}` cannot name a model"),
+            "use letters, digits, `.`, `-` and `_`; not `auto` or `demo`",
+        );
+        return None;
+    }
+    let provider = choice(&typed.provider, "provider", &Provider::ALL, Provider::as_str, faults);
+    let tier = match &typed.tier {
+        None => Some(None),
+        Some(tier) => choice(tier, "tier", &Tier::ALL, Tier::as_str, faults).map(Some),
+    };
+    let encodings = [Encoding::Native, Encoding::Text, Encoding::Constrained];
+    let encoding = match &typed.tools {
+        None if provider == Some(Provider::Local) => Some(Encoding::Constrained),
+        None => Some(Encoding::Native),
+        Some(tools) => choice(tools, "tools", &encodings, encoding_name, faults),
+    };
+    let base_url = address(typed, provider, faults);
+    let api_key_env = key_variable(typed, faults);
+    if typed.model.get_ref().trim().is_empty() {
+        faults.at(
+            typed.model.span(),
+            "`model` is empty",
+            "write what the provider calls the model, such as \"qwen3:8b\"",
+        );
+    }
+    let (context_window, max_output) = window(typed, faults)?;
+    let price = price(typed, faults)?;
+    let limits = limits(&typed.limits, faults)?;
+    let provider = provider?;
+    let spec = ModelSpec {
+        context_window,
+        max_output,
+        price,
+        limits,
+        local: typed.local.unwrap_or(provider == Provider::Local),
+        encoding: encoding?,
+    };
+    let model = typed.model.get_ref().clone();
+    Some(Model { provider, base_url: base_url?, model, api_key_env: api_key_env?, tier: tier?, spec })
+}
+
+/// Whether people can name a model so: it stands on command lines and in URLs. `auto` is the router, `demo` the scripted one.
+fn is_model_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(fits) && !matches!(name, "auto" | "demo")
+}
+
+fn encoding_name(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Native => "native",
+        Encoding::Text => "text",
+        Encoding::Constrained => "constrained",
+    }
+}
+
+fn choice<T: Copy>(
+    value: &toml::Spanned<String>,
+    key: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+    faults: &mut Faults<'_>,
+) -> Option<T> {
+    let found = all.iter().copied().find(|one| name(*one) == value.get_ref());
+    if found.is_none() {
+        let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        let hint = match keys::nearest(value.get_ref(), &names) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("one of {}", names.join(", ")),
+        };
+        faults.at(value.span(), format!("no {key} `{}`", value.get_ref()), hint);
+    }
+    found
+}
+
+fn address(typed: &typed::Model, provider: Option<Provider>, faults: &mut Faults<'_>) -> Option<Option<String>> {
+    let Some(url) = &typed.base_url else { return Some(None) };
+    if provider == Some(Provider::Local) {
+        faults.at(
+            url.span(),
+            "a model with provider = \"local\" has no address",
+            "remove `base_url`, or use provider = \"openai\"",
+        );
+        return None;
+    }
+    match check_url(url.get_ref()) {
+        Ok(()) => Some(Some(url.get_ref().trim_end_matches('/').to_owned())),
+        Err((what, hint)) => {
+            faults.at(url.span(), what, hint);
+            None
+        }
+    }
+}
+
+/// Says what is wrong with a server's address, without showing one that may hold a secret.
+fn check_url(url: &str) -> Result<(), (String, &'static str)> {
+    const SHAPE: &str = "write it as http://127.0.0.1:11434/v1 or https://HOST/v1";
+    if url.contains('@') {
+        return Err(("`base_url` holds a user or password".into(), "name the key's variable in api_key_env instead"));
+    }
+    if url.contains(['?', '#']) {
+        return Err(("`base_url` holds a query".into(), "end it at the path; name a key's variable in api_key_env"));
+    }
+    let parsed: hyper::Uri = url.parse().map_err(|_| (format!("`{url}` is no URL"), SHAPE))?;
+    if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none_or(str::is_empty) {
+        return Err((format!("`{url}` is no http or https URL"), SHAPE));
+    }
+    Ok(())
+}
+
+fn key_variable(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<String>> {
+    match &typed.api_key_env {
+        None => Some(None),
+        Some(name) if keys::is_variable(name.get_ref()) => Some(Some(name.get_ref().clone())),
+        // The value is not shown: people put the key itself here.
+        Some(name) => {
+            faults.at(
+                name.span(),
+                "`api_key_env` must be the name of an environment variable, not a key",
+                "export the key as OPENAI_API_KEY, say, and write api_key_env = \"OPENAI_API_KEY\"",
+            );
+            None
+        }
+    }
+}
+
+fn window(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<(u32, u32)> {
+    let context = typed.context_window.as_ref().map_or(CONTEXT_WINDOW, |value| *value.get_ref());
+    let output = typed.max_output.as_ref().map_or(MAX_OUTPUT.min(context / 4), |value| *value.get_ref());
+    if let Some(value) = typed.context_window.as_ref().filter(|value| *value.get_ref() < 1024) {
+        faults.at(
+            value.span(),
+            format!("`context_window` is {context} tokens, too few to work in"),
+            "at least 1024; see the model's documentation",
+        );
+        return None;
+    }
+    if let Some(value) = typed.max_output.as_ref().filter(|_| output == 0 || output >= context) {
+        faults.at(
+            value.span(),
+            format!("`max_output` is {output}, it must be above 0 and below `context_window` ({context})"),
+            "a quarter of `context_window` is usual",
+        );
+        return None;
+    }
+    Some((context, output))
+}
+
+fn price(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<Price>> {
+    let Some(spanned) = &typed.price else { return Some(None) };
+    let typed::Price { input, output, cached_input } = spanned.get_ref();
+    let read = || {
+        let cached_input = match cached_input {
+            None => None,
+            Some(dollars) => Some(Usd::from_dollars(*dollars)?),
+        };
+        Some(Price { input: Usd::from_dollars(*input)?, output: Usd::from_dollars(*output)?, cached_input })
+    };
+    let price = read();
+    if price.is_none() {
+        faults.at(spanned.span(), "`price` holds an amount below zero", "US dollars per million tokens, zero or more");
+    }
+    price.map(Some)
+}
+
+fn limits(typed: &typed::Limits, faults: &mut Faults<'_>) -> Option<ModelLimits> {
+    let zero = |span: Range<usize>, key: &str, faults: &mut Faults<'_>| {
+        faults.at(
+            span,
+            format!("`{key}` is 0, so no call could ever be made"),
+            "at least 1; leave it out for the default",
+        );
+    };
+    let mut good = true;
+    if let Some(value) = typed.concurrency.as_ref().filter(|value| *value.get_ref() == 0) {
+        zero(value.span(), "concurrency", faults);
+        good = false;
+    }
+    if let Some(value) = typed.rpm.as_ref().filter(|value| *value.get_ref() == 0) {
+        zero(value.span(), "rpm", faults);
+        good = false;
+    }
+    if let Some(value) = typed.tpm.as_ref().filter(|value| *value.get_ref() == 0) {
+        zero(value.span(), "tpm", faults);
+        good = false;
+    }
+    good.then(|| ModelLimits {
+        concurrency: typed.concurrency.as_ref().map_or(ModelLimits::default().concurrency, |value| *value.get_ref()),
+        rpm: typed.rpm.as_ref().map(|value| *value.get_ref()),
+        tpm: typed.tpm.as_ref().map(|value| *value.get_ref()),
+    })
+}

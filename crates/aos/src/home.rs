@@ -1,0 +1,331 @@
+//! The home: the folder that holds everything of one AOS. Two homes are two independent systems.
+//!
+//! Start at [`Home::find`], which only looks, and [`Home::create`], which makes the folders. What always holds: folders
+//! are 0700 and secrets 0600 from the moment they exist; no path below comes from anything but the flag and the environment.
+//! Absent here: what stands in the files (see [`crate::config`]).
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+
+/// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its end mark.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where everything of one AOS is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    config: PathBuf,
+    data: PathBuf,
+    state: PathBuf,
+}
+
+/// Why there is no home to work in.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither `--home` nor `AOS_HOME` nor `HOME` says where.
+    #[error("no home folder is known")]
+    Nowhere,
+    /// The path of its socket does not fit into the operating system's limit.
+    #[error("the path {path} is too long for a socket: {bytes} bytes, the most is {SOCKET_PATH_BYTES_MAX}")]
+    TooLong {
+        /// The socket.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// The operating system said no.
+    #[error("cannot {doing} {path}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The token file does not hold a token.
+    #[error("{path} does not hold a token of 64 hex digits")]
+    BadToken {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// The way out.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Error::Nowhere => "say where with --home DIR, or set AOS_HOME".into(),
+            Error::TooLong { .. } => "use a shorter path with --home DIR, or set AOS_HOME".into(),
+            Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
+            Error::BadToken { path } => format!("remove {}; a new one is made", path.display()),
+        }
+    }
+}
+
+impl Home {
+    /// Where the home is: `flag`, else `AOS_HOME`, else `~/.aos` if it is there, else the `XDG_*` folders where any of
+    /// them is set, else `~/.aos`. Nothing is made.
+    ///
+    /// `XDG_RUNTIME_DIR` is not used: sessions by cron, sudo or SSH have none or another one, and would not find the daemon.
+    ///
+    /// # Errors
+    /// [`Error::Nowhere`] and [`Error::TooLong`].
+    pub fn find(flag: Option<&Path>, env: &Env) -> Result<Home, Error> {
+        if let Some(root) = flag.or_else(|| env.path("AOS_HOME").map(Path::new)) {
+            return Home::at(root);
+        }
+        let person = env.path("HOME").map(PathBuf::from).ok_or(Error::Nowhere)?;
+        let dot = person.join(".aos");
+        // The XDG specification has relative paths ignored.
+        let xdg = |name: &str| env.path(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let (config, data, state) = (xdg("XDG_CONFIG_HOME"), xdg("XDG_DATA_HOME"), xdg("XDG_STATE_HOME"));
+        if dot.exists() || (config.is_none() && data.is_none() && state.is_none()) {
+            return Home::at(&dot);
+        }
+        let place = |given: Option<PathBuf>, default: &str| given.unwrap_or_else(|| person.join(default)).join("aos");
+        Home {
+            config: place(config, ".config"),
+            data: place(data, ".local/share"),
+            state: place(state, ".local/state"),
+        }
+        .checked()
+    }
+
+    /// The home whose everything is in one folder; made absolute against the working directory.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], and [`Error::Io`] where there is no working directory.
+    pub fn at(root: &Path) -> Result<Home, Error> {
+        let root = std::path::absolute(root).map_err(|source| Error::Io {
+            doing: "resolve",
+            path: root.to_owned(),
+            source,
+        })?;
+        Home { config: root.clone(), data: root.clone(), state: root }.checked()
+    }
+
+    fn checked(self) -> Result<Home, Error> {
+        let path = self.socket();
+        let bytes = path.as_os_str().len();
+        if bytes > SOCKET_PATH_BYTES_MAX { Err(Error::TooLong { path, bytes }) } else { Ok(self) }
+    }
+
+    /// The folder to show people: with XDG the one of the data.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.data
+    }
+    /// `aos.toml`.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.config.join("aos.toml")
+    }
+    /// `policy.yaml`.
+    #[must_use]
+    pub fn policy_file(&self) -> PathBuf {
+        self.config.join("policy.yaml")
+    }
+    /// `journal.db`.
+    #[must_use]
+    pub fn journal_file(&self) -> PathBuf {
+        self.data.join("journal.db")
+    }
+    /// `workspaces/`, a folder for each process below.
+    #[must_use]
+    pub fn workspaces(&self) -> PathBuf {
+        self.data.join("workspaces")
+    }
+    /// `memory/`.
+    #[must_use]
+    pub fn memory(&self) -> PathBuf {
+        self.data.join("memory")
+    }
+    /// `models/`, local weights.
+    #[must_use]
+    pub fn models(&self) -> PathBuf {
+        self.data.join("models")
+    }
+    /// `apps/`.
+    #[must_use]
+    pub fn apps(&self) -> PathBuf {
+        self.data.join("apps")
+    }
+    /// `run/`: what matters only while the daemon runs, and the token.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
+        self.state.join("run")
+    }
+    /// `logs/`.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.state.join("logs")
+    }
+    /// `run/aos.sock`, where the daemon listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.run().join("aos.sock")
+    }
+    /// `run/token`, the bearer token of the HTTP interface.
+    #[must_use]
+    pub fn token_file(&self) -> PathBuf {
+        self.run().join("token")
+    }
+    /// `run/daemon.lock`, held locked by the one daemon of this home.
+    #[must_use]
+    pub fn daemon_lock(&self) -> PathBuf {
+        self.run().join("daemon.lock")
+    }
+    /// `run/start.lock`, held locked by the one client that starts the daemon.
+    #[must_use]
+    pub fn start_lock(&self) -> PathBuf {
+        self.run().join("start.lock")
+    }
+    /// `logs/daemon.log`.
+    #[must_use]
+    pub fn daemon_log(&self) -> PathBuf {
+        self.logs().join("daemon.log")
+    }
+
+    /// Every folder of the home; those that exist keep their permissions.
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let mut all = vec![self.config.clone(), self.data.clone(), self.state.clone()];
+        all.extend([self.workspaces(), self.memory(), self.models(), self.apps(), self.run(), self.logs()]);
+        all.dedup();
+        all
+    }
+
+    /// Whether it has no `aos.toml` yet.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !self.config_file().exists()
+    }
+
+    /// Makes the folders that are missing, 0700.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn create(&self) -> Result<(), Error> {
+        for path in self.folders() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|source| Error::Io {
+                doing: "make the folder",
+                path,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file of the home, 0600, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_private(path: &Path, text: &str) -> Result<(), Error> {
+        let failed = |source| Error::Io { doing: "write", path: path.to_owned(), source };
+        let mut draft = path.to_owned();
+        draft.add_extension(format!("new-{}", std::process::id()));
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(failed)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        fs::rename(&draft, path).map_err(failed)
+    }
+
+    /// The token of the HTTP interface; made from 32 random bytes, in hex, where there is none yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::BadToken`].
+    pub fn token(&self) -> Result<String, Error> {
+        let path = self.token_file();
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let token = text.trim();
+                let good = token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+                if good { Ok(token.to_owned()) } else { Err(Error::BadToken { path }) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut bytes = [0u8; 32];
+                getrandom::fill(&mut bytes).map_err(|error| Error::Io {
+                    doing: "draw random bytes for",
+                    path: path.clone(),
+                    source: io::Error::other(error),
+                })?;
+                let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                Home::write_private(&path, &format!("{token}\n"))?;
+                Ok(token)
+            }
+            Err(source) => Err(Error::Io { doing: "read", path, source }),
+        }
+    }
+
+    /// What of the home others could read: each path with its mode. Nothing is changed.
+    #[must_use]
+    pub fn exposed(&self) -> Vec<(PathBuf, u32)> {
+        let secrets = [self.token_file(), self.journal_file(), self.config_file(), self.policy_file()];
+        self.folders()
+            .into_iter()
+            .chain(secrets)
+            .filter_map(|path| {
+                let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
+                (mode & 0o077 != 0).then_some((path, mode))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(env: &Env) -> Home {
+        Home::find(None, env).unwrap()
+    }
+
+    #[test]
+    fn the_flag_goes_before_the_variable_before_the_default() {
+        let env = Env::from([("HOME", "/h"), ("AOS_HOME", "/a")]);
+        assert_eq!(Home::find(Some(Path::new("/f")), &env).unwrap().root(), Path::new("/f"));
+        assert_eq!(find(&env).root(), Path::new("/a"));
+        assert_eq!(find(&Env::from([("HOME", "/h")])).root(), Path::new("/h/.aos"));
+        assert!(matches!(Home::find(None, &Env::default()), Err(Error::Nowhere)));
+    }
+
+    #[test]
+    fn xdg_is_honoured_only_where_there_is_no_dot_aos() {
+        let person = tempfile::tempdir().unwrap();
+        let home = person.path().to_str().unwrap();
+        let env = Env::from([("HOME", home), ("XDG_CONFIG_HOME", "/c"), ("XDG_STATE_HOME", "relative")]);
+        let found = find(&env);
+        assert_eq!(found.config_file(), Path::new("/c/aos/aos.toml"));
+        assert_eq!(found.journal_file(), person.path().join(".local/share/aos/journal.db"));
+        assert_eq!(found.socket(), person.path().join(".local/state/aos/run/aos.sock"));
+        fs::create_dir(person.path().join(".aos")).unwrap();
+        assert_eq!(find(&env).root(), person.path().join(".aos"));
+    }
+
+    #[test]
+    fn folders_are_private_and_the_token_is_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(&dir.path().join("home")).unwrap();
+        assert!(home.is_new());
+        home.create().unwrap();
+        let token = home.token().unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(home.token().unwrap(), token);
+        assert_eq!(home.exposed(), vec![]);
+        fs::set_permissions(home.token_file(), fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(home.exposed(), vec![(home.token_file(), 0o644)]);
+        fs::write(home.token_file(), "short").unwrap();
+        assert!(matches!(home.token(), Err(Error::BadToken { .. })));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_said_at_once() {
+        let error = Home::at(Path::new(&format!("/{}", "x".repeat(100)))).unwrap_err();
+        assert!(matches!(error, Error::TooLong { bytes: 114, .. }), "{error}");
+    }
+}

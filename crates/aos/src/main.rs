@@ -1,0 +1,3 @@
+//! The binary `aos`; everything is in the library beside it.
+
+fn main() {}
