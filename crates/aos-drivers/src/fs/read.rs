@@ -1,0 +1,70 @@
+//! `FS_READ`: a piece of a regular file, as text where it is text.
+
+use std::os::unix::fs::FileExt;
+
+use aos_abi::limits;
+use aos_abi::syscall::FsRead;
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::error::Error;
+use super::path::Beneath;
+use super::workspace::Workspace;
+
+/// Reads at most `limit` bytes (256 KiB) from `offset`. Text is cut at a character boundary; what is no UTF-8 comes as
+/// base64. Where more follows, `truncated` is true and `next_offset` is where to go on.
+pub(super) fn read(workspace: &Workspace, args: &FsRead) -> Result<Value, Error> {
+    let path = Beneath::parse(&args.path)?;
+    let (file, stat) = workspace.file(&path.of_file()?)?;
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let offset = args.offset.unwrap_or(0);
+    let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX).min(limits::FS_READ_BYTES_MAX);
+    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; limit.min(left)];
+    let mut filled = 0;
+    // The file may have shrunk since it was looked at; then less comes.
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io(&args.path)(error)),
+        }
+    }
+    bytes.truncate(filled);
+    let (content, taken, encoding) = as_text(bytes, filled < left);
+    let next = offset.saturating_add(taken as u64);
+    let truncated = next < size;
+    let mut result = json!({ "content": content, "size": size, "truncated": truncated });
+    if let Some(encoding) = encoding {
+        result["encoding"] = encoding.into();
+    }
+    if truncated {
+        result["next_offset"] = next.into();
+    }
+    Ok(result)
+}
+
+/// The bytes as text, how many of them it stands for, and `base64` where they are no text. With `more` to follow, a
+/// character that the end cuts in two is left for the next piece.
+pub(crate) fn as_text(bytes: Vec<u8>, more: bool) -> (String, usize, Option<&'static str>) {
+    let bytes = match String::from_utf8(bytes) {
+        Ok(text) => {
+            let taken = text.len();
+            return (text, taken, None);
+        }
+        Err(error) => {
+            let whole = error.utf8_error().valid_up_to();
+            let cut_at_end = error.utf8_error().error_len().is_none();
+            let mut bytes = error.into_bytes();
+            // With not one whole character the next piece would begin where this one did, so base64 moves it on.
+            if more && cut_at_end && whole > 0 {
+                bytes.truncate(whole);
+                let text = String::from_utf8(bytes).expect("checked up to there");
+                return (text, whole, None);
+            }
+            bytes
+        }
+    };
+    (base64::engine::general_purpose::STANDARD.encode(&bytes), bytes.len(), Some("base64"))
+}

@@ -1,0 +1,196 @@
+//! `FS_WRITE`, `FS_EDIT`, `FS_DELETE` and `FS_MOVE`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aos_abi::Code;
+use serde_json::json;
+
+use super::Room;
+
+#[test]
+fn a_write_replaces_appends_or_creates() {
+    let room = Room::new();
+    let write = |content: &str, mode: &str| {
+        room.call("FS_WRITE", json!({ "path": "new/deep/a.txt", "content": content, "mode": mode }))
+    };
+    assert_eq!(write("one", "replace").unwrap(), json!({ "bytes": 3 }));
+    assert_eq!(write("é", "append").unwrap(), json!({ "bytes": 2 }));
+    assert_eq!(room.text("new/deep/a.txt"), "oneé");
+    assert_eq!(write("x", "create").unwrap_err().code, Code::Exist);
+    assert_eq!(room.text("new/deep/a.txt"), "oneé");
+    write("two", "replace").unwrap();
+    assert_eq!(room.text("new/deep/a.txt"), "two");
+    room.call("FS_WRITE", json!({ "path": "fresh", "content": "1", "mode": "create" })).unwrap();
+    room.call("FS_WRITE", json!({ "path": "log", "content": "1", "mode": "append" })).unwrap();
+    assert_eq!((room.text("fresh"), room.text("log")), ("1".into(), "1".into()));
+    assert_eq!(room.names(), ["fresh", "log", "new"], "no draft is left");
+}
+
+#[test]
+fn a_folder_in_the_place_or_a_file_in_the_way_is_refused() {
+    let room = Room::new();
+    room.put("dir/a", "a");
+    assert_eq!(room.code("FS_WRITE", json!({ "path": "dir", "content": "x" })), Code::IsDir);
+    assert_eq!(room.code("FS_WRITE", json!({ "path": "dir", "content": "x", "mode": "append" })), Code::IsDir);
+    assert_eq!(room.code("FS_WRITE", json!({ "path": "dir/", "content": "x" })), Code::Inval);
+    assert_eq!(room.code("FS_WRITE", json!({ "path": "dir/a/b", "content": "x" })), Code::NotDir);
+    assert_eq!(room.code("FS_WRITE", json!({ "path": "", "content": "x" })), Code::Perm);
+    assert_eq!(room.names(), ["dir"], "no draft is left");
+}
+
+#[test]
+fn permission_bits_survive_a_replacement() {
+    let room = Room::new();
+    room.put("run.sh", "old");
+    let file = room.work().join("run.sh");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o4751)).unwrap();
+    room.call("FS_WRITE", json!({ "path": "run.sh", "content": "new" })).unwrap();
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o751, "kept, but no set-id bit for new content");
+}
+
+/// Readers see one content or the other, never a part, never nothing.
+#[test]
+fn a_reader_never_sees_half_a_file() {
+    let room = Room::new();
+    let contents = ["a".repeat(200_000), "b".repeat(150_000)];
+    room.put("file", &contents[0]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = [0_u32; 2];
+            while !done.load(Ordering::Relaxed) || seen.contains(&0) {
+                let text = room.call("FS_READ", json!({ "path": "file" })).unwrap()["content"].to_string();
+                let text = text.trim_matches('"');
+                match contents.iter().position(|content| content == text) {
+                    Some(which) => seen[which] += 1,
+                    None => panic!("half a file: {} bytes", text.len()),
+                }
+            }
+        });
+        for round in 0..100 {
+            room.call("FS_WRITE", json!({ "path": "file", "content": contents[round % 2] })).unwrap();
+        }
+        // Both must have been seen; write on until they were.
+        let mut round = 0;
+        while !reader.is_finished() {
+            done.store(true, Ordering::Relaxed);
+            room.call("FS_WRITE", json!({ "path": "file", "content": contents[round % 2] })).unwrap();
+            round += 1;
+        }
+    });
+}
+
+#[test]
+fn creating_has_one_winner() {
+    let room = Room::new();
+    let winners: usize = std::thread::scope(|scope| {
+        let tries: Vec<_> = (0..8)
+            .map(|nth| {
+                let room = &room;
+                scope.spawn(move || {
+                    let args = json!({ "path": "lock", "content": nth.to_string(), "mode": "create" });
+                    room.call("FS_WRITE", args).is_ok()
+                })
+            })
+            .collect();
+        tries.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
+    });
+    assert_eq!(winners, 1);
+}
+
+#[test]
+fn edits_made_at_once_are_all_kept() {
+    let room = Room::new();
+    room.put("list", (0..8).map(|nth| format!("<{nth}>\n")).collect::<String>());
+    std::thread::scope(|scope| {
+        for nth in 0..8 {
+            let room = &room;
+            scope.spawn(move || {
+                let edits = json!([{ "old": format!("<{nth}>"), "new": format!("[{nth}]") }]);
+                room.call("FS_EDIT", json!({ "path": "list", "edits": edits })).unwrap();
+            });
+        }
+    });
+    assert_eq!(room.text("list"), (0..8).map(|nth| format!("[{nth}]\n")).collect::<String>());
+}
+
+#[test]
+fn an_edit_shows_what_it_changed() {
+    let room = Room::new();
+    room.put("a.txt", "one\ntwo\nthree\n");
+    let edits = json!([{ "old": "two\n", "new": "2\n" }, { "old": "2\nthree", "new": "2\n3" }]);
+    let result = room.call("FS_EDIT", json!({ "path": "a.txt", "edits": edits })).unwrap();
+    assert_eq!(result["diff"], "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n-three\n+2\n+3\n");
+    assert_eq!(room.text("a.txt"), "one\n2\n3\n");
+}
+
+#[test]
+fn an_edit_that_does_not_fit_exactly_once_changes_nothing() {
+    let room = Room::new();
+    room.put("a.txt", "x y x");
+    let edit = |old: &str| {
+        let edits = json!([{ "old": "y", "new": "z" }, { "old": old, "new": "w" }]);
+        room.call("FS_EDIT", json!({ "path": "a.txt", "edits": edits })).unwrap_err()
+    };
+    let error = edit("x");
+    assert_eq!(error.code, Code::Inval);
+    assert_eq!(error.message, "edits[1]: its `old` text occurs 2 times in `a.txt`, it must occur exactly once");
+    assert!(edit("y").message.contains("occurs 0 times"), "the first edit took it away");
+    assert!(edit("").message.contains("is empty"));
+    assert_eq!(room.code("FS_EDIT", json!({ "path": "a.txt", "edits": [] })), Code::Inval);
+    assert_eq!(room.text("a.txt"), "x y x");
+    room.put("bytes", [b'a', 0xff]);
+    let args = json!({ "path": "bytes", "edits": [{ "old": "a", "new": "b" }] });
+    assert!(room.call("FS_EDIT", args).unwrap_err().message.contains("not UTF-8"));
+    assert_eq!(room.code("FS_EDIT", json!({ "path": "no", "edits": [{ "old": "a", "new": "b" }] })), Code::NoEnt);
+}
+
+#[test]
+fn edits_that_make_a_file_grow_without_end_are_refused() {
+    let room = Room::new();
+    room.put("a.txt", format!("{}s", "x".repeat(3 << 20)));
+    let edits = json!([{ "old": "s", "new": "y".repeat(2 << 20) }]);
+    let error = room.call("FS_EDIT", json!({ "path": "a.txt", "edits": edits })).unwrap_err();
+    assert_eq!(error.message, "`a.txt` has 5242880 bytes, the most for this call is 4194304");
+    assert!(room.text("a.txt").ends_with("xs"));
+}
+
+#[test]
+fn files_and_folders_are_deleted() {
+    let room = Room::new();
+    room.put("a/b/c.txt", "x");
+    room.put("a/d.txt", "x");
+    room.put("keep", "x");
+    for nth in 0..1500 {
+        room.put(&format!("a/many/{nth}"), "");
+    }
+    assert_eq!(room.call("FS_DELETE", json!({ "path": "a/d.txt" })).unwrap(), json!({}));
+    assert_eq!(room.code("FS_DELETE", json!({ "path": "a/d.txt" })), Code::NoEnt);
+    room.call("FS_DELETE", json!({ "path": "a/" })).unwrap();
+    assert_eq!(room.names(), ["keep"]);
+    for path in ["", ".", "./"] {
+        assert_eq!(room.code("FS_DELETE", json!({ "path": path })), Code::Perm, "the workspace itself stays");
+    }
+}
+
+#[test]
+fn moving_overwrites_nothing() {
+    let room = Room::new();
+    room.put("a", "a");
+    room.put("b", "b");
+    room.put("dir/in", "x");
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "a", "to": "b" })), Code::Exist);
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "dir", "to": "b" })), Code::Exist);
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "none", "to": "x/y" })), Code::NoEnt);
+    assert!(!room.work().join("x").exists(), "no folder is made for nothing");
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "dir", "to": "dir/sub/dir" })), Code::Inval);
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "dir", "to": "b/dir" })), Code::NotDir);
+    room.call("FS_MOVE", json!({ "from": "a", "to": "archive/2026/a" })).unwrap();
+    room.call("FS_MOVE", json!({ "from": "dir", "to": "dir-2" })).unwrap();
+    assert_eq!(
+        (room.text("archive/2026/a"), room.text("b"), room.text("dir-2/in")),
+        ("a".into(), "b".into(), "x".into())
+    );
+}

@@ -1,0 +1,123 @@
+//! Walks: what is below a folder, in order, within bounds, following nothing.
+
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FileType, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::draft::Draft;
+use super::error::Error;
+use super::path::Beneath;
+use super::workspace::{beneath, look};
+
+/// Most entries that one walk looks at.
+const ENTRIES_MAX: usize = 100_000;
+/// Most folders deep. One descriptor is open per level.
+pub(super) const DEPTH_MAX: u32 = 64;
+
+/// Something found on a walk.
+pub(super) struct Found<'w> {
+    /// The folder that it is in.
+    pub(super) folder: &'w OwnedFd,
+    /// Its name there.
+    pub(super) name: &'w str,
+    /// Its path from the workspace.
+    pub(super) path: &'w str,
+    /// Its path from where the walk began.
+    pub(super) below: &'w str,
+    /// What it is, links not followed.
+    pub(super) kind: FileType,
+}
+
+/// What a walk left out.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// It stopped at a bound.
+    pub(super) truncated: bool,
+    /// Folders that could not be read, as paths from the workspace.
+    pub(super) unreadable: Vec<String>,
+}
+
+/// Visits what is below `folder` (whose path is `at`), at most `depth` levels: names in byte order, a folder before
+/// what is in it, so that a cut listing is the beginning of the whole one. Drafts are left out.
+pub(super) fn walk(
+    folder: &OwnedFd,
+    at: &Beneath,
+    depth: u32,
+    visit: &mut dyn FnMut(&Found<'_>) -> Result<ControlFlow<()>, Error>,
+) -> Result<Walked, Error> {
+    let mut walk = Walk { visit, left: ENTRIES_MAX, walked: Walked::default() };
+    let stopped = walk.level(folder, at, "", depth.min(DEPTH_MAX))?;
+    walk.walked.truncated |= stopped.is_break();
+    Ok(walk.walked)
+}
+
+struct Walk<'v> {
+    visit: &'v mut dyn FnMut(&Found<'_>) -> Result<ControlFlow<()>, Error>,
+    left: usize,
+    walked: Walked,
+}
+
+impl Walk<'_> {
+    fn level(&mut self, folder: &OwnedFd, at: &Beneath, below: &str, depth: u32) -> Result<ControlFlow<()>, Error> {
+        let (entries, whole) = match entries(folder, self.left) {
+            Ok(entries) => entries,
+            Err(errno) => return Err(Error::system(at.as_str())(errno)),
+        };
+        self.left = self.left.saturating_sub(entries.len());
+        self.walked.truncated |= !whole;
+        for (name, kind) in entries {
+            let below = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            let path = at.join(&below);
+            let kind = match kind {
+                FileType::Unknown => match look(folder, &name, &path)? {
+                    Some(stat) => FileType::from_raw_mode(stat.st_mode),
+                    None => continue,
+                },
+                kind => kind,
+            };
+            let found = Found { folder, name: &name, path: &path, below: &below, kind };
+            if (self.visit)(&found)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if kind == FileType::Directory && depth > 1 {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                match beneath(folder, &name, flags) {
+                    Ok(next) => {
+                        if self.level(&next, at, &below, depth - 1)?.is_break() {
+                            return Ok(ControlFlow::Break(()));
+                        }
+                    }
+                    // Gone, or swapped for something else, since the folder was read.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(_) => self.walked.unreadable.push(path),
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The names in a folder, sorted, at most `most`, and whether that was all. A name that is no UTF-8 is shown with
+/// replacement characters; it cannot be opened by any call.
+pub(crate) fn entries(folder: &OwnedFd, most: usize) -> Result<(Vec<(String, FileType)>, bool), Errno> {
+    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    let mut raw = RawDir::new(folder, &mut buffer);
+    let (mut found, mut whole) = (Vec::new(), true);
+    while let Some(entry) = raw.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if name == "." || name == ".." || Draft::is_name(&name) {
+            continue;
+        }
+        if found.len() == most {
+            whole = false;
+            break;
+        }
+        found.push((name.into_owned(), entry.file_type()));
+    }
+    found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok((found, whole))
+}
