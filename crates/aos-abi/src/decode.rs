@@ -1,1 +1,238 @@
 //! The decoder: from a model's reply to the calls it makes.
+//!
+//! Start at [`decode`]. Only a model's own reply is decoded, never what it was shown. What always holds: the calls come
+//! out in the order in which they were made, text before native ones; a call that does not decode is a [`Decoded`] with
+//! its error and takes no other call with it; every call id in one reply is different; time is linear in the reply, and
+//! nothing recurses on what a model wrote. Deliberately absent: rights (see `aos-policy`) and any guess at what a broken
+//! call may have meant, since a wrong guess would run something that nobody wrote.
+
+mod constrained;
+mod text;
+
+use std::collections::BTreeSet;
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::inference::{Encoding, NativeCall};
+use crate::{CallError, CallId, Code, Lsn, Name, Syscall, limits};
+
+/// What a reply says and does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoding {
+    /// The reply's text without the calls, trimmed.
+    pub say: String,
+    /// The calls, in the order in which they run.
+    pub calls: Vec<Decoded>,
+}
+
+/// One call of a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// Binds the result to it; different from every other in the reply.
+    pub call_id: CallId,
+    /// The name as the model wrote it; empty where the reply broke before it.
+    pub name: String,
+    /// The arguments as written; a string where they were no JSON.
+    pub args: Value,
+    /// The call, or why it cannot be run.
+    pub call: Result<Syscall, CallError>,
+}
+
+/// What the text of a reply holds, before the calls are parsed.
+#[derive(Debug, Default)]
+struct Written {
+    say: String,
+    calls: Vec<WrittenCall>,
+}
+
+/// A call as it stands in the text of a reply.
+#[derive(Debug)]
+struct WrittenCall {
+    name: String,
+    args: String,
+    /// Why it is none, where already its form is broken.
+    fault: Option<CallError>,
+}
+
+/// Reads the calls out of a reply. `cut_off` says that the reply ended before the model was done, so that its last call
+/// may be half a call. `new_id` makes an id for a call that has none of its own; [`call_ids`] gives the usual one.
+///
+/// Three forms are read: the provider's tool calls, `[SYS_CALL::NAME] {json}` in the text (also from models with tool
+/// calls, which sometimes print one instead of making it), and for [`Encoding::Constrained`] the one JSON object.
+/// In text, a tag is **data** and stays in `say`:
+/// - on a line of a Markdown block quote (`>`), and inside the arguments of another call;
+/// - directly behind a quotation mark or a backslash, and in a code span that stands inside a sentence;
+/// - in a code fence after anything that is not a call. A fence (or a code span alone on its line) that *begins* with a
+///   call merely wraps it, which models often do, and the call is run. A quotation in a fence that consists of a call
+///   alone cannot be told from that; the policy's labels are the wall behind this one;
+/// - between `<untrusted` and `</untrusted>`, the fence in which agents are shown what strangers wrote, and in `<think>`.
+///
+/// A call in the text that repeats a native one of the same reply word by word is its announcement and is not run twice.
+#[must_use]
+pub fn decode(
+    text: &str,
+    native: &[NativeCall],
+    encoding: Encoding,
+    cut_off: bool,
+    new_id: &mut dyn FnMut() -> CallId,
+) -> Decoding {
+    // A provider's tool calls come after the text, so the cut goes through the last of them if there is one.
+    let text_cut_off = cut_off && native.is_empty();
+    let Written { say, calls: written } = match encoding {
+        Encoding::Constrained => {
+            constrained::read(text, text_cut_off).unwrap_or_else(|| text::read(text, text_cut_off))
+        }
+        Encoding::Native | Encoding::Text => text::read(text, text_cut_off),
+    };
+    let native_ids = native_ids(native, new_id);
+    let mut taken: BTreeSet<CallId> = native_ids.iter().cloned().collect();
+    let native_args: Vec<Value> = native.iter().map(|call| value_of(&call.arguments)).collect();
+
+    let mut calls = Vec::with_capacity(written.len() + native.len());
+    for call in written {
+        let args = value_of(&call.args);
+        // Beyond the limit nothing is run, so nothing need be compared or parsed, and the whole stays linear.
+        let beyond = calls.len() >= limits::CALLS_PER_REPLY_MAX;
+        if !beyond && announces(&call.name, &args, native, &native_args) {
+            continue;
+        }
+        let parsed = match call.fault {
+            _ if beyond => Err(beyond_the_limit()),
+            Some(fault) if fault.hint.is_none() => Err(with_example(fault, &call.name)),
+            Some(fault) => Err(fault),
+            None => parse(&call.name, &call.args, Form::Text),
+        };
+        calls.push(Decoded { call_id: fresh(&mut taken, new_id), name: call.name, args, call: parsed });
+    }
+    let last = native.len().saturating_sub(1);
+    for (nth, ((call, call_id), args)) in native.iter().zip(native_ids).zip(native_args).enumerate() {
+        let parsed = if calls.len() >= limits::CALLS_PER_REPLY_MAX {
+            Err(beyond_the_limit())
+        } else if cut_off && nth == last && is_incomplete(&call.arguments) {
+            Err(was_cut_off())
+        } else {
+            parse(&call.name, &call.arguments, Form::Native)
+        };
+        calls.push(Decoded { call_id, name: call.name.clone(), args, call: parsed });
+    }
+    Decoding { say, calls }
+}
+
+/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty or used before. Whoever
+/// shows a reply to a model again needs them to bind results to it.
+#[must_use]
+pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> Vec<CallId> {
+    let mut taken: BTreeSet<CallId> = native.iter().map(|call| call.id.clone()).collect();
+    let mut seen = BTreeSet::new();
+    native
+        .iter()
+        .map(|call| {
+            if !call.id.is_empty() && seen.insert(call.id.as_str()) {
+                call.id.clone()
+            } else {
+                fresh(&mut taken, new_id)
+            }
+        })
+        .collect()
+}
+
+/// Makes the ids of the calls of one reply from the entry that holds it: `c41-0`, `c41-1` and so on, the same on every
+/// replay. Letters, digits and `-` only, because providers refuse other ids when they get them back.
+pub fn call_ids(reply: Lsn) -> impl FnMut() -> CallId {
+    let mut nth = 0u64;
+    move || {
+        let id = format!("c{reply}-{nth}");
+        nth += 1;
+        id
+    }
+}
+
+/// A call in text form.
+#[must_use]
+pub fn text_form(name: &str, args: &str) -> String {
+    format!("{}{name}] {args}", text::TAG)
+}
+
+/// How a call was written, for the example in its error.
+#[derive(Clone, Copy)]
+enum Form {
+    Native,
+    Text,
+}
+
+#[allow(clippy::result_large_err, reason = "the error goes straight into `Decoded`, which is as large either way")]
+fn parse(name: &str, args: &str, form: Form) -> Result<Syscall, CallError> {
+    let unwrapped = unwrapped(args);
+    Syscall::parse(name, unwrapped.as_deref().unwrap_or(args)).map_err(|error| match (form, error.code) {
+        (Form::Text, Code::Inval) => with_example(error, name),
+        _ => error,
+    })
+}
+
+/// The same error with one correct call in text form, where there is a call of that name.
+fn with_example(error: CallError, name: &str) -> CallError {
+    match name.parse::<Name>() {
+        Ok(known) => error.hint(format!("a correct call: {}", text_form(name, known.spec().example))),
+        Err(unknown) => unknown,
+    }
+}
+
+/// Two slips of providers that can mean only one thing: arguments as a string that holds the object, and `null` for none.
+fn unwrapped(args: &str) -> Option<String> {
+    match args.trim_start().as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<String>(args).ok().filter(|inner| inner.trim_start().starts_with('{')),
+        Some(b'n') if args.trim() == "null" => Some("{}".to_owned()),
+        _ => None,
+    }
+}
+
+fn value_of(args: &str) -> Value {
+    if args.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    let unwrapped = unwrapped(args);
+    serde_json::from_str(unwrapped.as_deref().unwrap_or(args)).unwrap_or_else(|_| Value::String(args.to_owned()))
+}
+
+/// Empty arguments count: in a reply that was cut off they are more likely lost than left out.
+fn is_incomplete(args: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(args).is_err_and(|error| error.is_eof())
+}
+
+fn was_cut_off() -> CallError {
+    CallError::new(Code::Inval, "the reply was cut off before this call was complete, so it was not run")
+        .hint("make the call again; split long arguments, for instance into several FS_WRITE with \"mode\":\"append\"")
+}
+
+fn fresh(taken: &mut BTreeSet<CallId>, new_id: &mut dyn FnMut() -> CallId) -> CallId {
+    let mut id = new_id();
+    // A provider may have given that very id. Each round uses up one of the taken ids if ids are made as by `call_ids`;
+    // a maker that repeats itself gets a suffix instead of an endless loop.
+    for _ in 0..8 {
+        if taken.insert(id.clone()) {
+            return id;
+        }
+        id = new_id();
+    }
+    let mut suffix = taken.len();
+    loop {
+        let unique = format!("{id}-{suffix}");
+        if taken.insert(unique.clone()) {
+            return unique;
+        }
+        suffix += 1;
+    }
+}
+
+fn beyond_the_limit() -> CallError {
+    let most = limits::CALLS_PER_REPLY_MAX;
+    CallError::new(Code::Again, format!("a reply may hold {most} calls, and this one is beyond"))
+        .hint("it was not run; make it again in the next reply")
+}
+
+/// Whether a call in the text is word by word one of the native calls of the same reply, of those that may run.
+fn announces(name: &str, args: &Value, native: &[NativeCall], native_args: &[Value]) -> bool {
+    let mut runnable = native.iter().zip(native_args).take(limits::CALLS_PER_REPLY_MAX);
+    runnable.any(|(call, of)| call.name == name && of == args)
+}
