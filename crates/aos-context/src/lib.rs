@@ -1,0 +1,1 @@
+//! What a process's window looks like.
