@@ -1,0 +1,510 @@
+//! A request, understood: from bytes to the one typed call that it makes, without I/O.
+//!
+//! Start at [`Call::parse`], which is also what the fuzz target calls. What always holds: unknown fields and unknown
+//! query keys are refused, so that a misspelt one is never silently ignored; a body fault is answered with its JSON
+//! pointer; texts are within [`limits`].
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+
+use aos_abi::api::{
+    BackupRequest, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest, SignalRequest, SpawnRequest,
+};
+use aos_abi::process::BudgetSpec;
+use aos_abi::{Code, Lsn, Pid, Signal, limits};
+
+use crate::error::ApiError;
+use crate::route::Operation;
+
+/// Longest time that `wait` keeps a caller, in seconds.
+pub const WAIT_S_MAX: f64 = 3600.0;
+/// Most hits or memories in one answer.
+pub const MEMORY_LIMIT_MAX: u32 = 1000;
+
+/// What a request holds, raw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Incoming<'a> {
+    /// The variable part of the path, percent-decoded: a pid, a proposal, a memory or a webhook path.
+    pub subject: &'a str,
+    /// What follows `?`, as sent.
+    pub query: &'a str,
+    /// The header `Last-Event-ID`.
+    pub last_event_id: Option<&'a str>,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// A request, valid because it exists.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "one per operation, described in the route table")]
+pub enum Call {
+    Health,
+    Metrics,
+    OpenApi,
+    Syscalls,
+    Status,
+    Processes { all: bool },
+    Spawn(Box<SpawnRequest>),
+    Process(Pid),
+    Input(Pid, InputRequest),
+    Signal(Pid, SignalRequest),
+    Fork(Pid, ForkRequest),
+    Replay(Pid, Option<Lsn>),
+    Budget(Pid, BudgetSpec),
+    Wait(Pid, std::time::Duration),
+    Events { pid: Option<Pid>, after: Lsn, follow: bool, progress: bool },
+    Proposals { all: bool },
+    Approve(String),
+    Reject(String, RejectRequest),
+    Undo(String),
+    Explain(ExplainRequest),
+    Models,
+    Cost(CostBy),
+    MemorySearch(MemorySearchQuery),
+    MemoryList(MemoryListQuery),
+    MemoryShow(String),
+    MemoryForget(String),
+    MemoryExport(MemoryExportQuery),
+    AuditVerify,
+    AuditExport { after: Lsn },
+    Backup(BackupRequest),
+    Prune(PruneRequest),
+    Shutdown,
+    Hook(String),
+}
+
+impl Call {
+    /// Reads a request for one operation.
+    ///
+    /// # Errors
+    /// 400 that says where the fault is and what was expected there.
+    pub fn parse(operation: Operation, from: Incoming<'_>) -> Result<Call, ApiError> {
+        let call = match operation {
+            Operation::Health => Call::Health,
+            Operation::Metrics => Call::Metrics,
+            Operation::OpenApi => Call::OpenApi,
+            Operation::Syscalls => Call::Syscalls,
+            Operation::Status => Call::Status,
+            Operation::Processes => Call::Processes { all: query::<ListQuery>(from.query)?.all },
+            Operation::Spawn => Call::Spawn(Box::new(check_spawn(body(from.body)?)?)),
+            Operation::Process => Call::Process(pid(from.subject)?),
+            Operation::Kill => {
+                let KillQuery { tree } = query(from.query)?;
+                Call::Signal(pid(from.subject)?, SignalRequest { signal: Signal::Kill, tree })
+            }
+            Operation::Input => {
+                let request: InputRequest = body(from.body)?;
+                check_text("/text", &request.text, limits::TEXT_BYTES_MAX)?;
+                Call::Input(pid(from.subject)?, request)
+            }
+            Operation::Signal => Call::Signal(pid(from.subject)?, body(from.body)?),
+            Operation::Fork => {
+                let request: ForkRequest = body_or_default(from.body)?;
+                check_name(request.name.as_deref())?;
+                Call::Fork(pid(from.subject)?, request)
+            }
+            Operation::Replay => Call::Replay(pid(from.subject)?, query::<ReplayQuery>(from.query)?.at),
+            Operation::Budget => Call::Budget(pid(from.subject)?, body(from.body)?),
+            Operation::Wait => Call::Wait(pid(from.subject)?, wait_timeout(query(from.query)?)?),
+            Operation::ProcessEvents => events(Some(pid(from.subject)?), from)?,
+            Operation::Events => events(None, from)?,
+            Operation::Proposals => Call::Proposals { all: query::<ListQuery>(from.query)?.all },
+            Operation::Approve => Call::Approve(from.subject.to_owned()),
+            Operation::Reject => {
+                let request: RejectRequest = body_or_default(from.body)?;
+                check_text("/why", &request.why, limits::TEXT_BYTES_MAX)?;
+                Call::Reject(from.subject.to_owned(), request)
+            }
+            Operation::Undo => Call::Undo(from.subject.to_owned()),
+            Operation::Explain => Call::Explain(body(from.body)?),
+            Operation::Models => Call::Models,
+            Operation::Cost => Call::Cost(query::<CostQuery>(from.query)?.by),
+            Operation::MemorySearch => {
+                let query: MemorySearchQuery = query(from.query)?;
+                check_limit(query.limit)?;
+                Call::MemorySearch(query)
+            }
+            Operation::MemoryList => {
+                let query: MemoryListQuery = query(from.query)?;
+                check_limit(query.limit)?;
+                Call::MemoryList(query)
+            }
+            Operation::MemoryShow => Call::MemoryShow(from.subject.to_owned()),
+            Operation::MemoryForget => Call::MemoryForget(from.subject.to_owned()),
+            Operation::MemoryExport => Call::MemoryExport(query(from.query)?),
+            Operation::AuditVerify => Call::AuditVerify,
+            Operation::AuditExport => {
+                Call::AuditExport { after: query::<ExportQuery>(from.query)?.after.unwrap_or(Lsn::ZERO) }
+            }
+            Operation::Backup => {
+                let request: BackupRequest = body(from.body)?;
+                check_absolute("/file", &request.file)?;
+                Call::Backup(request)
+            }
+            Operation::Prune => Call::Prune(body_or_default(from.body)?),
+            Operation::Shutdown => Call::Shutdown,
+            Operation::Hook => Call::Hook(from.subject.to_owned()),
+        };
+        Ok(call)
+    }
+}
+
+/// `?all=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    /// Also what is over (false).
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// `?tree=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KillQuery {
+    /// To all its descendants too (false).
+    #[serde(default)]
+    pub tree: bool,
+}
+
+/// `?at=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayQuery {
+    /// The last entry to replay; the newest if left out.
+    #[serde(default)]
+    pub at: Option<Lsn>,
+}
+
+/// `?timeout_s=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitQuery {
+    /// How long to wait, in seconds (30), at most 3600.
+    #[serde(default)]
+    pub timeout_s: Option<f64>,
+}
+
+/// How a stream of events starts and ends.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Only entries after this one (0: from the first); the header `Last-Event-ID` goes before it.
+    #[serde(default)]
+    pub after: Option<Lsn>,
+    /// Go on with what happens from now on (true).
+    #[serde(default)]
+    pub follow: Option<bool>,
+    /// Also pieces of answers while they are written, as `progress` without an id (false).
+    #[serde(default)]
+    pub progress: bool,
+}
+
+/// `?after=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportQuery {
+    /// Only entries after this one (0: from the first).
+    #[serde(default)]
+    pub after: Option<Lsn>,
+}
+
+/// `?by=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostQuery {
+    /// What to group by (day).
+    #[serde(default)]
+    pub by: CostBy,
+}
+
+/// What costs are grouped by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CostBy {
+    /// Days in UTC.
+    #[default]
+    Day,
+    /// Configured models.
+    Model,
+    /// Processes.
+    Pid,
+}
+
+/// A search in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemorySearchQuery {
+    /// What to look for, in words.
+    pub q: String,
+    /// Whose memory; every one's if left out.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The most hits (6), at most 1000.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// A list of memories.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryListQuery {
+    /// Whose memory; every one's if left out.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// The most memories (100), at most 1000.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// An export of memories.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryExportQuery {
+    /// Whose memory; every one's if left out.
+    #[serde(default)]
+    pub namespace: Option<String>,
+}
+
+fn pid(text: &str) -> Result<Pid, ApiError> {
+    // `+7` would parse too, and one process should have one address.
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ApiError::usage(format!("`{}` is no pid", shown(text))).hint("a pid is a number, such as 7"));
+    }
+    text.parse().map_err(|_| ApiError::usage(format!("`{}` is no pid: the number is too large", shown(text))))
+}
+
+fn events(pid: Option<Pid>, from: Incoming<'_>) -> Result<Call, ApiError> {
+    let EventsQuery { after, follow, progress } = query(from.query)?;
+    // A browser that reconnects repeats the address with its old `after` and adds the header, so the header is newer.
+    let after = match from.last_event_id {
+        None => after.unwrap_or(Lsn::ZERO),
+        Some(text) => Lsn(text.trim().parse().map_err(|_| {
+            ApiError::usage(format!("Last-Event-ID `{}` is no journal position", shown(text)))
+                .hint("send back the `id:` of the last event you have, a number")
+        })?),
+    };
+    Ok(Call::Events { pid, after, follow: follow.unwrap_or(true), progress })
+}
+
+fn wait_timeout(query: WaitQuery) -> Result<std::time::Duration, ApiError> {
+    let seconds = query.timeout_s.unwrap_or(30.0);
+    if !(0.0..=WAIT_S_MAX).contains(&seconds) {
+        return Err(ApiError::usage(format!("timeout_s is {seconds}, it must be from 0 to {WAIT_S_MAX}"))
+            .hint("ask again when it is over; a process that has ended answers at once"));
+    }
+    Ok(std::time::Duration::from_secs_f64(seconds))
+}
+
+fn query<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
+    // The extractor's own parser, which wants a whole address.
+    let uri = axum::http::Uri::builder()
+        .path_and_query(format!("/?{text}"))
+        .build()
+        .map_err(|error| ApiError::usage(format!("the query is not well-formed: {error}")))?;
+    axum::extract::Query::<T>::try_from_uri(&uri)
+        .map(|query| query.0)
+        .map_err(|rejection| ApiError::usage(format!("in the query: {}", deepest(&rejection))))
+}
+
+/// The message of the error at the root, without the library's words around it.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn body_or_default<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, ApiError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) { Ok(T::default()) } else { body(bytes) }
+}
+
+fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(fault("", "a JSON object was expected and the body is empty"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| fault(&pointer(error.path()), &error.inner().to_string()))?;
+    deserializer.end().map_err(|error| fault("", &error.to_string()))?;
+    Ok(value)
+}
+
+/// RFC 6901.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    pointer
+}
+
+fn fault(pointer: &str, expected: &str) -> ApiError {
+    ApiError::new(400, Code::Inval.as_str(), format!("at `{}`: {expected}", shown(pointer)))
+        .hint("the shape of every body is in /openapi.json")
+}
+
+fn check_spawn(request: SpawnRequest) -> Result<SpawnRequest, ApiError> {
+    check_text("/task", request.task.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_text("/role", request.role.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_name(request.name.as_deref())?;
+    if let Some(folder) = &request.workspace {
+        check_absolute("/workspace", folder)?;
+    }
+    Ok(request)
+}
+
+fn check_name(name: Option<&str>) -> Result<(), ApiError> {
+    let Some(name) = name else { return Ok(()) };
+    if name.is_empty() {
+        return Err(fault("/name", "a name was expected, this one is empty"));
+    }
+    check_text("/name", name, limits::NAME_BYTES_MAX)
+}
+
+fn check_text(pointer: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
+    if text.len() <= bytes_max {
+        return Ok(());
+    }
+    let bytes = text.len();
+    Err(fault(pointer, &format!("{bytes} bytes, the most is {bytes_max}")).hint("put what is long into a file"))
+}
+
+fn check_absolute(pointer: &str, path: &str) -> Result<(), ApiError> {
+    if std::path::Path::new(path).is_absolute() {
+        return Ok(());
+    }
+    Err(fault(pointer, &format!("an absolute path was expected, `{}` is relative", shown(path)))
+        .hint("the daemon does not know the folder you are in"))
+}
+
+fn check_limit(limit: Option<u32>) -> Result<(), ApiError> {
+    match limit {
+        Some(limit) if limit == 0 || limit > MEMORY_LIMIT_MAX => {
+            Err(ApiError::usage(format!("limit is {limit}, it must be from 1 to {MEMORY_LIMIT_MAX}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The start of a text that a stranger wrote, for a message.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::ROUTES;
+
+    fn with_body(operation: Operation, body: &str) -> Result<Call, ApiError> {
+        Call::parse(operation, Incoming { subject: "7", body: body.as_bytes(), ..Incoming::default() })
+    }
+
+    fn with_query(operation: Operation, query: &str) -> Result<Call, ApiError> {
+        Call::parse(operation, Incoming { subject: "7", query, ..Incoming::default() })
+    }
+
+    #[test]
+    fn a_body_fault_names_its_place() {
+        let table = [
+            (Operation::Spawn, r#"{"task":1}"#, "at `/task`: invalid type: integer `1`"),
+            (
+                Operation::Spawn,
+                r#"{"files":[{"path":"a","base64":"x"},{"path":2}]}"#,
+                "at `/files/1/path`: invalid type",
+            ),
+            (Operation::Spawn, r#"{"tsak":"x"}"#, "at `/tsak`: unknown field `tsak`, expected one of `task`"),
+            (Operation::Spawn, r#"{"task":"a","task":"b"}"#, "duplicate field `task`"),
+            (Operation::Spawn, "", "the body is empty"),
+            (Operation::Spawn, r#"{"task":"x"} y"#, "trailing characters"),
+            (Operation::Spawn, "{\"task\":\"\u{0}\"}", "control character"),
+            (Operation::Spawn, r#"{"workspace":"here"}"#, "at `/workspace`: an absolute path was expected"),
+            (Operation::Spawn, r#"{"name":""}"#, "at `/name`: a name was expected"),
+            (Operation::Signal, r#"{"signal":"HUP"}"#, "unknown variant `HUP`"),
+            (Operation::Budget, r#"{"usd":-1}"#, "at `/usd`: expected an amount of dollars"),
+            (Operation::Backup, r#"{"file":"a.tar"}"#, "at `/file`: an absolute path was expected"),
+            (Operation::Explain, r#"{"pid":7,"call":{"name":"FS_READ"}}"#, "at `/call`: missing field `args`"),
+        ];
+        for (operation, body, expected) in table {
+            let error = with_body(operation, body).unwrap_err();
+            assert_eq!((error.status, error.code.as_str()), (400, "EINVAL"), "{body}");
+            assert!(error.message.contains(expected), "{body}: {error}");
+        }
+        let error = with_body(Operation::Spawn, &format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)));
+        assert_eq!(error.unwrap_err().status, 400, "deep nesting is refused and does not overflow the stack");
+    }
+
+    #[test]
+    fn texts_are_within_their_limits() {
+        let long = "x".repeat(limits::TEXT_BYTES_MAX + 1);
+        let error = with_body(Operation::Input, &format!(r#"{{"text":"{long}"}}"#)).unwrap_err();
+        assert!(error.message.contains("at `/text`: 1048577 bytes, the most is 1048576"), "{error}");
+        assert!(with_body(Operation::Input, &format!(r#"{{"text":"{}"}}"#, &long[1..])).is_ok());
+        let name = "n".repeat(limits::NAME_BYTES_MAX + 1);
+        assert!(with_body(Operation::Fork, &format!(r#"{{"name":"{name}"}}"#)).is_err());
+    }
+
+    #[test]
+    fn a_query_fault_says_what_is_wrong() {
+        let table = [
+            (Operation::Processes, "all=yes", "provided string was not `true` or `false`"),
+            (Operation::Processes, "al=true", "unknown field `al`, expected `all`"),
+            (Operation::Cost, "by=week", "unknown variant `week`, expected one of `day`, `model`, `pid`"),
+            (Operation::Wait, "timeout_s=-1", "it must be from 0 to 3600"),
+            (Operation::Wait, "timeout_s=NaN", "it must be from 0 to 3600"),
+            (Operation::MemorySearch, "limit=3", "missing field `q`"),
+            (Operation::MemorySearch, "q=a&limit=0", "it must be from 1 to 1000"),
+            (Operation::Events, "after=x", "invalid digit found in string"),
+        ];
+        for (operation, query, expected) in table {
+            let error = with_query(operation, query).unwrap_err();
+            assert_eq!(error.status, 400);
+            assert!(error.message.contains(expected), "{query}: {error}");
+        }
+        assert_eq!(with_query(Operation::Cost, "by=pid").unwrap(), Call::Cost(CostBy::Pid));
+    }
+
+    #[test]
+    fn the_newest_event_id_wins() {
+        let from = Incoming { query: "after=3", last_event_id: Some("9"), ..Incoming::default() };
+        let call = Call::parse(Operation::Events, from).unwrap();
+        assert_eq!(call, Call::Events { pid: None, after: Lsn(9), follow: true, progress: false });
+        assert!(Call::parse(Operation::Events, Incoming { last_event_id: Some("x"), ..from }).is_err());
+    }
+
+    #[test]
+    fn a_pid_is_digits() {
+        for subject in ["", "+7", "-1", "7a", "99999999999999999999999"] {
+            assert_eq!(
+                Call::parse(Operation::Process, Incoming { subject, ..Incoming::default() }).unwrap_err().status,
+                400
+            );
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever strangers send is a call or a 400, never a panic.
+        #[test]
+        fn nothing_panics(
+            route in 0..ROUTES.len(), subject in ".{0,20}", query in ".{0,40}", id in ".{0,10}",
+            body in proptest::prop_oneof![
+                proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+                r#"\{"(task|text|signal|at|why|usd|pid|file|name)":("a"|-?[0-9]{1,30}|null|\[\]|\{\})\}"#.prop_map(String::into_bytes),
+            ],
+        ) {
+            let from = Incoming { subject: &subject, query: &query, last_event_id: Some(&id), body: &body };
+            if let Err(error) = Call::parse(ROUTES[route].operation, from) {
+                proptest::prop_assert_eq!(error.status, 400);
+            }
+        }
+    }
+    use proptest::strategy::Strategy as _;
+}

@@ -1,0 +1,170 @@
+//! Who comes in: the token, the `Host` header, requests that a web page makes behind its reader's back.
+//!
+//! Start at [`admit`]. What always holds: over TCP every route but the health check and the webhooks needs the token,
+//! reads included; a request that came through no known door is treated as one from the network. Deliberately absent:
+//! CORS, so that no web page but our own can read an answer.
+
+use std::net::IpAddr;
+
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
+
+use crate::error::ApiError;
+use crate::options::Options;
+use crate::route::Access;
+
+/// Through which listener a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// A TCP listener on this address.
+    Tcp(IpAddr),
+    /// The Unix socket; the peer's user was checked when it connected.
+    Socket,
+}
+
+/// Whether a request may go on to its route.
+pub(crate) fn admit(options: &Options, door: Door, access: Access, request: &Parts) -> Result<(), ApiError> {
+    match (door, access) {
+        (Door::Socket, _) => Ok(()),
+        // Webhooks come through tunnels and proxies under names nobody can list; their signature is what counts.
+        (Door::Tcp(_), Access::Hook) => Ok(()),
+        (Door::Tcp(address), Access::Open) => check_host(options, address, request),
+        (Door::Tcp(address), Access::Token) => {
+            check_host(options, address, request)?;
+            check_token(options, &request.headers)
+        }
+    }
+}
+
+fn check_token(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
+    const HINT: &str =
+        "send `Authorization: Bearer TOKEN` with the text of run/token in the home, or use the socket run/aos.sock";
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let given = values.next().ok_or_else(|| ApiError::unauthorized("this route needs the token").hint(HINT))?;
+    let wrong = || ApiError::unauthorized("the token is not the right one").hint(HINT);
+    if values.next().is_some() {
+        return Err(wrong());
+    }
+    let (scheme, token) = split_scheme(given.as_bytes()).ok_or_else(wrong)?;
+    if scheme.eq_ignore_ascii_case(b"bearer") && options.token.is(token.trim_ascii()) { Ok(()) } else { Err(wrong()) }
+}
+
+fn split_scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = value.iter().position(|byte| *byte == b' ')?;
+    Some((&value[..at], &value[at..]))
+}
+
+/// DNS rebinding: a web page's own name is made to point at 127.0.0.1, and then its scripts reach this listener as
+/// their own origin. What gives them away is the name they come by, so a loopback listener answers to its own only.
+fn check_host(options: &Options, address: IpAddr, request: &Parts) -> Result<(), ApiError> {
+    if !address.is_loopback() {
+        return Ok(());
+    }
+    let authority = authority(request)?;
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let known = host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == address)
+        || options.hosts.iter().any(|name| name.eq_ignore_ascii_case(host));
+    if known && !authority.as_str().contains('@') {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(format!("this listener is not `{}`", crate::call::shown(host)))
+        .hint("use localhost or 127.0.0.1 as the host"))
+}
+
+/// The host that a request names: in its address where that is absolute (RFC 9112, 3.2.2), else in the one header.
+fn authority(request: &Parts) -> Result<Authority, ApiError> {
+    if let Some(authority) = request.uri.authority() {
+        return Ok(authority.clone());
+    }
+    let mut values = request.headers.get_all(header::HOST).iter();
+    match (values.next(), values.next()) {
+        (Some(host), None) => Authority::try_from(host.as_bytes())
+            .map_err(|_| ApiError::usage("the header Host is not the name of a host")),
+        _ => Err(ApiError::usage("exactly one header Host was expected")),
+    }
+}
+
+/// Whether a browser sends this on behalf of another site's page. Programs that call webhooks never say so, and an
+/// agent's unsigned webhook on loopback must not be called by whatever page its owner happens to read.
+pub(crate) fn from_foreign_page(request: &Parts) -> bool {
+    let header = |name: &str| request.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    if header("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return true;
+    }
+    let Some(origin) = header("origin") else { return false };
+    let place = origin.split_once("://").map_or(origin, |(_, place)| place);
+    !authority(request).is_ok_and(|authority| authority.as_str().eq_ignore_ascii_case(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Token;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn asked(address: &str, access: Access, uri: &str, headers: &[(&str, &str)]) -> Result<(), u16> {
+        let mut request = axum::http::Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut options = Options::new(Token::new(TOKEN).unwrap());
+        options.hosts = vec!["aos.example".to_owned()];
+        let parts = request.body(()).unwrap().into_parts().0;
+        admit(&options, Door::Tcp(address.parse().unwrap()), access, &parts).map_err(|error| error.status)
+    }
+
+    #[test]
+    fn loopback_answers_to_its_own_names_only() {
+        let host = |host: &str| asked("127.0.0.1", Access::Open, "/", &[("host", host)]);
+        for own in ["localhost", "LocalHost:7717", "127.0.0.1:7717", "[::1]:7717", "127.0.0.2", "aos.example:1"] {
+            assert_eq!(host(own), Ok(()), "{own}");
+        }
+        for foreign in
+            ["evil.example", "evil.example:7717", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1"]
+        {
+            assert_eq!(host(foreign), Err(403), "{foreign}");
+        }
+        assert_eq!(host("evil.example@localhost"), Err(403));
+        assert_eq!(asked("127.0.0.1", Access::Open, "/", &[]), Err(400));
+        assert_eq!(asked("127.0.0.1", Access::Open, "/", &[("host", "localhost"), ("host", "evil.example")]), Err(400));
+        assert_eq!(asked("127.0.0.1", Access::Open, "http://evil.example/", &[("host", "localhost")]), Err(403));
+        assert_eq!(asked("192.0.2.1", Access::Open, "/", &[("host", "any.example")]), Ok(()), "not loopback");
+    }
+
+    #[test]
+    fn the_token_is_needed_and_must_be_right() {
+        let with =
+            |value: &str| asked("127.0.0.1", Access::Token, "/", &[("host", "localhost"), ("authorization", value)]);
+        assert_eq!(with(&format!("Bearer {TOKEN}")), Ok(()));
+        assert_eq!(with(&format!("bearer  {TOKEN}")), Ok(()), "the scheme has no case, RFC 9110");
+        for wrong in ["", "Bearer", "Bearer ", TOKEN, "Basic 0123456789abcdef", "Bearer 0123456789abcde"] {
+            assert_eq!(with(wrong), Err(401), "{wrong}");
+        }
+        assert_eq!(asked("127.0.0.1", Access::Token, "/", &[("host", "localhost")]), Err(401));
+        let right = format!("Bearer {TOKEN}");
+        let twice = [("host", "localhost"), ("authorization", right.as_str()), ("authorization", "Bearer x")];
+        assert_eq!(asked("127.0.0.1", Access::Token, "/", &twice), Err(401));
+    }
+
+    #[test]
+    fn a_foreign_page_is_recognised() {
+        let asked = |headers: &[(&str, &str)]| {
+            let mut request = axum::http::Request::builder().uri("/hooks/a").header("host", "localhost:7717");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            from_foreign_page(&request.body(()).unwrap().into_parts().0)
+        };
+        assert!(!asked(&[]));
+        assert!(!asked(&[("origin", "http://localhost:7717"), ("sec-fetch-site", "same-origin")]));
+        assert!(!asked(&[("sec-fetch-site", "none")]));
+        assert!(asked(&[("sec-fetch-site", "cross-site")]));
+        assert!(asked(&[("origin", "https://evil.example")]));
+        assert!(asked(&[("origin", "null")]));
+        assert!(asked(&[("origin", "http://localhost:8000")]), "another port is another site's page");
+    }
+}

@@ -1,0 +1,208 @@
+//! Webhooks: requests from outside for an agent, checked before it hears of them.
+//!
+//! Start at [`answer`]. The order is: does anybody own the path, is there room, is the body small enough, is the
+//! signature right and new; only then is the request journaled. What always holds: what an agent answers is shown
+//! by a browser as a page of nobody's (`Content-Security-Policy: sandbox`), never as one of ours, since it shares
+//! our origin; credentials of the caller are not journaled.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use aos_abi::limits;
+
+use crate::dispatch::{Shared, json_response, read_body};
+use crate::door::from_foreign_page;
+use crate::error::ApiError;
+use crate::signature::verify;
+use crate::system::{System, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute};
+
+/// How long the system may take beyond the time that the agent has.
+const JOURNAL_WITHIN: Duration = Duration::from_secs(30);
+
+/// Headers that concern one connection (RFC 9110, 7.6.1) or hold credentials: not for the agent, not for the journal.
+const NOT_PASSED: &[&str] = &[
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers that an agent may set, beside those that begin with `x-`.
+const ANSWERABLE: &[&str] = &[
+    "cache-control",
+    "content-disposition",
+    "content-language",
+    "content-type",
+    "etag",
+    "expires",
+    "last-modified",
+    "location",
+    "retry-after",
+    "vary",
+];
+
+/// Answers a request below `/hooks/`.
+pub(crate) async fn answer<S: System>(
+    shared: &Arc<Shared<S>>,
+    path: String,
+    request: Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let Some(route) = shared.within(JOURNAL_WITHIN, shared.system.webhook_route(&path)).await? else {
+        return Err(ApiError::not_found(format!("no agent owns the webhook `{}`", crate::call::shown(&path)))
+            .hint("an agent takes a path with SYS_REGISTER_WEBHOOK and gives it up when it ends"));
+    };
+    if route.secret.is_none() && from_foreign_page(&request) {
+        return Err(ApiError::forbidden("a page of another site may not call an unsigned webhook"));
+    }
+    let Ok(_seat) = shared.webhooks.try_acquire() else {
+        return Err(ApiError::unavailable("too many webhook requests at once"));
+    };
+    let body = read_body(&request.headers, body, limits::WEBHOOK_BODY_BYTES_MAX, shared.options.body_within).await?;
+    let now = (shared.options.clock)();
+    let proof = match &route.secret {
+        None => None,
+        Some(secret) => Some(verify(secret, &path, &request.headers, &body, now)?),
+    };
+    let call = WebhookCall {
+        pid: route.pid,
+        method: request.method.as_str().to_owned(),
+        path,
+        query: request.uri.query().map(str::to_owned),
+        headers: passed(&request.headers),
+        body,
+        reply_within: reply_within(&route),
+        at: now,
+    };
+    if let Some(proof) = proof {
+        shared.seen.lock().unwrap_or_else(PoisonError::into_inner).take(proof, now)?;
+    }
+    let delivered = shared.within(call.reply_within + JOURNAL_WITHIN, shared.system.webhook(call)).await;
+    if let (Err(_), Some(proof)) = (&delivered, proof) {
+        shared.seen.lock().unwrap_or_else(PoisonError::into_inner).give_back(proof);
+    }
+    match delivered {
+        // To a sender a full queue is the server's trouble, and senders repeat a 503.
+        Err(error) if error.status == 429 => Err(ApiError { status: 503, ..error }),
+        Err(error) => Err(error),
+        Ok(WebhookDelivery { request_id, answer: None }) => {
+            json_response(202, &serde_json::json!({ "request_id": request_id }))
+        }
+        Ok(WebhookDelivery { request_id, answer: Some(answer) }) => written(answer, &request_id),
+    }
+}
+
+fn reply_within(route: &WebhookRoute) -> Duration {
+    Duration::from_secs(route.reply_within_s.min(limits::WEBHOOK_REPLY_S_MAX))
+}
+
+/// Headers as an agent gets them: names in lower case, several of one name joined as RFC 9110, 5.3 allows.
+fn passed(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let mut passed = BTreeMap::<String, String>::new();
+    for (name, value) in headers {
+        if NOT_PASSED.contains(&name.as_str()) {
+            continue;
+        }
+        let value = String::from_utf8_lossy(value.as_bytes());
+        passed
+            .entry(name.as_str().to_owned())
+            .and_modify(|before| {
+                before.push_str(", ");
+                before.push_str(&value);
+            })
+            .or_insert_with(|| value.into_owned());
+    }
+    passed
+}
+
+fn written(answer: WebhookAnswer, request_id: &str) -> Result<Response, ApiError> {
+    let bad = |what: String| {
+        ApiError::new(502, "bad_answer", format!("the agent's answer to {request_id} {what}"))
+            .hint("it is for the agent to mend; the request was delivered")
+    };
+    let status = StatusCode::from_u16(answer.status)
+        .ok()
+        .filter(|status| (200..600).contains(&status.as_u16()))
+        .ok_or_else(|| bad(format!("has the status {}, which is not from 200 to 599", answer.status)))?;
+    let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED);
+    let mut response = if empty { ().into_response() } else { answer.body.into_response() };
+    *response.status_mut() = status;
+    for (name, value) in &answer.headers {
+        let name = name.to_ascii_lowercase();
+        if !ANSWERABLE.contains(&name.as_str()) && !name.starts_with("x-") {
+            continue;
+        }
+        let (Ok(header), Ok(value)) = (HeaderName::try_from(&name), HeaderValue::try_from(value)) else {
+            return Err(bad(format!("has a header `{}` that HTTP does not allow", crate::call::shown(&name))));
+        };
+        response.headers_mut().insert(header, value);
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_connection_headers_stay_outside() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("authorization", "Bearer x"), ("cookie", "a"), ("x-event", "a"), ("connection", "close")]
+        {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        headers.append("x-event", HeaderValue::from_static("b"));
+        assert_eq!(passed(&headers), BTreeMap::from([("x-event".to_owned(), "a, b".to_owned())]));
+    }
+
+    #[test]
+    fn an_agents_answer_is_a_page_of_nobody() {
+        let headers = [
+            ("Content-Type", "text/html"),
+            ("Set-Cookie", "a=b"),
+            ("Content-Security-Policy", "default-src *"),
+            ("Access-Control-Allow-Origin", "*"),
+            ("Transfer-Encoding", "chunked"),
+            ("X-Mine", "1"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let answer = WebhookAnswer { status: 201, headers, body: "<script>".to_owned() };
+        let response = written(answer, "r1").unwrap();
+        let mut shown: Vec<String> =
+            response.headers().iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
+        shown.sort();
+        assert_eq!(shown, ["content-security-policy=sandbox", "content-type=text/html", "x-mine=1"]);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_http_is_a_502() {
+        let answer = |status, name: &str, value: &str| {
+            let headers = [(name.to_owned(), value.to_owned())].into();
+            written(WebhookAnswer { status, headers, body: String::new() }, "r1")
+                .map_err(|error| error.status)
+                .map(|_| ())
+        };
+        assert_eq!(answer(200, "x-a", "b"), Ok(()));
+        assert_eq!(answer(101, "x-a", "b"), Err(502));
+        assert_eq!(answer(7, "x-a", "b"), Err(502));
+        assert_eq!(answer(200, "x-a b", "c"), Err(502));
+        assert_eq!(answer(200, "x-a", "b\r\nset-cookie: c"), Err(502));
+    }
+}

@@ -1,0 +1,106 @@
+//! Exports: one JSON document per line, page by page, so that a journal of any length passes through little memory.
+//!
+//! Start at [`audit`] and [`memory`]. What always holds: the first page is read before the status is sent; a fault
+//! after that cuts the transfer short, so that half an export is never taken for a whole one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use aos_abi::{Entry, Lsn};
+
+use crate::call::MemoryExportQuery;
+use crate::dispatch::Shared;
+use crate::error::ApiError;
+use crate::system::System;
+
+/// How long one page may take.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Every entry after `after`.
+pub(crate) async fn audit<S: System>(shared: &Arc<Shared<S>>, after: Lsn) -> Result<Response, ApiError> {
+    let source = Source::Audit(after);
+    respond(shared, source).await
+}
+
+/// Every memory.
+pub(crate) async fn memory<S: System>(shared: &Arc<Shared<S>>, query: MemoryExportQuery) -> Result<Response, ApiError> {
+    respond(shared, Source::Memory { query, after: None }).await
+}
+
+/// Where an export stands.
+enum Source {
+    /// After this entry.
+    Audit(Lsn),
+    /// After the memory with this id.
+    Memory { query: MemoryExportQuery, after: Option<String> },
+}
+
+impl Source {
+    /// The next page as lines; `None` at the end.
+    async fn page<S: System>(&mut self, shared: &Shared<S>) -> Result<Option<Bytes>, ApiError> {
+        let limit = shared.options.page_entries;
+        match self {
+            Source::Audit(after) => {
+                let page: Vec<Arc<Entry>> = shared.system.entries(None, *after, limit).await?;
+                let Some(last) = page.last() else { return Ok(None) };
+                *after = last.lsn;
+                lines(&page).map(Some)
+            }
+            Source::Memory { query, after } => {
+                let page: Vec<Value> = shared.system.memory_export(query.clone(), after.as_deref(), limit).await?;
+                let Some(last) = page.last() else { return Ok(None) };
+                let id = last["id"].as_str().map(str::to_owned);
+                *after = Some(id.ok_or_else(|| ApiError::internal("a memory without an id"))?);
+                lines(&page).map(Some)
+            }
+        }
+    }
+
+    async fn page_in_time<S: System>(&mut self, shared: &Shared<S>) -> Result<Option<Bytes>, ApiError> {
+        tokio::select! {
+            biased;
+            () = shared.shutdown.cancelled() => Err(ApiError::unavailable("the daemon is ending")),
+            page = tokio::time::timeout(PAGE_WITHIN, self.page(shared)) => {
+                page.unwrap_or_else(|_| Err(ApiError::new(504, "ETIMEDOUT", "the store does not answer")))
+            }
+        }
+    }
+}
+
+async fn respond<S: System>(shared: &Arc<Shared<S>>, mut source: Source) -> Result<Response, ApiError> {
+    let first = source.page_in_time(shared).await?;
+    let more = first.is_some();
+    let state = (Arc::clone(shared), source, first, more);
+    let stream = futures_util::stream::unfold(state, |(shared, mut source, first, more)| async move {
+        if let Some(first) = first {
+            return Some((Ok(first), (shared, source, None, more)));
+        }
+        if !more {
+            return None;
+        }
+        match source.page_in_time(&shared).await {
+            Ok(None) => None,
+            Ok(Some(page)) => Some((Ok(page), (shared, source, None, true))),
+            Err(error) => Some((Err(error), (shared, source, None, false))),
+        }
+    });
+    let mut response = Response::new(Body::from_stream(stream));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}
+
+fn lines<T: Serialize>(page: &[T]) -> Result<Bytes, ApiError> {
+    let mut text = Vec::new();
+    for value in page {
+        serde_json::to_writer(&mut text, value).map_err(|error| ApiError::internal(error.to_string()))?;
+        text.push(b'\n');
+    }
+    Ok(text.into())
+}

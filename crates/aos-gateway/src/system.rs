@@ -1,0 +1,184 @@
+//! The system as the HTTP interface sees it: one trait, which the daemon implements and tests imitate.
+//!
+//! Start at [`System`]. What always holds: a request that changes something is durable when its future resolves.
+//! Deliberately absent: tokens, headers and statuses other than those of errors; they are the gateway's business.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use aos_abi::api::{
+    Accepted, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest, ModelView,
+    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+};
+use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
+use aos_abi::{Entry, Lsn, Pid, Timestamp};
+
+use crate::call::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::subscription::Subscription;
+
+/// What a request came to.
+pub type Answer<T> = Result<T, ApiError>;
+
+/// Everything the HTTP interface can ask of the system. Errors carry their HTTP status ([`ApiError`]); a
+/// [`aos_abi::CallError`] converts into one.
+///
+/// # Cancel safety
+/// Any future may be dropped, since a client hangs up or a deadline passes: what it asked for is then done wholly or
+/// not at all.
+pub trait System: Send + Sync + 'static {
+    /// The daemon and its processes in numbers.
+    fn status(&self) -> impl Future<Output = Answer<StatusView>> + Send;
+    /// Starts a process.
+    fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// The process table; with `all` the exited ones too.
+    fn processes(&self, all: bool) -> impl Future<Output = Answer<Vec<ProcessView>>> + Send;
+    /// Everything about one process, exited ones included; `ESRCH` where there never was one or it was pruned.
+    fn process(&self, pid: Pid) -> impl Future<Output = Answer<ProcessDetail>> + Send;
+    /// Text for its standard input.
+    fn input(&self, pid: Pid, request: InputRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// A signal.
+    fn signal(&self, pid: Pid, request: SignalRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// A second process from its past.
+    fn fork(&self, pid: Pid, request: ForkRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// Its decisions made again, up to `at` or to its end.
+    fn replay(&self, pid: Pid, at: Option<Lsn>) -> impl Future<Output = Answer<ReplayView>> + Send;
+    /// Other limits for it.
+    fn budget(&self, pid: Pid, budget: BudgetSpec) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// Waits until it has ended; `None` where it still runs when the time is up.
+    fn wait(&self, pid: Pid, timeout: Duration) -> impl Future<Output = Answer<Option<ProcessView>>> + Send;
+
+    /// What happens from now on: every committed entry in order, and progress. An entry is sent only once
+    /// [`System::entries`] would return it, so that whoever subscribes first and reads then misses nothing.
+    fn subscribe(&self) -> Subscription;
+    /// Entries from the journal in order: those after `after`, of one process or of all. At most `limit`, and fewer
+    /// where they are large (some mebibytes together at most); none only at the end of the journal.
+    fn entries(
+        &self,
+        pid: Option<Pid>,
+        after: Lsn,
+        limit: usize,
+    ) -> impl Future<Output = Answer<Vec<Arc<Entry>>>> + Send;
+
+    /// Pending proposals; with `all` those that are over too.
+    fn proposals(&self, all: bool) -> impl Future<Output = Answer<Vec<ProposalView>>> + Send;
+    /// A person says yes.
+    fn approve(&self, id: &str) -> impl Future<Output = Answer<ProposalView>> + Send;
+    /// A person says no, or takes back what waits in its window.
+    fn reject(&self, id: &str, request: RejectRequest) -> impl Future<Output = Answer<ProposalView>> + Send;
+    /// A person takes back what was done.
+    fn undo(&self, id: &str) -> impl Future<Output = Answer<ProposalView>> + Send;
+    /// What the policy would say to a call.
+    fn explain(&self, request: ExplainRequest) -> impl Future<Output = Answer<ExplainView>> + Send;
+
+    /// The configured models.
+    fn models(&self) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;
+    /// What was spent.
+    fn cost(&self, by: CostBy) -> impl Future<Output = Answer<CostView>> + Send;
+
+    /// The best hits for some words.
+    fn memory_search(&self, query: MemorySearchQuery) -> impl Future<Output = Answer<Value>> + Send;
+    /// What is remembered, newest first.
+    fn memory_list(&self, query: MemoryListQuery) -> impl Future<Output = Answer<Value>> + Send;
+    /// One memory.
+    fn memory_show(&self, id: &str) -> impl Future<Output = Answer<Value>> + Send;
+    /// Forgets one memory.
+    fn memory_forget(&self, id: &str) -> impl Future<Output = Answer<Value>> + Send;
+    /// One page of an export: at most `limit` objects in a fixed order, each with a text `id`, those after the object
+    /// with the id `after`; none only at the end.
+    fn memory_export(
+        &self,
+        query: MemoryExportQuery,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Answer<Vec<Value>>> + Send;
+
+    /// Who owns a path below `/hooks/`, if anybody.
+    fn webhook_route(&self, path: &str) -> impl Future<Output = Answer<Option<WebhookRoute>>> + Send;
+    /// Journals a request for an agent and waits [`WebhookCall::reply_within`] for its answer. `EAGAIN` where the
+    /// process's queue is full.
+    fn webhook(&self, call: WebhookCall) -> impl Future<Output = Answer<WebhookDelivery>> + Send;
+
+    /// Whether the journal is what was written.
+    fn audit_verify(&self) -> impl Future<Output = Answer<AuditView>> + Send;
+    /// A consistent copy of the home.
+    fn backup(&self, request: BackupRequest) -> impl Future<Output = Answer<()>> + Send;
+    /// Takes exited processes out of the journal.
+    fn prune(&self, request: PruneRequest) -> impl Future<Output = Answer<PruneView>> + Send;
+    /// Begins to end the daemon; resolves at once.
+    fn shutdown(&self) -> impl Future<Output = Answer<()>> + Send;
+    /// Counters and gauges.
+    fn metrics(&self) -> impl Future<Output = Answer<Metrics>> + Send;
+    /// Whether it takes work. Anybody may ask, so an error must tell strangers nothing.
+    fn health(&self) -> impl Future<Output = Answer<()>> + Send;
+}
+
+/// Who owns a webhook path.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookRoute {
+    /// The process.
+    pub pid: Pid,
+    /// The key that signs requests; `None`: anybody may call it.
+    pub secret: Option<String>,
+    /// Seconds a caller waits for the agent's answer; 0: callers are not kept waiting.
+    pub reply_within_s: u64,
+}
+
+impl fmt::Debug for WebhookRoute {
+    /// The secret stays out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookRoute")
+            .field("pid", &self.pid)
+            .field("signed", &self.secret.is_some())
+            .field("reply_within_s", &self.reply_within_s)
+            .finish()
+    }
+}
+
+/// A request for an agent, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookCall {
+    /// The process that owns the path.
+    pub pid: Pid,
+    /// `POST` and so on.
+    pub method: String,
+    /// Below `/hooks/`, percent-decoded.
+    pub path: String,
+    /// What follows `?`, as sent.
+    pub query: Option<String>,
+    /// Names in lower case; without those that only concern the connection and without credentials.
+    pub headers: BTreeMap<String, String>,
+    /// The body, at most [`aos_abi::limits::WEBHOOK_BODY_BYTES_MAX`] bytes.
+    pub body: Bytes,
+    /// How long the caller waits for an answer; zero: not at all.
+    pub reply_within: Duration,
+    /// When it came.
+    pub at: Timestamp,
+}
+
+/// What became of a request for an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookDelivery {
+    /// The id under which the agent got it.
+    pub request_id: String,
+    /// The agent's answer; `None` where it gave none in time.
+    pub answer: Option<WebhookAnswer>,
+}
+
+/// An agent's answer to a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: String,
+}
