@@ -92,9 +92,11 @@ fn receive(control: BorrowedFd<'_>) -> Result<(Task, OwnedFd), Failure> {
 fn unsandboxed(job: &Job, stdin: OwnedFd, watch: &Watch, control: BorrowedFd<'_>) -> Result<End, Failure> {
     // Whoever loses its parent becomes our child, also after setsid and a second fork.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).step("adopt the command's orphans")?;
-    // The kernel holds all of the user's threads against this limit, so what is there already is added.
-    let owner = rustix::process::geteuid().as_raw();
-    let pids = job.limits.pids + tree::threads_of(owner);
+    // The kernel holds all of the user's threads against this limit, so what is there already is added. It does not
+    // limit root, whose threads need not be counted.
+    let owner = rustix::process::geteuid();
+    let there = if owner.is_root() { 0 } else { tree::threads_of(owner.as_raw()) };
+    let pids = job.limits.pids.saturating_add(there);
     let deadline = Instant::now().checked_add(job.limits.wall);
     let launch = Launch { job, stdin, workdir: &job.workspace, pids };
     let (child, failure) = launch.fork(|| Ok(()))?;

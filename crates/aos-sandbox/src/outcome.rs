@@ -65,6 +65,8 @@ pub enum End {
     TimedOut,
     /// Its tree's resident memory was above the limit and it was killed.
     OutOfMemory,
+    /// The workspace had grown by more than the limit and it was killed.
+    OutOfDisk,
     /// The caller cancelled it.
     Cancelled,
 }

@@ -7,7 +7,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Component, Path};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use rustix::net::{
 
 use crate::cancel::Cancel;
 use crate::capture::{Feed, Sink};
-use crate::changes::Snapshot;
+use crate::changes::{DiskWatch, Snapshot};
 use crate::error::{Error, Feature};
 use crate::job::{Job, Report, Task, Walls};
 use crate::outcome::{Captured, End, Outcome, Usage};
@@ -81,7 +80,8 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
         walls: walls(spec)?,
     };
     let before = Snapshot::take(&workspace);
-    let ran = Helped::start(&spec.helper, &Task::Run(job))?.finish(spec, cancel)?;
+    let disk = DiskWatch::new(&workspace, before.bytes().saturating_add(spec.limits.disk));
+    let ran = Helped::start(&spec.helper, &Task::Run(job))?.finish(spec, cancel, disk)?;
     let (changed, changed_truncated) = before.compare(&Snapshot::take(&workspace));
     Ok(Outcome { end: ran.end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
 }
@@ -194,7 +194,6 @@ impl Helped {
             .args(&helper.args)
             .env_clear()
             .current_dir("/")
-            .process_group(0)
             .stdin(Stdio::from(control_theirs))
             .stdout(Stdio::from(stdout_theirs))
             .stderr(Stdio::from(stderr_theirs))
@@ -242,13 +241,14 @@ impl Helped {
     }
 
     /// Feeds and drains the command until the helper has reported and is gone.
-    fn finish(self, spec: &Spec, cancel: &Cancel) -> Result<Ran, Error> {
+    fn finish(self, spec: &Spec, cancel: &Cancel, mut disk: DiskWatch<'_>) -> Result<Ran, Error> {
         let Helped { mut child, control, stdin, stdout, stderr } = self;
         let mut feed = Feed::new(stdin, &spec.stdin);
         let mut stdout = Sink::new(stdout, spec.limits.output);
         let mut stderr = Sink::new(stderr, spec.limits.output);
         let mut reports = Reports::default();
-        let mut cancelled = false;
+        // Set once the helper has been told to stop: to how the run will be said to have ended.
+        let mut stopped = None;
         let mut give_up = Instant::now().checked_add(spec.limits.wall.saturating_add(GRACE));
         while !reports.ended {
             let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
@@ -258,18 +258,25 @@ impl Helped {
                 return Err(Error::Helper { reason: "did not end in time and was killed".into(), source: None });
             }
             let mut slots = vec![PollFd::new(&control, PollFlags::IN)];
-            if !cancelled {
+            if stopped.is_none() {
                 slots.push(PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN));
             }
             slots.extend([&stdout, &stderr].into_iter().filter_map(Sink::slot));
             slots.extend(feed.slot());
-            match poll(&mut slots, left.and_then(|left| Timespec::try_from(left).ok()).as_ref()) {
+            let pause = if stopped.is_none() { Some(disk.pause()) } else { None };
+            let timeout = left.into_iter().chain(pause).min().and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut slots, timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(setup_error("wait for the command", errno.into())),
             }
             // Nothing here blocks, so each is simply tried; that is cheaper to read than to track who was ready.
-            if !cancelled && cancel.is_cancelled() {
-                cancelled = true;
+            let stop = match stopped {
+                Some(_) => None,
+                None if cancel.is_cancelled() => Some(End::Cancelled),
+                None => disk.exceeded().then_some(End::OutOfDisk),
+            };
+            if stop.is_some() {
+                stopped = stop;
                 give_up = Instant::now().checked_add(GRACE);
                 // The helper reads end of file and kills the tree.
                 let _ = rustix::net::shutdown(&control, Shutdown::Write);
@@ -282,7 +289,10 @@ impl Helped {
         let _ = child.wait();
         // Every writer is dead, so what is in the pipes now is all there will be.
         match reports.last {
-            Some(Report::Ended(end, usage)) => Ok(Ran { end, usage, stdout: stdout.finish(), stderr: stderr.finish() }),
+            Some(Report::Ended(end, usage)) => {
+                let end = stopped.filter(|_| end == End::Cancelled).unwrap_or(end);
+                Ok(Ran { end, usage, stdout: stdout.finish(), stderr: stderr.finish() })
+            }
             Some(Report::Failed(failure)) => Err(failure.into()),
             Some(Report::Probed(_)) | None => {
                 let said = stderr.finish();

@@ -105,8 +105,8 @@ pub struct Limits {
     pub pids: u64,
     /// Open file descriptors of each process.
     pub files: u64,
-    /// Bytes of the largest file, and with full isolation of everything in `/tmp`, which is on memory and therefore not
-    /// larger than `memory` either.
+    /// Bytes by which the workspace may grow, which is looked at a few times a second, and of the largest file; with
+    /// full isolation also of everything in `/tmp`, which is on memory and therefore not larger than `memory` either.
     pub disk: u64,
     /// Bytes kept of each of standard output and standard error; the rest is read and dropped.
     pub output: usize,

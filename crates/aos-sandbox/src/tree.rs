@@ -7,6 +7,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
 /// A process as `/proc/PID/stat` describes it (`proc_pid_stat(5)`).
@@ -46,8 +47,12 @@ pub(crate) fn processes() -> impl Iterator<Item = (Process, u32)> {
         name.to_str()?.parse::<i32>().ok()?;
         let owner = entry.metadata().ok()?.uid();
         // Names are bytes; what is not UTF-8 in them must not hide the process.
-        let stat = std::fs::read(entry.path().join("stat")).ok()?;
-        Some((Process::parse(&String::from_utf8_lossy(&stat))?, owner))
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(entry.path().join("stat"), flags, Mode::empty()).ok()?;
+        // One read: the line is at most some 500 bytes, and the kernel makes it whole.
+        let mut line = [0; 1024];
+        let length = rustix::io::read(&file, &mut line).ok()?;
+        Some((Process::parse(&String::from_utf8_lossy(&line[..length]))?, owner))
     })
 }
 
@@ -86,7 +91,18 @@ pub(crate) fn kill_descendants() {
     let me = rustix::process::getpid().as_raw_nonzero().get();
     let my_group = rustix::process::getpgrp().as_raw_nonzero().get();
     loop {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                // Some live, or are still dying.
+                Ok(None) => break,
+                // No children left: whoever was below them would have become our child.
+                Err(_) => return,
+            }
+        }
+        let mut waiting = true;
         for process in descendants(me).iter().filter(|process| !process.zombie) {
+            waiting = false;
             if process.group != my_group
                 && let Some(group) = Pid::from_raw(process.group)
             {
@@ -96,16 +112,9 @@ pub(crate) fn kill_descendants() {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) => {}
-                // Some are still dying.
-                Ok(None) => break,
-                // No children left: whoever was below them would have become our child.
-                Err(_) => return,
-            }
+        if waiting {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

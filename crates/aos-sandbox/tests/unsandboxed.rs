@@ -233,6 +233,18 @@ fn a_file_above_the_disk_limit_is_cut() {
 }
 
 #[test]
+fn a_workspace_that_grows_too_much_ends_the_command() {
+    let rig = rig();
+    std::fs::write(rig.path().join("before"), vec![1; 4 << 20]).expect("it can be written");
+    let mut spec = rig.spec(&["sh", "-c", "i=0; while :; do i=$((i+1)); head -c 900000 /dev/zero > f$i; done"]);
+    spec.limits.disk = 2 << 20;
+    assert_eq!(go(&spec).expect("it starts").end, End::OutOfDisk);
+    let mut spec = rig.spec(&["sh", "-c", "sleep 1"]);
+    spec.limits.disk = 2 << 20;
+    assert!(go(&spec).expect("it starts").success(), "what was there before does not count");
+}
+
+#[test]
 fn processor_time_ends_a_busy_loop() {
     let rig = rig();
     let mut spec = rig.spec(&["sh", "-c", "while :; do :; done"]);
