@@ -1,0 +1,183 @@
+//! Deciding: what every layer says to one call, and the least of it.
+//!
+//! Start at [`decide`]. `effective = floor ∧ role ∧ grants of the process and its ancestors ∧ labels`, where ∧ is the
+//! least. What always holds: each layer can only lower the verdict; no rule is a denial; the always-allowed calls are
+//! allowed whatever the file says, so that a child may always exit.
+
+use aos_abi::entry::Verdict;
+use aos_abi::{Name, Pid, Syscall};
+
+use crate::address::Class;
+use crate::grant::Grants;
+use crate::label::Labels;
+use crate::policy::{LabelRule, Tables};
+use crate::scope::host_words;
+use crate::target::{self, Action, Kind, Reach, Target};
+use crate::terms::Obligations;
+
+/// Who makes a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The process.
+    pub pid: Pid,
+    /// The policy's role it runs under; empty for the file's `default_role`.
+    pub role: &'a str,
+    /// The grants of itself and of each ancestor that was spawned with some, nearest first. An ancestor without a
+    /// list of its own is left out: it has what the role gives.
+    pub chain: &'a [Grants],
+    /// What its window holds.
+    pub labels: Labels,
+}
+
+/// What the policy says to a call, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Explanation {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The deciding rule with its layer, such as `role assistant: fs[0] **`, `grant: FS_READ docs/**`, `floor: …`.
+    pub rule: String,
+    /// The narrowest grant that would pass, where it is denied for want of one.
+    pub hint: Option<String>,
+    /// What must happen with the call, if it is made.
+    pub obligations: Obligations,
+}
+
+impl Explanation {
+    fn floor(why: &str, hint: Option<String>) -> Explanation {
+        let rule = format!("floor: {why}");
+        Explanation { verdict: Verdict::Deny, rule, hint, obligations: Obligations::default() }
+    }
+
+    /// Takes another layer's verdict where it is stricter.
+    fn lower(&mut self, verdict: Verdict, rule: impl FnOnce() -> String, hint: impl FnOnce() -> Option<String>) {
+        if verdict < self.verdict || self.rule.is_empty() {
+            self.verdict = verdict;
+            self.rule = rule();
+            self.hint = hint();
+        }
+    }
+}
+
+pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
+    let mut said =
+        Explanation { verdict: Verdict::Allow, rule: String::new(), hint: None, obligations: Obligations::default() };
+    let demands = match target::demands(call) {
+        Ok(demands) => demands,
+        Err(floor) => return Explanation::floor(&floor.why, Some(floor.hint.to_owned())),
+    };
+    if demands.is_empty() {
+        said.rule = format!("always: {}", call.name());
+        return said;
+    }
+    for (action, target) in &demands {
+        by_role(tables, subject, *action, target, &mut said);
+        for (depth, grants) in subject.chain.iter().enumerate() {
+            by_grants(grants, depth, *action, target, &mut said);
+        }
+    }
+    for rule in tables.labels.iter().filter(|rule| rule.concerns(subject.labels, call)) {
+        said.lower(rule.terms.verdict, || rule.name.to_string(), || None);
+        said.obligations.join(&rule.terms.obligations);
+    }
+    if matches!(call.name(), Name::NetFetch | Name::NetSend) {
+        said.obligations.labels = said.obligations.labels.and(Labels::WEB);
+    }
+    said
+}
+
+fn by_role(tables: &Tables, subject: &Subject<'_>, action: Action, target: &Target<'_>, said: &mut Explanation) {
+    let narrowest = || Some(narrowest(action, target));
+    let Some(role) = tables.role(subject.role) else {
+        let shown: String = subject.role.chars().take(64).collect();
+        said.lower(Verdict::Deny, || format!("no role `{shown}` in the policy"), || None);
+        return;
+    };
+    let finding = role.table(action).find(target);
+    let Some(terms) = finding.terms else {
+        said.lower(Verdict::Deny, || format!("role {}: no rule", role.name), narrowest);
+        return;
+    };
+    if let Target::Net { address, .. } = target
+        && address.class == Class::Private
+        && !finding.private
+    {
+        let why = || "floor: private addresses are closed unless a rule names them with `private: true`".to_owned();
+        said.lower(Verdict::Deny, why, || None);
+    }
+    said.lower(terms.verdict, || finding.rule.map(|rule| rule.name.to_string()).unwrap_or_default(), || None);
+    said.obligations.join(&terms.obligations);
+}
+
+fn by_grants(grants: &Grants, depth: usize, action: Action, target: &Target<'_>, said: &mut Explanation) {
+    if grants.as_slice().iter().any(|grant| grant.covers(action, target)) {
+        return;
+    }
+    let whose = if depth == 0 { "this process" } else { "an ancestor" };
+    said.lower(
+        Verdict::Deny,
+        || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string())),
+        || Some(narrowest(action, target)),
+    );
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(160) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// The narrowest grant that holds the target.
+pub(crate) fn narrowest(action: Action, target: &Target<'_>) -> String {
+    let name = action.name();
+    match target {
+        Target::Bare | Target::Command(_) => name.to_string(),
+        Target::Words { words, reach } => {
+            let in_words = target::kind(name) == Kind::Word;
+            let mut path: Vec<String> = words.iter().map(|word| plain_segment(word)).collect();
+            if *reach == Reach::Below {
+                path.push("**".to_owned());
+            }
+            let text = path.join(if in_words { "" } else { "/" });
+            format!("{name} {}", if text.is_empty() { "." } else { &text })
+        }
+        Target::Net { method, address } => {
+            let method = match name {
+                Name::NetSend => target::METHODS.iter().find(|(_, bit)| bit == method).map_or("", |(name, _)| name),
+                _ => "",
+            };
+            let space = if method.is_empty() { "" } else { " " };
+            let port = if address.port == 443 { String::new() } else { format!(":{}", address.port) };
+            let path: Vec<String> = address.path.iter().map(|word| plain_segment(word)).collect();
+            format!("{name} {method}{space}{}{port}/{}", host_words(&address.host).join("."), path.join("/"))
+        }
+        Target::Channel { channel, to } => {
+            let channel: String = channel.iter().map(|word| plain_segment(word)).collect();
+            format!("{name} {channel}/{}", plain_segment(to))
+        }
+    }
+}
+
+/// A segment as a pattern can write it: one that holds the signs of patterns becomes `*`.
+fn plain_segment(word: &str) -> String {
+    let signs = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!') || c.is_control();
+    if word.contains(signs) { "*".to_owned() } else { word.to_owned() }
+}
+
+impl LabelRule {
+    /// Whether it concerns this call of a process whose window carries these labels.
+    fn concerns(&self, labels: Labels, call: &Syscall) -> bool {
+        self.calls.contains(call.name()) && labels.any_of(self.when) && !is_quarantine(call)
+    }
+}
+
+/// A quarantined child gets no grants, which is the way through for untrusted content (policy.md).
+fn is_quarantine(call: &Syscall) -> bool {
+    match call {
+        Syscall::SpawnAgent(spawn) => {
+            spawn.quarantine == Some(true) && spawn.permissions.as_ref().is_none_or(Vec::is_empty)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,48 @@
+//! Faults: why a policy file is refused, each with its place and the way out.
+
+use std::fmt;
+
+use crate::yaml::Place;
+
+/// One fault of a policy file. A file with any is refused whole, and the old one stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Fault {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The way out, such as the nearest known word.
+    pub hint: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
+        Fault { line: place.line, column: place.column, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}: {}", self.line, self.column, self.message)
+    }
+}
+
+/// Says which known word is nearest to a wrong one, or which there are.
+pub(crate) fn nearest(wrong: &str, known: &[&str]) -> String {
+    let best = known
+        .iter()
+        .map(|word| (strsim::jaro_winkler(&wrong.to_ascii_lowercase(), &word.to_ascii_lowercase()), *word))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        // Below this the likeness is an accident; the value is that of the usual spelling checkers.
+        Some((likeness, word)) if likeness > 0.75 => format!("did you mean `{word}`?"),
+        _ => format!("there are: {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,115 @@
+//! The `labels` of the language: what may not flow where.
+
+use aos_abi::Name;
+use aos_abi::entry::Verdict;
+use aos_abi::syscall::CallSet;
+
+use crate::file::rule;
+use crate::policy::{LabelRule, Tables};
+use crate::read::Reader;
+use crate::target::{Kind, kind};
+use crate::terms::{Obligations, Terms};
+use crate::yaml::Node;
+
+/// Where content can flow to. `any` is all of them. Standard output and a result stay in the system and keep their labels.
+const SINKS: [&str; 7] = ["model.remote", "net", "channel", "tool", "webhook", "message", "any"];
+
+fn sink(name: &str) -> &'static [Name] {
+    match name {
+        "net" => &[Name::NetFetch, Name::NetSend],
+        "channel" => &[Name::ChannelSend],
+        "tool" => &[Name::ToolCall],
+        "webhook" => &[Name::SysWebhookReply],
+        "message" => &[Name::SendMsg],
+        "any" => {
+            &[Name::NetFetch, Name::NetSend, Name::ChannelSend, Name::ToolCall, Name::SysWebhookReply, Name::SendMsg]
+        }
+        _ => &[],
+    }
+}
+
+pub(crate) fn labels(reader: &mut Reader, node: &Node, tables: &mut Tables) {
+    for (at, item) in reader.list(node, "`labels`").iter().enumerate() {
+        label(reader, item, at, tables);
+    }
+}
+
+fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
+    let Some(fields) = reader.fields(node, "a label rule", &["when", "calls", "to", "verdict", "do"]) else { return };
+    let when = reader.need(&fields, "when").and_then(|node| rule::label(reader, node).map(|label| (node, label)));
+    let terms = terms(reader, &fields);
+    let mut calls = CallSet::EMPTY;
+    let mut to_models = false;
+    match (fields.get("calls"), fields.get("to")) {
+        (Some(list), None) => {
+            for item in reader.list(list, "`calls`") {
+                if let Some(name) = call(reader, item) {
+                    calls.insert(name);
+                }
+            }
+        }
+        (None, Some(to)) => {
+            if let Some(name) = reader.word(to, "place for content to flow to", &SINKS) {
+                sink(name).iter().for_each(|name| calls.insert(*name));
+                to_models = matches!(name, "model.remote" | "any");
+            }
+        }
+        _ => reader.fault(node, "a label rule names either `calls` or `to`", "keep one of them"),
+    }
+    let (Some((place, when)), Some(terms)) = (when, terms) else { return };
+    let text = reader.text(place, "`when`").unwrap_or_default();
+    let rule = LabelRule { name: format!("label: labels[{at}] {text}").into(), when, calls, terms };
+    if to_models {
+        tables.flows.push(rule.clone());
+    }
+    if rule.calls != CallSet::EMPTY {
+        tables.labels.push(rule);
+    }
+}
+
+fn call(reader: &mut Reader, node: &Node) -> Option<Name> {
+    let text = reader.text(node, "a call")?;
+    match text.parse::<Name>() {
+        Ok(name) if kind(name) == Kind::Always => {
+            reader.fault(
+                node,
+                format!("{name} is always allowed, since a process may always end and speak"),
+                "leave it out",
+            );
+            None
+        }
+        Ok(name) => Some(name),
+        Err(error) => {
+            reader.fault(node, error.message, error.hint.unwrap_or_default());
+            None
+        }
+    }
+}
+
+/// A verdict, or what is done with the content: `redact`, `local_only`, `deny`.
+fn terms(reader: &mut Reader, fields: &crate::read::Fields<'_>) -> Option<Terms> {
+    let mut obligations = Obligations::default();
+    let verdict = match (fields.get("verdict"), fields.get("do")) {
+        (Some(node), None) => rule::verdict(reader, node)?,
+        (None, Some(node)) => match reader.word(node, "thing to do", &["redact", "local_only", "deny"])? {
+            "redact" => {
+                obligations.redact = true;
+                Verdict::Allow
+            }
+            "local_only" => {
+                obligations.local_only = true;
+                Verdict::Allow
+            }
+            _ => Verdict::Deny,
+        },
+        _ => {
+            reader.fault(
+                fields.node,
+                "a label rule says either `verdict` or `do`",
+                "add `verdict: ask`, or `do: redact`",
+            );
+            return None;
+        }
+    };
+    Some(Terms { verdict, obligations })
+}

@@ -1,0 +1,159 @@
+//! Grants: what a process was spawned with, each `CALL` or `CALL PATTERN`, such as `FS_READ docs/**`.
+//!
+//! Start at [`Grants::parse`]. A grant only ever narrows: what the policy's role does not give, no grant gives. What
+//! always holds: the text is kept as written and means the same in every release; an empty list grants nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aos_abi::Name;
+use serde::{Deserialize, Serialize};
+
+use crate::scope::Scope;
+use crate::target::{Action, Kind, Target, counterpart, kind};
+
+/// Why a text is no grant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{grant}` is no grant: {why}")]
+pub struct GrantFault {
+    /// The text.
+    pub grant: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// The way out.
+    pub hint: String,
+}
+
+/// One grant, valid because it exists.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    text: String,
+    pub(crate) scopes: Vec<(Action, Scope)>,
+}
+
+impl PartialEq for Grant {
+    fn eq(&self, other: &Grant) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Grant {}
+
+impl FromStr for Grant {
+    type Err = GrantFault;
+
+    /// Reads `CALL`, `CALL PATTERN`, or the same with a family such as `FS_*`.
+    fn from_str(text: &str) -> Result<Grant, GrantFault> {
+        let fault = |why: String, hint: String| GrantFault { grant: text.to_owned(), why, hint };
+        let trimmed = text.trim();
+        let (head, pattern) = match trimmed.split_once(char::is_whitespace) {
+            Some((head, pattern)) => (head, Some(pattern.trim())),
+            None => (trimmed, None),
+        };
+        let mut scopes = Vec::new();
+        let mut add = |name: Name, pattern: Option<&str>| {
+            let scope = Scope::grant(name, pattern).map_err(|(why, hint)| fault(why, hint))?;
+            if name == Name::FsMove {
+                scopes.push((Action::MOVE_TO, scope.clone()));
+            }
+            scopes.push((Action::of(name), scope));
+            scopes.extend(counterpart(name).map(|end| (Action::of(end), Scope::Any)));
+            Ok(())
+        };
+        match head.strip_suffix('*') {
+            Some(family) if family.ends_with('_') => {
+                let members = || Name::ALL.iter().copied().filter(|name| name.as_str().starts_with(family));
+                if members().next().is_none() {
+                    return Err(fault(
+                        format!("no call begins with `{family}`"),
+                        "write `FS_*`, or name each call".into(),
+                    ));
+                }
+                for name in members() {
+                    // Members without a target, such as `FS_UNWATCH`, take no part in the pattern.
+                    add(name, pattern.filter(|_| !matches!(kind(name), Kind::Bare | Kind::Always)))?;
+                }
+            }
+            _ => {
+                let name = head.parse::<Name>().map_err(|e| fault(e.message, e.hint.unwrap_or_default()))?;
+                add(name, pattern)?;
+            }
+        }
+        let text = match pattern {
+            Some(pattern) => format!("{head} {pattern}"),
+            None => head.to_owned(),
+        };
+        Ok(Grant { text, scopes })
+    }
+}
+
+impl Grant {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn covers(&self, action: Action, target: &Target<'_>) -> bool {
+        use crate::scope::Hit;
+        self.scopes.iter().any(|(of, scope)| *of == action && scope.hit(target) == Hit::Fully)
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for Grant {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Grant {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The grants of one process. None at all leave it the calls that are always allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Grants(Vec<Grant>);
+
+impl Grants {
+    /// Reads each grant.
+    ///
+    /// # Errors
+    /// The first text that is no grant.
+    pub fn parse<S: AsRef<str>>(texts: &[S]) -> Result<Grants, GrantFault> {
+        texts.iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>().map(Grants)
+    }
+
+    /// Each grant.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Grant] {
+        &self.0
+    }
+
+    /// As they are written.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        self.0.iter().map(|grant| grant.text.clone()).collect()
+    }
+}
+
+impl From<Vec<Grant>> for Grants {
+    fn from(grants: Vec<Grant>) -> Grants {
+        Grants(grants)
+    }
+}
+
+impl fmt::Display for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<&str> = self.0.iter().map(Grant::as_str).collect();
+        f.write_str(&texts.join(", "))
+    }
+}

@@ -1,0 +1,50 @@
+//! What an agent may do: the policy file compiled to verdicts with reasons, and permits that only a verdict makes.
+//!
+//! Start at [`Policy`]: [`Policy::parse`] a file, [`Policy::authorize`] a call of a [`Subject`], hand the [`Permit`] to
+//! a driver. The order to read in: [`pattern`], then `target` (what a call acts on), `scope` (what a rule is about),
+//! `table` (a role's rules), `decide` (all layers), `child` (attenuation), `file` (the language).
+//!
+//! What always holds: what is not granted is denied, and so is everything where the file is missing or broken; a
+//! layer only ever lowers a verdict; a child never exceeds its parent; no permit is made elsewhere. Deliberately
+//! absent: I/O, clocks, chance, regular expressions and negation in authorization, and enforcement of settings.
+
+pub mod pattern;
+
+pub mod address;
+mod target;
+
+mod scope;
+
+pub mod label;
+pub mod terms;
+
+mod grant;
+
+mod table;
+
+pub mod settings;
+
+mod role;
+
+mod decide;
+
+mod child;
+
+mod permit;
+
+mod policy;
+
+mod fault;
+mod file;
+mod read;
+mod yaml;
+
+pub use child::Exceeds;
+pub use decide::{Explanation, Subject};
+pub use fault::Fault;
+pub use grant::{Grant, GrantFault, Grants};
+pub use label::Labels;
+pub use permit::Permit;
+pub use policy::{Approval, Policy, Ruling};
+pub use role::Role;
+pub use terms::{Obligations, Rate, Terms};

@@ -1,0 +1,243 @@
+//! The policy: a compiled file, and the questions asked of it.
+//!
+//! Start at [`Policy::authorize`]. What always holds: what the file does not grant is denied; a file with a fault is
+//! refused whole; the same policy, subject and call give the same ruling for ever. No I/O, clock or chance here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aos_abi::entry::Verdict;
+use aos_abi::syscall::CallSet;
+use aos_abi::{Name, Syscall};
+
+use crate::child::{self, Exceeds};
+use crate::decide::{Explanation, Subject, decide};
+use crate::fault::Fault;
+use crate::grant::Grant;
+use crate::label::Labels;
+use crate::permit::Permit;
+use crate::role::Role;
+use crate::settings::{Limits, PersonalData, Proposals};
+use crate::target::{Action, Kind, kind};
+use crate::terms::{Obligations, Terms};
+
+/// A compiled policy. Cheap to clone and share.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    tables: Arc<Tables>,
+}
+
+/// Everything that a file says.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    pub(crate) generation: String,
+    pub(crate) default_role: String,
+    pub(crate) roles: BTreeMap<String, Role>,
+    pub(crate) labels: Vec<LabelRule>,
+    pub(crate) flows: Vec<LabelRule>,
+    pub(crate) limits: Limits,
+    pub(crate) proposals: Proposals,
+    pub(crate) personal_data: PersonalData,
+}
+
+impl Tables {
+    /// The role of this name; the default one where it is empty.
+    pub(crate) fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(if name.is_empty() { self.default_role.as_str() } else { name })
+    }
+}
+
+/// A rule about what may not flow where.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelRule {
+    /// Such as `label: labels[0] untrusted`.
+    pub(crate) name: Arc<str>,
+    pub(crate) when: Labels,
+    pub(crate) calls: CallSet,
+    pub(crate) terms: Terms,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+#[must_use]
+pub struct Ruling {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The deciding rule, with its layer.
+    pub rule: String,
+    /// The narrowest grant that would pass, where it is denied for want of one; else what to do instead.
+    pub hint: Option<String>,
+    /// The permit, where the verdict is `allow`.
+    pub permit: Option<Permit>,
+    /// The call back, where there is no permit.
+    pub refused: Option<Syscall>,
+    /// What must happen with the call, once it is made.
+    pub obligations: Obligations,
+}
+
+/// A person's yes to one call: these arguments, under this policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Approval<'a> {
+    /// The proposal, such as `p3`.
+    pub id: &'a str,
+    /// The call they saw.
+    pub name: Name,
+    /// Its arguments as they saw them.
+    pub args: &'a serde_json::Value,
+    /// The policy's generation when they were asked; `None` where it was not kept.
+    pub generation: Option<&'a str>,
+}
+
+impl Policy {
+    /// Compiles a file's text.
+    ///
+    /// # Errors
+    /// Every fault found, in the order of the file. Nothing of a file with a fault holds; keep the old policy, or
+    /// [`Policy::deny_all`] where there is none.
+    pub fn parse(text: &str) -> Result<Policy, Vec<Fault>> {
+        crate::file::compile(text).map(|tables| Policy { tables: Arc::new(tables) })
+    }
+
+    /// The file that a new home begins with.
+    #[must_use]
+    pub fn default_text() -> &'static str {
+        include_str!("default.yaml")
+    }
+
+    /// What holds where the file is missing or broken: nothing but the always-allowed calls.
+    #[must_use]
+    pub fn deny_all() -> Policy {
+        let tables = Tables { generation: "deny-all".to_owned(), ..Tables::default() };
+        Policy { tables: Arc::new(tables) }
+    }
+
+    /// Names this text of the policy: the first 16 hex digits of its SHA-256.
+    #[must_use]
+    pub fn generation(&self) -> &str {
+        &self.tables.generation
+    }
+
+    /// Says what becomes of a call and, where it is allowed, gives the permit to make it.
+    pub fn authorize(&self, subject: &Subject<'_>, call: Syscall) -> Ruling {
+        let said = decide(&self.tables, subject, &call);
+        let allowed = said.verdict == Verdict::Allow;
+        Self::rule(subject, call, said, allowed)
+    }
+
+    /// Gives the permit for a call that a person approved, or whose window of `hold` ended without a veto.
+    ///
+    /// The call is judged anew: what is denied by now stays denied, and so does a call that differs from the approved
+    /// one in any argument, or an approval under another policy.
+    pub fn authorize_approved(&self, subject: &Subject<'_>, call: Syscall, approval: &Approval<'_>) -> Ruling {
+        let mut said = decide(&self.tables, subject, &call);
+        let refusal = if approval.name != call.name() || *approval.args != call.args() {
+            Some("approval: it was given for other arguments")
+        } else if approval.generation.is_some_and(|generation| generation != self.generation()) {
+            Some("approval: the policy has changed since it was given")
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            said.verdict = Verdict::Deny;
+            said.rule = why.to_owned();
+            said.hint = Some("propose the call again".to_owned());
+        }
+        let allowed = said.verdict != Verdict::Deny;
+        if allowed {
+            said.verdict = Verdict::Allow;
+            said.rule = format!("approval {}: {}", approval.id, said.rule);
+        }
+        Self::rule(subject, call, said, allowed)
+    }
+
+    fn rule(subject: &Subject<'_>, call: Syscall, said: Explanation, allowed: bool) -> Ruling {
+        let Explanation { verdict, rule, hint, obligations } = said;
+        let (permit, refused) = if allowed {
+            (Some(Permit::new(subject.pid, call, rule.clone(), obligations.clone())), None)
+        } else {
+            (None, Some(call))
+        };
+        Ruling { verdict, rule, hint, permit, refused, obligations }
+    }
+
+    /// What [`Policy::authorize`] would say, without a permit.
+    pub fn explain(&self, subject: &Subject<'_>, call: &Syscall) -> Explanation {
+        decide(&self.tables, subject, call)
+    }
+
+    /// The calls that could ever be other than denied: what an agent is told about. An upper bound, since whether
+    /// three patterns meet in one target is not decided here.
+    #[must_use]
+    pub fn calls(&self, subject: &Subject<'_>) -> CallSet {
+        let possible = |name: &Name| kind(*name) == Kind::Always || self.is_possible(subject, *name);
+        Name::ALL.iter().copied().filter(possible).collect()
+    }
+
+    fn is_possible(&self, subject: &Subject<'_>, name: Name) -> bool {
+        let Some(role) = self.tables.role(subject.role) else { return false };
+        let action = Action::of(name);
+        let forbidden = self
+            .tables
+            .labels
+            .iter()
+            .filter(|rule| rule.terms.verdict == Verdict::Deny && subject.labels.any_of(rule.when))
+            .any(|rule| rule.calls.contains(name));
+        let granted = role.table(action).granting().any(|rule| {
+            subject.chain.iter().all(|grants| {
+                let scopes = grants.as_slice().iter().flat_map(|grant| &grant.scopes);
+                scopes.filter(|(of, _)| *of == action).any(|(_, scope)| scope.overlaps(&rule.scope))
+            })
+        });
+        granted && !forbidden
+    }
+
+    /// Checks that a child's grants lie within what its parent may do.
+    ///
+    /// # Errors
+    /// The first grant that exceeds, with a call that shows it.
+    pub fn check_child(&self, parent: &Subject<'_>, child: &[Grant]) -> Result<(), Exceeds> {
+        child::check(&self.tables, parent, child)
+    }
+
+    /// What a model's window with these labels means for sending it to a model. Models on this machine are not
+    /// concerned; ask only for those that are not.
+    pub fn model_flow(&self, labels: Labels) -> Terms {
+        let rules = self.tables.flows.iter().filter(|rule| labels.any_of(rule.when));
+        rules.fold(Terms::unbounded(), |terms, rule| terms.least(&rule.terms))
+    }
+
+    /// The role of processes that name none.
+    #[must_use]
+    pub fn default_role(&self) -> &str {
+        &self.tables.default_role
+    }
+
+    /// The settings of a role; the default one where the name is empty.
+    #[must_use]
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.tables.role(name)
+    }
+
+    /// Every role's name, sorted.
+    pub fn roles(&self) -> impl Iterator<Item = &str> {
+        self.tables.roles.keys().map(String::as_str)
+    }
+
+    /// The ceiling for every process.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.tables.limits
+    }
+
+    /// How questions to people are kept.
+    #[must_use]
+    pub fn proposals(&self) -> &Proposals {
+        &self.tables.proposals
+    }
+
+    /// What counts as personal data.
+    #[must_use]
+    pub fn personal_data(&self) -> &PersonalData {
+        &self.tables.personal_data
+    }
+}
