@@ -191,6 +191,13 @@ impl Home {
         self.logs().join("daemon.log")
     }
 
+    /// The flags that make another `aos` use this home; none with XDG, which the environment says.
+    #[must_use]
+    pub fn as_arguments(&self) -> Vec<(&'static str, PathBuf)> {
+        let one = self.config == self.data && self.data == self.state;
+        if one { vec![("--home", self.data.clone())] } else { Vec::new() }
+    }
+
     /// Every folder of the home; those that exist keep their permissions.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {

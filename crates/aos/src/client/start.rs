@@ -1,0 +1,130 @@
+//! Starts the daemon where none runs, and waits until it answers.
+//!
+//! Start at [`start`]. What always holds: of several clients that start at once one starts the daemon and the others
+//! wait for it; a socket left behind by a daemon that died is no obstacle; where it does not come up, its own last
+//! error is shown.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use super::Error;
+use crate::home::Home;
+
+/// How long the daemon may take to come up.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked for meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A connection to the daemon; `None` where none listens: no socket, or one that a dead daemon left behind.
+pub(super) async fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
+    let socket = home.socket();
+    match UnixStream::connect(&socket).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(source) => Err(Error::Closed { socket, source }),
+    }
+}
+
+/// Starts `program up --foreground` for this home in a session of its own, and connects to it.
+pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Error> {
+    let log = home.daemon_log();
+    let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
+    home.create().map_err(|error| failed(error.to_string()))?;
+    let until = Instant::now() + READY_WITHIN;
+    let lock = File::create(home.start_lock()).map_err(|error| failed(format!("cannot open its lock: {error}")))?;
+    // Whoever holds the lock starts it; the others find it running when they get their turn.
+    while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        if let Some(stream) = connect(home).await? {
+            return Ok(stream);
+        }
+        if Instant::now() >= until {
+            return Err(failed("another client has been starting it for too long".into()));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    if let Some(stream) = connect(home).await? {
+        return Ok(stream);
+    }
+    let (mut daemon, from) = launch(home, program).map_err(|error| failed(format!("cannot run it: {error}")))?;
+    loop {
+        if let Some(stream) = connect(home).await? {
+            return Ok(stream);
+        }
+        let ended = daemon.try_wait().map_err(|error| failed(error.to_string()))?;
+        if let Some(status) = ended {
+            return Err(last_error(&log, from, &format!("it ended at once, {status}")));
+        }
+        if Instant::now() >= until {
+            let waited = format!("it has not answered for {} s; it may still be starting", READY_WITHIN.as_secs());
+            return Err(last_error(&log, from, &waited));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Runs the program; it, and how long the log was before.
+fn launch(home: &Home, program: &Path) -> io::Result<(Child, u64)> {
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(home.daemon_log())?;
+    let from = log.metadata()?.len();
+    let mut command = Command::new(program);
+    command.args(["up", "--foreground", "--detached"]);
+    for (flag, value) in home.as_arguments() {
+        command.arg(flag).arg(value);
+    }
+    let child = command.current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+    Ok((child, from))
+}
+
+/// The last error that was written to the log after `from`, or `otherwise` where there is none.
+fn last_error(log: &Path, from: u64, otherwise: &str) -> Error {
+    let text = read_from(log, from).unwrap_or_default();
+    let (reason, hint) = error_in(&text).unwrap_or_else(|| (otherwise.to_owned(), None));
+    Error::NotStarted { reason, hint, log: log.to_owned() }
+}
+
+fn read_from(log: &Path, from: u64) -> io::Result<String> {
+    /// Enough for every error; a daemon that logs more than this while it starts is cut.
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut file = fs::File::open(log)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last block `error: …`, `  why: …`, `  try: …` of a text: what with why, and the way out.
+fn error_in(text: &str) -> Option<(String, Option<String>)> {
+    let block =
+        &text[text.rfind("\nerror: ").map(|at| at + 1).or_else(|| text.starts_with("error: ").then_some(0))?..];
+    let mut lines = block.lines();
+    let mut reason = lines.next()?.strip_prefix("error: ")?.to_owned();
+    let mut hint = None;
+    for line in lines {
+        if let Some(why) = line.strip_prefix("  why: ") {
+            reason = format!("{reason}: {why}");
+        } else if let Some(way) = line.strip_prefix("  try: ") {
+            hint = Some(way.to_owned());
+        }
+    }
+    Some((reason, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_error_of_the_log_is_found() {
+        let text = "starting\nerror: old\nmore\nerror: the journal is locked\n  why: pid 3 has it\n  try: aos down\n";
+        assert_eq!(error_in(text), Some(("the journal is locked: pid 3 has it".into(), Some("aos down".into()))));
+        assert_eq!(error_in("error: at once\n"), Some(("at once".into(), None)));
+        assert_eq!(error_in("no error: here\n"), None);
+    }
+}
