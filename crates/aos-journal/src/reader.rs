@@ -18,8 +18,9 @@ use crate::{Error, checkpoint, schema};
 
 /// Idle connections that are kept for the next read.
 const IDLE_MAX: usize = 4;
-/// Entries that one statement of a long read takes.
-pub(crate) const CHUNK: u64 = 1024;
+/// Entries that one statement of a long read takes, and the bytes of bodies after which it takes no more.
+const CHUNK: u64 = 1024;
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// Reads from a journal. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -143,7 +144,7 @@ impl Reader {
             _ => self.select("WHERE lsn = ?1", [after.0])?.pop().map(|entry| entry.hash),
         };
         loop {
-            let chunk = self.select("WHERE lsn > ?1 ORDER BY lsn LIMIT ?2", (at.0, CHUNK))?;
+            let chunk = self.with(|db| read_chunk(db, at).map_err(self.fail()))?;
             if chunk.is_empty() {
                 return Ok(());
             }
@@ -203,6 +204,22 @@ impl Reader {
             prune::plan(db, upto, pids).map_err(self.fail())
         })
     }
+}
+
+/// The next entries, at least one where there is one.
+fn read_chunk(db: &Connection, after: Lsn) -> rusqlite::Result<Vec<Stored>> {
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"))?;
+    let mut rows = statement.query((after.0, CHUNK))?;
+    let (mut chunk, mut bytes) = (Vec::new(), 0);
+    while bytes < CHUNK_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let entry = Stored::read(row)?;
+        bytes += entry.body.len();
+        chunk.push(entry);
+    }
+    Ok(chunk)
 }
 
 fn clamp(limit: u64) -> i64 {

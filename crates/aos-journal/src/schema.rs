@@ -3,6 +3,8 @@
 //! Start at [`TABLES`]. What always holds: a file is made whole under another name and then renamed, so a journal file
 //! without its marks was never ours.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -79,12 +81,11 @@ fn check_marks(db: &Connection, path: &Path) -> Result<(), Error> {
     };
     let application_id = pragma("application_id")?;
     if application_id != i64::from(APPLICATION_ID) {
-        let empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
-        // We never leave an empty file behind, so this one was emptied.
-        return Err(if empty {
-            Error::Corrupt { at: Place::File, detail: "the file is empty".into(), sound_upto: None }
-        } else {
+        // SQLite takes what is shorter than a page for an empty database. We never leave one behind, so it was cut.
+        return Err(if has_header(path) {
             Error::Foreign { path: path.to_owned(), detail: format!("application id {application_id:#x}") }
+        } else {
+            Error::Corrupt { at: Place::File, detail: "it has no database header".into(), sound_upto: None }
         });
     }
     let found = u32::try_from(pragma("user_version")?).unwrap_or(u32::MAX);
@@ -93,4 +94,14 @@ fn check_marks(db: &Connection, path: &Path) -> Result<(), Error> {
         0 => Err(Error::Corrupt { at: Place::File, detail: "it has no format number".into(), sound_upto: None }),
         _ => Err(Error::TooNew { found, known: FORMAT }),
     }
+}
+
+/// Whether the file begins as an SQLite database of at least the smallest size.
+fn has_header(path: &Path) -> bool {
+    let mut magic = [0; 16];
+    let read = File::open(path).and_then(|mut file| {
+        file.read_exact(&mut magic)?;
+        file.metadata()
+    });
+    read.is_ok_and(|file| file.len() >= 512 && magic == *b"SQLite format 3\0")
 }

@@ -13,10 +13,11 @@ use crate::chain::{self, GENESIS, Hash};
 use crate::checkpoint::{self, PageReader};
 use crate::head::{Found, Head};
 use crate::open::Files;
-use crate::reader::CHUNK;
 use crate::row::{COLUMNS, Stored};
 use crate::{Error, Place, Reader};
 
+/// Positions of the chain that are read at one moment.
+const WINDOW: u64 = 4096;
 /// Most faults that are listed; what has more is lost as a whole.
 const FAULTS_MAX: usize = 100;
 
@@ -76,10 +77,24 @@ impl Report {
     }
 }
 
-/// One position of the chain.
+/// One position of the chain, without the body, so that a window is small however long its bodies are.
 enum Step {
-    Entry(Stored),
+    Entry { pid: Pid, digest: Hash, hash: Hash, mark: Option<Mark> },
     Sealed { pid: Pid, digest: Hash },
+}
+
+/// What a `pruned` entry says; `None` where it does not read as one.
+type Mark = Option<(Vec<Pid>, u64)>;
+
+impl Step {
+    fn of(entry: Stored) -> Step {
+        let (pid, digest, hash) = (entry.pid, entry.digest(), entry.hash);
+        let mark = (entry.kind == "pruned").then(|| match entry.parse().map(|entry| entry.body) {
+            Ok(Body::Pruned { pids, entries }) => Some((pids, entries)),
+            _ => None,
+        });
+        Step::Entry { pid, digest, hash, mark }
+    }
 }
 
 /// The chain as far as it was walked.
@@ -105,9 +120,10 @@ impl Reader {
         };
         let mut walk =
             Walk { report: Report::default(), at: Lsn::ZERO, hash: Some(GENESIS), unmarked: BTreeMap::new(), head };
+        self.check_database(&mut walk.report)?;
         self.check_pages(&mut walk.report)?;
         loop {
-            let window = (walk.at.next(), Lsn(walk.at.0 + CHUNK));
+            let window = (walk.at.next(), Lsn(walk.at.0 + WINDOW));
             let (steps, end) = self.with(|db| read_window(db, window).map_err(self.fail()))?;
             if end <= walk.at {
                 break;
@@ -123,6 +139,19 @@ impl Reader {
             progress(walk.at, end);
         }
         Ok(walk.finish())
+    }
+
+    /// SQLite's own check: pages, order, and that the indexes say what the tables say.
+    fn check_database(&self, report: &mut Report) -> Result<(), Error> {
+        let lines: Vec<String> = self.with(|db| {
+            db.prepare("PRAGMA integrity_check(10)")
+                .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+                .map_err(self.fail())
+        })?;
+        for line in lines.into_iter().filter(|line| line != "ok") {
+            report.fault(Place::File, line);
+        }
+        Ok(())
     }
 
     fn check_pages(&self, report: &mut Report) -> Result<(), Error> {
@@ -163,7 +192,7 @@ fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec
         moment.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn >= ?1 AND lsn <= ?2 ORDER BY lsn"))?;
     for entry in entries.query_map((from.0, to.0), Stored::read)? {
         let entry = entry?;
-        steps.push((entry.lsn, Step::Entry(entry)));
+        steps.push((entry.lsn, Step::of(entry)));
     }
     let mut sealed = moment.prepare_cached("SELECT lsn, pid, digest FROM sealed WHERE lsn >= ?1 AND lsn <= ?2")?;
     for seal in sealed.query_map((from.0, to.0), |row| {
@@ -192,7 +221,17 @@ impl Walk {
         }
         self.at = lsn;
         match step {
-            Step::Entry(entry) => self.entry(entry),
+            Step::Entry { pid, digest, hash, mark } => {
+                self.report.entries += 1;
+                if self.hash.is_some_and(|before| chain::link(&before, lsn, pid, &digest) != hash) {
+                    let detail = "its hash does not follow from its bytes and the entry before";
+                    self.report.fault(Place::Entry(lsn), detail);
+                }
+                self.hash = Some(hash);
+                if let Some(mark) = mark {
+                    self.mark(lsn, mark);
+                }
+            }
             Step::Sealed { pid, digest } => {
                 self.report.sealed += 1;
                 *self.unmarked.entry(pid).or_default() += 1;
@@ -207,28 +246,16 @@ impl Walk {
         }
     }
 
-    fn entry(&mut self, entry: Stored) {
-        let lsn = entry.lsn;
-        self.report.entries += 1;
-        if let Some(before) = self.hash
-            && entry.link(&before) != entry.hash
-        {
-            self.report.fault(Place::Entry(lsn), "its hash does not follow from its bytes and the entry before");
-        }
-        self.hash = Some(entry.hash);
-        if entry.kind != "pruned" {
-            return;
-        }
+    fn mark(&mut self, lsn: Lsn, mark: Mark) {
         self.report.marks += 1;
-        match entry.parse().map(|entry| entry.body) {
-            Ok(Body::Pruned { pids, entries }) => {
-                let sealed: u64 = pids.iter().filter_map(|pid| self.unmarked.remove(pid)).sum();
-                if sealed > entries {
-                    let detail = format!("it says {entries} entries were pruned, but {sealed} are sealed");
-                    self.report.fault(Place::Entry(lsn), detail);
-                }
-            }
-            _ => self.report.fault(Place::Entry(lsn), "it is marked as a prune and is none"),
+        let Some((pids, entries)) = mark else {
+            self.report.fault(Place::Entry(lsn), "it is marked as a prune and does not read as one");
+            return;
+        };
+        let sealed: u64 = pids.iter().filter_map(|pid| self.unmarked.remove(pid)).sum();
+        if sealed > entries {
+            let detail = format!("it says {entries} entries were pruned, but {sealed} are sealed");
+            self.report.fault(Place::Entry(lsn), detail);
         }
     }
 

@@ -1,0 +1,117 @@
+//! Backup and restore: a whole, verified copy, or none.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aos_abi::{Lsn, Pid};
+use aos_journal::{Checkpoint, Error, Reader, check_archive, restore};
+
+use crate::sample::{Home, all, batch};
+
+#[test]
+fn a_copy_made_while_entries_arrive_is_whole() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 500)).unwrap();
+    let pages = vec![(Pid(2), b"two".to_vec())];
+    journal.checkpoint_wait(Checkpoint { lsn: Lsn(400), globals: b"g".into(), pages, removed: vec![] }).unwrap();
+    let stop = AtomicBool::new(false);
+    let copy = home.file("copy.db");
+    let (report, last) = std::thread::scope(|scope| {
+        let appender = scope.spawn(|| {
+            let mut last = 500;
+            // At least some while the copy is made, however fast it is.
+            while !stop.load(Ordering::Relaxed) || last < 520 {
+                journal.append_wait(batch(last + 1, last + 3)).unwrap();
+                last += 3;
+            }
+            last
+        });
+        let report = journal.backup(&copy);
+        stop.store(true, Ordering::Relaxed);
+        (report.unwrap(), appender.join().unwrap())
+    });
+    assert!(report.last >= Lsn(500) && report.last <= Lsn(last), "{report:?}");
+    assert_eq!(check_archive(&copy).unwrap(), report);
+    let (ours, theirs) = (journal.reader(), Reader::open(&copy).unwrap());
+    assert_eq!(theirs.entries(Lsn(1), u64::MAX).unwrap(), ours.entries(Lsn(1), report.last.0).unwrap());
+    assert_eq!(theirs.page(Pid(2)).unwrap(), Some(b"two".to_vec()));
+    assert_eq!(theirs.globals().unwrap(), Some((Lsn(400), b"g".to_vec())));
+    assert!(!home.file("copy.db.new").exists());
+    assert!(matches!(journal.backup(&copy), Err(Error::Exists { .. })), "nothing is overwritten");
+}
+
+#[test]
+fn a_journal_that_is_not_sound_is_not_copied() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 500)).unwrap();
+    rusqlite::Connection::open(home.db()).unwrap().execute("UPDATE entry SET pid = 9 WHERE lsn = 7", []).unwrap();
+    let refused = journal.backup(&home.file("copy.db"));
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+    assert!(!home.file("copy.db").exists() && !home.file("copy.db.new").exists());
+}
+
+#[test]
+fn a_restored_home_goes_on_from_the_copy() {
+    let (home, other) = (Home::new(), Home::new());
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 50)).unwrap();
+    journal.backup(&home.file("copy.db")).unwrap();
+    journal.append_wait(batch(51, 60)).unwrap();
+    assert!(matches!(restore(&home.file("copy.db"), &home.db()), Err(Error::Locked { .. })), "a daemon is running");
+    journal.close().unwrap();
+
+    for target in [&home, &other] {
+        let report = restore(&home.file("copy.db"), &target.db()).unwrap();
+        assert_eq!(report.last, Lsn(50));
+        let (journal, opened) = target.open();
+        assert_eq!((opened.last, opened.created, opened.torn), (Lsn(50), false, None));
+        journal.append_wait(batch(51, 52)).unwrap();
+        assert_eq!(all(&journal, 0).len(), 52);
+    }
+    let replaced = Reader::open(&home.file("journal.db.replaced")).unwrap();
+    assert_eq!(replaced.last().unwrap().0, Lsn(60), "what was there is kept");
+    assert!(matches!(restore(&home.file("copy.db"), &home.db()), Err(Error::Exists { .. })), "and not overwritten");
+}
+
+#[test]
+fn a_restored_home_is_not_mixed_with_the_old_log() {
+    let (source, home) = (Home::new(), Home::new());
+    let (journal, _) = source.open();
+    journal.append_wait(batch(1, 50)).unwrap();
+    journal.backup(&home.file("copy.db")).unwrap();
+    journal.append_wait(batch(51, 60)).unwrap();
+    // As after a kill: the log still holds everything.
+    for name in ["journal.db", "journal.db-wal", "journal.head"] {
+        fs::copy(source.file(name), home.file(name)).unwrap();
+    }
+    restore(&home.file("copy.db"), &home.db()).unwrap();
+    assert_eq!(home.open().1.last, Lsn(50));
+    assert_eq!(Reader::open(&home.file("journal.db.replaced")).unwrap().last().unwrap().0, Lsn(60));
+}
+
+#[test]
+fn what_is_no_sound_journal_is_not_put_in_place() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 50)).unwrap();
+    journal.backup(&home.file("copy.db")).unwrap();
+    journal.close().unwrap();
+    fs::copy(home.file("copy.db"), home.file("changed.db")).unwrap();
+    let changed = rusqlite::Connection::open(home.file("changed.db")).unwrap();
+    changed
+        .execute("UPDATE entry SET body = CAST(replace(body, 'line 33', 'line 34') AS BLOB) WHERE lsn = 33", [])
+        .unwrap();
+    drop(changed);
+    fs::write(home.file("letter.db"), "Dear friend, ".repeat(500)).unwrap();
+    let before = fs::read(home.db()).unwrap();
+    for name in ["changed.db", "letter.db", "absent.db"] {
+        let refused = restore(&home.file(name), &home.db());
+        assert!(refused.is_err(), "{name}");
+        assert_eq!(fs::read(home.db()).unwrap(), before, "{name}");
+    }
+    assert!(matches!(check_archive(&home.file("changed.db")), Err(Error::Corrupt { .. })));
+    assert!(matches!(check_archive(&home.file("absent.db")), Err(Error::Missing { .. })));
+    assert_eq!(home.open().1.last, Lsn(50));
+}
