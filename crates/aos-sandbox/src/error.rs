@@ -34,6 +34,12 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Something changed that an undo would have to bring back; a person has to decide.
+    #[error("{path} has changed since")]
+    Conflict {
+        /// The first such path, relative to the workspace.
+        path: PathBuf,
+    },
     /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
     #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
     Missing {

@@ -41,6 +41,8 @@ pub(crate) struct Job {
 pub(crate) struct Walls {
     /// Mounts beside the system and the workspace: host path, path inside, access.
     pub(crate) mounts: Vec<(OsString, OsString, Access)>,
+    /// The folder of the layer that takes the changes, or they go to the workspace itself.
+    pub(crate) layer: Option<OsString>,
     /// The granted programs' absolute host paths, or the whole system.
     pub(crate) programs: Option<Vec<OsString>>,
     /// The network.

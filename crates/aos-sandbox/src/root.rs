@@ -70,6 +70,9 @@ const SHARED_MAX: u64 = 64 << 20;
 /// Files in a private folder: each takes memory of the kernel's beside its content.
 const INODES_MAX: &str = "65536";
 
+/// Where the root is while it is built; every host has the folder.
+const BUILT_AT: &str = "/tmp";
+
 /// The largest setting that is copied, far above any of them.
 const SETTING_MAX: u64 = 1 << 20;
 
@@ -84,6 +87,7 @@ struct Source {
 /// The host's trees that a root is built from.
 pub(crate) struct Sources {
     workspace: OwnedFd,
+    layer: Option<OwnedFd>,
     mounts: Vec<Source>,
 }
 
@@ -105,6 +109,7 @@ impl Sources {
         walls: &Walls,
         mut open: impl FnMut(&Path) -> Result<OwnedFd, Failure>,
     ) -> Result<Self, Failure> {
+        let layer = walls.layer.as_ref().map(|layer| open(Path::new(layer))).transpose()?;
         let mut mounts = Vec::new();
         for (host, at, access) in &walls.mounts {
             let host = Path::new(host);
@@ -115,7 +120,7 @@ impl Sources {
                 writable: *access == Access::Write,
             });
         }
-        Ok(Sources { workspace, mounts })
+        Ok(Sources { workspace, layer, mounts })
     }
 
     /// In the first process: builds the root and moves into it. Afterwards nothing of the host's root is reachable.
@@ -139,7 +144,11 @@ impl Sources {
         root.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), executable)?;
         root.folder(Path::new("proc"))?;
         root.attach(&proc()?, Path::new("proc"))?;
-        root.place(Source { tree: self.workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
+        let workspace = match self.layer {
+            Some(layer) => root.layered(self.workspace, layer)?,
+            None => self.workspace,
+        };
+        root.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
         for source in self.mounts {
             root.place(source, executable)?;
         }
@@ -220,7 +229,7 @@ impl Root {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let options = [("size", "8m"), ("mode", "755")];
         let fd = fresh("tmpfs", &options, attributes).step("make a root file system")?;
-        rustix::mount::move_mount(&fd, "", CWD, "/tmp", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        rustix::mount::move_mount(&fd, "", CWD, BUILT_AT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .step("mount the root file system")?;
         Ok(Root { fd })
     }
@@ -411,6 +420,32 @@ impl Root {
             .step("make a private folder")?;
         self.folder(Path::new(at))?;
         self.attach(&made, Path::new(at))
+    }
+
+    /// The workspace with a layer over it: an overlay that is mounted nowhere yet. What it is made of does not stay
+    /// visible; the overlay holds on to it.
+    fn layered(&self, workspace: OwnedFd, layer: OwnedFd) -> Result<OwnedFd, Failure> {
+        narrow(&workspace, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY)?;
+        for (tree, name) in [(&workspace, ".workspace"), (&layer, ".layer")] {
+            self.folder(Path::new(name))?;
+            self.attach(tree, Path::new(name))?;
+        }
+        let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).needs(Feature::Overlay)?;
+        // Trusted attributes are not for users; these are (overlayfs.rst, "User xattr").
+        rustix::mount::fsconfig_set_flag(&context, "userxattr").needs(Feature::Overlay)?;
+        let parts = [("lowerdir", ".workspace"), ("upperdir", ".layer/upper"), ("workdir", ".layer/work")];
+        for (key, name) in parts {
+            rustix::mount::fsconfig_set_string(&context, key, format!("{BUILT_AT}/{name}")).needs(Feature::Overlay)?;
+        }
+        rustix::mount::fsconfig_create(&context).needs(Feature::Overlay)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let overlay = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
+        let overlay = overlay.needs(Feature::Overlay)?;
+        for name in [".workspace", ".layer"] {
+            rustix::mount::unmount(format!("{BUILT_AT}/{name}"), UnmountFlags::DETACH).step("hide the layers")?;
+            rustix::fs::unlinkat(&self.fd, name, rustix::fs::AtFlags::REMOVEDIR).step("hide the layers")?;
+        }
+        Ok(overlay)
     }
 
     /// Makes this the root and lets go of the host's.

@@ -79,10 +79,21 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
         limits: spec.limits.clone(),
         walls: walls(spec)?,
     };
-    let before = Snapshot::take(&workspace);
-    let disk = DiskWatch::new(&workspace, before.bytes().saturating_add(spec.limits.disk));
+    // With a layer the workspace below it does not change.
+    let written = match &spec.layer {
+        Some(layer) => {
+            layer.prepare(&workspace)?;
+            layer.dir().to_owned()
+        }
+        None => workspace.clone(),
+    };
+    let before = Snapshot::take(&written);
+    let disk = DiskWatch::new(&written, before.bytes().saturating_add(spec.limits.disk));
     let ran = Helped::start(&spec.helper, &Task::Run(job))?.finish(spec, cancel, disk)?;
-    let (changed, changed_truncated) = before.compare(&Snapshot::take(&workspace));
+    let (changed, changed_truncated) = match &spec.layer {
+        Some(layer) => (layer.changes(&workspace)?, false),
+        None => before.compare(&Snapshot::take(&workspace)),
+    };
     Ok(Outcome { end: ran.end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
 }
 
@@ -101,8 +112,9 @@ fn check(spec: &Spec) -> Result<(), Error> {
             return refuse(format!("the environment variable {name:?} is malformed"));
         }
     }
-    if matches!(spec.isolation, Isolation::Unsandboxed(_)) && !spec.mounts.is_empty() {
-        return refuse("mounts need isolation".into());
+    let layered = spec.layer.is_some() || !spec.mounts.is_empty();
+    if matches!(spec.isolation, Isolation::Unsandboxed(_)) && layered {
+        return refuse("mounts and layers need isolation".into());
     }
     let plain = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
     if let Programs::Only(paths) = &spec.programs
@@ -154,6 +166,7 @@ fn walls(spec: &Spec) -> Result<Option<Walls>, Error> {
             Programs::System => None,
             Programs::Only(paths) => Some(paths.iter().map(|path| path.clone().into()).collect()),
         },
+        layer: spec.layer.as_ref().map(|layer| layer.dir().into()),
         network: spec.network,
     }))
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::layer::Layer;
+
 /// One command and its walls.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -24,6 +26,9 @@ pub struct Spec {
     pub workspace: PathBuf,
     /// Further host files and folders the command may see; ignored by nobody: without isolation they are refused.
     pub mounts: Vec<Mount>,
+    /// Where changes go instead of into the workspace; needs full isolation. [`Outcome::changed`](crate::Outcome) then
+    /// names all that is in the layer.
+    pub layer: Option<Layer>,
     /// Which programs of the host can be executed inside.
     pub programs: Programs,
     /// How much of everything the command may use.
@@ -49,6 +54,7 @@ impl Spec {
             env: BTreeMap::new(),
             workspace: workspace.into(),
             mounts: Vec::new(),
+            layer: None,
             programs: Programs::default(),
             limits: Limits::default(),
             network: Network::default(),
