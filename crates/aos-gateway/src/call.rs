@@ -323,8 +323,11 @@ fn body_or_default<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, Api
 }
 
 fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(fault("", "a JSON object was expected and the body is empty"));
+    // The library reads an array as the fields of a struct in their order, and `[]` would be a budget without limits.
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => {}
+        Some(_) => return Err(fault("", "a JSON object was expected")),
+        None => return Err(fault("", "a JSON object was expected and the body is empty")),
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer)
@@ -430,6 +433,7 @@ mod tests {
             (Operation::Spawn, r#"{"name":""}"#, "at `/name`: a name was expected"),
             (Operation::Signal, r#"{"signal":"HUP"}"#, "unknown variant `HUP`"),
             (Operation::Budget, r#"{"usd":-1}"#, "at `/usd`: expected an amount of dollars"),
+            (Operation::Budget, "[]", "at ``: a JSON object was expected"),
             (Operation::Backup, r#"{"file":"a.tar"}"#, "at `/file`: an absolute path was expected"),
             (Operation::Explain, r#"{"pid":7,"call":{"name":"FS_READ"}}"#, "at `/call`: missing field `args`"),
         ];

@@ -378,6 +378,6 @@ mod tests {
         assert_eq!(nearest("/v1/processes/7/event"), "/v1/processes/{pid}/events");
         assert_eq!(nearest("/v1/proposals/p3/aprove"), "/v1/proposals/{id}/approve");
         assert_eq!(nearest("/health"), "/healthz");
-        nearest(&"/ä".repeat(10_000));
+        assert!(nearest(&"/ä".repeat(10_000)).starts_with('/'), "long paths are cut between characters");
     }
 }

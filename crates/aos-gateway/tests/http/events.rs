@@ -1,0 +1,171 @@
+//! Event streams: without a gap and without a duplicate, whatever happens meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aos_abi::Pid;
+use proptest::prelude::*;
+
+use crate::client::Stream;
+use crate::fake::Fake;
+use crate::server::Server;
+
+/// Appends while others read, giving way now and then so that both advance in turn.
+async fn append_all(fake: Arc<Fake>, count: u64, burst: u64) {
+    for nth in 1..=count {
+        fake.append(Pid(7 + nth % 2), "hi");
+        if nth % burst == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads `count` events over several connections, each of which takes some and breaks off.
+async fn read_all(server: &Server, count: u64, takes: &[u64]) -> Vec<u64> {
+    let mut ids = Vec::new();
+    for take in takes.iter().cycle() {
+        let mut stream = Stream::open(&server.tcp(), "/v1/events?after=0", ids.last().copied()).await;
+        for _ in 0..*take {
+            ids.push(stream.next_id().await);
+            if ids.len() as u64 == count {
+                return ids;
+            }
+        }
+    }
+    ids
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    /// Subscriptions of 1 to 8 places fall behind all the time, pages of 1 to 9 entries end everywhere.
+    #[test]
+    fn ids_rise_by_one_under_concurrent_appends(
+        before in 0u64..40, live in 1usize..9, page in 1usize..10, burst in 1u64..30,
+        takes in proptest::collection::vec(1u64..120, 1..6),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let ids = runtime.block_on(async {
+            let server = Server::with(live, |options| options.page_entries = page).await;
+            append_all(Arc::clone(&server.fake), before, 1000).await;
+            let appending = tokio::spawn(append_all(Arc::clone(&server.fake), 400, burst));
+            let ids = read_all(&server, before + 400, &takes).await;
+            appending.await.unwrap();
+            ids
+        });
+        prop_assert_eq!(ids, (1..=before + 400).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_the_entry() {
+    let server = Server::start().await;
+    server.fake.append(Pid(7), "two\nlines");
+    let mut stream = Stream::open(&server.unix(), "/v1/events?follow=false", None).await;
+    let event = stream.next().await.unwrap();
+    assert_eq!((event.id, event.event.as_str()), (Some(1), "input"));
+    assert_eq!(
+        event.data,
+        r#"{"lsn":1,"at":"2026-11-22T00:00:00.000Z","pid":7,"type":"input","text":"two\nlines","from_pid":1}"#
+    );
+    assert_eq!(stream.next().await, None, "without follow it ends at the live edge");
+}
+
+#[tokio::test]
+async fn a_process_has_its_own_events_only() {
+    let server = Server::with(4, |options| options.page_entries = 2).await;
+    append_all(Arc::clone(&server.fake), 9, 1000).await;
+    let mut stream = Stream::open(&server.tcp(), "/v1/processes/7/events?after=2", None).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(stream.next_id().await);
+    }
+    append_all(Arc::clone(&server.fake), 6, 1).await;
+    for _ in 0..3 {
+        ids.push(stream.next_id().await);
+    }
+    assert_eq!(ids, [4, 6, 8, 11, 13, 15]);
+    assert_eq!(server.tcp().get("/v1/processes/404/events").await.status, 404);
+}
+
+#[tokio::test]
+async fn progress_comes_without_an_id_to_whoever_asks() {
+    let server = Server::start().await;
+    let mut with = Stream::open(&server.tcp(), "/v1/processes/7/events?progress=true", None).await;
+    let mut without = Stream::open(&server.tcp(), "/v1/events", None).await;
+    server.fake.append(Pid(7), "a");
+    assert_eq!((with.next_id().await, without.next_id().await), (1, 1));
+    // Both are at the live edge only once a live entry came through.
+    server.fake.append(Pid(7), "b");
+    assert_eq!((with.next_id().await, without.next_id().await), (2, 2));
+    server.fake.progress(Pid(8), "not mine");
+    server.fake.progress(Pid(7), "hel");
+    server.fake.append(Pid(7), "c");
+    let piece = with.next().await.unwrap();
+    assert_eq!((piece.id, piece.event.as_str()), (None, "progress"));
+    assert_eq!(piece.data, r#"{"pid":7,"effect":"1.0","text":"hel"}"#);
+    assert_eq!((with.next_id().await, without.next_id().await), (3, 3));
+}
+
+/// A client that does not read makes the server read no further than what the sockets between them hold.
+#[tokio::test]
+async fn a_slow_client_costs_a_page_and_misses_nothing() {
+    const COUNT: u64 = 3000;
+    let server = Server::with(4, |options| options.page_entries = 8).await;
+    let mut stream = Stream::open(&server.tcp(), "/v1/events", None).await;
+    let long = "x".repeat(16 << 10);
+    for _ in 0..COUNT {
+        server.fake.append(Pid(7), &long);
+        tokio::task::yield_now().await;
+    }
+    let mut most = 0;
+    for id in 1..=COUNT {
+        assert_eq!(stream.next_id().await, id);
+        most = most.max((server.fake.read.load(Ordering::SeqCst) as u64).saturating_sub(id));
+    }
+    assert!(most < COUNT / 2, "{most} entries were read ahead");
+}
+
+#[tokio::test]
+async fn a_silent_stream_is_kept_open_and_ends_with_the_daemon() {
+    let server = Server::with(4, |options| options.keep_alive_every = Duration::from_millis(20)).await;
+    let mut stream = Stream::open(&server.tcp(), "/v1/events", None).await;
+    assert_eq!(stream.next().await.unwrap().comment, "keep-alive");
+    server.fake.append(Pid(7), "a");
+    while stream.next().await.unwrap().id != Some(1) {}
+    assert_eq!(stream.next().await.unwrap().comment, "keep-alive");
+    server.shutdown.cancel();
+    while stream.next().await.is_some() {}
+    let drained = server.task.await.unwrap();
+    assert_eq!(drained.cut, 0, "the stream ended by itself");
+}
+
+#[tokio::test]
+async fn a_fault_in_the_middle_is_the_last_event() {
+    let server = Server::start().await;
+    server.fake.broken.store(true, Ordering::SeqCst);
+    let mut stream = Stream::open(&server.tcp(), "/v1/events", None).await;
+    let event = stream.next().await.unwrap();
+    assert_eq!((event.id, event.event.as_str()), (None, "error"));
+    assert!(event.data.contains("the disk is gone"), "{event:?}");
+    assert_eq!(stream.next().await, None);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_leaves_nothing_behind() {
+    let server = Server::with(4, |options| options.keep_alive_every = Duration::from_millis(5)).await;
+    let stream = Stream::open(&server.tcp(), "/v1/events", None).await;
+    assert_eq!(server.fake.subscribers(), 1);
+    drop(stream);
+    while server.fake.subscribers() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_is_none_is_a_400() {
+    let server = Server::start().await;
+    let got = server.unix().send_with("GET", "/v1/events", &[("last-event-id", "x")], "").await;
+    assert_eq!(got.status, 400);
+    assert_eq!(got.error(), "usage: Last-Event-ID `x` is no journal position");
+}

@@ -1,0 +1,313 @@
+//! An imitated system: one process with the pid 7, a journal in memory, webhooks with fixed habits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aos_abi::api::*;
+use aos_abi::entry::{Body, ProposalState, Verdict};
+use aos_abi::process::*;
+use aos_abi::{CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
+use aos_gateway::call::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use aos_gateway::*;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+pub(crate) const NOW_S: u64 = 1_795_305_600;
+
+pub(crate) struct Fake {
+    journal: Mutex<Vec<Arc<Entry>>>,
+    live: broadcast::Sender<Live>,
+    /// The moment, in milliseconds; the gateway's clock reads it.
+    pub(crate) now: AtomicI64,
+    pub(crate) healthy: AtomicBool,
+    /// The journal fails from now on.
+    pub(crate) broken: AtomicBool,
+    /// Entries read from the journal.
+    pub(crate) read: AtomicUsize,
+    pub(crate) calls: Mutex<Vec<WebhookCall>>,
+    pub(crate) spawned: Mutex<Vec<SpawnRequest>>,
+    /// Opened, the webhook `held` and the wait for pid 9 go on.
+    pub(crate) gate: tokio::sync::Semaphore,
+    /// How many stand at the gate.
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) shut_down: AtomicBool,
+}
+
+impl Fake {
+    /// `live`: how many things a subscriber may be behind.
+    pub(crate) fn new(live: usize) -> Fake {
+        Fake {
+            journal: Mutex::default(),
+            live: broadcast::channel(live).0,
+            now: AtomicI64::new(NOW_S as i64 * 1000),
+            healthy: AtomicBool::new(true),
+            broken: AtomicBool::new(false),
+            read: AtomicUsize::new(0),
+            calls: Mutex::default(),
+            spawned: Mutex::default(),
+            gate: tokio::sync::Semaphore::new(0),
+            waiting: AtomicUsize::new(0),
+            shut_down: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn append(&self, pid: Pid, text: &str) -> Lsn {
+        let mut journal = self.journal.lock().unwrap();
+        let lsn = Lsn(journal.len() as u64 + 1);
+        let body = Body::Input { text: text.to_owned(), eof: false, from_pid: Pid::INIT };
+        let entry = Arc::new(Entry { lsn, at: Timestamp(NOW_S as i64 * 1000), pid, cause: None, body });
+        journal.push(Arc::clone(&entry));
+        // Under the lock, so that the order is that of the journal; nobody listening is no error.
+        let _ = self.live.send(Live::Entry(entry));
+        lsn
+    }
+
+    pub(crate) fn progress(&self, pid: Pid, text: &str) {
+        let effect = EffectId { cause: Lsn(1), nth: 0 };
+        let _ = self.live.send(Live::Progress(Arc::new(Progress { pid, effect, text: text.to_owned() })));
+    }
+
+    pub(crate) fn subscribers(&self) -> usize {
+        self.live.receiver_count()
+    }
+
+    async fn stand_at_the_gate(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.gate.acquire().await.unwrap().forget();
+    }
+}
+
+fn known(pid: Pid) -> Result<(), ApiError> {
+    match pid.0 {
+        7 | 8 | 9 => Ok(()),
+        6 => Err(CallError { retry_after_ms: Some(2500), ..CallError::new(Code::Again, "the queue is full") }.into()),
+        _ => Err(CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps` lists them").into()),
+    }
+}
+
+fn accepted(pid: Pid) -> Answer<Accepted> {
+    known(pid).map(|()| Accepted { pid, lsn: Lsn(41) })
+}
+
+fn view(pid: Pid) -> ProcessView {
+    ProcessView {
+        pid,
+        parent: Pid::INIT,
+        name: "count".into(),
+        state: State::Exited,
+        waiting_for: None,
+        model: "small".into(),
+        priority: Priority::Normal,
+        mode: Mode::OneShot,
+        usage: UsageView::default(),
+        budget: BudgetView::default(),
+        started_at: Timestamp(0),
+        exited_at: Some(Timestamp(1)),
+        exit_code: Some(0),
+        result: Some(json!("42 words")),
+        reason: None,
+    }
+}
+
+fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
+    if id != "p3" {
+        return Err(CallError::new(Code::NoEnt, format!("no proposal `{id}`")).into());
+    }
+    Ok(ProposalView {
+        id: id.to_owned(),
+        pid: Pid(7),
+        call: CallView { name: "FS_DELETE".into(), args: json!({"path": "a"}) },
+        verdict: Verdict::Ask,
+        rule: "role: ask FS_DELETE".into(),
+        why: None,
+        risk: None,
+        preview: "deletes a".into(),
+        state,
+        expires_at: Timestamp(NOW_S as i64 * 1000),
+    })
+}
+
+impl System for Fake {
+    async fn status(&self) -> Answer<StatusView> {
+        Ok(StatusView {
+            version: "0.1.0".into(),
+            os_pid: 1,
+            uptime_s: 1.5,
+            home: "/home".into(),
+            listen: "127.0.0.1:7717".into(),
+            processes: BTreeMap::from([("exited".to_owned(), 1)]),
+            model_slots: BTreeMap::new(),
+            lsn: Lsn(41),
+        })
+    }
+    async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
+        self.spawned.lock().unwrap().push(request);
+        accepted(Pid(7))
+    }
+    async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
+        Ok(if all { vec![view(Pid(7))] } else { vec![] })
+    }
+    async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
+        known(pid)?;
+        Ok(ProcessDetail {
+            process: view(pid),
+            role: "You count.".into(),
+            grants: None,
+            children: vec![],
+            pipe_to: None,
+            workspace: Workspace::Home(pid),
+            inbox: 0,
+            timers: vec![],
+            webhooks: vec![],
+            watches: vec![],
+            window: WindowView::default(),
+        })
+    }
+    async fn input(&self, pid: Pid, _: InputRequest) -> Answer<Accepted> {
+        accepted(pid)
+    }
+    async fn signal(&self, pid: Pid, request: SignalRequest) -> Answer<Accepted> {
+        accepted(pid).map(|accepted| Accepted { lsn: Lsn(request.signal as u64), ..accepted })
+    }
+    async fn fork(&self, pid: Pid, _: ForkRequest) -> Answer<Accepted> {
+        accepted(pid)
+    }
+    async fn replay(&self, pid: Pid, at: Option<Lsn>) -> Answer<ReplayView> {
+        known(pid)?;
+        Ok(ReplayView { inputs: at.map_or(0, |at| at.0), facts: 2, difference: None })
+    }
+    async fn budget(&self, pid: Pid, _: BudgetSpec) -> Answer<Accepted> {
+        accepted(pid)
+    }
+    async fn wait(&self, pid: Pid, timeout: Duration) -> Answer<Option<ProcessView>> {
+        known(pid)?;
+        match pid.0 {
+            7 => Ok(Some(view(pid))),
+            9 => {
+                self.stand_at_the_gate().await;
+                Ok(Some(view(pid)))
+            }
+            _ => {
+                tokio::time::sleep(timeout).await;
+                Ok(None)
+            }
+        }
+    }
+    fn subscribe(&self) -> Subscription {
+        Subscription::new(self.live.subscribe())
+    }
+    async fn entries(&self, pid: Option<Pid>, after: Lsn, limit: usize) -> Answer<Vec<Arc<Entry>>> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(CallError::new(Code::Io, "the disk is gone").into());
+        }
+        let journal = self.journal.lock().unwrap();
+        let found: Vec<_> = journal
+            .iter()
+            .skip(after.0 as usize)
+            .filter(|entry| pid.is_none_or(|pid| pid == entry.pid))
+            .take(limit)
+            .cloned()
+            .collect();
+        self.read.fetch_add(found.len(), Ordering::SeqCst);
+        Ok(found)
+    }
+    async fn proposals(&self, _: bool) -> Answer<Vec<ProposalView>> {
+        Ok(vec![proposal("p3", ProposalState::Pending)?])
+    }
+    async fn approve(&self, id: &str) -> Answer<ProposalView> {
+        proposal(id, ProposalState::Approved)
+    }
+    async fn reject(&self, id: &str, _: RejectRequest) -> Answer<ProposalView> {
+        proposal(id, ProposalState::Rejected)
+    }
+    async fn undo(&self, id: &str) -> Answer<ProposalView> {
+        proposal(id, ProposalState::Undone)
+    }
+    async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
+        known(request.pid)?;
+        Ok(ExplainView { verdict: Verdict::Deny, rule: "default: deny".into(), hint: Some("FS_DELETE a".into()) })
+    }
+    async fn models(&self) -> Answer<Vec<ModelView>> {
+        Ok(vec![ModelView {
+            id: "small".into(),
+            object: "model".into(),
+            provider: "openai".into(),
+            model: "qwen3:8b".into(),
+            tier: None,
+            context_window: 32768,
+            local: true,
+            default: true,
+        }])
+    }
+    async fn cost(&self, by: CostBy) -> Answer<CostView> {
+        let group = CostGroup { inferences: 3, cost_usd: Usd(400_000), ..CostGroup::default() };
+        Ok(CostView { groups: BTreeMap::from([(format!("{by:?}"), group)]), total: group })
+    }
+    async fn memory_search(&self, query: MemorySearchQuery) -> Answer<Value> {
+        Ok(json!({"hits": [{"id": "m1", "key": query.q}]}))
+    }
+    async fn memory_list(&self, _: MemoryListQuery) -> Answer<Value> {
+        Ok(json!([{"id": "m1"}]))
+    }
+    async fn memory_show(&self, id: &str) -> Answer<Value> {
+        match id {
+            "m1" => Ok(json!({"id": id})),
+            _ => Err(CallError::new(Code::NoEnt, format!("no memory `{id}`")).into()),
+        }
+    }
+    async fn memory_forget(&self, id: &str) -> Answer<Value> {
+        self.memory_show(id).await.map(|_| json!({"forgotten": 1}))
+    }
+    async fn memory_export(&self, _: MemoryExportQuery, after: Option<&str>, limit: usize) -> Answer<Vec<Value>> {
+        let after: u64 = after.map_or(0, |id| id[1..].parse().unwrap());
+        Ok((after + 1..=20).take(limit).map(|nth| json!({"id": format!("m{nth}")})).collect())
+    }
+    async fn webhook_route(&self, path: &str) -> Answer<Option<WebhookRoute>> {
+        let (secret, reply_within_s) = match path {
+            "open" | "full" | "held" | "a/b c" => (None, 5),
+            "signed" => (Some("key".to_owned()), 5),
+            "late" => (None, 0),
+            "silent" => (None, 1),
+            _ => return Ok(None),
+        };
+        Ok(Some(WebhookRoute { pid: Pid(7), secret, reply_within_s }))
+    }
+    async fn webhook(&self, call: WebhookCall) -> Answer<WebhookDelivery> {
+        if call.path == "full" || (call.path == "signed" && !self.healthy.load(Ordering::SeqCst)) {
+            let full = CallError::new(Code::Again, "256 notices wait already");
+            return Err(CallError { retry_after_ms: Some(1500), ..full }.into());
+        }
+        if call.path == "held" {
+            self.stand_at_the_gate().await;
+        }
+        let answer = (call.reply_within > Duration::from_secs(1)).then(|| WebhookAnswer {
+            status: 201,
+            headers: [("content-type".to_owned(), "text/plain".to_owned())].into(),
+            body: format!("heard {}", String::from_utf8_lossy(&call.body)),
+        });
+        let mut calls = self.calls.lock().unwrap();
+        calls.push(call);
+        Ok(WebhookDelivery { request_id: format!("r{}", calls.len()), answer })
+    }
+    async fn audit_verify(&self) -> Answer<AuditView> {
+        Ok(AuditView { intact: true, entries: 1, last_lsn: Lsn(1), head: "00".into(), fault: None })
+    }
+    async fn backup(&self, _: BackupRequest) -> Answer<()> {
+        Ok(())
+    }
+    async fn prune(&self, request: PruneRequest) -> Answer<PruneView> {
+        Ok(PruneView { pids: vec![Pid(7)], entries: 3, dry_run: request.dry_run })
+    }
+    async fn shutdown(&self) -> Answer<()> {
+        self.shut_down.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    async fn metrics(&self) -> Answer<Metrics> {
+        Ok(Metrics { version: "0.1.0".into(), appends: 12, ..Metrics::default() })
+    }
+    async fn health(&self) -> Answer<()> {
+        if self.healthy.load(Ordering::SeqCst) { Ok(()) } else { Err(ApiError::unavailable("starting")) }
+    }
+}
