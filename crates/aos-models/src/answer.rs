@@ -1,0 +1,287 @@
+//! An answer while it comes in: what every provider's events are put together into.
+//!
+//! Start at [`Answer`]. What always holds: text and calls together never hold more than
+//! [`REPLY_BYTES_MAX`] bytes; usage that cannot be true is replaced by an estimate that says it is one; two calls never
+//! carry the same id. Deliberately absent: any provider's field names, and deciding whether to try again.
+
+use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
+use aos_abi::limits::REPLY_BYTES_MAX;
+
+use crate::pool::Delta;
+
+/// What a call weighs beside its text, so that endless empty calls are bounded too.
+const CALL_BYTES: usize = 256;
+/// Bytes of JSON per token where nobody counted. English prose has about four and code about three, so this
+/// estimate is rather too high, as a budget wants.
+const BYTES_PER_TOKEN: usize = 3;
+/// Tokens of one image where nobody counted (providers: 85 to about 1600).
+const IMAGE_TOKENS: usize = 1000;
+/// Tokens that a provider may add to a request itself, for its own instructions about tools for instance.
+const PROVIDER_TOKENS_MAX: u64 = 4096;
+
+/// How big the request was; what usage is checked against.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// Bytes of the body.
+    pub(crate) body_bytes: usize,
+    /// Of these, bytes of images in base64, and how many images.
+    pub(crate) image_bytes: usize,
+    pub(crate) images: usize,
+    /// Most tokens of the answer that were asked for.
+    pub(crate) max_output: u32,
+}
+
+/// Usage as it was reported; a field that was not, or not as a number from zero up, is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reported {
+    /// Tokens sent, cached ones included.
+    pub(crate) input: Option<u64>,
+    pub(crate) output: Option<u64>,
+    pub(crate) cached: Option<u64>,
+}
+
+/// How the provider says an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    Stop(Stop),
+    /// The provider or the model will not answer this; why.
+    Refused(String),
+}
+
+/// One call while it comes in.
+#[derive(Debug)]
+struct Slot {
+    /// The provider's number for it, if it has one.
+    index: Option<u64>,
+    call: NativeCall,
+}
+
+/// An answer while it comes in.
+pub(crate) struct Answer<'d> {
+    text: String,
+    calls: Vec<Slot>,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) reported: Reported,
+    /// Something failed inside the answer: an error event, or an event that is not JSON.
+    pub(crate) fault: Option<Failure>,
+    /// At least one event was understood.
+    pub(crate) understood: bool,
+    /// The provider said that nothing more comes.
+    pub(crate) ended: bool,
+    /// It grew past the limit and the rest was dropped.
+    full: bool,
+    bytes: usize,
+    /// Bytes received in all, reasoning and framing included.
+    pub(crate) received: usize,
+    deltas: &'d mut (dyn FnMut(Delta) + Send),
+}
+
+impl<'d> Answer<'d> {
+    pub(crate) fn new(deltas: &'d mut (dyn FnMut(Delta) + Send)) -> Answer<'d> {
+        Answer {
+            text: String::new(),
+            calls: Vec::new(),
+            finish: None,
+            reported: Reported::default(),
+            fault: None,
+            understood: false,
+            ended: false,
+            full: false,
+            bytes: 0,
+            received: 0,
+            deltas,
+        }
+    }
+
+    /// No more has to be read.
+    pub(crate) fn done(&self) -> bool {
+        self.ended || self.full || self.fault.is_some()
+    }
+
+    /// There is something a process could use.
+    pub(crate) fn usable(&self) -> bool {
+        !self.text.trim().is_empty() || !self.calls.is_empty()
+    }
+
+    /// More text.
+    pub(crate) fn push_text(&mut self, text: &str) {
+        let kept = self.fit(text);
+        if !kept.is_empty() {
+            self.text.push_str(kept);
+            (self.deltas)(Delta::Text(kept.to_owned()));
+        }
+    }
+
+    /// A call begins.
+    pub(crate) fn open_call(&mut self, index: Option<u64>, id: &str, name: &str) {
+        if self.full || self.bytes + CALL_BYTES > REPLY_BYTES_MAX {
+            self.full = true;
+            return;
+        }
+        self.bytes += CALL_BYTES;
+        // A name or id longer than this is no name or id; the decoder answers the name with `ENOSYS`.
+        let (id, name) = (head(id, CALL_BYTES), head(name, CALL_BYTES));
+        let call = NativeCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() };
+        self.calls.push(Slot { index, call });
+        (self.deltas)(Delta::Call { name: name.to_owned() });
+    }
+
+    /// More of the arguments of the last call that has this number, or of the last call where it has none.
+    pub(crate) fn push_arguments(&mut self, index: Option<u64>, arguments: &str) {
+        let kept = self.fit(arguments);
+        let found = match index {
+            Some(_) => self.calls.iter_mut().rev().find(|slot| slot.index == index),
+            None => self.calls.last_mut(),
+        };
+        if let Some(slot) = found {
+            slot.call.arguments.push_str(kept);
+        }
+    }
+
+    /// The last call that has this number, or the last call where none is given.
+    pub(crate) fn call(&self, index: Option<u64>) -> Option<&NativeCall> {
+        let slot = match index {
+            Some(_) => self.calls.iter().rev().find(|slot| slot.index == index),
+            None => self.calls.last(),
+        };
+        slot.map(|slot| &slot.call)
+    }
+
+    /// The part of `piece` that still fits, cut between characters.
+    fn fit<'t>(&mut self, piece: &'t str) -> &'t str {
+        if self.full {
+            return "";
+        }
+        let kept = head(piece, REPLY_BYTES_MAX - self.bytes);
+        self.full = kept.len() < piece.len();
+        self.bytes += kept.len();
+        kept
+    }
+
+    /// The reply, once the stream has ended; `whole` says that it ended as it should.
+    pub(crate) fn into_reply(self, model: &str, sent: &Sent, whole: bool) -> Reply {
+        let usage = self.usage(sent);
+        let cut = self.full || !whole || self.fault.is_some();
+        let stop = match (self.finish, self.calls.is_empty()) {
+            _ if cut => Stop::Length,
+            (Some(Finish::Stop(Stop::Length)), _) => Stop::Length,
+            (_, false) => Stop::Calls,
+            (_, true) => Stop::End,
+        };
+        let mut calls: Vec<NativeCall> = Vec::with_capacity(self.calls.len());
+        for Slot { mut call, .. } in self.calls {
+            // Results are bound to calls by id, so a repeated one would bind two results to one call. The kernel
+            // makes an id where there is none.
+            if calls.iter().any(|earlier| earlier.id == call.id) {
+                call.id.clear();
+            }
+            calls.push(call);
+        }
+        Reply { text: self.text, calls, stop, usage, model: model.to_owned() }
+    }
+
+    /// What it used: as reported where that can be true, else estimated.
+    pub(crate) fn usage(&self, sent: &Sent) -> Usage {
+        let answered = self.text.len()
+            + self.calls.iter().map(|slot| slot.call.arguments.len() + slot.call.name.len()).sum::<usize>();
+        let input_max = sent.body_bytes as u64 + PROVIDER_TOKENS_MAX;
+        let output_max = u64::from(sent.max_output).max(self.received as u64);
+        let input = self.reported.input.filter(|tokens| (1..=input_max).contains(tokens));
+        let output = self.reported.output.filter(|tokens| *tokens <= output_max && (*tokens > 0 || answered == 0));
+        let estimated = input.is_none() || output.is_none();
+        let input_tokens = input.unwrap_or_else(|| {
+            let text = sent.body_bytes.saturating_sub(sent.image_bytes);
+            (text.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64
+        });
+        Usage {
+            input_tokens,
+            output_tokens: output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64),
+            cached_input_tokens: input.and(self.reported.cached).unwrap_or(0).min(input_tokens),
+            estimated,
+        }
+    }
+
+    /// What a refused answer cost, where the provider says so.
+    pub(crate) fn refused(&self, why: &str, sent: &Sent) -> Failure {
+        let reported = self.reported.input.is_some() || self.reported.output.is_some();
+        Failure {
+            kind: FailureKind::Refused,
+            message: format!("the provider refused this prompt: {}", crate::failure::quote(why, "")),
+            hint: Some("other content may pass; asking the same again will not".to_owned()),
+            retry_after_ms: None,
+            usage: reported.then(|| self.usage(sent)),
+        }
+    }
+}
+
+/// The first bytes of `text`, at most `bytes_max`, cut between characters.
+pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: Sent = Sent { body_bytes: 3000, image_bytes: 0, images: 0, max_output: 100 };
+
+    fn usage(reported: Reported) -> Usage {
+        let mut drop = |_| ();
+        let mut answer = Answer::new(&mut drop);
+        answer.push_text("123456");
+        answer.received = 50;
+        answer.reported = reported;
+        answer.usage(&SENT)
+    }
+
+    #[test]
+    fn usage_that_cannot_be_true_is_estimated() {
+        let told = |input, output, cached| usage(Reported { input, output, cached });
+        let plain = Usage { input_tokens: 900, output_tokens: 7, cached_input_tokens: 400, estimated: false };
+        assert_eq!(told(Some(900), Some(7), Some(400)), plain);
+        assert_eq!(told(Some(900), Some(7), Some(4000)), Usage { cached_input_tokens: 900, ..plain });
+        let estimate = Usage { input_tokens: 1000, output_tokens: 2, cached_input_tokens: 0, estimated: true };
+        assert_eq!(told(None, None, None), estimate);
+        assert_eq!(told(Some(0), Some(7), None), Usage { output_tokens: 7, ..estimate });
+        assert_eq!(told(Some(1 << 40), Some(7), Some(9)), Usage { output_tokens: 7, ..estimate });
+        assert_eq!(told(Some(900), Some(101), None), Usage { input_tokens: 900, ..estimate });
+        assert_eq!(told(Some(900), Some(0), None), Usage { input_tokens: 900, ..estimate });
+        assert_eq!(
+            told(Some(900), Some(100), None).output_tokens,
+            100,
+            "reasoning is hidden, so up to the maximum is believed"
+        );
+    }
+
+    #[test]
+    fn a_reply_past_the_limit_is_cut_between_characters() {
+        let mut seen = 0;
+        let mut count = |delta: Delta| {
+            if let Delta::Text(text) = delta {
+                seen += text.len()
+            }
+        };
+        let mut answer = Answer::new(&mut count);
+        let piece = "日".repeat(1 << 20);
+        for _ in 0..4 {
+            answer.push_text(&piece);
+        }
+        assert!(answer.done());
+        let reply = answer.into_reply("m", &SENT, true);
+        assert_eq!((reply.stop, reply.text.len()), (Stop::Length, REPLY_BYTES_MAX / 3 * 3));
+        assert_eq!(seen, reply.text.len());
+    }
+
+    #[test]
+    fn a_repeated_id_is_left_to_the_kernel() {
+        let mut drop = |_| ();
+        let mut answer = Answer::new(&mut drop);
+        for index in 0..2 {
+            answer.open_call(Some(index), "x", "WAIT");
+            answer.push_arguments(Some(index), "{}");
+        }
+        let reply = answer.into_reply("m", &SENT, true);
+        assert_eq!(reply.calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["x", ""]);
+        assert_eq!(reply.stop, Stop::Calls);
+    }
+}

@@ -1,0 +1,1 @@
+//! Finding models: servers on this machine, and keys in the environment.

@@ -1,0 +1,262 @@
+//! Google's `generateContent`.
+//!
+//! Start at [`body`] for the way out and [`event`] for the way back; a whole answer and a piece of a stream have the
+//! same form. What always holds: bytes that change from one inference to the next stand behind those that do not.
+//! Calls and results are bound by order and name, since ids are not part of every version of this format.
+//! Format: ai.google.dev/api/generate-content.
+
+use std::borrow::Cow;
+
+use aos_abi::inference::{Prompt, Stop};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Finish, Reported};
+use crate::tools::{Shape, Tools};
+use crate::turns::{self, Piece, Role, Turn};
+use crate::wire::{Count, Text, Unread};
+
+/// Gemini 3 refuses a call in the history without the signature of the thought behind it. The history does not keep
+/// signatures; this is the value that the documentation names for calls without one (ai.google.dev/gemini-api/docs/thought-signatures).
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Content<'a>>,
+    contents: Vec<Content<'a>>,
+    // Behind the contents: it follows what the budget still affords.
+    generation_config: GenerationConfig,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerationConfig {
+    max_output_tokens: u32,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inline_data: Option<Blob<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<FunctionCall<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_response: Option<FunctionResponse<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Blob<'a> {
+    mime_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+struct FunctionCall<'a> {
+    name: &'a str,
+    args: Cow<'a, RawValue>,
+}
+
+#[derive(Serialize)]
+struct FunctionResponse<'a> {
+    name: &'a str,
+    response: Cow<'a, RawValue>,
+}
+
+/// The request body for `prompt`.
+pub(crate) fn body(model: &str, prompt: &Prompt, tools: &Tools) -> Vec<u8> {
+    let declared = turns::native(prompt).then(|| tools.get(Shape::Gemini, prompt.tools));
+    let signed = model.trim_start_matches("models/").starts_with("gemini-3");
+    let instruction = Part { text: Some(Cow::Borrowed(&prompt.system)), ..Part::default() };
+    let body = Body {
+        tools: declared.as_deref(),
+        system_instruction: (!prompt.system.is_empty()).then(|| Content { role: None, parts: vec![instruction] }),
+        contents: turns::turns(prompt).into_iter().map(|turn| content(turn, signed)).collect(),
+        generation_config: GenerationConfig { max_output_tokens: prompt.max_output },
+    };
+    serde_json::to_vec(&body).expect("strings and numbers can be written as JSON")
+}
+
+fn content(turn: Turn<'_>, signed: bool) -> Content<'_> {
+    let role = match turn.role {
+        Role::User => "user",
+        Role::Assistant => "model",
+    };
+    let mut unsigned = signed;
+    let part = |piece| match piece {
+        Piece::Text(text) => Part { text: Some(text), ..Part::default() },
+        Piece::Status(text) => Part { text: Some(Cow::Borrowed(text)), ..Part::default() },
+        Piece::Image { media_type, base64 } => {
+            Part { inline_data: Some(Blob { mime_type: media_type, data: base64 }), ..Part::default() }
+        }
+        Piece::Call(call) => Part {
+            function_call: Some(FunctionCall { name: &call.name, args: turns::object(&call.arguments) }),
+            // Of calls side by side only the first carries one.
+            thought_signature: std::mem::take(&mut unsigned).then_some(NO_SIGNATURE),
+            ..Part::default()
+        },
+        Piece::Result { name, content, .. } => {
+            Part { function_response: Some(FunctionResponse { name, response: response(content) }), ..Part::default() }
+        }
+    };
+    Content { role: Some(role), parts: turn.pieces.into_iter().map(part).collect() }
+}
+
+/// A result as the object that this format wants.
+fn response(content: &str) -> Cow<'_, RawValue> {
+    let trimmed = content.trim();
+    if trimmed.starts_with('{')
+        && let Ok(raw) = serde_json::from_str::<&RawValue>(trimmed)
+    {
+        return Cow::Borrowed(raw);
+    }
+    let wrapped = serde_json::json!({ "output": content }).to_string();
+    Cow::Owned(RawValue::from_string(wrapped).expect("written as JSON just above"))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(borrow, default)]
+    prompt_feedback: Option<PromptFeedback<'a>>,
+    #[serde(default)]
+    usage_metadata: Option<UsageFields>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow, default)]
+    content: Option<ContentIn<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    finish_message: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ContentIn<'a> {
+    #[serde(borrow, default)]
+    parts: Option<Vec<PartIn<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartIn<'a> {
+    #[serde(borrow, default)]
+    text: Option<Text<'a>>,
+    #[serde(default)]
+    thought: bool,
+    #[serde(borrow, default)]
+    function_call: Option<FunctionCallIn<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCallIn<'a> {
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageFields {
+    #[serde(default)]
+    prompt_token_count: Count,
+    #[serde(default)]
+    candidates_token_count: Count,
+    #[serde(default)]
+    thoughts_token_count: Count,
+    #[serde(default)]
+    cached_content_token_count: Count,
+}
+
+/// Takes one event of a stream, or a whole answer.
+pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    if data.trim_start().starts_with('[') {
+        // The same stream without `alt=sse`, as some proxies pass it on.
+        for chunk in serde_json::from_str::<Vec<&RawValue>>(data)? {
+            event(chunk.get(), answer)?;
+        }
+        return Ok(());
+    }
+    let chunk: Chunk<'_> = serde_json::from_str(data)?;
+    if let Some(error) = chunk.error {
+        return Err(Unread::Error(error.get().to_owned()));
+    }
+    if let Some(usage) = &chunk.usage_metadata {
+        let (said, thought) = (usage.candidates_token_count.0, usage.thoughts_token_count.0);
+        answer.reported = Reported {
+            input: usage.prompt_token_count.0,
+            output: said.or(thought.map(|_| 0)).map(|said| said.saturating_add(thought.unwrap_or(0))),
+            cached: usage.cached_content_token_count.0,
+        };
+    }
+    if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
+        answer.understood = true;
+        answer.finish = Some(Finish::Refused(format!("the prompt was blocked ({})", reason.0)));
+    }
+    let Some(candidate) = chunk.candidates.into_iter().flatten().next() else { return Ok(()) };
+    answer.understood = true;
+    for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+        if let Some(call) = part.function_call {
+            answer.open_call(None, call.id.as_ref().map_or("", |id| &id.0), &call.name.0);
+            answer.push_arguments(None, call.args.map_or("{}", RawValue::get));
+        } else if let Some(text) = part.text.filter(|_| !part.thought) {
+            answer.push_text(&text.0);
+        }
+    }
+    match candidate.finish_reason {
+        Some(reason) => finish(&reason.0, candidate.finish_message.as_ref().map_or("", |words| &words.0), answer),
+        None => Ok(()),
+    }
+}
+
+fn finish(reason: &str, words: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    answer.finish = match reason {
+        "" | "FINISH_REASON_UNSPECIFIED" => return Ok(()),
+        "MAX_TOKENS" => Some(Finish::Stop(Stop::Length)),
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "LANGUAGE" | "IMAGE_SAFETY" => {
+            Some(Finish::Refused(format!("the answer was blocked ({reason}) {words}")))
+        }
+        // The model wrote a call that the provider could not read, and the answer is empty: another try may do better.
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MISSING_THOUGHT_SIGNATURE"
+            if !answer.usable() =>
+        {
+            let error = serde_json::json!({"code": 503, "message": format!("{reason} {words}")});
+            return Err(Unread::Error(error.to_string()));
+        }
+        _ => Some(Finish::Stop(Stop::End)),
+    };
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The model edge: it turns a prompt into a provider's HTTP request, and what comes back into a reply or a failure.
+//!
+//! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `turns`, `tools` and one file per wire
+//! format (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
+//! say what a fault means and whether to try again; [`discover`] finds models for `aos init`; [`scripted`] is a model
+//! server whose answers are data, for tests, benchmarks and a first run without any model.
+//!
+//! What always holds: every wait has a deadline; nothing that a server sends can make memory grow without bound; a key is
+//! read when it is needed, and stands in no error, log or `Debug`; a permanent failure is never tried again.
+//! Deliberately absent: choosing a model, metering against budgets and rate limits between calls, which the kernel does;
+//! and the local runtime, which has no code yet.
+
+mod answer;
+mod anthropic;
+mod client;
+pub mod config;
+pub mod discover;
+mod failure;
+mod gemini;
+mod openai;
+mod pool;
+mod retry;
+pub mod scripted;
+mod sse;
+mod tools;
+mod turns;
+mod wire;
+
+pub use client::Timeouts;
+pub use config::{ModelConfig, Provider, Tier};
+pub use pool::{Checked, Delta, Env, Options, Pool, environment};
+pub use retry::Retries;

@@ -1,0 +1,409 @@
+//! OpenAI's chat completions, and the many servers that speak them.
+//!
+//! Start at [`body`] for the way out and [`event`] for the way back; a whole answer and a piece of a stream have the
+//! same reader. What always holds: bytes that change from one inference to the next stand behind those that do not,
+//! so the request of a growing conversation begins with the last one. Format: platform.openai.com/docs/api-reference/chat.
+
+use std::borrow::Cow;
+
+use aos_abi::inference::{Encoding, Prompt, Stop};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Finish, Reported};
+use crate::tools::{Shape, Tools};
+use crate::turns::{self, Piece, Role, Turn};
+use crate::wire::{Count, Text, Unread};
+
+/// What a server turned out not to accept; learned from its refusal and kept per model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quirks(pub(crate) u8);
+
+impl Quirks {
+    /// It refuses `stream_options`.
+    const NO_STREAM_OPTIONS: u8 = 1;
+    /// It wants the other of `max_tokens` and `max_completion_tokens` than its address suggests.
+    const OTHER_MAX_TOKENS: u8 = 2;
+
+    fn has(self, quirk: u8) -> bool {
+        self.0 & quirk != 0
+    }
+
+    /// What a refusal teaches; `None` where it teaches nothing new.
+    pub(crate) fn learn(self, status: u16, body: &[u8]) -> Option<Quirks> {
+        if !matches!(status, 400 | 422) {
+            return None;
+        }
+        let words = String::from_utf8_lossy(body).to_lowercase();
+        // A prompt that is too long is also refused with words about `max_tokens`.
+        if !NOT_ACCEPTED.iter().any(|said| words.contains(said)) {
+            return None;
+        }
+        let learned = if words.contains("stream_options") {
+            Quirks::NO_STREAM_OPTIONS
+        } else if words.contains("max_tokens") || words.contains("max_completion_tokens") {
+            Quirks::OTHER_MAX_TOKENS
+        } else {
+            return None;
+        };
+        (!self.has(learned)).then_some(Quirks(self.0 | learned))
+    }
+}
+
+/// How servers say that they do not accept a field, in lower case.
+const NOT_ACCEPTED: &[&str] =
+    &["unsupported", "not supported", "unrecognized", "unknown", "extra", "not permitted", "not allowed", "unexpected"];
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<&'a RawValue>,
+    messages: Vec<Message<'a>>,
+    // Behind the messages: it follows what the budget still affords.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: Content<'a>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct ToolCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    arguments: Arguments<'a>,
+}
+
+/// An object as the string that this format wants.
+#[derive(Clone)]
+struct Arguments<'a>(Cow<'a, RawValue>);
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.get())
+    }
+}
+
+/// The request body for `prompt`.
+pub(crate) fn body(model: &str, address: &str, prompt: &Prompt, tools: &Tools, quirks: Quirks) -> Vec<u8> {
+    let of = |shape| Some(tools.get(shape, prompt.tools));
+    let declared = if turns::native(prompt) { of(Shape::Openai) } else { None };
+    let format = if prompt.encoding == Encoding::Constrained { of(Shape::OpenaiConstrained) } else { None };
+    let mut messages = Vec::with_capacity(prompt.messages.len() + 2);
+    if !prompt.system.is_empty() {
+        messages.push(Message::System { content: &prompt.system });
+    }
+    for turn in turns::turns(prompt) {
+        match turn.role {
+            Role::User => user(turn, &mut messages),
+            Role::Assistant => messages.push(assistant(turn)),
+        }
+    }
+    // OpenAI itself wants the new name and refuses the old one for reasoning models; others often know only the old.
+    let new_name = address.contains("api.openai.com") != quirks.has(Quirks::OTHER_MAX_TOKENS);
+    let body = Body {
+        model,
+        stream: true,
+        stream_options: (!quirks.has(Quirks::NO_STREAM_OPTIONS)).then_some(StreamOptions { include_usage: true }),
+        tools: declared.as_deref(),
+        response_format: format.as_deref(),
+        messages,
+        max_tokens: (!new_name).then_some(prompt.max_output),
+        max_completion_tokens: new_name.then_some(prompt.max_output),
+    };
+    serde_json::to_vec(&body).expect("strings and numbers can be written as JSON")
+}
+
+/// Results become messages of their own; what the user said around them becomes one message.
+fn user<'a>(turn: Turn<'a>, messages: &mut Vec<Message<'a>>) {
+    let mut parts: Vec<Part<'a>> = Vec::new();
+    for piece in turn.pieces {
+        match piece {
+            Piece::Result { call_id, content, .. } => {
+                say(&mut parts, messages);
+                messages.push(Message::Tool { tool_call_id: call_id, content });
+            }
+            Piece::Text(text) => parts.push(Part::Text { text }),
+            Piece::Status(text) => parts.push(Part::Text { text: Cow::Borrowed(text) }),
+            Piece::Image { media_type, base64 } => {
+                let url = format!("data:{media_type};base64,{base64}");
+                parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
+            }
+            Piece::Call(_) => unreachable!("a user makes no calls"),
+        }
+    }
+    say(&mut parts, messages);
+}
+
+fn say<'a>(parts: &mut Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
+    if !parts.is_empty() {
+        messages.push(Message::User { content: content(std::mem::take(parts)) });
+    }
+}
+
+/// Plain text as a string, since many servers know no other form.
+fn content(mut parts: Vec<Part<'_>>) -> Content<'_> {
+    if parts.iter().any(|part| matches!(part, Part::ImageUrl { .. })) {
+        return Content::Parts(parts);
+    }
+    if parts.len() == 1
+        && let Some(Part::Text { text }) = parts.pop()
+    {
+        return Content::Text(text);
+    }
+    let texts: Vec<&str> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Text { text } => &**text,
+            Part::ImageUrl { .. } => "",
+        })
+        .collect();
+    Content::Text(Cow::Owned(texts.join("\n\n")))
+}
+
+fn assistant(turn: Turn<'_>) -> Message<'_> {
+    let mut parts = Vec::new();
+    let mut tool_calls = Vec::new();
+    for piece in turn.pieces {
+        match piece {
+            Piece::Text(text) => parts.push(Part::Text { text }),
+            Piece::Call(call) => {
+                let arguments = Arguments(turns::object(&call.arguments));
+                let function = Function { name: &call.name, arguments };
+                tool_calls.push(ToolCall { id: &call.id, r#type: "function", function });
+            }
+            Piece::Image { .. } | Piece::Result { .. } | Piece::Status(_) => {
+                unreachable!("an answer holds text and calls")
+            }
+        }
+    }
+    Message::Assistant { content: content(parts), tool_calls }
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    usage: Option<UsageFields>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow, default)]
+    delta: Option<Said<'a>>,
+    /// In an answer that is not streamed.
+    #[serde(borrow, default)]
+    message: Option<Said<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Said<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<CallPiece<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    function: Option<FunctionPiece<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionPiece<'a> {
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    /// A string by the specification, an object from some servers.
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct UsageFields {
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    #[serde(default)]
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct TextPart<'a> {
+    #[serde(borrow, default)]
+    text: Option<Text<'a>>,
+}
+
+/// Takes one event of a stream, or a whole answer.
+pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    if data.trim() == "[DONE]" {
+        answer.ended = true;
+        return Ok(());
+    }
+    let chunk: Chunk<'_> = serde_json::from_str(data)?;
+    if let Some(error) = chunk.error {
+        return Err(Unread::Error(error.get().to_owned()));
+    }
+    let choices = chunk.choices.unwrap_or_default();
+    answer.understood |= !choices.is_empty() || chunk.usage.is_some();
+    if let Some(usage) = &chunk.usage {
+        answer.reported = Reported {
+            input: usage.prompt_tokens.0,
+            output: usage.completion_tokens.0,
+            cached: usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens.0),
+        };
+    }
+    // One choice was asked for; a second one would be another answer.
+    if let Some(choice) = choices.into_iter().next() {
+        let whole = choice.message.is_some();
+        if let Some(said) = choice.message.or(choice.delta) {
+            take(said, answer)?;
+        }
+        if let Some(reason) = choice.finish_reason
+            && !matches!(answer.finish, Some(Finish::Refused(_)))
+        {
+            answer.finish = finish(&reason.0).or(answer.finish.take());
+        }
+        answer.ended |= whole;
+    }
+    Ok(())
+}
+
+fn finish(reason: &str) -> Option<Finish> {
+    match reason {
+        "" => None,
+        "length" | "max_tokens" => Some(Finish::Stop(Stop::Length)),
+        "tool_calls" | "function_call" => Some(Finish::Stop(Stop::Calls)),
+        "content_filter" => Some(Finish::Refused("its content filter stopped the answer".to_owned())),
+        // `stop`, and what servers invent beside it, such as `eos`.
+        _ => Some(Finish::Stop(Stop::End)),
+    }
+}
+
+fn take(said: Said<'_>, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    if let Some(content) = said.content {
+        match content.get().as_bytes().first() {
+            Some(b'"') => answer.push_text(&serde_json::from_str::<Text<'_>>(content.get())?.0),
+            Some(b'[') => {
+                for part in serde_json::from_str::<Vec<TextPart<'_>>>(content.get())? {
+                    answer.push_text(part.text.as_ref().map_or("", |text| &text.0));
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(refusal) = said.refusal.filter(|refusal| !refusal.0.is_empty()) {
+        // A refusal comes in pieces as well.
+        match &mut answer.finish {
+            Some(Finish::Refused(so_far)) if so_far.len() < 1000 => so_far.push_str(&refusal.0),
+            Some(Finish::Refused(_)) => {}
+            finish => *finish = Some(Finish::Refused(refusal.0.into_owned())),
+        }
+    }
+    for piece in said.tool_calls.into_iter().flatten() {
+        call(piece, answer)?;
+    }
+    Ok(())
+}
+
+/// A piece of a call. By the specification the first piece of each index has id and name and the rest only arguments.
+/// Some servers send whole calls all with index 0, some leave the index out, some repeat the name in each piece.
+fn call(piece: CallPiece<'_>, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    let id = piece.id.as_ref().map_or("", |id| &*id.0);
+    let (name, arguments) = match piece.function {
+        Some(function) => (function.name, function.arguments),
+        None => (None, None),
+    };
+    let name = name.as_ref().map_or("", |name| &*name.0);
+    let new = match answer.call(piece.index) {
+        None => true,
+        Some(open) if !id.is_empty() && !open.id.is_empty() => open.id != id,
+        Some(_) => piece.index.is_none() && !name.is_empty(),
+    };
+    if new {
+        answer.open_call(piece.index, id, name);
+    }
+    if let Some(arguments) = arguments {
+        match arguments.get().as_bytes().first() {
+            Some(b'"') => {
+                answer.push_arguments(piece.index, &serde_json::from_str::<Text<'_>>(arguments.get())?.0);
+            }
+            Some(b'{') => answer.push_arguments(piece.index, arguments.get()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! The pool against the scripted server: the ordinary path in every wire format.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt, Reply, Stop};
+use aos_abi::syscall::{CallSet, Name};
+use aos_abi::{EffectId, Lsn};
+use aos_models::scripted::{Answer, Call, Rule, Script, Server, demo_script};
+use aos_models::{Delta, Options, Pool, Provider};
+use serde_json::json;
+
+const PROVIDERS: [Provider; 3] = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
+const EFFECT: EffectId = EffectId { cause: Lsn(41), nth: 0 };
+
+fn prompt(task: &str) -> Prompt {
+    Prompt {
+        system: "You are process 7.".to_owned(),
+        messages: vec![Message::User(vec![Part::Text(task.to_owned())])],
+        status: "It is noon.".to_owned(),
+        tools: CallSet::all(),
+        encoding: Encoding::Native,
+        max_output: 500,
+    }
+}
+
+fn pool(server: &Server, provider: Provider) -> Pool {
+    let models = BTreeMap::from([("m".to_owned(), server.model(provider))]);
+    Pool::new(models, Arc::new(|_| None), Options::default())
+}
+
+/// What the kernel does between two inferences, with a result made up for each call.
+fn advance(prompt: &mut Prompt, reply: Reply, result: impl Fn(&NativeCall) -> String) {
+    let results: Vec<Message> = reply
+        .calls
+        .iter()
+        .map(|call| Message::Result { call_id: call.id.clone(), name: call.name.clone(), content: result(call) })
+        .collect();
+    prompt.messages.push(Message::Assistant { text: reply.text, calls: reply.calls });
+    prompt.messages.extend(results);
+}
+
+#[tokio::test]
+async fn a_conversation_with_calls_works_in_every_format() {
+    for provider in PROVIDERS {
+        let text = "grüße 😀 日本";
+        let calls =
+            vec![Call::new("SPAWN_AGENT", json!({"role": "Ü"})), Call::new("FS_READ", json!({"path": "a.txt"}))];
+        let first = Answer { text: text.to_owned(), calls, chunk_bytes: 3, write_bytes: 5, ..Answer::default() };
+        let second = Answer { calls: vec![Call::new("WAIT", json!({"pid": "{{result.0.pid}}"}))], ..Answer::default() };
+        let third = Answer::text("It was {{last_result.result}}.");
+        let server = Server::start(Script::new(vec![Rule::always(vec![first, second, third])])).await.unwrap();
+        let pool = pool(&server, provider);
+        let mut prompt = prompt("begin");
+        let deltas = Mutex::new(Vec::new());
+
+        let reply = pool.infer("m", &prompt, EFFECT, |delta| deltas.lock().unwrap().push(delta)).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.stop, reply.model.as_str()), (text, Stop::Calls, "m"), "{provider:?}");
+        assert!(!reply.usage.estimated && reply.usage.input_tokens > 100, "{provider:?}: {:?}", reply.usage);
+        let calls: Vec<(&str, &str)> = reply.calls.iter().map(|call| (&*call.name, &*call.arguments)).collect();
+        assert_eq!(calls, [("SPAWN_AGENT", r#"{"role":"Ü"}"#), ("FS_READ", r#"{"path":"a.txt"}"#)], "{provider:?}");
+        let deltas = deltas.into_inner().unwrap();
+        let texts: String =
+            deltas.iter().filter_map(|d| if let Delta::Text(t) = d { Some(&**t) } else { None }).collect();
+        assert_eq!(texts, text);
+        assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Call { .. })).count(), 2);
+
+        advance(&mut prompt, reply, |call| match call.name.as_str() {
+            "SPAWN_AGENT" => r#"{"status":"SUCCESS","result":{"pid":9}}"#.to_owned(),
+            _ => r#"{"status":"SUCCESS","result":{"content":"x"}}"#.to_owned(),
+        });
+        let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+        assert_eq!(reply.calls[0].arguments, r#"{"pid":9}"#, "{provider:?}: the template took the number");
+        advance(&mut prompt, reply, |_| {
+            r#"{"status":"SUCCESS","result":{"pid":9,"exit_code":0,"result":"42 words"}}"#.to_owned()
+        });
+        let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.stop), ("It was 42 words.", Stop::End), "{provider:?}");
+        assert_eq!(server.count(), 3);
+    }
+}
+
+#[tokio::test]
+async fn the_text_form_needs_no_tools() {
+    let server = Server::start(demo_script()).await.unwrap();
+    let pool = pool(&server, Provider::Openai);
+    let mut prompt = Prompt { encoding: Encoding::Text, ..prompt("anything") };
+    let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+    assert_eq!(reply.text, "First I look at what is here.\n[SYS_CALL::FS_LIST] {\"path\":\".\"}");
+    prompt.messages.push(Message::Assistant { text: reply.text, calls: vec![] });
+    let result = Message::Result { call_id: "1".into(), name: "FS_LIST".into(), content: "{}".into() };
+    prompt.messages.push(result);
+    let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+    assert!(reply.text.contains("[SYS_CALL::FS_WRITE]"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn the_demo_ends_and_says_what_it_is() {
+    let server = Server::start(demo_script()).await.unwrap();
+    let pool = pool(&server, Provider::Openai);
+    let mut prompt = prompt("whatever a person asks first");
+    let mut names = Vec::new();
+    for _ in 0..10 {
+        let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+        if reply.calls.is_empty() {
+            assert_eq!(names, [Name::FsList, Name::FsWrite, Name::FsRead].map(|name| name.to_string()));
+            assert!(reply.text.contains("scripted demo model") && reply.text.contains("(17 bytes)"), "{}", reply.text);
+            return;
+        }
+        names.extend(reply.calls.iter().map(|call| call.name.clone()));
+        advance(&mut prompt, reply, |_| r#"{"status":"SUCCESS","result":{"size":17}}"#.to_owned());
+    }
+    panic!("the demo does not end");
+}
+
+#[tokio::test]
+async fn instant_answers_parse_in_every_format() {
+    let server = Server::start(Script::instant("ok")).await.unwrap();
+    for provider in PROVIDERS {
+        let reply = pool(&server, provider).infer("m", &prompt("x"), EFFECT, |_| ()).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.stop, reply.usage.input_tokens), ("ok", Stop::End, 100), "{provider:?}");
+    }
+}
