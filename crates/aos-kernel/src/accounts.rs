@@ -1,0 +1,146 @@
+//! The budget tree at work: reserving, settling, carving and closing.
+//!
+//! A process draws on itself where it has a limit, else on the account it was spawned from, alive or not: an exited
+//! process's account stays open until nobody draws on it, so adoption by another parent never widens a budget.
+
+use aos_abi::process::BudgetView;
+use aos_abi::{CallError, Code, Pid, Usd};
+
+use crate::Kernel;
+use crate::budget::{Account, Dimension, Grant};
+use crate::table::PageStore;
+
+impl<P: PageStore> Kernel<P> {
+    /// The accounts that an amount in this dimension goes through: itself and each it draws on, up to and including
+    /// the nearest with a limit of its own.
+    fn drawn_on(&mut self, pid: Pid, dimension: Dimension) -> Vec<Pid> {
+        let mut path = Vec::new();
+        let mut at = pid;
+        while let Some(process) = self.table.get(at) {
+            path.push(at);
+            if process.budget.account(dimension).limit.is_some() {
+                break;
+            }
+            at = process.budget.from;
+        }
+        path
+    }
+
+    /// What a process may still use; `None`: nothing limits it.
+    pub(crate) fn left(&mut self, pid: Pid, dimension: Dimension) -> Option<u64> {
+        let last = *self.drawn_on(pid, dimension).last()?;
+        self.table.get(last)?.budget.account(dimension).left()
+    }
+
+    fn each_account(&mut self, pid: Pid, dimension: Dimension, change: impl Fn(&mut Account)) {
+        for at in self.drawn_on(pid, dimension) {
+            if let Some(process) = self.table.get_mut(at) {
+                change(process.budget.account_mut(dimension));
+            }
+        }
+    }
+
+    /// Sets an amount aside, or says what is short.
+    pub(crate) fn reserve(&mut self, pid: Pid, dimension: Dimension, amount: u64) -> Result<(), CallError> {
+        match self.left(pid, dimension) {
+            // A budget of nothing buys nothing, not even what happens to be free.
+            Some(left) if left < amount || left == 0 => Err(CallError::new(
+                Code::DQuot,
+                format!("the budget is spent: {} left, up to {} needed", dimension.show(left), dimension.show(amount)),
+            )
+            .hint(format!(
+                "`aos budget {pid} --{} MORE` gives it more",
+                match dimension {
+                    Dimension::Usd => "usd",
+                    Dimension::Tokens => "tokens",
+                    Dimension::Calls => "calls",
+                }
+            ))),
+            _ => {
+                self.each_account(pid, dimension, |account| account.reserved += amount);
+                Ok(())
+            }
+        }
+    }
+
+    /// Turns what was set aside into what was used.
+    pub(crate) fn settle(&mut self, pid: Pid, dimension: Dimension, reserved: u64, used: u64) {
+        self.each_account(pid, dimension, |account| {
+            account.reserved = account.reserved.saturating_sub(reserved);
+            account.spent = account.spent.saturating_add(used);
+        });
+    }
+
+    /// Carves a child's share out of its parent's, or says what is short.
+    pub(crate) fn carve(&mut self, parent: Pid, grant: &Grant) -> Result<(), CallError> {
+        for dimension in Dimension::ALL {
+            if let (Some(amount), Some(left)) = (grant.get(dimension), self.left(parent, dimension))
+                && amount > left
+            {
+                return Err(CallError::new(
+                    Code::DQuot,
+                    format!("{} asked for the child, {} left", dimension.show(amount), dimension.show(left)),
+                )
+                .hint("give it less, or leave the budget out so that it shares yours"));
+            }
+        }
+        for dimension in Dimension::ALL {
+            if let Some(amount) = grant.get(dimension) {
+                self.each_account(parent, dimension, |account| account.carved += amount);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the account of an ended process nobody draws on any more: what is left goes back to where it came from.
+    pub(crate) fn close_account(&mut self, pid: Pid) {
+        let mut at = pid;
+        while let Some(process) = self.table.get_mut(at) {
+            if !process.exited() || process.budget.drawers > 0 || process.budget.closed {
+                return;
+            }
+            process.budget.closed = true;
+            let (budget, from) = (process.budget, process.budget.from);
+            for dimension in Dimension::ALL {
+                let account = *budget.account(dimension);
+                if let Some(limit) = account.limit {
+                    // What its own children could not use is back in `carved` already; `spent` holds all that was used.
+                    self.each_account(from, dimension, |up| {
+                        up.carved = up.carved.saturating_sub(limit);
+                        up.spent = up.spent.saturating_add(account.spent);
+                    });
+                }
+            }
+            if let Some(from) = self.table.get_mut(from) {
+                from.budget.drawers = from.budget.drawers.saturating_sub(1);
+            }
+            at = from;
+        }
+    }
+
+    /// The budget as people see it.
+    pub(crate) fn budget_view(&mut self, pid: Pid) -> BudgetView {
+        let left = Dimension::ALL.map(|dimension| self.left(pid, dimension));
+        let Some(budget) = self.table.get(pid).map(|process| process.budget) else {
+            return BudgetView::default();
+        };
+        BudgetView {
+            usd: budget.usd.limit.map(Usd),
+            usd_left: left[0].map(Usd),
+            tokens: budget.tokens.limit,
+            tokens_left: left[1],
+            calls: budget.calls.limit,
+            calls_left: left[2],
+            ends_at: budget.ends_at,
+        }
+    }
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// Exchanges one carved share for another.
+    pub(crate) fn exchange_carved(&mut self, pid: Pid, dimension: Dimension, old: u64, new: u64) {
+        self.each_account(pid, dimension, |account| {
+            account.carved = account.carved.saturating_sub(old).saturating_add(new);
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! Recovery: what was under way when the daemon stopped.
+//!
+//! Effects that may be repeated are issued again with the same id; the others come back as `EINTR`, outcome unknown,
+//! and are not run again. Nothing is lost and nothing is done twice.
+
+use aos_abi::entry::Verdict;
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
+
+use crate::effect::Effect;
+use crate::process::CallState;
+use crate::table::PageStore;
+use crate::{InFlight, Kernel, failure};
+
+impl<P: PageStore> Kernel<P> {
+    pub(crate) fn boot(&mut self) {
+        for (id, in_flight) in self.globals.in_flight.clone() {
+            let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
+            match in_flight {
+                InFlight::Infer { pid, model, reserved_usd, reserved_tokens, .. } if gone => {
+                    // Its process was killed: nobody wants the answer, and what it cost will never be known.
+                    self.globals.in_flight.remove(&id);
+                    self.globals.scheduler.finished(&model);
+                    self.settle(pid, crate::budget::Dimension::Usd, reserved_usd, 0);
+                    self.settle(pid, crate::budget::Dimension::Tokens, reserved_tokens, 0);
+                    self.globals.day.reserved = self.globals.day.reserved.saturating_sub(reserved_usd);
+                }
+                InFlight::Infer { pid, model, purpose, upto, max_output, .. } => {
+                    if let Some(infer) = self.redraft(id, pid, &model, purpose, upto, max_output) {
+                        self.perform(Effect::Infer(Box::new(infer)));
+                    }
+                }
+                InFlight::Call { .. } if gone => {
+                    self.globals.in_flight.remove(&id);
+                }
+                InFlight::Call { pid, call } => self.recover_call(id, pid, call),
+            }
+        }
+        for pid in self.globals.watchers.clone() {
+            let Some(process) = self.table.get(pid) else { continue };
+            let workspace = process.workspace.clone();
+            for (watch_id, spec) in process.watches.clone() {
+                self.perform(Effect::Watch {
+                    pid,
+                    watch_id,
+                    workspace: workspace.clone(),
+                    path: spec.path,
+                    glob: spec.glob,
+                });
+            }
+        }
+    }
+
+    fn recover_call(&mut self, id: EffectId, pid: Pid, index: usize) {
+        let Some(process) = self.table.get(pid) else { return };
+        let Some(call) = process.step.get(index).filter(|call| call.state == CallState::Running(id)).cloned() else {
+            self.globals.in_flight.remove(&id);
+            return;
+        };
+        let workspace = process.workspace.clone();
+        if let Ok(parsed) = Syscall::parse(&call.name, &call.args)
+            && parsed.idempotent()
+            && let Some(ruling) = self.rule(pid, parsed)
+            && ruling.verdict == Verdict::Allow
+            && let Some(permit) = ruling.permit
+        {
+            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace });
+            return;
+        }
+        self.globals.in_flight.remove(&id);
+        let error = CallError::new(
+            Code::Intr,
+            "the kernel stopped while this ran; its outcome is unknown and it was not run again",
+        )
+        .hint("look at what there is before you repeat it");
+        let lsn = self
+            .fact(pid, Body::Result { call_id: call.call_id, name: call.name, effect: None, outcome: failure(error) });
+        let tokens = self.as_notice(lsn).tokens;
+        self.with(pid, |process| process.step[index].state = CallState::Done(lsn, tokens));
+        self.run_step(pid);
+    }
+}

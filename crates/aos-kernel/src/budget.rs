@@ -1,0 +1,157 @@
+//! Budgets: a tree, like cgroups. A spawn carves its child's share out of its parent's.
+//!
+//! Start at [`Budget`]. In each dimension a process has a limit of its own or draws on the nearest ancestor that has
+//! one. What always holds: `spent + reserved + carved <= limit`, so nothing is ever spent that was not granted; the
+//! worst case is reserved before an inference and settled after it.
+
+use aos_abi::process::BudgetSpec;
+use aos_abi::{Timestamp, Usd};
+use serde::{Deserialize, Serialize};
+
+/// What can be limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// Nano-dollars.
+    Usd,
+    /// Tokens in and out together.
+    Tokens,
+    /// System calls.
+    Calls,
+}
+
+impl Dimension {
+    /// Every dimension.
+    pub const ALL: [Dimension; 3] = [Dimension::Usd, Dimension::Tokens, Dimension::Calls];
+
+    /// An amount of it in words.
+    #[must_use]
+    pub fn show(self, amount: u64) -> String {
+        match self {
+            Dimension::Usd => Usd(amount).to_string(),
+            Dimension::Tokens => format!("{amount} tokens"),
+            Dimension::Calls => format!("{amount} calls"),
+        }
+    }
+}
+
+/// One dimension of a budget, in its unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Granted; `None`: the nearest ancestor's holds.
+    pub limit: Option<u64>,
+    /// Used, by this process and those that draw on it.
+    pub spent: u64,
+    /// Set aside for what is under way.
+    pub reserved: u64,
+    /// Given to children with a limit of their own.
+    pub carved: u64,
+}
+
+impl Account {
+    /// What is left of its own limit; `None` where it has none.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        let used = self.spent.saturating_add(self.reserved).saturating_add(self.carved);
+        self.limit.map(|limit| limit.saturating_sub(used))
+    }
+}
+
+/// The budget of one process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Budget {
+    /// US dollars, in nano-dollars.
+    pub usd: Account,
+    /// Tokens.
+    pub tokens: Account,
+    /// System calls.
+    pub calls: Account,
+    /// When the process is ended.
+    pub ends_at: Option<Timestamp>,
+    /// Whose account it draws on where it has no limit: its parent at spawn, alive or not.
+    pub from: aos_abi::Pid,
+    /// Processes that still draw on this one; the account is closed when it has ended and none is left.
+    pub drawers: u32,
+    /// Closed: what was left went back.
+    pub closed: bool,
+}
+
+/// Limits in the units of the accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Nano-dollars.
+    pub usd: Option<u64>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Calls.
+    pub calls: Option<u64>,
+}
+
+impl From<&BudgetSpec> for Grant {
+    fn from(spec: &BudgetSpec) -> Self {
+        Grant { usd: spec.usd.map(|usd| usd.0), tokens: spec.tokens, calls: spec.calls }
+    }
+}
+
+impl Grant {
+    /// The limit in one dimension.
+    #[must_use]
+    pub fn get(&self, dimension: Dimension) -> Option<u64> {
+        match dimension {
+            Dimension::Usd => self.usd,
+            Dimension::Tokens => self.tokens,
+            Dimension::Calls => self.calls,
+        }
+    }
+}
+
+impl Budget {
+    /// The account of one dimension.
+    #[must_use]
+    pub fn account(&self, dimension: Dimension) -> &Account {
+        match dimension {
+            Dimension::Usd => &self.usd,
+            Dimension::Tokens => &self.tokens,
+            Dimension::Calls => &self.calls,
+        }
+    }
+
+    /// The account of one dimension, to change.
+    pub fn account_mut(&mut self, dimension: Dimension) -> &mut Account {
+        match dimension {
+            Dimension::Usd => &mut self.usd,
+            Dimension::Tokens => &mut self.tokens,
+            Dimension::Calls => &mut self.calls,
+        }
+    }
+}
+
+/// The day's budget of the whole system: US dollars from midnight to midnight UTC.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Day {
+    /// Days since the epoch.
+    pub number: i64,
+    /// Nano-dollars used this day.
+    pub spent: u64,
+    /// Nano-dollars set aside, whatever the day.
+    pub reserved: u64,
+}
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+impl Day {
+    /// Begins a new day where one has begun.
+    pub fn turn(&mut self, now: Timestamp) {
+        let number = now.0.div_euclid(DAY_MS);
+        if number > self.number {
+            self.number = number;
+            self.spent = 0;
+        }
+    }
+
+    /// When this day ends.
+    #[must_use]
+    pub fn renews_at(&self) -> Timestamp {
+        Timestamp((self.number + 1) * DAY_MS)
+    }
+}

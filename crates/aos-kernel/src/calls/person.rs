@@ -1,0 +1,43 @@
+//! `ASK_USER` and `PROPOSE`.
+
+use aos_abi::entry::Verdict;
+use aos_abi::syscall::{AskUser, Propose};
+use aos_abi::{CallError, Code, Pid, Syscall};
+
+use super::invalid;
+use crate::Kernel;
+use crate::process::Wait;
+use crate::step::Done;
+use crate::table::PageStore;
+
+impl<P: PageStore> Kernel<P> {
+    pub(super) fn ask_user(&mut self, _pid: Pid, args: &AskUser) -> Done {
+        if let Err(error) = self.check_text("question", &args.question) {
+            return Done::Now(Err(error));
+        }
+        Done::Waits(Wait::Person, self.until(args.timeout_s))
+    }
+
+    pub(super) fn propose_call(&mut self, pid: Pid, index: usize, args: Propose) -> Done {
+        let action = match Syscall::parse(&args.action.name, &args.action.args.to_string()) {
+            Ok(action) if matches!(action, Syscall::Propose(_) | Syscall::SysExit(_)) => {
+                return Done::Now(Err(invalid(format!("{} cannot be proposed", action.name()))));
+            }
+            Ok(action) => action,
+            Err(mut error) => {
+                error.message = format!("in `action`: {}", error.message);
+                return Done::Now(Err(error));
+            }
+        };
+        let (name, canonical) = (action.name(), action.args());
+        let Some(ruling) = self.rule(pid, action) else { return Done::Ended };
+        if ruling.verdict == Verdict::Deny {
+            let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
+            error.hint = ruling.hint;
+            return Done::Now(Err(error));
+        }
+        self.propose(pid, index, name, &canonical, false, "PROPOSE".into(), Some(args.why), args.risk);
+        // `propose` has put the call into its waiting state already.
+        Done::Ended
+    }
+}

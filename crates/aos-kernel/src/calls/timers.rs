@@ -1,0 +1,53 @@
+//! `SYS_SCHEDULE` and `SYS_UNSCHEDULE`.
+
+use aos_abi::syscall::{SysSchedule, SysUnschedule};
+use aos_abi::{CallError, Code, Pid, limits};
+use serde_json::{Value, json};
+
+use super::invalid;
+use crate::Kernel;
+use crate::process::{Timer, TimerRule};
+use crate::table::PageStore;
+use crate::time::next_after;
+
+impl<P: PageStore> Kernel<P> {
+    pub(super) fn set_timer(&mut self, pid: Pid, args: SysSchedule) -> Result<Value, CallError> {
+        self.check_text("prompt", &args.prompt)?;
+        let rule = match (args.seconds, args.cron) {
+            (Some(seconds), None) if seconds >= limits::TIMER_PERIOD_S_MIN => {
+                TimerRule::Every(seconds.saturating_mul(1000))
+            }
+            (Some(_), None) => {
+                return Err(invalid(format!("the shortest period is {} s", limits::TIMER_PERIOD_S_MIN)));
+            }
+            (None, Some(line)) => TimerRule::Cron(line, args.timezone.unwrap_or_else(|| "UTC".into())),
+            _ => return Err(invalid("exactly one of `seconds` and `cron` says when")),
+        };
+        let next_at = next_after(&rule, self.globals.at)?;
+        let timer =
+            Timer { name: args.name.clone(), prompt: args.prompt, next_at, rule, once: args.once.unwrap_or(false) };
+        self.with(pid, |process| {
+            let same = args.name.as_ref().and_then(|name| {
+                process.timers.iter().find(|(_, timer)| timer.name.as_ref() == Some(name)).map(|(id, _)| id.clone())
+            });
+            if same.is_none() && process.timers.len() >= limits::TIMERS_MAX {
+                return Err(CallError::new(
+                    Code::Again,
+                    format!("{} timers already, the most there may be", limits::TIMERS_MAX),
+                )
+                .hint("SYS_UNSCHEDULE one first"));
+            }
+            let id = same.unwrap_or_else(|| process.fresh_id("t"));
+            process.timers.insert(id.clone(), timer);
+            Ok(json!({ "timer_id": id, "next_at": next_at }))
+        })
+        .unwrap_or_else(|| Err(crate::no_process(pid)))
+    }
+
+    pub(super) fn cancel_timer(&mut self, pid: Pid, args: &SysUnschedule) -> Result<Value, CallError> {
+        match self.with(pid, |process| process.timers.remove(&args.timer_id)) {
+            Some(Some(_)) => Ok(json!({})),
+            _ => Err(CallError::new(Code::NoEnt, format!("no timer `{}`", args.timer_id))),
+        }
+    }
+}

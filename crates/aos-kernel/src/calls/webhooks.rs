@@ -1,0 +1,71 @@
+//! `SYS_REGISTER_WEBHOOK` and `SYS_WEBHOOK_REPLY`.
+
+use aos_abi::syscall::{SysRegisterWebhook, SysWebhookReply};
+use aos_abi::{CallError, Code, Pid, limits};
+use serde_json::{Value, json};
+
+use super::invalid;
+use crate::Kernel;
+use crate::effect::Effect;
+use crate::process::Route;
+use crate::table::PageStore;
+
+impl<P: PageStore> Kernel<P> {
+    pub(super) fn register_webhook(&mut self, pid: Pid, args: SysRegisterWebhook) -> Result<Value, CallError> {
+        let path = args.path.trim_matches('/').to_owned();
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/' | '.');
+        if path.is_empty() || path.len() > 128 || !path.chars().all(fine) || path.contains("..") || path.contains("//")
+        {
+            return Err(invalid("a webhook path holds letters, digits, `-`, `_`, `.` and `/`, at most 128 of them"));
+        }
+        let reply_within_s = args.reply_within_s.unwrap_or(30);
+        if reply_within_s > limits::WEBHOOK_REPLY_S_MAX {
+            return Err(invalid(format!("callers wait {} s at most", limits::WEBHOOK_REPLY_S_MAX)));
+        }
+        match self.globals.routes.get(&path) {
+            Some(owner) if *owner != pid => {
+                return Err(CallError::new(Code::Exist, format!("`{path}` belongs to process {owner}"))
+                    .hint("take another path"));
+            }
+            _ => {}
+        }
+        let route = Route { secret: args.secret, reply_within_s };
+        let added = self.with(pid, |process| {
+            if !process.webhooks.contains_key(&path) && process.webhooks.len() >= limits::WEBHOOKS_MAX {
+                return Err(CallError::new(
+                    Code::Again,
+                    format!("{} webhooks already, the most there may be", limits::WEBHOOKS_MAX),
+                ));
+            }
+            process.webhooks.insert(path.clone(), route);
+            Ok(())
+        });
+        added.unwrap_or_else(|| Err(crate::no_process(pid)))?;
+        self.globals.routes.insert(path.clone(), pid);
+        Ok(json!({ "url": format!("{}{path}", self.config.hooks_url) }))
+    }
+
+    pub(super) fn webhook_reply(&mut self, pid: Pid, args: SysWebhookReply) -> Result<Value, CallError> {
+        if !(200..=599).contains(&args.status) {
+            return Err(invalid("`status` must be from 200 to 599"));
+        }
+        let now = self.globals.at;
+        let open = self.with(pid, |process| process.requests.remove(&args.request_id)).flatten();
+        match open {
+            Some(reply_by) if reply_by >= now => {
+                self.perform(Effect::WebhookReply {
+                    request_id: args.request_id,
+                    status: args.status,
+                    headers: args.headers.unwrap_or_default().into_iter().collect(),
+                    body: args.body,
+                });
+                Ok(json!({}))
+            }
+            Some(_) => {
+                Err(CallError::new(Code::TimedOut, format!("the caller of `{}` has stopped waiting", args.request_id)))
+            }
+            None => Err(CallError::new(Code::NoEnt, format!("no open request `{}`", args.request_id))
+                .hint("each request is answered once, by the process it came to")),
+        }
+    }
+}

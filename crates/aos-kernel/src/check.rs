@@ -1,0 +1,152 @@
+//! The check before the journal: whether an input from outside may become an entry.
+//!
+//! What is refused here leaves no trace and gets an error with a way out; what passes is applied without failing.
+
+use aos_abi::process::SpawnSpec;
+use aos_abi::{Body, CallError, Code, Pid, limits};
+
+use crate::budget::{Dimension, Grant};
+use crate::table::PageStore;
+use crate::{Kernel, no_process};
+
+impl<P: PageStore> Kernel<P> {
+    /// Whether this input may be applied now.
+    ///
+    /// # Errors
+    /// `ESRCH` for a process that does not live, `EINVAL` for what does not fit, `EAGAIN` for a full queue, `ENOENT`
+    /// for an outcome nobody waits for any more (the edge then drops it).
+    pub fn check(&mut self, pid: Pid, body: &Body) -> Result<(), CallError> {
+        match body {
+            Body::Spawned(spec) => {
+                self.check_new(pid)?;
+                self.check_spawn(spec)
+            }
+            Body::Forked { spec, .. } => {
+                self.check_new(pid)?;
+                self.check_spawn(spec)
+            }
+            Body::Input { text, .. } => {
+                self.check_text("text", text)?;
+                let process = self.live(pid)?;
+                if process.stdin.len() >= limits::STDIN_MAX {
+                    return Err(busy(format!("process {pid} has {} unread pieces of input", limits::STDIN_MAX)));
+                }
+                Ok(())
+            }
+            Body::Signal { .. } => self.live(pid).map(|_| ()),
+            Body::Webhook(_) => {
+                let process = self.live(pid)?;
+                if process.notices.len() >= limits::NOTICES_MAX {
+                    return Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)));
+                }
+                Ok(())
+            }
+            Body::Watch { watch_id, .. } => {
+                let process = self.live(pid)?;
+                if process.watches.contains_key(watch_id) {
+                    Ok(())
+                } else {
+                    Err(CallError::new(Code::NoEnt, format!("process {pid} has no watch `{watch_id}`")))
+                }
+            }
+            Body::InferenceCompleted { effect, .. } | Body::Result { effect: Some(effect), .. } => {
+                if self.globals.in_flight.contains_key(effect) {
+                    Ok(())
+                } else {
+                    Err(CallError::new(Code::NoEnt, format!("nothing waits for effect {effect}")))
+                }
+            }
+            Body::Proposal { id, .. } => {
+                if self.globals.proposals.get(id) == Some(&pid) {
+                    Ok(())
+                } else {
+                    Err(CallError::new(Code::NoEnt, format!("no open proposal `{id}`"))
+                        .hint("`aos proposals` lists them"))
+                }
+            }
+            Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
+            Body::Booted { .. } | Body::Configured(_) | Body::Tick | Body::Pruned { .. } => Ok(()),
+            other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),
+        }
+    }
+
+    /// What a fork of this process would be.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is none.
+    pub fn fork_of(&mut self, from: Pid) -> Result<SpawnSpec, CallError> {
+        self.fork_spec(from).ok_or_else(|| no_process(from))
+    }
+
+    fn check_new(&self, pid: Pid) -> Result<(), CallError> {
+        if pid == self.next_pid() {
+            Ok(())
+        } else {
+            Err(CallError::new(Code::Inval, format!("the next pid is {}, not {pid}", self.next_pid())))
+        }
+    }
+
+    fn live(&mut self, pid: Pid) -> Result<&crate::process::Process, CallError> {
+        match self.table.get(pid) {
+            None => Err(no_process(pid)),
+            Some(process) if process.exited() => {
+                Err(CallError::new(Code::Srch, format!("process {pid} has ended"))
+                    .hint("`aos ps` lists those that live"))
+            }
+            Some(process) => Ok(process),
+        }
+    }
+
+    fn check_budget(&mut self, pid: Pid, grant: &Grant) -> Result<(), CallError> {
+        let process = self.live(pid)?;
+        let (budget, from) = (process.budget, process.budget.from);
+        for dimension in Dimension::ALL {
+            let account = budget.account(dimension);
+            let Some(limit) = grant.get(dimension) else { continue };
+            let used = account.spent + account.reserved + account.carved;
+            if limit < used {
+                return Err(CallError::new(Code::Inval, format!("{} are used already", dimension.show(used))));
+            }
+            let more = limit.saturating_sub(account.limit.unwrap_or(0));
+            if let Some(left) = self.left(from, dimension)
+                && more > left
+            {
+                return Err(CallError::new(Code::DQuot, format!("its parent has {} left", dimension.show(left))));
+            }
+        }
+        Ok(())
+    }
+
+    /// A text that people and agents may send.
+    pub(crate) fn check_text(&self, what: &str, text: &str) -> Result<(), CallError> {
+        if text.len() <= limits::TEXT_BYTES_MAX {
+            return Ok(());
+        }
+        Err(CallError::new(
+            Code::Inval,
+            format!("`{what}` holds {} bytes, the most is {}", text.len(), limits::TEXT_BYTES_MAX),
+        )
+        .hint("put it into a file of the workspace and name that"))
+    }
+
+    /// A name that a new process may have.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), CallError> {
+        let fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let bad = name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !name.chars().all(fine);
+        if bad || name.chars().all(|c| c.is_ascii_digit()) {
+            let hint =
+                format!("letters, digits, `-`, `_` and `.`, at most {} bytes, not only digits", limits::NAME_BYTES_MAX);
+            return Err(CallError::new(Code::Inval, "that is no name for a process").hint(hint));
+        }
+        match self.globals.names.get(name) {
+            Some(pid) => Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn busy(message: String) -> CallError {
+    let mut error = CallError::new(Code::Again, message);
+    error.retry_after_ms = Some(1000);
+    error
+}

@@ -1,0 +1,101 @@
+//! Effects: what the kernel wants done outside. Plain data, performed by the edges, never journaled.
+
+use aos_abi::entry::Purpose;
+use aos_abi::inference::Encoding;
+use aos_abi::process::Workspace;
+use aos_abi::syscall::CallSet;
+use aos_abi::{CallId, EffectId, Lsn, Pid};
+use aos_policy::Permit;
+
+/// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
+#[derive(Debug)]
+#[must_use]
+#[expect(clippy::large_enum_variant, reason = "an effect is moved a few times and never stored")]
+pub enum Effect {
+    /// Ask a model.
+    Infer(Box<Infer>),
+    /// Carry out a call.
+    Call {
+        /// By which its result comes back.
+        id: EffectId,
+        /// Whose.
+        pid: Pid,
+        /// Of which call.
+        call_id: CallId,
+        /// The call, allowed by the policy.
+        permit: Permit,
+        /// Where the process's files are.
+        workspace: Workspace,
+    },
+    /// Give up on an effect under way; its outcome must come back all the same.
+    Cancel(EffectId),
+    /// Begin to watch files.
+    Watch {
+        /// Whose.
+        pid: Pid,
+        /// By which changes are reported.
+        watch_id: String,
+        /// Where the process's files are.
+        workspace: Workspace,
+        /// What to watch, relative to that.
+        path: String,
+        /// Only paths that match.
+        glob: Option<String>,
+    },
+    /// Stop watching.
+    Unwatch {
+        /// Whose.
+        pid: Pid,
+        /// Which watch.
+        watch_id: String,
+    },
+    /// Answer an HTTP caller that waits.
+    WebhookReply {
+        /// Which.
+        request_id: String,
+        /// The HTTP status.
+        status: u16,
+        /// Headers.
+        headers: Vec<(String, String)>,
+        /// The body.
+        body: String,
+    },
+}
+
+/// An inference to make. The texts of `items` are read from the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Infer {
+    /// By which its answer comes back.
+    pub id: EffectId,
+    /// Whose.
+    pub pid: Pid,
+    /// Why.
+    pub purpose: Purpose,
+    /// The configured name of the model.
+    pub model: String,
+    /// Who the process is; the same bytes for all its life.
+    pub system: String,
+    /// The entries of the window, in order. For a summary, only those it is to stand for.
+    pub items: Vec<Lsn>,
+    /// What is true only now.
+    pub status: String,
+    /// The calls it may make.
+    pub tools: CallSet,
+    /// How the model writes calls.
+    pub encoding: Encoding,
+    /// Most tokens of the answer.
+    pub max_output: u32,
+}
+
+impl Effect {
+    /// Whether it must not leave before the entries that caused it are durable. What only reads may be early: if the
+    /// machine stops now, nobody can tell that it was done.
+    #[must_use]
+    pub fn waits_for_disk(&self) -> bool {
+        match self {
+            Effect::Infer(_) | Effect::WebhookReply { .. } => true,
+            Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
+            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } => false,
+        }
+    }
+}

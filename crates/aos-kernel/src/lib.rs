@@ -1,0 +1,386 @@
+//! The kernel: process table, scheduler, inboxes, timers, budgets, proposals and dispatch.
+//!
+//! Start at [`Kernel::apply`]: one input in, entries to make durable and effects to perform out. The same inputs in
+//! the same order give the same entries and effects, on any machine, for ever; restart, audit, `fork` and the
+//! simulation all stand on that. So there is no I/O, no clock, no randomness and no async here: time is the input's
+//! stamp, ids come from journal positions, collections iterate in a fixed order.
+//!
+//! Reading order: [`process`] and [`table`] for the state, `turn` for the loop of an agent, `step` for its calls, `calls`
+//! for those that the kernel carries out itself, `lifecycle` for birth and death, [`scheduler`] for who runs next.
+
+pub mod budget;
+pub mod effect;
+pub mod process;
+pub mod scheduler;
+pub mod table;
+
+mod accounts;
+mod boot;
+mod calls;
+mod check;
+mod deadlock;
+mod input;
+mod lifecycle;
+mod proposals;
+mod step;
+mod time;
+mod turn;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use aos_abi::entry::{Configured, Outcome, Purpose};
+use aos_abi::model::ModelSpec;
+use aos_abi::process::State;
+use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
+use aos_context::Calibration;
+use aos_policy::Policy;
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Day;
+use crate::effect::Effect;
+use crate::process::{Notice, Process};
+use crate::scheduler::Scheduler;
+use crate::table::{PageStore, Table};
+
+pub use time::next_after;
+
+/// What one input came to.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Applied {
+    /// The input's own entry and then the facts decided from it, to be made durable together.
+    pub entries: Vec<Arc<Entry>>,
+    /// What to do, in order; see [`Effect::waits_for_disk`].
+    pub effects: Vec<Effect>,
+}
+
+/// The state of the whole system.
+#[derive(Debug)]
+pub struct Kernel<P> {
+    table: Table<P>,
+    globals: Globals,
+    config: Arc<Configured>,
+    policy: Policy,
+    /// What the input under way has come to so far.
+    applied: Applied,
+    nth: u32,
+}
+
+/// Everything that is not of one process. Written whole at each checkpoint, so it stays small.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Globals {
+    lsn: Lsn,
+    at: Timestamp,
+    last_pid: u64,
+    /// The configuration as JSON: its types are made for the wire, not for pages.
+    config: String,
+    counts: [u64; State::ALL.len()],
+    names: BTreeMap<String, Pid>,
+    routes: BTreeMap<String, Pid>,
+    due: BTreeSet<(Timestamp, Pid)>,
+    in_flight: BTreeMap<EffectId, InFlight>,
+    watchers: BTreeSet<Pid>,
+    proposals: BTreeMap<String, Pid>,
+    last_proposal: u64,
+    scheduler: Scheduler,
+    day: Day,
+    calibration: BTreeMap<String, Calibration>,
+    /// Processes that living forks came from, with how many.
+    origins: BTreeMap<Pid, u32>,
+}
+
+/// An effect whose outcome is still to come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum InFlight {
+    Infer {
+        pid: Pid,
+        model: String,
+        purpose: Purpose,
+        upto: Lsn,
+        estimate: u64,
+        reserved_usd: u64,
+        reserved_tokens: u64,
+        max_output: u32,
+    },
+    Call {
+        pid: Pid,
+        call: usize,
+    },
+}
+
+impl InFlight {
+    fn pid(&self) -> Pid {
+        match self {
+            InFlight::Infer { pid, .. } | InFlight::Call { pid, .. } => *pid,
+        }
+    }
+}
+
+/// A consistent picture of the kernel after one entry.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// The last entry it has lived through.
+    pub lsn: Lsn,
+    /// Everything that is not of one process.
+    pub globals: Vec<u8>,
+    /// Pages that changed since the last checkpoint.
+    pub pages: Vec<(Pid, Vec<u8>)>,
+    /// Processes taken out since.
+    pub removed: Vec<Pid>,
+}
+
+/// Why a kernel could not be restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// Replay from the journal instead.
+    #[error("the checkpoint is not readable: {0}")]
+    Unreadable(String),
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// A kernel that has lived through nothing.
+    pub fn new(pages: P) -> Self {
+        Kernel {
+            table: Table::new(pages),
+            globals: Globals { last_pid: Pid::INIT.0, ..Globals::default() },
+            config: Arc::new(no_configuration()),
+            policy: Policy::deny_all(),
+            applied: Applied::default(),
+            nth: 0,
+        }
+    }
+
+    /// A kernel as of a checkpoint; entries after it are still to be applied.
+    ///
+    /// # Errors
+    /// Where the checkpoint is none of ours.
+    pub fn restore(globals: &[u8], pages: P) -> Result<Self, RestoreError> {
+        let globals: Globals =
+            postcard::from_bytes(globals).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+        let mut kernel = Kernel::new(pages);
+        if !globals.config.is_empty() {
+            let config =
+                serde_json::from_str(&globals.config).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+            kernel.take_config(config);
+        }
+        kernel.globals = globals;
+        Ok(kernel)
+    }
+
+    /// Lives through one input: stamps it, decides, and says what to make durable and what to do.
+    ///
+    /// `at` is never taken to be earlier than the entry before.
+    pub fn apply(&mut self, at: Timestamp, pid: Pid, body: Body) -> Applied {
+        self.globals.at = self.globals.at.max(at);
+        self.nth = 0;
+        let lsn = self.globals.lsn.next();
+        self.globals.lsn = lsn;
+        self.table.set_now(lsn);
+        self.globals.day.turn(self.globals.at);
+        let entry = Arc::new(Entry { lsn, at: self.globals.at, pid, cause: None, body });
+        self.applied.entries.push(Arc::clone(&entry));
+        self.decide(&entry);
+        self.schedule();
+        std::mem::take(&mut self.applied)
+    }
+
+    fn decide(&mut self, entry: &Entry) {
+        let pid = entry.pid;
+        match &entry.body {
+            Body::Booted { .. } => self.boot(),
+            Body::Configured(config) => self.configure(config),
+            Body::Tick => self.tick(),
+            Body::Spawned(spec) => self.born(pid, spec),
+            Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
+            Body::Signal { signal, tree, .. } => self.signal_tree(pid, *signal, *tree),
+            Body::Webhook(request) => self.webhook(pid, request),
+            Body::Watch { .. } => self.notice(pid, entry.lsn),
+            Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
+            Body::Result { effect: Some(effect), .. } => self.driver_result(*effect, entry.lsn),
+            Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
+            Body::Forked { from_pid, spec, window, tokens, .. } => self.forked(pid, *from_pid, spec, window, tokens),
+            Body::Budgeted { budget } => self.budgeted(pid, budget),
+            Body::Pruned { pids, .. } => self.pruned(pids),
+            // Facts are decided here; one that arrives as an input changes nothing.
+            Body::Message { .. }
+            | Body::Timer { .. }
+            | Body::InferenceStarted { .. }
+            | Body::Syscall { .. }
+            | Body::Verdict { .. }
+            | Body::Result { effect: None, .. }
+            | Body::Charged { .. }
+            | Body::Compacted { .. }
+            | Body::Exited { .. }
+            | Body::Stopped { .. } => {}
+        }
+    }
+
+    /// The last entry it has lived through.
+    #[must_use]
+    pub fn lsn(&self) -> Lsn {
+        self.globals.lsn
+    }
+
+    /// When that was.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.globals.at
+    }
+
+    /// The pid the next process will have.
+    #[must_use]
+    pub fn next_pid(&self) -> Pid {
+        Pid(self.globals.last_pid + 1)
+    }
+
+    /// When something is next due by time alone: then a [`Body::Tick`] is wanted.
+    pub fn next_deadline(&mut self) -> Option<Timestamp> {
+        let now = self.globals.at;
+        let config = Arc::clone(&self.config);
+        let slots = self.globals.scheduler.waited_for().into_iter().filter_map(|model| {
+            let spec = config.models.get(&model)?;
+            self.globals.scheduler.due(&model, &spec.limits, now)
+        });
+        let slots = slots.min();
+        let due = self.globals.due.first().map(|(at, _)| *at);
+        [slots, due].into_iter().flatten().min()
+    }
+
+    /// A picture of now, for the store. Pages that did not change since the last one are left out.
+    #[must_use]
+    pub fn checkpoint(&mut self) -> Checkpoint {
+        let (pages, removed) = self.table.take_changes();
+        Checkpoint {
+            lsn: self.globals.lsn,
+            globals: postcard::to_stdvec(&self.globals).expect("globals are plain data"),
+            pages,
+            removed,
+        }
+    }
+
+    /// Puts processes out of memory that have been idle since `before` and whose pages are durable.
+    pub fn evict(&mut self, before: Lsn) {
+        self.table.evict(before, |process| {
+            !matches!(process.phase, process::Phase::Idle | process::Phase::Exited | process::Phase::Waiting { .. })
+        });
+    }
+
+    /// Processes held in memory.
+    #[must_use]
+    pub fn resident(&self) -> usize {
+        self.table.resident_len()
+    }
+
+    /// The configuration that holds.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Configured> {
+        &self.config
+    }
+
+    /// The policy that holds.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn configure(&mut self, config: &Configured) {
+        self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
+        self.take_config(config.clone());
+        // A slot may have become free, a model may have come back; who waited is looked at by `schedule`.
+    }
+
+    fn take_config(&mut self, config: Configured) {
+        // The edge has checked it; what does not parse here denies everything.
+        self.policy = Policy::parse(&config.policy).unwrap_or_else(|_| Policy::deny_all());
+        self.config = Arc::new(config);
+    }
+
+    fn model(&self, name: &str) -> Option<ModelSpec> {
+        self.config.models.get(name).cloned()
+    }
+
+    /// Appends a fact.
+    fn fact(&mut self, pid: Pid, body: Body) -> Lsn {
+        let lsn = self.globals.lsn.next();
+        self.globals.lsn = lsn;
+        let cause = self.applied.entries.first().map(|input| input.lsn);
+        self.applied.entries.push(Arc::new(Entry { lsn, at: self.globals.at, pid, cause, body }));
+        lsn
+    }
+
+    /// Numbers an effect.
+    fn effect_id(&mut self) -> EffectId {
+        let cause = self.applied.entries.first().map_or(self.globals.lsn, |input| input.lsn);
+        let id = EffectId { cause, nth: self.nth };
+        self.nth += 1;
+        id
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        self.applied.effects.push(effect);
+    }
+
+    /// An entry of the input under way, as something to show: with its tokens, estimated.
+    fn as_notice(&self, lsn: Lsn) -> Notice {
+        let first = self.applied.entries.first().map_or(0, |entry| entry.lsn.0);
+        let index = usize::try_from(lsn.0.saturating_sub(first)).unwrap_or(usize::MAX);
+        let bytes = self.applied.entries.get(index).map_or(0, |entry| aos_context::item_bytes(entry));
+        Notice { lsn, tokens: u32::try_from(aos_context::estimate(bytes)).unwrap_or(u32::MAX) }
+    }
+
+    /// Changes a process and keeps every index over it in step. `None` where there is no such process.
+    fn with<R>(&mut self, pid: Pid, change: impl FnOnce(&mut Process) -> R) -> Option<R> {
+        let process = self.table.get_mut(pid)?;
+        let (state, due) = (process.state(), process.due);
+        let result = change(process);
+        let (state_now, due_now) = (process.state(), process.earliest_due());
+        process.due = due_now;
+        if state != state_now {
+            self.globals.counts[state as usize] -= 1;
+            self.globals.counts[state_now as usize] += 1;
+        }
+        if due != due_now {
+            if let Some(due) = due {
+                self.globals.due.remove(&(due, pid));
+            }
+            if let Some(due) = due_now {
+                self.globals.due.insert((due, pid));
+            }
+        }
+        Some(result)
+    }
+
+    /// Puts a new process into the table and every index.
+    fn enter(&mut self, process: Process) {
+        let pid = process.pid;
+        self.globals.last_pid = self.globals.last_pid.max(pid.0);
+        self.globals.counts[process.state() as usize] += 1;
+        if let Some(name) = &process.name {
+            self.globals.names.insert(name.clone(), pid);
+        }
+        self.table.insert(process);
+        self.with(pid, |_| ());
+    }
+}
+
+fn no_configuration() -> Configured {
+    Configured {
+        models: BTreeMap::new(),
+        default_model: String::new(),
+        policy: String::new(),
+        usd_per_day: None,
+        hooks_url: String::new(),
+    }
+}
+
+/// A failed outcome.
+fn failure(error: CallError) -> Outcome {
+    Outcome::Error { error }
+}
+
+/// No such process.
+fn no_process(pid: Pid) -> CallError {
+    CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps -a` lists every process")
+}

@@ -1,0 +1,438 @@
+//! Birth, signals and death.
+//!
+//! What always holds: whatever belongs to a process (timers, routes, watches, its name, its place in a queue) is gone
+//! when it ends; what it had under way is cancelled and still paid for; children are adopted, budgets never widen.
+
+use aos_abi::entry::ProposalState;
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
+use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, limits};
+use aos_context::{ItemKind, Window};
+use aos_policy::Grants;
+use serde_json::Value;
+
+use crate::budget::{Budget, Dimension, Grant};
+use crate::effect::Effect;
+use crate::process::{Attempts, CallState, Counters, Exit, Phase, Process, Terminating, Zombie};
+use crate::table::PageStore;
+use crate::{InFlight, Kernel};
+
+/// Characters of a task that stand for a process without a name.
+const TITLE_CHARS: usize = 60;
+
+impl<P: PageStore> Kernel<P> {
+    /// A new process, from an entry that has been checked.
+    pub(crate) fn born(&mut self, pid: Pid, spec: &SpawnSpec) {
+        let lsn = self.globals.lsn;
+        let process = self.embryo(pid, spec);
+        self.enter(process);
+        if spec.task.is_some() {
+            let notice = self.as_notice(lsn);
+            self.with(pid, |process| process.window.push(notice.lsn, notice.tokens, ItemKind::User));
+            self.want_turn(pid);
+        }
+    }
+
+    /// A process that has lived through nothing, joined to its parent, budget and pipe.
+    fn embryo(&mut self, pid: Pid, spec: &SpawnSpec) -> Process {
+        let now = self.globals.at;
+        let own = spec.grants.as_ref().map(|list| Grants::parse(list).unwrap_or_default());
+        let own_grants = own.is_some();
+        let (above, depth, parents_end) = match self.table.get(spec.parent) {
+            Some(parent) => (parent.chain.clone(), parent.depth + 1, parent.budget.ends_at),
+            None => (Vec::new(), 1, None),
+        };
+        let mut budget = Budget {
+            usd: Default::default(),
+            tokens: Default::default(),
+            calls: Default::default(),
+            ends_at: [spec.budget.wall_s.map(|seconds| now.plus_millis(seconds.saturating_mul(1000))), parents_end]
+                .into_iter()
+                .flatten()
+                .min(),
+            from: spec.parent,
+            drawers: 0,
+            closed: false,
+        };
+        let grant = Grant::from(&spec.budget);
+        for dimension in Dimension::ALL {
+            budget.account_mut(dimension).limit = grant.get(dimension);
+        }
+        if self.table.get(spec.parent).is_some() {
+            // Checked before the entry was made; a journal that says otherwise is not made richer here.
+            if self.carve(spec.parent, &grant).is_err() {
+                Dimension::ALL.into_iter().for_each(|dimension| {
+                    let account = budget.account_mut(dimension);
+                    account.limit = account.limit.map(|_| 0);
+                });
+            }
+            self.with(spec.parent, |parent| {
+                parent.children.insert(pid);
+                parent.budget.drawers += 1;
+            });
+        }
+        if let Some(to) = spec.pipe_to {
+            self.with(to, |to| to.pipe_sources += 1);
+        }
+        Process {
+            pid,
+            parent: spec.parent,
+            name: spec.name.clone(),
+            title: spec
+                .task
+                .as_deref()
+                .unwrap_or(&spec.role)
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(TITLE_CHARS)
+                .collect(),
+            role: spec.role.clone(),
+            mode: spec.mode,
+            model: spec.model.clone(),
+            priority: spec.priority,
+            chain: own.into_iter().chain(above).collect(),
+            own_grants,
+            depth,
+            origin: None,
+            workspace: spec.workspace.clone(),
+            pipe_to: spec.pipe_to,
+            pipe_sources: 0,
+            children: Default::default(),
+            zombies: Default::default(),
+            budget,
+            usage: Counters::default(),
+            started_at: now,
+            phase: Phase::Idle,
+            stopped: None,
+            terminating: None,
+            step: Vec::new(),
+            window: Window::default(),
+            inbox: Default::default(),
+            stdin: Default::default(),
+            stdin_eof: false,
+            notices: Default::default(),
+            timers: Default::default(),
+            webhooks: Default::default(),
+            requests: Default::default(),
+            watches: Default::default(),
+            proposals: Default::default(),
+            next_id: 0,
+            attempts: Attempts::default(),
+            service: 0,
+            due: None,
+            exit: None,
+        }
+    }
+
+    /// A process made from another one's past: its window, and nothing that has one owner.
+    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[Lsn], tokens: &[u32]) {
+        let mut process = self.embryo(pid, spec);
+        process.origin = Some(from);
+        *self.globals.origins.entry(from).or_default() += 1;
+        for (lsn, tokens) in window.iter().zip(tokens) {
+            process.window.push(*lsn, *tokens, ItemKind::User);
+        }
+        let empty = window.is_empty();
+        self.enter(process);
+        if !empty {
+            self.want_turn(pid);
+        }
+    }
+
+    /// A signal to one process.
+    pub(crate) fn signal(&mut self, pid: Pid, signal: Signal) {
+        let Some(process) = self.table.get(pid) else { return };
+        if process.exited() {
+            return;
+        }
+        match signal {
+            Signal::Kill => self.exit(pid, 137, Value::Null, "killed"),
+            Signal::Term => self.terminate(pid),
+            Signal::Stop => {
+                let model = process.model.clone();
+                self.globals.scheduler.remove(&model, pid);
+                self.with(pid, |process| process.stopped = Some("stopped by a signal".into()));
+            }
+            Signal::Cont => self.go_on(pid),
+        }
+    }
+
+    fn go_on(&mut self, pid: Pid) {
+        let was_stopped = self.with(pid, |process| process.stopped.take().is_some()).unwrap_or(false);
+        if !was_stopped {
+            return;
+        }
+        match self.table.get(pid).map(|process| process.phase.clone()) {
+            Some(Phase::Ready) => self.want_turn(pid),
+            Some(Phase::Calling) => self.run_step(pid),
+            Some(Phase::Idle) => self.wake(pid),
+            _ => {}
+        }
+    }
+
+    /// `TERM`: one last turn and five seconds.
+    fn terminate(&mut self, pid: Pid) {
+        let kill_at = self.globals.at.plus_millis(limits::TERM_GRACE_MS);
+        let lsn = self.globals.lsn;
+        let notice = self.as_notice(lsn);
+        let again = self.with(pid, |process| {
+            let again = process.terminating.is_some();
+            if !again {
+                process.terminating = Some(Terminating { kill_at, last_turn: false });
+                process.notices.push_back(notice);
+            }
+            again
+        });
+        if again == Some(true) {
+            return;
+        }
+        self.go_on(pid);
+        self.abandon_queued(pid, "TERM came first");
+        match self.table.get(pid).map(|process| process.phase.clone()) {
+            Some(Phase::Waiting { .. }) => {
+                self.close_proposals(pid);
+                self.resolve(
+                    pid,
+                    Err(CallError::new(Code::Intr, "TERM ended the wait").hint("this is your last turn")),
+                );
+            }
+            Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke(_) | Phase::Ready) => self.want_turn(pid),
+            _ => {}
+        }
+    }
+
+    /// Ends a process and everything below it.
+    pub(crate) fn exit_tree(&mut self, pid: Pid, code: i32, reason: &str) {
+        let children = self.table.get(pid).map(|process| process.children.clone()).unwrap_or_default();
+        for child in children {
+            self.exit_tree(child, code, reason);
+        }
+        self.exit(pid, code, Value::Null, reason);
+    }
+
+    /// Ends a process.
+    pub(crate) fn exit(&mut self, pid: Pid, code: i32, result: Value, reason: &str) {
+        if self.table.get(pid).is_none_or(Process::exited) {
+            return;
+        }
+        self.close_proposals(pid);
+        let body = Body::Exited { exit_code: code, result: Some(result.clone()), reason: reason.to_owned() };
+        let lsn = self.fact(pid, body);
+        let notice = self.as_notice(lsn);
+        self.release(pid);
+        let at = self.globals.at;
+        let result = result.to_string();
+        let Some((parent, children, pipe_to, origin)) = self.with(pid, |process| {
+            process.phase = Phase::Exited;
+            process.stopped = None;
+            process.terminating = None;
+            process.exit = Some(Exit { at, code, result: result.clone(), reason: reason.to_owned() });
+            process.step = Vec::new();
+            process.window = Window::default();
+            process.inbox = Default::default();
+            process.stdin = Default::default();
+            process.notices = Default::default();
+            process.zombies = Default::default();
+            (process.parent, std::mem::take(&mut process.children), process.pipe_to, process.origin)
+        }) else {
+            return;
+        };
+        for child in children {
+            self.with(child, |child| child.parent = Pid::INIT);
+        }
+        if let Some(origin) = origin
+            && let Some(forks) = self.globals.origins.get_mut(&origin)
+        {
+            *forks -= 1;
+            if *forks == 0 {
+                self.globals.origins.remove(&origin);
+            }
+        }
+        if let Some(to) = pipe_to {
+            self.unpipe(pid, to);
+        }
+        self.close_account(pid);
+        let zombie = Zombie { pid, notice, exit_code: code, result, shown: false };
+        self.child_ended(parent, zombie);
+    }
+
+    /// Gives back everything that has one owner.
+    fn release(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        let name = process.name.clone();
+        let model = process.model.clone();
+        let phase = process.phase.clone();
+        let calls: Vec<_> = process
+            .step
+            .iter()
+            .filter_map(|call| match call.state {
+                CallState::Running(effect) => Some(effect),
+                CallState::Queued | CallState::Waiting | CallState::Done(..) => None,
+            })
+            .collect();
+        if let Some(name) = name {
+            self.globals.names.remove(&name);
+        }
+        self.globals.scheduler.remove(&model, pid);
+        if let Phase::Inferring(effect) = phase {
+            // It stays in flight until its outcome has come: the slot is held and the cost is charged.
+            self.perform(Effect::Cancel(effect));
+        }
+        for effect in calls {
+            self.globals.in_flight.remove(&effect);
+            self.perform(Effect::Cancel(effect));
+        }
+        let (webhooks, watches, requests) = self
+            .with(pid, |process| {
+                process.timers.clear();
+                (
+                    std::mem::take(&mut process.webhooks),
+                    std::mem::take(&mut process.watches),
+                    std::mem::take(&mut process.requests),
+                )
+            })
+            .unwrap_or_default();
+        for path in webhooks.keys() {
+            self.globals.routes.remove(path);
+        }
+        for watch_id in watches.into_keys() {
+            self.perform(Effect::Unwatch { pid, watch_id });
+        }
+        self.globals.watchers.remove(&pid);
+        for request_id in requests.into_keys() {
+            let body = r#"{"error":{"code":"unavailable","message":"the agent has ended","hint":null}}"#.to_owned();
+            self.perform(Effect::WebhookReply { request_id, status: 503, headers: Vec::new(), body });
+        }
+    }
+
+    fn unpipe(&mut self, from: Pid, to: Pid) {
+        let last = self.with(to, |to| {
+            to.pipe_sources = to.pipe_sources.saturating_sub(1);
+            to.pipe_sources == 0 && !to.exited()
+        });
+        if last == Some(true) {
+            let lsn = self.fact(to, Body::Input { text: String::new(), eof: true, from_pid: from });
+            self.input(to, lsn, from, "", true);
+        }
+    }
+
+    fn child_ended(&mut self, parent: Pid, zombie: Zombie) {
+        use crate::process::Wait;
+        let child = zombie.pid;
+        let alive = self.with(parent, |parent| {
+            if parent.exited() {
+                return false;
+            }
+            parent.zombies.push_back(zombie);
+            true
+        });
+        if alive != Some(true) {
+            return;
+        }
+        let waited = self.table.get(parent).is_some_and(|parent| {
+            matches!(&parent.phase, Phase::Waiting { wait: Wait::Child(which), .. } if which.is_none_or(|which| which == child))
+        });
+        if waited {
+            if let Some(result) = self.reap(parent, Some(child)) {
+                self.resolve(parent, Ok(result));
+            }
+        } else {
+            self.wake(parent);
+        }
+    }
+
+    /// A person has changed a budget.
+    pub(crate) fn budgeted(&mut self, pid: Pid, spec: &BudgetSpec) {
+        let grant = Grant::from(spec);
+        let Some(from) = self.table.get(pid).map(|process| process.budget.from) else { return };
+        for dimension in Dimension::ALL {
+            let Some(limit) = grant.get(dimension) else { continue };
+            let old = self.table.get(pid).and_then(|process| process.budget.account(dimension).limit);
+            // The parent's share is exchanged whole for the new one.
+            self.exchange_carved(from, dimension, old.unwrap_or(0), limit);
+            self.with(pid, |process| process.budget.account_mut(dimension).limit = Some(limit));
+        }
+        let now = self.globals.at;
+        let resumed = self.with(pid, |process| {
+            if let Some(seconds) = spec.wall_s {
+                process.budget.ends_at = Some(process.started_at.plus_millis(seconds.saturating_mul(1000)).max(now));
+            }
+            process.stopped.as_ref().is_some_and(|why| why.starts_with("the budget"))
+                || matches!(process.phase, Phase::Broke(_))
+        });
+        if resumed == Some(true) {
+            self.with(pid, |process| process.phase = Phase::Ready);
+            self.go_on(pid);
+            self.want_turn(pid);
+        }
+    }
+
+    /// Those of these processes that may be taken out: ended, settled, waited for, and no living fork's past.
+    pub fn prunable(&mut self, pids: Vec<Pid>) -> Vec<Pid> {
+        let mut out = pids;
+        out.retain(|pid| {
+            let Some(process) = self.table.get(*pid) else { return false };
+            let (ended, parent) = (process.exited() && process.budget.closed, process.parent);
+            let awaited =
+                self.table.get(parent).is_some_and(|parent| !parent.exited() && parent.children.contains(pid));
+            ended && !awaited && !self.globals.origins.contains_key(pid)
+        });
+        out
+    }
+
+    /// Takes ended processes out for ever.
+    pub(crate) fn pruned(&mut self, pids: &[Pid]) {
+        for pid in pids {
+            let Some(process) = self.table.get(*pid) else { continue };
+            if !process.exited() || !process.budget.closed {
+                continue;
+            }
+            let parent = process.parent;
+            self.globals.counts[aos_abi::process::State::Exited as usize] -= 1;
+            self.with(parent, |parent| {
+                parent.children.remove(pid);
+                parent.zombies.retain(|zombie| zombie.pid != *pid);
+            });
+            self.table.remove(*pid);
+        }
+    }
+
+    /// Ends every open proposal of a process unanswered.
+    fn close_proposals(&mut self, pid: Pid) {
+        let open = self.with(pid, |process| std::mem::take(&mut process.proposals)).unwrap_or_default();
+        for id in open.into_keys() {
+            self.globals.proposals.remove(&id);
+            self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
+        }
+    }
+
+    /// Whether a process may be forked, and as what.
+    pub(crate) fn fork_spec(&mut self, from: Pid) -> Option<SpawnSpec> {
+        let process = self.table.get(from)?;
+        let own = process.own_grants.then(|| process.chain.first().map(Grants::texts)).flatten();
+        Some(SpawnSpec {
+            // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
+            parent: Pid::INIT,
+            name: None,
+            role: process.role.clone(),
+            task: None,
+            mode: Mode::Resident,
+            model: process.model.clone(),
+            priority: process.priority,
+            grants: own,
+            budget: BudgetSpec::default(),
+            pipe_to: None,
+            workspace: aos_abi::process::Workspace::Home(Pid(self.globals.last_pid + 1)),
+            quarantine: false,
+        })
+    }
+
+    /// Effects still to come back, with their processes.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.globals
+            .in_flight
+            .values()
+            .filter(|in_flight| matches!(in_flight, InFlight::Infer { .. } | InFlight::Call { .. }))
+            .count()
+    }
+}

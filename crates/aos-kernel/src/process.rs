@@ -1,0 +1,432 @@
+//! A process: everything the kernel knows of one agent. Plain data, paged out as one small row when idle.
+//!
+//! Start at [`Process`]. Its history is not here: a window is a list of journal positions, the texts stay in the
+//! journal. What always holds: a process has at most one inference in flight; a call is in exactly one state; the type
+//! is written by a format without field names (postcard), so changing it needs a new [`crate::table::PAGE_FORMAT`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use aos_abi::process::{Mode, Priority, State, Workspace};
+use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd};
+use aos_context::Window;
+use aos_policy::Grants;
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Budget;
+
+/// One agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Process {
+    /// Never used twice in one home.
+    pub pid: Pid,
+    /// Who is told of its end; [`Pid::INIT`] for orphans.
+    pub parent: Pid,
+    /// Unique among live processes where given.
+    pub name: Option<String>,
+    /// The first words of its task, for lists.
+    pub title: String,
+    /// Who it is, as text.
+    pub role: String,
+    /// Whether it ends with its first answer.
+    pub mode: Mode,
+    /// The configured model.
+    pub model: String,
+    /// Its class on the model slots.
+    pub priority: Priority,
+    /// The grants it was spawned with, then those of its ancestors, nearest first. Empty: the policy's role alone.
+    pub chain: Vec<Grants>,
+    /// Whether the first of `chain` is its own.
+    pub own_grants: bool,
+    /// Distance from [`Pid::INIT`].
+    pub depth: u32,
+    /// The process whose past it was forked from: its window holds that one's entries.
+    pub origin: Option<Pid>,
+    /// Where its files are.
+    pub workspace: Workspace,
+    /// Whose standard input gets its standard output.
+    pub pipe_to: Option<Pid>,
+    /// Live processes that are piped into this one.
+    pub pipe_sources: u32,
+    /// Live children and ended ones not yet waited for.
+    pub children: BTreeSet<Pid>,
+    /// Ended children not yet waited for, oldest first.
+    pub zombies: VecDeque<Zombie>,
+    /// Limits and what was used of them.
+    pub budget: Budget,
+    /// Counters.
+    pub usage: Counters,
+    /// When it was spawned.
+    pub started_at: Timestamp,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Set while it may start nothing new.
+    pub stopped: Option<String>,
+    /// Set by `TERM`.
+    pub terminating: Option<Terminating>,
+    /// The calls of its last reply.
+    pub step: Vec<StepCall>,
+    /// What its next prompt holds.
+    pub window: Window,
+    /// Unread messages, oldest first.
+    pub inbox: VecDeque<Letter>,
+    /// Unread standard input, oldest first.
+    pub stdin: VecDeque<Chunk>,
+    /// No more input will come.
+    pub stdin_eof: bool,
+    /// Timers, webhooks and watches that fired and were not yet shown, oldest first.
+    pub notices: VecDeque<Notice>,
+    /// Its timers by id.
+    pub timers: BTreeMap<String, Timer>,
+    /// Its webhook paths.
+    pub webhooks: BTreeMap<String, Route>,
+    /// Webhook requests it has been given and not answered, with the end of their callers' patience.
+    pub requests: BTreeMap<String, Timestamp>,
+    /// Its watches: what to watch by id.
+    pub watches: BTreeMap<String, WatchSpec>,
+    /// Its open proposals by id.
+    pub proposals: BTreeMap<String, OpenProposal>,
+    /// Numbers the ids it hands out (calls, timers, watches).
+    pub next_id: u64,
+    /// Failures of its current turn.
+    pub attempts: Attempts,
+    /// Tokens of service it has had, weighted: its place in the fair share.
+    pub service: u64,
+    /// The earliest moment at which something about it is due; kept in step with the kernel's index.
+    pub due: Option<Timestamp>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+}
+
+/// What a process is doing. `stopped` lies over it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Phase {
+    /// In the queue for a model slot.
+    Ready,
+    /// Asking its model.
+    Inferring(EffectId),
+    /// Carrying out the calls of its last reply.
+    Calling,
+    /// A call of its last reply waits; `step[call]` is that call.
+    Waiting {
+        /// Its place in the step.
+        call: usize,
+        /// For what.
+        wait: Wait,
+        /// Since when.
+        since: Timestamp,
+        /// Until when, if it gives up.
+        until: Option<Timestamp>,
+    },
+    /// Its model failed and is tried again then.
+    Backoff(Timestamp),
+    /// The day's budget is spent; it goes on at this moment.
+    Broke(Timestamp),
+    /// A resident process with nothing to do.
+    Idle,
+    /// Ended.
+    Exited,
+}
+
+/// What a call waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Wait {
+    /// The end of a child; any, if `None`.
+    Child(Option<Pid>),
+    /// A message.
+    Message,
+    /// Standard input.
+    Stdin,
+    /// Time alone.
+    Sleep,
+    /// A person's answer.
+    Person,
+    /// A person's word on a proposal.
+    Approval(String),
+}
+
+/// A call of the last reply, in order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepCall {
+    /// Binds the result.
+    pub call_id: CallId,
+    /// The name the model wrote.
+    pub name: String,
+    /// The arguments as JSON text.
+    pub args: String,
+    /// Set where the call did not decode for a reason that parsing alone does not show again.
+    pub fault: Option<Fault>,
+    /// How far it is.
+    pub state: CallState,
+}
+
+/// Why a call did not decode.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    /// The error's code.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// The way out.
+    pub hint: Option<String>,
+}
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallState {
+    /// Not started.
+    Queued,
+    /// At a driver.
+    Running(EffectId),
+    /// Waiting; the phase says for what.
+    Waiting,
+    /// Over: its result and the result's tokens.
+    Done(Lsn, u32),
+}
+
+/// An unread message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Letter {
+    /// Its entry and tokens.
+    pub notice: Notice,
+    /// Who sent it.
+    pub from_pid: Pid,
+    /// When.
+    pub at: Timestamp,
+    /// What it says.
+    pub content: String,
+    /// What goes with it.
+    pub attachments: Vec<String>,
+}
+
+/// An unread piece of standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Its entry and tokens.
+    pub notice: Notice,
+    /// Who wrote it; [`Pid::INIT`] for a person.
+    pub from_pid: Pid,
+    /// The text.
+    pub text: String,
+}
+
+/// Something that fired and goes into the window at the next turn.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Notice {
+    /// Its entry.
+    pub lsn: Lsn,
+    /// Its tokens.
+    pub tokens: u32,
+}
+
+/// An ended child.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Zombie {
+    /// Which.
+    pub pid: Pid,
+    /// Its exit entry and that one's tokens.
+    pub notice: Notice,
+    /// Its exit code.
+    pub exit_code: i32,
+    /// Its result as JSON text.
+    pub result: String,
+    /// The parent has been shown its end.
+    pub shown: bool,
+}
+
+/// A timer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timer {
+    /// Its name.
+    pub name: Option<String>,
+    /// What the process is told.
+    pub prompt: String,
+    /// When it fires next.
+    pub next_at: Timestamp,
+    /// By what rule.
+    pub rule: TimerRule,
+    /// It goes after its next firing.
+    pub once: bool,
+}
+
+/// When a timer fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimerRule {
+    /// Every so many milliseconds.
+    Every(u64),
+    /// By a five-field cron line and an IANA time zone.
+    Cron(String, String),
+}
+
+/// A webhook path.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// Requests must be signed with it.
+    pub secret: Option<String>,
+    /// How long a caller waits for an answer, in seconds; 0: not at all.
+    pub reply_within_s: u64,
+}
+
+/// What a watch watches.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WatchSpec {
+    /// The file or folder, relative to the workspace.
+    pub path: String,
+    /// Only paths that match.
+    pub glob: Option<String>,
+}
+
+/// A proposal that waits.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenProposal {
+    /// Its place in the step.
+    pub call: usize,
+    /// The call's name.
+    pub name: String,
+    /// The call's arguments as JSON text.
+    pub args: String,
+    /// `true`: it runs at the end of the window unless vetoed; `false`: it needs a yes.
+    pub hold: bool,
+    /// The rule that asks.
+    pub rule: String,
+    /// The process asked for it itself.
+    pub why: Option<String>,
+    /// What could go wrong.
+    pub risk: Option<String>,
+    /// When it is over.
+    pub expires_at: Timestamp,
+    /// The policy it was asked under.
+    pub generation: String,
+}
+
+/// `TERM` was received.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Terminating {
+    /// When it is killed.
+    pub kill_at: Timestamp,
+    /// Its last turn has begun.
+    pub last_turn: bool,
+}
+
+/// Failures of the current turn.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Attempts {
+    /// Inferences that failed in passing.
+    pub transient: u32,
+    /// Prompts that were too long for the model.
+    pub too_long: u32,
+    /// Replies with nothing in them.
+    pub empty: u32,
+    /// Replies in a row that were cut off.
+    pub cut_off: u32,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Inferences completed.
+    pub inferences: u64,
+    /// Calls made.
+    pub syscalls: u64,
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens answered.
+    pub output_tokens: u64,
+    /// Of the tokens sent, those that were cached.
+    pub cached_input_tokens: u64,
+    /// What it cost, as far as known.
+    pub cost: Usd,
+    /// Some cost is unknown.
+    pub cost_unknown: bool,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Exit {
+    /// When.
+    pub at: Timestamp,
+    /// Its code.
+    pub code: i32,
+    /// Its result as JSON text.
+    pub result: String,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl Process {
+    /// The state people see.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match (&self.phase, &self.stopped) {
+            (Phase::Exited, _) => State::Exited,
+            (_, Some(_)) => State::Stopped,
+            (Phase::Ready, None) => State::Ready,
+            (Phase::Inferring(_) | Phase::Calling, None) => State::Running,
+            (Phase::Waiting { wait: Wait::Sleep, .. }, None) => State::Sleeping,
+            (Phase::Waiting { .. } | Phase::Backoff(_) | Phase::Broke(_) | Phase::Idle, None) => State::Blocked,
+        }
+    }
+
+    /// What it waits for, where blocked.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<&'static str> {
+        match &self.phase {
+            Phase::Waiting { wait, .. } => Some(match wait {
+                Wait::Child(_) => "child",
+                Wait::Message => "message",
+                Wait::Stdin => "stdin",
+                Wait::Sleep => "time",
+                Wait::Person => "person",
+                Wait::Approval(_) => "approval",
+            }),
+            Phase::Backoff(_) => Some("model"),
+            Phase::Broke(_) => Some("budget"),
+            Phase::Idle => Some("input"),
+            Phase::Ready | Phase::Inferring(_) | Phase::Calling | Phase::Exited => None,
+        }
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn exited(&self) -> bool {
+        self.phase == Phase::Exited
+    }
+
+    /// A fresh id with this prefix, unique within the process.
+    pub fn fresh_id(&mut self, prefix: &str) -> String {
+        self.next_id += 1;
+        format!("{prefix}{}", self.next_id)
+    }
+
+    /// The earliest moment at which something about it is due.
+    #[must_use]
+    pub fn earliest_due(&self) -> Option<Timestamp> {
+        if self.exited() {
+            return None;
+        }
+        let phase = match self.phase {
+            // A stopped process wakes by a signal alone; its waits are settled when it goes on.
+            Phase::Waiting { until, .. } => until,
+            Phase::Backoff(at) | Phase::Broke(at) if self.stopped.is_none() => Some(at),
+            _ => None,
+        };
+        let timers = self.timers.values().map(|timer| timer.next_at).min();
+        let proposals = self.proposals.values().map(|proposal| proposal.expires_at).min();
+        let kill = self.terminating.map(|terminating| terminating.kill_at);
+        [phase, timers, proposals, kill, self.budget.ends_at].into_iter().flatten().min()
+    }
+
+    /// Whether something waits to be shown that wakes an idle process.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.notices.is_empty()
+            || !self.inbox.is_empty()
+            || !self.stdin.is_empty()
+            || self.zombies.iter().any(|zombie| !zombie.shown)
+    }
+
+    /// Whether a person has said something it has not been shown.
+    #[must_use]
+    pub fn has_person_input(&self) -> bool {
+        self.stdin.iter().any(|chunk| chunk.from_pid == Pid::INIT)
+    }
+}

@@ -1,0 +1,222 @@
+//! The step: the calls of one reply, in order, each through the policy.
+//!
+//! Start at [`Kernel::run_step`]. Calls run one after the other; neighbours that only read run side by side at the
+//! drivers. What always holds: no call happens without a verdict `allow` recorded before it; every call gets exactly
+//! one result; results enter the window in the order of the calls, whatever order they came in.
+
+use aos_abi::entry::{Outcome, Verdict};
+use aos_abi::syscall::{Handler, Risk};
+use aos_abi::{Body, CallError, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
+use aos_context::ItemKind;
+use aos_policy::{Permit, Ruling, Subject};
+
+use crate::budget::Dimension;
+use crate::effect::Effect;
+use crate::process::{CallState, Phase, Wait};
+use crate::table::PageStore;
+use crate::{InFlight, Kernel, failure};
+
+/// What a call carried out by the kernel comes to.
+pub(crate) enum Done {
+    /// It is over.
+    Now(Result<serde_json::Value, CallError>),
+    /// It waits, until then at most.
+    Waits(Wait, Option<Timestamp>),
+    /// The process has ended; nothing more happens to it.
+    Ended,
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// Goes on with the calls of the last reply as far as it can.
+    pub(crate) fn run_step(&mut self, pid: Pid) {
+        loop {
+            let Some(process) = self.table.get(pid) else { return };
+            if process.phase != Phase::Calling || process.stopped.is_some() {
+                return;
+            }
+            let running = process.step.iter().filter(|call| matches!(call.state, CallState::Running(_))).count();
+            let Some(next) = process.step.iter().position(|call| call.state == CallState::Queued) else {
+                if running == 0 {
+                    self.finish_step(pid);
+                }
+                return;
+            };
+            if running > 0 && !(self.runs_beside(pid, next) && running < limits::PARALLEL_READS_MAX) {
+                return;
+            }
+            self.start_call(pid, next);
+        }
+    }
+
+    /// Whether a call may start while others run: it and they only read, at a driver.
+    fn runs_beside(&mut self, pid: Pid, index: usize) -> bool {
+        let only_reads = |name: &str| {
+            name.parse::<Name>().is_ok_and(|name| {
+                name.spec().risk == Risk::Read && !matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_))
+            })
+        };
+        self.table.get(pid).is_some_and(|process| {
+            only_reads(&process.step[index].name)
+                && process
+                    .step
+                    .iter()
+                    .all(|call| !matches!(call.state, CallState::Running(_)) || only_reads(&call.name))
+        })
+    }
+
+    fn start_call(&mut self, pid: Pid, index: usize) {
+        let Some(process) = self.table.get(pid) else { return };
+        let call = process.step[index].clone();
+        let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
+        self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
+        self.with(pid, |process| process.usage.syscalls += 1);
+        let parsed = match call.fault {
+            Some(fault) => {
+                let mut error = CallError::new(fault.code, fault.message);
+                error.hint = fault.hint;
+                Err(error)
+            }
+            None => Syscall::parse(&call.name, &call.args),
+        };
+        let parsed = parsed.and_then(|parsed| {
+            // Ending is free, so that a spent budget never keeps a process alive.
+            if matches!(parsed, Syscall::SysExit(_)) {
+                return Ok(parsed);
+            }
+            self.reserve(pid, Dimension::Calls, 1)?;
+            self.settle(pid, Dimension::Calls, 1, 1);
+            Ok(parsed)
+        });
+        match parsed {
+            Ok(parsed) => self.decide_call(pid, index, parsed),
+            Err(error) => self.finish_call(pid, index, Err(error)),
+        }
+    }
+
+    /// The policy's word on a call.
+    pub(crate) fn rule(&mut self, pid: Pid, call: Syscall) -> Option<Ruling> {
+        let role = self.policy.default_role().to_owned();
+        let process = self.table.get(pid)?;
+        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
+        Some(self.policy.authorize(&subject, call))
+    }
+
+    fn decide_call(&mut self, pid: Pid, index: usize, call: Syscall) {
+        if let Handler::Absent(hint) = call.name().spec().handler {
+            let error = CallError::new(Code::NoSys, format!("{} is not there yet", call.name())).hint(hint);
+            self.finish_call(pid, index, Err(error));
+            return;
+        }
+        let (name, args) = (call.name(), call.args());
+        let Some(ruling) = self.rule(pid, call) else { return };
+        let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
+        self.fact(pid, Body::Verdict { call_id, verdict: ruling.verdict, rule: ruling.rule.clone() });
+        match (ruling.verdict, ruling.permit) {
+            (Verdict::Allow, Some(permit)) => self.carry_out(pid, index, permit),
+            (Verdict::Ask | Verdict::Hold, _) => {
+                let hold = ruling.verdict == Verdict::Hold;
+                self.propose(pid, index, name, &args, hold, ruling.rule, None, None);
+            }
+            (Verdict::Deny | Verdict::Allow, _) => {
+                let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
+                error.hint = ruling.hint;
+                self.finish_call(pid, index, Err(error));
+            }
+        }
+    }
+
+    /// Does what the policy allowed.
+    pub(crate) fn carry_out(&mut self, pid: Pid, index: usize, permit: Permit) {
+        if permit.call().name().spec().handler == Handler::Kernel {
+            match self.kernel_call(pid, index, permit) {
+                Done::Now(result) => self.finish_call(pid, index, result),
+                Done::Waits(wait, until) => {
+                    let since = self.globals.at;
+                    self.with(pid, |process| {
+                        process.step[index].state = CallState::Waiting;
+                        process.phase = Phase::Waiting { call: index, wait, since, until };
+                    });
+                    self.find_deadlock(pid);
+                }
+                Done::Ended => {}
+            }
+            return;
+        }
+        let id = self.effect_id();
+        let Some((call_id, workspace)) = self.with(pid, |process| {
+            process.step[index].state = CallState::Running(id);
+            process.phase = Phase::Calling;
+            (process.step[index].call_id.clone(), process.workspace.clone())
+        }) else {
+            return;
+        };
+        self.globals.in_flight.insert(id, InFlight::Call { pid, call: index });
+        self.perform(Effect::Call { id, pid, call_id, permit, workspace });
+    }
+
+    /// Records a result decided by the kernel.
+    pub(crate) fn finish_call(&mut self, pid: Pid, index: usize, result: Result<serde_json::Value, CallError>) {
+        let Some(call) = self.table.get(pid).and_then(|process| process.step.get(index)) else { return };
+        let (call_id, name) = (call.call_id.clone(), call.name.clone());
+        let lsn = self.fact(pid, Body::Result { call_id, name, effect: None, outcome: Outcome::from(result) });
+        self.call_done(pid, index, lsn);
+    }
+
+    fn call_done(&mut self, pid: Pid, index: usize, lsn: Lsn) {
+        let tokens = self.as_notice(lsn).tokens;
+        self.with(pid, |process| {
+            process.step[index].state = CallState::Done(lsn, tokens);
+            if !process.exited() {
+                process.phase = Phase::Calling;
+            }
+        });
+    }
+
+    /// A call that waited is over; the step goes on.
+    pub(crate) fn resolve(&mut self, pid: Pid, result: Result<serde_json::Value, CallError>) {
+        let Some(Phase::Waiting { call, .. }) = self.table.get(pid).map(|process| process.phase.clone()) else {
+            return;
+        };
+        self.finish_call(pid, call, result);
+        self.run_step(pid);
+    }
+
+    /// A driver's result has come.
+    pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn) {
+        let Some(InFlight::Call { pid, call }) = self.globals.in_flight.get(&effect).cloned() else { return };
+        self.globals.in_flight.remove(&effect);
+        let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
+        if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {
+            self.call_done(pid, call, lsn);
+            self.run_step(pid);
+        }
+    }
+
+    fn finish_step(&mut self, pid: Pid) {
+        self.with(pid, |process| {
+            for call in &process.step {
+                if let CallState::Done(lsn, tokens) = call.state {
+                    process.window.push(lsn, tokens, ItemKind::Result);
+                }
+            }
+        });
+        self.want_turn(pid);
+    }
+
+    /// Returns every call not yet started unrun, with this reason.
+    pub(crate) fn abandon_queued(&mut self, pid: Pid, why: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let queued: Vec<usize> =
+            (0..process.step.len()).filter(|index| process.step[*index].state == CallState::Queued).collect();
+        for index in queued {
+            let Some(call) = self.table.get(pid).map(|process| process.step[index].clone()) else { return };
+            let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
+            self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
+            let error = CallError::new(Code::Intr, format!("not run: {why}"));
+            let body = Body::Result { call_id: call.call_id, name: call.name, effect: None, outcome: failure(error) };
+            let lsn = self.fact(pid, body);
+            let tokens = self.as_notice(lsn).tokens;
+            self.with(pid, |process| process.step[index].state = CallState::Done(lsn, tokens));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The process table: live processes in memory, idle ones paged out.
+//!
+//! Start at [`Table`]. A process that has not been touched for a while and is already in the store costs no memory;
+//! it is read back when something reaches for it. What always holds: paging changes nothing that anybody can see, so
+//! it needs no entry in the journal; a process whose page is older than its state is never put out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aos_abi::{Lsn, Pid};
+
+use crate::process::Process;
+
+/// Version of the page format. A store with another version is rebuilt by replay.
+pub const PAGE_FORMAT: u32 = 1;
+
+/// Where pages of processes are read from. Writing is the journal's: see [`crate::Kernel::checkpoint`].
+pub trait PageStore {
+    /// The page of a process as the last durable checkpoint holds it.
+    ///
+    /// # Errors
+    /// In words, where the store fails; the kernel cannot go on then.
+    fn load(&mut self, pid: Pid) -> Result<Option<Vec<u8>>, String>;
+}
+
+/// A store without pages: everything stays in memory.
+#[derive(Clone, Debug, Default)]
+pub struct NoPages;
+
+impl PageStore for NoPages {
+    fn load(&mut self, _pid: Pid) -> Result<Option<Vec<u8>>, String> {
+        Ok(None)
+    }
+}
+
+/// A process in memory.
+#[derive(Debug)]
+struct Slot {
+    process: Box<Process>,
+    /// It differs from its page.
+    dirty: bool,
+    /// The entry that last reached for it.
+    touched: Lsn,
+}
+
+/// The process table.
+#[derive(Debug)]
+pub struct Table<P> {
+    pages: P,
+    slots: BTreeMap<Pid, Slot>,
+    dirty: BTreeSet<Pid>,
+    removed: BTreeSet<Pid>,
+    now: Lsn,
+}
+
+impl<P: PageStore> Table<P> {
+    /// A table over a page store.
+    pub fn new(pages: P) -> Self {
+        Table { pages, slots: BTreeMap::new(), dirty: BTreeSet::new(), removed: BTreeSet::new(), now: Lsn::ZERO }
+    }
+
+    /// Says which entry is being applied, for the age of pages.
+    pub fn set_now(&mut self, lsn: Lsn) {
+        self.now = lsn;
+    }
+
+    /// Puts a new process in.
+    pub fn insert(&mut self, process: Process) {
+        let pid = process.pid;
+        self.dirty.insert(pid);
+        self.slots.insert(pid, Slot { process: Box::new(process), dirty: true, touched: self.now });
+    }
+
+    /// Takes a process out for ever.
+    pub fn remove(&mut self, pid: Pid) {
+        self.slots.remove(&pid);
+        self.dirty.remove(&pid);
+        self.removed.insert(pid);
+    }
+
+    fn fault_in(&mut self, pid: Pid) -> bool {
+        if self.slots.contains_key(&pid) {
+            return true;
+        }
+        if pid <= Pid::INIT || self.removed.contains(&pid) {
+            return false;
+        }
+        let Some(page) = self.pages.load(pid).unwrap_or_else(|why| panic!("page of process {pid}: {why}")) else {
+            return false;
+        };
+        let process = decode(&page).unwrap_or_else(|why| panic!("page of process {pid}: {why}"));
+        self.slots.insert(pid, Slot { process: Box::new(process), dirty: false, touched: self.now });
+        true
+    }
+
+    /// A process, to read.
+    pub fn get(&mut self, pid: Pid) -> Option<&Process> {
+        if !self.fault_in(pid) {
+            return None;
+        }
+        let now = self.now;
+        self.slots.get_mut(&pid).map(|slot| {
+            slot.touched = now;
+            &*slot.process
+        })
+    }
+
+    /// A process, to change.
+    pub fn get_mut(&mut self, pid: Pid) -> Option<&mut Process> {
+        if !self.fault_in(pid) {
+            return None;
+        }
+        let now = self.now;
+        let dirty = &mut self.dirty;
+        self.slots.get_mut(&pid).map(|slot| {
+            slot.touched = now;
+            if !slot.dirty {
+                slot.dirty = true;
+                dirty.insert(pid);
+            }
+            &mut *slot.process
+        })
+    }
+
+    /// The processes in memory, in order of pid.
+    pub fn resident(&self) -> impl Iterator<Item = &Process> {
+        self.slots.values().map(|slot| &*slot.process)
+    }
+
+    /// How many processes are in memory.
+    pub fn resident_len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether a process was taken out since the last checkpoint.
+    pub fn is_removed(&self, pid: Pid) -> bool {
+        self.removed.contains(&pid)
+    }
+
+    /// Everything that differs from the store: changed pages and processes taken out. They count as written from here.
+    pub fn take_changes(&mut self) -> (Vec<(Pid, Vec<u8>)>, Vec<Pid>) {
+        let pages = std::mem::take(&mut self.dirty)
+            .into_iter()
+            .filter_map(|pid| {
+                let slot = self.slots.get_mut(&pid)?;
+                slot.dirty = false;
+                Some((pid, encode(&slot.process)))
+            })
+            .collect();
+        (pages, std::mem::take(&mut self.removed).into_iter().collect())
+    }
+
+    /// Puts out clean processes not reached for since `before`, for which `keep` does not hold.
+    pub fn evict(&mut self, before: Lsn, keep: impl Fn(&Process) -> bool) {
+        self.slots.retain(|_, slot| slot.dirty || slot.touched >= before || keep(&slot.process));
+    }
+}
+
+fn encode(process: &Process) -> Vec<u8> {
+    postcard::to_stdvec(process).expect("a process is plain data")
+}
+
+/// Reads a page back.
+///
+/// # Errors
+/// In words, where it is none of ours.
+pub fn decode(page: &[u8]) -> Result<Process, String> {
+    postcard::from_bytes(page).map_err(|error| error.to_string())
+}

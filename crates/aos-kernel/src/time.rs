@@ -1,0 +1,193 @@
+//! Time: what is due, and when a timer fires next.
+
+use aos_abi::{Body, CallError, Code, Pid, Signal, Timestamp};
+use serde_json::json;
+
+use crate::Kernel;
+use crate::process::{Phase, TimerRule, Wait};
+use crate::table::PageStore;
+
+/// When a timer fires next after `now`.
+///
+/// # Errors
+/// `EINVAL` for a cron line or time zone that does not parse, or that never fires.
+pub fn next_after(rule: &TimerRule, now: Timestamp) -> Result<Timestamp, CallError> {
+    match rule {
+        TimerRule::Every(millis) => Ok(now.plus_millis(*millis)),
+        TimerRule::Cron(line, zone) => {
+            let bad = |why: String| {
+                CallError::new(Code::Inval, why).hint(
+                    "five fields and an IANA time zone: {\"cron\":\"0 9 * * 1-5\",\"timezone\":\"Europe/Berlin\"}",
+                )
+            };
+            if line.split_whitespace().count() != 5 {
+                return Err(bad(format!(
+                    "a cron line has five fields, `{line}` has {}",
+                    line.split_whitespace().count()
+                )));
+            }
+            let crontab = cronexpr::parse_crontab(&format!("{line} {zone}"))
+                .map_err(|error| bad(format!("`{line}` in zone `{zone}`: {error}").replace('\n', " ")))?;
+            let from = cronexpr::MakeTimestamp::from_millisecond(now.0).map_err(|error| bad(error.to_string()))?;
+            let next = crontab.find_next(from).map_err(|_| bad(format!("`{line}` never fires")))?;
+            Ok(Timestamp(next.timestamp().as_millisecond()))
+        }
+    }
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// Everything due by now.
+    pub(crate) fn tick(&mut self) {
+        let now = self.globals.at;
+        // Handling one process may make another due in the same moment; each is handled once per tick.
+        let mut handled = std::collections::BTreeSet::new();
+        while let Some((at, pid)) = self.globals.due.iter().find(|(_, pid)| !handled.contains(pid)).copied() {
+            if at > now {
+                return;
+            }
+            handled.insert(pid);
+            self.due(pid, now);
+        }
+    }
+
+    fn due(&mut self, pid: Pid, now: Timestamp) {
+        let Some(process) = self.table.get(pid) else { return };
+        if process.budget.ends_at.is_some_and(|at| at <= now) {
+            self.exit_tree(pid, 124, "ran past its time");
+            return;
+        }
+        if process.terminating.is_some_and(|terminating| terminating.kill_at <= now) {
+            self.exit(pid, 137, serde_json::Value::Null, "killed: did not end within 5 s of TERM");
+            return;
+        }
+        self.fire_timers(pid, now);
+        self.expire_proposals(pid, now);
+        let Some(process) = self.table.get(pid) else { return };
+        match process.phase.clone() {
+            Phase::Waiting { until: Some(until), wait, since, .. } if until <= now => {
+                let waited_s = now.millis_since(since) as f64 / 1000.0;
+                self.wait_over(pid, &wait, waited_s);
+            }
+            Phase::Backoff(at) | Phase::Broke(at) if at <= now => self.want_turn(pid),
+            _ => {}
+        }
+    }
+
+    fn wait_over(&mut self, pid: Pid, wait: &Wait, waited_s: f64) {
+        let late = |what: &str| Err(CallError::new(Code::TimedOut, format!("{what} within {waited_s} s")));
+        let result = match wait {
+            Wait::Sleep => Ok(json!({ "slept_s": waited_s })),
+            Wait::Message => Ok(json!({ "messages": [] })),
+            Wait::Child(_) => late("no child ended"),
+            Wait::Stdin => late("no input came"),
+            Wait::Person => late("nobody answered"),
+            Wait::Approval(_) => return,
+        };
+        self.resolve(pid, result);
+    }
+
+    fn fire_timers(&mut self, pid: Pid, now: Timestamp) {
+        let Some(process) = self.table.get(pid) else { return };
+        let due: Vec<String> =
+            process.timers.iter().filter(|(_, timer)| timer.next_at <= now).map(|(id, _)| id.clone()).collect();
+        for timer_id in due {
+            let Some(timer) = self.table.get(pid).and_then(|process| process.timers.get(&timer_id)).cloned() else {
+                continue;
+            };
+            let (missed, next) = missed(&timer.rule, timer.next_at, now);
+            let body = Body::Timer { timer_id: timer_id.clone(), name: timer.name, prompt: timer.prompt, missed };
+            let lsn = self.fact(pid, body);
+            self.with(pid, |process| match next {
+                Some(next) if !timer.once => {
+                    if let Some(timer) = process.timers.get_mut(&timer_id) {
+                        timer.next_at = next;
+                    }
+                }
+                _ => {
+                    process.timers.remove(&timer_id);
+                }
+            });
+            self.notice(pid, lsn);
+        }
+    }
+
+    /// A signal, to a process or its whole tree.
+    pub(crate) fn signal_tree(&mut self, pid: Pid, signal: Signal, tree: bool) {
+        if tree {
+            let children = self.table.get(pid).map(|process| process.children.clone()).unwrap_or_default();
+            // Below first: a child must not be adopted before its own signal reaches it.
+            for child in children {
+                self.signal_tree(child, signal, true);
+            }
+        }
+        self.signal(pid, signal);
+    }
+}
+
+/// Firings missed between `due` and now beside the one that fires now, and the next one.
+fn missed(rule: &TimerRule, due: Timestamp, now: Timestamp) -> (u64, Option<Timestamp>) {
+    match rule {
+        TimerRule::Every(millis) => {
+            let missed = now.millis_since(due) / millis;
+            // The rhythm is kept: the next firing is a whole number of periods after the one that was due.
+            (missed, Some(due.plus_millis(millis.saturating_mul(missed + 1))))
+        }
+        TimerRule::Cron(..) => {
+            // Counting is bounded: a machine that was off for years need not be told the exact number.
+            const COUNT_MAX: u64 = 1000;
+            let mut missed = 0;
+            let mut at = due;
+            loop {
+                match next_after(rule, at) {
+                    Ok(next) if next > now => return (missed, Some(next)),
+                    Ok(next) if missed < COUNT_MAX => {
+                        missed += 1;
+                        at = next;
+                    }
+                    Ok(_) => return (missed, next_after(rule, now).ok()),
+                    Err(_) => return (missed, None),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn cron_lines_follow_their_zone_through_daylight_saving() {
+        let rule = TimerRule::Cron("30 9 * * *".into(), "Europe/Berlin".into());
+        assert_eq!(next_after(&rule, at("2026-03-28T09:00:00Z")).unwrap(), at("2026-03-29T07:30:00Z"));
+        assert_eq!(next_after(&rule, at("2026-01-05T09:00:00Z")).unwrap(), at("2026-01-06T08:30:00Z"));
+    }
+
+    #[test]
+    fn a_cron_line_that_never_fires_is_refused() {
+        let error =
+            next_after(&TimerRule::Cron("0 0 30 2 *".into(), "UTC".into()), at("2026-01-01T00:00:00Z")).unwrap_err();
+        assert!(error.message.contains("never fires"), "{error}");
+        for (line, zone) in [("* * * *", "UTC"), ("61 * * * *", "UTC"), ("* * * * *", "Mars/Olympus")] {
+            assert_eq!(
+                next_after(&TimerRule::Cron(line.into(), zone.into()), Timestamp(0)).unwrap_err().code,
+                Code::Inval
+            );
+        }
+    }
+
+    #[test]
+    fn missed_firings_are_counted_and_the_rhythm_is_kept() {
+        assert_eq!(missed(&TimerRule::Every(1000), Timestamp(5000), Timestamp(5000)), (0, Some(Timestamp(6000))));
+        assert_eq!(missed(&TimerRule::Every(1000), Timestamp(5000), Timestamp(8400)), (3, Some(Timestamp(9000))));
+        let daily = TimerRule::Cron("0 9 * * *".into(), "UTC".into());
+        assert_eq!(
+            missed(&daily, at("2026-01-01T09:00:00Z"), at("2026-01-04T12:00:00Z")),
+            (3, Some(at("2026-01-05T09:00:00Z")))
+        );
+    }
+}

@@ -1,0 +1,601 @@
+//! The turn: news into the window, a prompt to the model, its reply into calls or an end.
+//!
+//! Start at [`Kernel::schedule`], which hands out free slots, and [`Kernel::inference_completed`]. What always holds:
+//! one inference per process at a time; whatever was recorded for a process is shown to it; an item enters the window
+//! before the prompt that shows it and stays there if that inference fails; nothing is asked that cannot be paid.
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+use aos_abi::decode::decode;
+use aos_abi::entry::{InferenceOutcome, Purpose};
+use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
+use aos_abi::model::ModelSpec;
+use aos_abi::process::{Mode, Priority};
+use aos_abi::syscall::CallSet;
+use aos_abi::{Body, CallError, EffectId, Lsn, Name, Pid, Usd, limits};
+use aos_context::{Identity, ItemKind};
+use aos_policy::Subject;
+
+use crate::budget::Dimension;
+use crate::effect::{Effect, Infer};
+use crate::process::{CallState, Fault, Notice, Phase, Process, StepCall};
+use crate::table::PageStore;
+use crate::{InFlight, Kernel};
+
+/// Room for the status line, in tokens.
+const STATUS_TOKENS: u64 = 128;
+/// Tokens a summary may have.
+const SUMMARY_TOKENS: u32 = 1024;
+/// First wait after an inference that failed in passing, in milliseconds; doubled each time.
+const BACKOFF_MS: u64 = 1000;
+
+/// Tokens of each call's description in a tool list, estimated once: the table never changes.
+static TOOL_TOKENS: LazyLock<Vec<u64>> = LazyLock::new(|| {
+    Name::ALL
+        .iter()
+        .map(|name| {
+            let schema = aos_abi::syscall::schema(*name).to_string().len();
+            aos_context::estimate(schema + name.as_str().len() + name.spec().summary.len() + 64)
+        })
+        .collect()
+});
+
+impl<P: PageStore> Kernel<P> {
+    /// Gives every free slot to whoever is next. Called at the end of every input, so that a free slot and a waiting
+    /// process never coexist.
+    pub(crate) fn schedule(&mut self) {
+        let config = Arc::clone(&self.config);
+        for model in self.globals.scheduler.waited_for() {
+            let Some(spec) = config.models.get(&model) else { continue };
+            while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
+                self.start_turn(pid, &model, spec);
+            }
+        }
+    }
+
+    /// Queues a process for its next turn, unless something holds it.
+    pub(crate) fn want_turn(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        if process.exited() || process.stopped.is_some() {
+            self.with(pid, |process| {
+                if !process.exited() {
+                    process.phase = Phase::Ready;
+                }
+            });
+            return;
+        }
+        if process.terminating.is_some_and(|terminating| terminating.last_turn) {
+            self.exit(pid, 143, serde_json::Value::Null, "ended by TERM after its last turn");
+            return;
+        }
+        let urgent = process.has_person_input() || process.terminating.is_some();
+        let class = if urgent { Priority::Interactive } else { process.priority };
+        let (model, service) = (process.model.clone(), process.service);
+        let service = self.globals.scheduler.enqueue(&model, pid, class, service, self.globals.at);
+        self.with(pid, |process| {
+            process.phase = Phase::Ready;
+            process.service = service;
+        });
+    }
+
+    /// Wakes an idle process that has news.
+    pub(crate) fn wake(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        if process.phase == Phase::Idle && process.stopped.is_none() && process.has_news() {
+            self.want_turn(pid);
+        }
+    }
+
+    /// Takes what is new into the window. A process that is in the middle of something leaves messages and piped input
+    /// to the calls that read them; what a person says, timers, webhooks and watches are shown at once.
+    fn absorb(&mut self, pid: Pid) {
+        self.with(pid, |process| {
+            let at_rest = process.step.is_empty();
+            let mut news: Vec<Notice> = process.notices.drain(..).collect();
+            for chunk in std::mem::take(&mut process.stdin) {
+                if at_rest || chunk.from_pid == Pid::INIT {
+                    news.push(chunk.notice);
+                } else {
+                    process.stdin.push_back(chunk);
+                }
+            }
+            if at_rest {
+                news.extend(process.inbox.drain(..).map(|letter| letter.notice));
+                for zombie in process.zombies.iter_mut().filter(|zombie| !zombie.shown) {
+                    zombie.shown = true;
+                    news.push(zombie.notice);
+                }
+            }
+            news.sort_by_key(|notice| notice.lsn);
+            for notice in news {
+                process.window.push(notice.lsn, notice.tokens, ItemKind::User);
+            }
+            if let Some(terminating) = &mut process.terminating {
+                terminating.last_turn = true;
+            }
+            process.step.clear();
+        });
+    }
+
+    fn start_turn(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
+        self.absorb(pid);
+        let Some(draft) = self.draft(pid, model, spec) else { return };
+        let worst = Usage {
+            input_tokens: draft.worst_input,
+            output_tokens: u64::from(draft.infer.max_output),
+            ..Usage::default()
+        };
+        let cost = spec.price.map_or(Usd::ZERO, |price| price.of(&worst));
+        let tokens = worst.input_tokens + worst.output_tokens;
+        if let Err(error) = self.afford(pid, cost, tokens) {
+            self.broke(pid, &error);
+            return;
+        }
+        let id = draft.infer.id;
+        let purpose = draft.infer.purpose;
+        let max_output = draft.infer.max_output;
+        self.globals.in_flight.insert(
+            id,
+            InFlight::Infer {
+                pid,
+                model: model.to_owned(),
+                purpose,
+                upto: draft.upto,
+                estimate: draft.estimate,
+                reserved_usd: cost.0,
+                reserved_tokens: tokens,
+                max_output,
+            },
+        );
+        self.globals.scheduler.started(model, draft.estimate + u64::from(max_output), self.globals.at);
+        self.fact(
+            pid,
+            Body::InferenceStarted {
+                effect: id,
+                model: model.to_owned(),
+                purpose,
+                input_tokens: draft.estimate,
+                max_output,
+            },
+        );
+        self.with(pid, |process| process.phase = Phase::Inferring(id));
+        self.perform(Effect::Infer(Box::new(draft.infer)));
+    }
+
+    /// Sets the worst case aside, in the process's own budget tree and in the day's.
+    fn afford(&mut self, pid: Pid, cost: Usd, tokens: u64) -> Result<(), CallError> {
+        if let Some(limit) = self.config.usd_per_day {
+            let day = self.globals.day;
+            let left = limit.0.saturating_sub(day.spent.saturating_add(day.reserved));
+            if left < cost.0 || limit == Usd::ZERO {
+                return Err(CallError::new(
+                    aos_abi::Code::DQuot,
+                    format!("the day's budget of {limit} is spent: {} left, up to {cost} needed", Usd(left)),
+                )
+                .hint(format!("it renews at {}; `[budget] usd_per_day` in aos.toml changes it", day.renews_at())));
+            }
+        }
+        self.reserve(pid, Dimension::Usd, cost.0)?;
+        if let Err(error) = self.reserve(pid, Dimension::Tokens, tokens) {
+            self.settle(pid, Dimension::Usd, cost.0, 0);
+            return Err(error);
+        }
+        self.globals.day.reserved += cost.0;
+        Ok(())
+    }
+
+    /// The process cannot pay its next inference.
+    fn broke(&mut self, pid: Pid, error: &CallError) {
+        let Some(process) = self.table.get(pid) else { return };
+        let daily = error.message.starts_with("the day's");
+        match process.mode {
+            Mode::OneShot => self.exit(pid, 5, serde_json::Value::Null, &words(error)),
+            Mode::Resident if daily => {
+                let at = self.globals.day.renews_at();
+                self.fact(pid, Body::Stopped { reason: words(error) });
+                self.with(pid, |process| process.phase = Phase::Broke(at));
+            }
+            Mode::Resident => self.stop_with(pid, &words(error)),
+        }
+    }
+
+    /// Stops a process until a person acts.
+    pub(crate) fn stop_with(&mut self, pid: Pid, reason: &str) {
+        self.fact(pid, Body::Stopped { reason: reason.to_owned() });
+        self.with(pid, |process| {
+            process.stopped = Some(reason.to_owned());
+            process.phase = Phase::Ready;
+        });
+    }
+
+    /// The next prompt of a process: a turn, or first a summary where the window is full.
+    fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
+        let tools = self.calls_of(pid);
+        let process = self.table.get(pid)?;
+        let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), spec, tools));
+        let tool_tokens: u64 = match spec.encoding {
+            Encoding::Native => tools.iter().map(|name| TOOL_TOKENS[name as usize]).sum(),
+            Encoding::Text | Encoding::Constrained => 0,
+        };
+        let fixed = aos_context::estimate(system.len()) + tool_tokens + STATUS_TOKENS;
+        let max_output = spec.max_output.min(spec.context_window / 2).max(1);
+        let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
+        // Both sides in uncalibrated tokens: the window's own unit.
+        let room = calibration.uncalibrated(u64::from(spec.context_window - max_output));
+        let shrink = 1u64 << process.attempts.too_long.min(8);
+        let budget = (room / shrink).saturating_sub(fixed).max(256);
+        let plan = process.window.plan(budget);
+        let id = self.effect_id();
+        let process = self.table.get(pid)?;
+        let (purpose, items, max_output, upto) = match plan {
+            Some(compaction) => {
+                let items: Vec<Lsn> = process.window.items().map(|item| item.lsn).collect();
+                let end = items.iter().position(|lsn| *lsn == compaction.upto).map_or(items.len(), |last| last + 1);
+                let items = items[..end].to_vec();
+                (Purpose::Summary, items, SUMMARY_TOKENS.min(max_output), compaction.upto)
+            }
+            None => (Purpose::Turn, process.window.items().map(|item| item.lsn).collect(), max_output, Lsn::ZERO),
+        };
+        let window = process.window.tokens();
+        let estimate = calibration.apply(window + fixed);
+        // A token is at least one byte, and an estimate counts a token for every three: this is never exceeded.
+        let worst_input = (window + fixed) * 3;
+        let status = self.status_line(pid, window + fixed, budget + fixed);
+        let infer = Infer {
+            id,
+            pid,
+            purpose,
+            model: model.to_owned(),
+            system,
+            items,
+            status,
+            tools,
+            encoding: spec.encoding,
+            max_output,
+        };
+        Some(Draft { infer, estimate, worst_input, upto })
+    }
+
+    /// The same inference again, after a restart.
+    pub(crate) fn redraft(
+        &mut self,
+        id: EffectId,
+        pid: Pid,
+        model: &str,
+        purpose: Purpose,
+        upto: Lsn,
+        max_output: u32,
+    ) -> Option<Infer> {
+        let spec = self.model(model)?;
+        let tools = self.calls_of(pid);
+        let process = self.table.get(pid)?;
+        let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), &spec, tools));
+        let mut items: Vec<Lsn> = process.window.items().map(|item| item.lsn).collect();
+        if purpose == Purpose::Summary {
+            let end = items.iter().position(|lsn| *lsn == upto).map_or(items.len(), |last| last + 1);
+            items.truncate(end);
+        }
+        let window = process.window.tokens();
+        let status = self.status_line(pid, window, u64::from(spec.context_window));
+        Some(Infer {
+            id,
+            pid,
+            purpose,
+            model: model.to_owned(),
+            system,
+            items,
+            status,
+            tools,
+            encoding: spec.encoding,
+            max_output,
+        })
+    }
+
+    fn status_line(&mut self, pid: Pid, used: u64, of: u64) -> String {
+        let left = Dimension::ALL.map(|dimension| self.left(pid, dimension));
+        let now = self.globals.at;
+        let Some(process) = self.table.get(pid) else { return String::new() };
+        aos_context::status(&aos_context::Status {
+            now,
+            usd_left: left[0].map(Usd),
+            tokens_left: left[1],
+            calls_left: left[2],
+            ends_at: process.budget.ends_at,
+            window_percent: u32::try_from(used.saturating_mul(100) / of.max(1)).unwrap_or(100).min(100),
+            unread_messages: process.inbox.len(),
+            unread_input: process.stdin.len(),
+            last_was_empty: process.attempts.empty > 0,
+            last_was_cut_off: process.attempts.cut_off > 0,
+            terminating: process.terminating.is_some(),
+        })
+    }
+
+    /// The calls a process may make at all.
+    pub(crate) fn calls_of(&mut self, pid: Pid) -> CallSet {
+        let role = self.policy.default_role().to_owned();
+        let Some(process) = self.table.get(pid) else { return CallSet::EMPTY };
+        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
+        // What has no handler yet is not offered; a call to it still gets a plain answer.
+        self.policy
+            .calls(&subject)
+            .iter()
+            .filter(|name| !matches!(name.spec().handler, aos_abi::syscall::Handler::Absent(_)))
+            .collect()
+    }
+
+    /// A model has answered, or failed to.
+    pub(crate) fn inference_completed(&mut self, effect: EffectId, lsn: Lsn, outcome: &InferenceOutcome) {
+        let Some(InFlight::Infer { pid, model, purpose, upto, estimate, reserved_usd, reserved_tokens, .. }) =
+            self.globals.in_flight.get(&effect).cloned()
+        else {
+            return;
+        };
+        self.globals.in_flight.remove(&effect);
+        self.globals.scheduler.finished(&model);
+        let (served, usage) = match outcome {
+            InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
+            InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
+        };
+        self.charge(pid, served, usage, reserved_usd, reserved_tokens);
+        let Some(process) = self.table.get(pid) else { return };
+        if process.phase != Phase::Inferring(effect) {
+            // Killed meanwhile: it was paid for, and that is all.
+            return;
+        }
+        if let (InferenceOutcome::Answered(reply), Purpose::Turn) = (outcome, purpose)
+            && !reply.usage.estimated
+        {
+            self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
+        }
+        match (outcome, purpose) {
+            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, reply),
+            (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
+            (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
+        }
+    }
+
+    fn charge(&mut self, pid: Pid, model: &str, usage: Option<Usage>, reserved_usd: u64, reserved_tokens: u64) {
+        let used = usage.unwrap_or_default();
+        let price = self.config.models.get(model).and_then(|spec| spec.price);
+        let cost = price.map(|price| price.of(&used));
+        let nanos = cost.unwrap_or_default().0;
+        let tokens = used.input_tokens.saturating_add(used.output_tokens);
+        self.settle(pid, Dimension::Usd, reserved_usd, nanos);
+        self.settle(pid, Dimension::Tokens, reserved_tokens, tokens);
+        self.globals.day.reserved = self.globals.day.reserved.saturating_sub(reserved_usd);
+        self.globals.day.spent = self.globals.day.spent.saturating_add(nanos);
+        if usage.is_none() {
+            return;
+        }
+        self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost });
+        self.with(pid, |process| {
+            process.service = process.service.saturating_add(crate::scheduler::service_of(&used));
+            let counters = &mut process.usage;
+            counters.inferences += 1;
+            counters.input_tokens += used.input_tokens;
+            counters.output_tokens += used.output_tokens;
+            counters.cached_input_tokens += used.cached_input_tokens;
+            counters.cost = counters.cost.plus(Usd(nanos));
+            counters.cost_unknown |= cost.is_none();
+        });
+    }
+
+    /// A reply: its calls run, or it ends the turn.
+    fn replied(&mut self, pid: Pid, lsn: Lsn, reply: &Reply) {
+        let cut_off = reply.stop == Stop::Length;
+        let Some(process) = self.table.get(pid) else { return };
+        let encoding = self.config.models.get(&process.model).map(|spec| spec.encoding).unwrap_or_default();
+        let mut next_id = process.next_id;
+        let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut || {
+            next_id += 1;
+            format!("c{next_id}")
+        });
+        let item = self.as_notice(lsn);
+        let empty = decoding.calls.is_empty() && decoding.say.is_empty();
+        self.with(pid, |process| {
+            process.next_id = next_id;
+            process.attempts.transient = 0;
+            process.attempts.too_long = 0;
+            process.attempts.cut_off = if cut_off { process.attempts.cut_off + 1 } else { 0 };
+            process.attempts.empty = if empty { process.attempts.empty + 1 } else { 0 };
+            // Providers refuse an empty message in the history.
+            if !empty {
+                process.window.push(item.lsn, item.tokens, ItemKind::Turn);
+            }
+            process.step = decoding
+                .calls
+                .into_iter()
+                .map(|decoded| StepCall {
+                    call_id: decoded.call_id,
+                    name: decoded.name,
+                    args: decoded.args.to_string(),
+                    fault: decoded.call.err().map(|error| Fault {
+                        code: error.code,
+                        message: error.message,
+                        hint: error.hint,
+                    }),
+                    state: CallState::Queued,
+                })
+                .collect();
+        });
+        if empty {
+            self.empty_reply(pid);
+        } else if self.table.get(pid).is_some_and(|process| process.step.is_empty()) {
+            self.said(pid, &decoding.say);
+        } else {
+            self.with(pid, |process| process.phase = Phase::Calling);
+            self.run_step(pid);
+        }
+    }
+
+    /// A reply without a call: the end of a one-shot process, a word on stdout from a resident one.
+    fn said(&mut self, pid: Pid, text: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let cut_off = process.attempts.cut_off;
+        let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
+        let terminating = process.terminating.is_some();
+        if (1..=limits::EMPTY_REPLIES_MAX).contains(&cut_off) && !terminating {
+            // It was not done; the status line tells it to go on.
+            self.want_turn(pid);
+            return;
+        }
+        self.pipe(pid, text);
+        match mode {
+            _ if terminating => self.exit(pid, 143, text.into(), "ended by TERM after its last turn"),
+            Mode::OneShot if !more => self.exit(pid, 0, text.into(), "answered"),
+            Mode::OneShot | Mode::Resident => {
+                self.with(pid, |process| process.phase = Phase::Idle);
+                self.rest(pid);
+                self.wake(pid);
+            }
+        }
+    }
+
+    fn empty_reply(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        match process.mode {
+            // A resident process may well have nothing to say.
+            Mode::Resident => {
+                self.with(pid, |process| {
+                    process.attempts.empty = 0;
+                    process.phase = Phase::Idle;
+                });
+                self.rest(pid);
+                self.wake(pid);
+            }
+            Mode::OneShot if process.attempts.empty >= limits::EMPTY_REPLIES_MAX => {
+                let reason = format!("the model answered nothing {} times in a row", limits::EMPTY_REPLIES_MAX);
+                self.exit(pid, 1, serde_json::Value::Null, &reason);
+            }
+            Mode::OneShot => self.want_turn(pid),
+        }
+    }
+
+    /// An idle process: its end, if `TERM` has come meanwhile; and whoever waits for it may now wait for ever.
+    fn rest(&mut self, pid: Pid) {
+        if self.table.get(pid).is_some_and(|process| process.terminating.is_some()) {
+            self.want_turn(pid);
+        } else {
+            self.find_deadlock(pid);
+        }
+    }
+
+    fn summarised(&mut self, pid: Pid, upto: Lsn, summary: &str) {
+        let before = self.table.get(pid).map_or(0, |process| process.window.tokens());
+        let summary = if summary.trim().is_empty() { "(nothing of note)" } else { summary.trim() };
+        let bytes = summary.len() + 64;
+        let tokens = u32::try_from(aos_context::estimate(bytes)).unwrap_or(u32::MAX);
+        let lsn = self.globals.lsn.next();
+        let after = self.with(pid, |process| {
+            process.window.compacted(upto, lsn, tokens);
+            process.attempts.transient = 0;
+            process.window.tokens()
+        });
+        self.fact(pid, Body::Compacted { upto, summary: summary.to_owned(), tokens: (before, after.unwrap_or(0)) });
+        self.want_turn_again(pid);
+    }
+
+    /// Queues a process whose turn was put off by the system itself.
+    fn want_turn_again(&mut self, pid: Pid) {
+        self.with(pid, |process| {
+            if let Some(terminating) = &mut process.terminating {
+                terminating.last_turn = false;
+            }
+        });
+        self.want_turn(pid);
+    }
+
+    fn inference_failed(&mut self, pid: Pid, model: &str, failure: &Failure) {
+        let now = self.globals.at;
+        match failure.kind {
+            FailureKind::Transient => {
+                let attempts = self.with(pid, |process| {
+                    process.attempts.transient += 1;
+                    process.attempts.transient
+                });
+                let attempts = attempts.unwrap_or(0);
+                if attempts > limits::INFERENCE_RETRIES_MAX {
+                    let reason = format!("model `{model}` failed {attempts} times in a row: {}", failure.message);
+                    self.give_up(pid, &reason, failure.hint.as_deref());
+                    return;
+                }
+                let wait = failure.retry_after_ms.unwrap_or(BACKOFF_MS << attempts.min(6));
+                let until = now.plus_millis(wait);
+                if failure.retry_after_ms.is_some() {
+                    self.globals.scheduler.quiet(model, until);
+                }
+                self.with(pid, |process| process.phase = Phase::Backoff(until));
+            }
+            FailureKind::TooLong => {
+                let attempts = self.with(pid, |process| {
+                    process.attempts.too_long += 1;
+                    process.attempts.too_long
+                });
+                if attempts.unwrap_or(0) > limits::INFERENCE_RETRIES_MAX {
+                    self.give_up(pid, &failure.message, failure.hint.as_deref());
+                } else {
+                    self.want_turn_again(pid);
+                }
+            }
+            FailureKind::Permanent | FailureKind::Refused => {
+                self.give_up(pid, &format!("model `{model}`: {}", failure.message), failure.hint.as_deref());
+            }
+            FailureKind::Cancelled => self.want_turn_again(pid),
+        }
+    }
+
+    /// Asking again changes nothing: a one-shot process ends, a resident one stops until a person has mended it.
+    fn give_up(&mut self, pid: Pid, message: &str, hint: Option<&str>) {
+        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        match self.table.get(pid).map(|process| process.mode) {
+            Some(Mode::OneShot) => {
+                self.exit(pid, 1, serde_json::Value::Null, &format!("{message}{hint}"));
+            }
+            Some(Mode::Resident) => {
+                self.with(pid, |process| process.attempts = Default::default());
+                self.stop_with(pid, &format!("{message}{hint}; then `aos resume {pid}`"));
+            }
+            None => {}
+        }
+    }
+}
+
+struct Draft {
+    infer: Infer,
+    /// Tokens of the prompt, calibrated.
+    estimate: u64,
+    /// Tokens it cannot exceed.
+    worst_input: u64,
+    /// For a summary: the last entry it stands for.
+    upto: Lsn,
+}
+
+fn identity<'a>(process: &'a Process, role: &str, spec: &ModelSpec, calls: CallSet) -> Identity<'a> {
+    let grants = match process.chain.first() {
+        Some(grants) if process.own_grants => grants.texts(),
+        _ => vec![format!("what the policy's role `{role}` grants; a call that is refused says which grant it lacks")],
+    };
+    Identity {
+        pid: process.pid,
+        parent: process.parent,
+        name: process.name.as_deref(),
+        role: &process.role,
+        mode: process.mode,
+        grants,
+        workspace: match &process.workspace {
+            aos_abi::process::Workspace::Home(_) => "your own folder",
+            aos_abi::process::Workspace::Folder(path) => path,
+        },
+        model: &process.model,
+        encoding: spec.encoding,
+        calls,
+    }
+}
+
+fn words(error: &CallError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{}; {hint}", error.message),
+        None => error.message.clone(),
+    }
+}

@@ -1,0 +1,184 @@
+//! What people and programs see of the kernel. Reads only.
+
+use std::collections::BTreeMap;
+
+use aos_abi::api::{CallView, ExplainView, ProposalView};
+use aos_abi::entry::{ProposalState, Verdict};
+use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
+use aos_abi::{CallError, Pid, Syscall};
+use aos_policy::Subject;
+
+use crate::process::{Process, Route, TimerRule};
+use crate::table::PageStore;
+use crate::{Kernel, no_process};
+
+impl<P: PageStore> Kernel<P> {
+    /// Every process of these, in order of pid. Processes paged out are read for it and stay until the next eviction.
+    pub fn list(&mut self, pids: impl IntoIterator<Item = Pid>, all: bool) -> Vec<ProcessView> {
+        pids.into_iter()
+            .filter_map(|pid| {
+                let process = self.table.get(pid)?;
+                (all || !process.exited()).then_some(())?;
+                self.view(pid)
+            })
+            .collect()
+    }
+
+    /// The processes held in memory, and the pids taken out since the last checkpoint.
+    pub fn resident_pids(&self) -> Vec<Pid> {
+        self.table.resident().map(|process| process.pid).collect()
+    }
+
+    /// One process as lists show it.
+    pub fn view(&mut self, pid: Pid) -> Option<ProcessView> {
+        let budget = self.budget_view(pid);
+        let process = self.table.get(pid)?;
+        let usage = &process.usage;
+        Some(ProcessView {
+            pid,
+            parent: process.parent,
+            name: process.name.clone().unwrap_or_else(|| process.title.clone()),
+            state: process.state(),
+            waiting_for: process.waiting_for().map(str::to_owned),
+            model: process.model.clone(),
+            priority: process.priority,
+            mode: process.mode,
+            usage: UsageView {
+                inferences: usage.inferences,
+                syscalls: usage.syscalls,
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+                cached_input_tokens: usage.cached_input_tokens,
+                cost_usd: usage.cost,
+                cost_unknown: usage.cost_unknown,
+            },
+            budget,
+            started_at: process.started_at,
+            exited_at: process.exit.as_ref().map(|exit| exit.at),
+            exit_code: process.exit.as_ref().map(|exit| exit.code),
+            result: process.exit.as_ref().and_then(|exit| serde_json::from_str(&exit.result).ok()),
+            reason: process.exit.as_ref().map(|exit| exit.reason.clone()).or_else(|| process.stopped.clone()),
+        })
+    }
+
+    /// Everything about one process.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is none.
+    pub fn detail(&mut self, pid: Pid) -> Result<ProcessDetail, CallError> {
+        let view = self.view(pid).ok_or_else(|| no_process(pid))?;
+        let spec = self.model(&view.model);
+        let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
+        Ok(ProcessDetail {
+            role: process.role.clone(),
+            grants: if process.own_grants { process.chain.first().map(aos_policy::Grants::texts) } else { None },
+            children: process.children.iter().copied().collect(),
+            pipe_to: process.pipe_to,
+            workspace: process.workspace.clone(),
+            inbox: process.inbox.len(),
+            timers: process.timers.iter().map(|(id, timer)| timer_view(id, timer)).collect(),
+            webhooks: process.webhooks.keys().cloned().collect(),
+            watches: process.watches.keys().cloned().collect(),
+            window: WindowView {
+                tokens: process.window.tokens(),
+                tokens_max: spec.map_or(0, |spec| u64::from(spec.context_window.saturating_sub(spec.max_output))),
+                items: process.window.items().count(),
+            },
+            process: view,
+        })
+    }
+
+    /// How many processes are in each state.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        State::ALL.iter().map(|state| (state.as_str().to_owned(), self.globals.counts[*state as usize])).collect()
+    }
+
+    /// Each model's slots.
+    #[must_use]
+    pub fn slots(&self) -> BTreeMap<String, SlotView> {
+        let models = self.config.models.iter();
+        models.map(|(name, spec)| (name.clone(), self.globals.scheduler.slots(name, &spec.limits))).collect()
+    }
+
+    /// The proposals that wait.
+    pub fn proposals(&mut self) -> Vec<ProposalView> {
+        let open: Vec<(String, Pid)> = self.globals.proposals.iter().map(|(id, pid)| (id.clone(), *pid)).collect();
+        open.into_iter().filter_map(|(id, pid)| self.proposal_view(&id, pid)).collect()
+    }
+
+    fn proposal_view(&mut self, id: &str, pid: Pid) -> Option<ProposalView> {
+        let open = self.table.get(pid)?.proposals.get(id)?;
+        let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or(serde_json::Value::Null);
+        Some(ProposalView {
+            id: id.to_owned(),
+            pid,
+            preview: preview(&open.name, &args),
+            call: CallView { name: open.name.clone(), args },
+            verdict: if open.hold { Verdict::Hold } else { Verdict::Ask },
+            rule: open.rule.clone(),
+            why: open.why.clone(),
+            risk: open.risk.clone(),
+            state: ProposalState::Pending,
+            expires_at: open.expires_at,
+        })
+    }
+
+    /// Whose proposal this is, while it waits.
+    #[must_use]
+    pub fn proposal_owner(&self, id: &str) -> Option<Pid> {
+        self.globals.proposals.get(id).copied()
+    }
+
+    /// Who answers a webhook path.
+    pub fn route(&mut self, path: &str) -> Option<(Pid, Route)> {
+        let pid = *self.globals.routes.get(path)?;
+        Some((pid, self.table.get(pid)?.webhooks.get(path)?.clone()))
+    }
+
+    /// What the policy would say to a call, without doing it.
+    ///
+    /// # Errors
+    /// `ESRCH` for no such process, `EINVAL` or `ENOSYS` for no such call.
+    pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
+        let call = Syscall::parse(name, args)?;
+        let role = self.policy.default_role().to_owned();
+        let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
+        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
+        let said = self.policy.explain(&subject, &call);
+        Ok(ExplainView { verdict: said.verdict, rule: said.rule, hint: said.hint })
+    }
+
+    /// A process, as the kernel keeps it. For checks and tests.
+    pub fn process(&mut self, pid: Pid) -> Option<&Process> {
+        self.table.get(pid)
+    }
+}
+
+fn timer_view(id: &str, timer: &crate::process::Timer) -> TimerView {
+    TimerView {
+        timer_id: id.to_owned(),
+        name: timer.name.clone(),
+        next_at: timer.next_at,
+        schedule: match &timer.rule {
+            TimerRule::Every(millis) if timer.once => format!("once after {} s", millis / 1000),
+            TimerRule::Every(millis) => format!("every {} s", millis / 1000),
+            TimerRule::Cron(line, zone) => format!("{line} {zone}"),
+        },
+        prompt: timer.prompt.clone(),
+    }
+}
+
+/// A call in a few lines, for whoever is asked.
+fn preview(name: &str, args: &serde_json::Value) -> String {
+    /// Characters of one argument that are shown.
+    const SHOWN: usize = 400;
+    let Some(fields) = args.as_object() else { return name.to_owned() };
+    let lines = fields.iter().map(|(key, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let cut: String = text.chars().take(SHOWN).collect();
+        let more = if cut.len() < text.len() { "…" } else { "" };
+        format!("  {key}: {cut}{more}")
+    });
+    std::iter::once(name.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+}
