@@ -190,9 +190,12 @@ pub enum Body {
         from_pid: Pid,
         /// The last entry of it that this one has lived through.
         from_lsn: Lsn,
-        /// The new process's own name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        /// What the new process is.
+        spec: Box<SpawnSpec>,
+        /// The entries of its window, in order: they are the other one's.
+        window: Vec<Lsn>,
+        /// Tokens of each, estimated.
+        tokens: Vec<u32>,
     },
     /// Input: a person gave a process another budget, or more of it.
     Budgeted {

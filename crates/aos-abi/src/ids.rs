@@ -92,12 +92,19 @@ impl FromStr for EffectId {
 
 impl Serialize for EffectId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            (self.cause, self.nth).serialize(serializer)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for EffectId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return <(Lsn, u32)>::deserialize(deserializer).map(|(cause, nth)| EffectId { cause, nth });
+        }
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }

@@ -47,12 +47,19 @@ impl fmt::Display for Usd {
 
 impl Serialize for Usd {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.dollars())
+        if serializer.is_human_readable() {
+            serializer.serialize_f64(self.dollars())
+        } else {
+            serializer.serialize_u64(self.0)
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return u64::deserialize(deserializer).map(Usd);
+        }
         let dollars = f64::deserialize(deserializer)?;
         Usd::from_dollars(dollars)
             .ok_or_else(|| serde::de::Error::custom("expected an amount of dollars, zero or more"))
