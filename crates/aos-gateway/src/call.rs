@@ -4,8 +4,6 @@
 //! query keys are refused, so that a misspelt one is never silently ignored; a body fault is answered with its JSON
 //! pointer; texts are within [`limits`].
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
@@ -16,6 +14,10 @@ use aos_abi::process::BudgetSpec;
 use aos_abi::{Code, Lsn, Pid, Signal, limits};
 
 use crate::error::ApiError;
+use crate::query::{
+    CostBy, CostQuery, EventsQuery, ExportQuery, KillQuery, ListQuery, MemoryExportQuery, MemoryListQuery,
+    MemorySearchQuery, ReplayQuery, WaitQuery,
+};
 use crate::route::Operation;
 
 /// Longest time that `wait` keeps a caller, in seconds.
@@ -149,123 +151,6 @@ impl Call {
         };
         Ok(call)
     }
-}
-
-/// `?all=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    /// Also what is over (false).
-    #[serde(default)]
-    pub all: bool,
-}
-
-/// `?tree=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KillQuery {
-    /// To all its descendants too (false).
-    #[serde(default)]
-    pub tree: bool,
-}
-
-/// `?at=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReplayQuery {
-    /// The last entry to replay; the newest if left out.
-    #[serde(default)]
-    pub at: Option<Lsn>,
-}
-
-/// `?timeout_s=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WaitQuery {
-    /// How long to wait, in seconds (30), at most 3600.
-    #[serde(default)]
-    pub timeout_s: Option<f64>,
-}
-
-/// How a stream of events starts and ends.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EventsQuery {
-    /// Only entries after this one (0: from the first); the header `Last-Event-ID` goes before it.
-    #[serde(default)]
-    pub after: Option<Lsn>,
-    /// Go on with what happens from now on (true).
-    #[serde(default)]
-    pub follow: Option<bool>,
-    /// Also pieces of answers while they are written, as `progress` without an id (false).
-    #[serde(default)]
-    pub progress: bool,
-}
-
-/// `?after=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExportQuery {
-    /// Only entries after this one (0: from the first).
-    #[serde(default)]
-    pub after: Option<Lsn>,
-}
-
-/// `?by=`.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CostQuery {
-    /// What to group by (day).
-    #[serde(default)]
-    pub by: CostBy,
-}
-
-/// What costs are grouped by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CostBy {
-    /// Days in UTC.
-    #[default]
-    Day,
-    /// Configured models.
-    Model,
-    /// Processes.
-    Pid,
-}
-
-/// A search in memory.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MemorySearchQuery {
-    /// What to look for, in words.
-    pub q: String,
-    /// Whose memory; every one's if left out.
-    #[serde(default)]
-    pub namespace: Option<String>,
-    /// The most hits (6), at most 1000.
-    #[serde(default)]
-    pub limit: Option<u32>,
-}
-
-/// A list of memories.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MemoryListQuery {
-    /// Whose memory; every one's if left out.
-    #[serde(default)]
-    pub namespace: Option<String>,
-    /// The most memories (100), at most 1000.
-    #[serde(default)]
-    pub limit: Option<u32>,
-}
-
-/// An export of memories.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MemoryExportQuery {
-    /// Whose memory; every one's if left out.
-    #[serde(default)]
-    pub namespace: Option<String>,
 }
 
 fn pid(text: &str) -> Result<Pid, ApiError> {

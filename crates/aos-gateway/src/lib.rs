@@ -18,6 +18,7 @@ mod lines;
 mod metrics;
 pub mod openapi;
 mod options;
+pub mod query;
 pub mod route;
 mod serve;
 mod signature;

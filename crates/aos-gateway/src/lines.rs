@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use aos_abi::{Entry, Lsn};
 
-use crate::call::MemoryExportQuery;
 use crate::dispatch::Shared;
 use crate::error::ApiError;
+use crate::query::MemoryExportQuery;
 use crate::system::System;
 
 /// How long one page may take.

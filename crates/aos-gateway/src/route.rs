@@ -14,11 +14,11 @@ use aos_abi::api::{
 };
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 
-use crate::call::{
+use crate::openapi::{ModelList, SyscallView};
+use crate::query::{
     CostQuery, EventsQuery, ExportQuery, KillQuery, ListQuery, MemoryExportQuery, MemoryListQuery, MemorySearchQuery,
     ReplayQuery, WaitQuery,
 };
-use crate::openapi::{ModelList, SyscallView};
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

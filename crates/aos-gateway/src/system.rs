@@ -19,9 +19,9 @@ use aos_abi::api::{
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
 
-use crate::call::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
+use crate::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use crate::subscription::Subscription;
 
 /// What a request came to.

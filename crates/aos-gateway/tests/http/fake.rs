@@ -9,7 +9,7 @@ use aos_abi::api::*;
 use aos_abi::entry::{Body, ProposalState, Verdict};
 use aos_abi::process::*;
 use aos_abi::{CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
-use aos_gateway::call::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::*;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -81,7 +81,7 @@ impl Fake {
 
 fn known(pid: Pid) -> Result<(), ApiError> {
     match pid.0 {
-        7 | 8 | 9 => Ok(()),
+        7..=9 => Ok(()),
         6 => Err(CallError { retry_after_ms: Some(2500), ..CallError::new(Code::Again, "the queue is full") }.into()),
         _ => Err(CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps` lists them").into()),
     }
