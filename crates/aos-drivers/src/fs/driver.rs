@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use aos_abi::{CallError, Code, Syscall};
+use aos_policy::Permit;
 use serde_json::Value;
 
 use super::locks::Locks;
@@ -27,6 +28,16 @@ impl Driver {
     #[must_use]
     pub fn new() -> Driver {
         Driver { locks: Locks::new() }
+    }
+
+    /// Carries out an allowed call in a workspace. Blocking: call it from a thread that may wait for a disk.
+    ///
+    /// # Errors
+    /// As the contract has them: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOSPC`, `EPERM` for what is outside or no
+    /// regular file, `EINVAL`, `EAGAIN`, `EIO`; `ENOSYS` for a call that is no file call.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is used up by the call")]
+    pub fn call(&self, permit: Permit, workspace: &Path) -> Result<Value, CallError> {
+        self.perform(permit.call(), workspace)
     }
 
     /// Carries out a call whatever the policy says of it.

@@ -33,6 +33,3 @@ mod workspace;
 mod write;
 
 pub use driver::Driver;
-pub(crate) use path::Beneath;
-pub(crate) use pattern::Pattern;
-pub(crate) use workspace::Workspace;

@@ -5,7 +5,7 @@
 //! (`openat2(2)`: `RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`, `RESOLVE_NO_MAGICLINKS`).
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -44,11 +44,6 @@ impl Workspace {
         let root =
             rustix::fs::open(folder, FOLDER, Mode::empty()).map_err(Error::system(&folder.display().to_string()))?;
         Ok(Workspace { root })
-    }
-
-    /// The workspace folder itself.
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
     }
 
     /// A folder beneath, for reading and for `*at` calls.
