@@ -51,6 +51,7 @@ fn take_control() -> Result<OwnedFd, Failure> {
 fn serve(control: BorrowedFd<'_>) -> Result<Report, Failure> {
     // A session of its own: signals meant for the daemon's terminal must not end the watchman.
     let _ = rustix::process::setsid();
+    ignore_requests_to_end();
     let (task, stdin) = receive(control)?;
     let job = match task {
         Task::Probe(state) => return Ok(Report::Probed(probe::try_all(state.as_ref()))),
@@ -59,11 +60,24 @@ fn serve(control: BorrowedFd<'_>) -> Result<Report, Failure> {
     let watch = Watch::new().step("watch for children")?;
     let started = Instant::now();
     let end = match &job.walls {
-        None => unsandboxed(&job, stdin, &watch, control)?,
-        Some(walls) => walls::isolated(&job, walls, stdin, &watch, control)?,
+        None => unsandboxed(&job, stdin, &watch, control),
+        Some(walls) => walls::isolated(&job, walls, stdin, &watch, control),
     };
+    if let Some(home) = &job.home {
+        let _ = std::fs::remove_dir_all(home);
+    }
     let (cpu, memory_max) = used();
-    Ok(Report::Ended(end, Usage { wall: started.elapsed(), cpu, memory_max }))
+    Ok(Report::Ended(end?, Usage { wall: started.elapsed(), cpu, memory_max }))
+}
+
+/// Ignores what service managers and terminals send to every process they find: a helper that ended before its tree
+/// would leave the tree behind. The daemon gets the same signal and closes the control socket. The command does not
+/// inherit this.
+fn ignore_requests_to_end() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: installs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Reads the task and the descriptor that comes with it.

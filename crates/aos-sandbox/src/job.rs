@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub(crate) env: Vec<(OsString, OsString)>,
     /// The absolute host path of the workspace.
     pub(crate) workspace: OsString,
+    /// A folder of the command's own that goes away with it. The helper deletes it, since it outlives a daemon that dies.
+    pub(crate) home: Option<OsString>,
     /// The limits.
     pub(crate) limits: Limits,
     /// The walls, or none.

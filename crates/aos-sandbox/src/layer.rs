@@ -5,7 +5,7 @@
 //!
 //! The layer is the upper folder of an overlayfs mount inside the sandbox. Committing moves files, it copies none; so
 //! the layer has to be on the workspace's file system. Always true: a commit that was cut off can be run again, an
-//! undo happens as a whole or not at all, and neither follows a link that a command left in the workspace.
+//! undo begins only when nothing is in its way, and neither follows a link that a command left in the workspace.
 //!
 //! Unless the daemon is root, a folder that a command has locked for its own user is opened for that user again: the
 //! daemon is the same user and could not move what is in it.

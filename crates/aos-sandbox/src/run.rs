@@ -31,7 +31,7 @@ use crate::spec::{Helper, Isolation, Mount, Programs, Spec};
 const GRACE: Duration = Duration::from_secs(15);
 
 /// The largest report packet; reports are a few hundred bytes.
-const REPORT_MAX: usize = 16 << 10;
+const REPORT_MAX: usize = 4 << 10;
 
 /// Something that can run a command within walls. This host's kernel is the first; containers and small virtual
 /// machines fit behind the same door.
@@ -76,6 +76,7 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
         argv: spec.argv.clone(),
         env: environment(spec, home.as_ref().map(tempfile::TempDir::path)),
         workspace: workspace.clone().into(),
+        home: home.as_ref().map(|home| home.path().into()),
         limits: spec.limits.clone(),
         walls: walls(spec)?,
     };
@@ -327,7 +328,7 @@ struct Reports {
 impl Reports {
     /// Takes what is there.
     fn read(&mut self, control: &OwnedFd) {
-        let mut packet = vec![0; REPORT_MAX];
+        let mut packet = [0; REPORT_MAX];
         loop {
             match rustix::net::recv(control, &mut packet[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => self.ended = true,

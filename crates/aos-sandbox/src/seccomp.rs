@@ -37,7 +37,7 @@ const ALLOWED: &[libc::c_long] = numbers! {
     SYS_lseek SYS_lsetxattr SYS_mkdirat SYS_mknodat SYS_newfstatat SYS_openat SYS_openat2 SYS_pipe2 SYS_pread64
     SYS_preadv SYS_preadv2 SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_read SYS_readahead SYS_readlinkat SYS_readv
     SYS_removexattr SYS_renameat SYS_renameat2 SYS_sendfile SYS_setxattr SYS_splice SYS_statfs SYS_statx SYS_symlinkat
-    SYS_sync SYS_sync_file_range SYS_syncfs SYS_tee SYS_truncate SYS_umask SYS_unlinkat SYS_utimensat SYS_vmsplice
+    SYS_sync SYS_sync_file_range SYS_syncfs SYS_tee SYS_truncate SYS_umask SYS_unlinkat SYS_utimensat
     SYS_write SYS_writev SYS_inotify_add_watch SYS_inotify_init1 SYS_inotify_rm_watch
     SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_ppoll SYS_pselect6 SYS_signalfd4
     SYS_timerfd_create SYS_timerfd_gettime SYS_timerfd_settime

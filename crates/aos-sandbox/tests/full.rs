@@ -118,7 +118,16 @@ fn files_of_the_host_are_not_there() {
 #[test]
 fn the_system_cannot_be_written() {
     let Some(rig) = rig() else { return };
-    for path in ["/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/proc/self/comm", "/proc/sys/kernel/hostname"] {
+    for path in [
+        "/x",
+        "/usr/x",
+        "/etc/x",
+        "/etc/passwd",
+        "/dev/x",
+        "/proc/self/comm",
+        "/proc/sys/kernel/hostname",
+        "/proc/sysrq-trigger",
+    ] {
         let out = rig.sh(&format!("echo bad > {path}"));
         assert!(!out.success(), "{path}: {out:?}");
     }
@@ -411,6 +420,33 @@ fn an_undo_that_would_lose_something_does_nothing() {
 }
 
 #[test]
+fn a_commit_that_was_cut_off_can_be_run_again() {
+    let Some(rig) = rig() else { return };
+    let (_folder, layer) = layered(&rig);
+    let before = listing(&rig.path());
+    let mut spec = rig.spec(&["sh", "-c", EDITS]);
+    spec.layer = Some(layer.clone());
+    assert!(go(&spec).expect("the shell starts").success());
+    let expected = layer.changes(&rig.path()).expect("it can be read");
+    // Cut off after the record was written and the first files were moved: one put in place, one taken away.
+    layer.clone().commit(&rig.path()).expect("it commits");
+    let after = listing(&rig.path());
+    let old = layer.dir().join("old");
+    std::fs::rename(rig.path().join("n/m/f"), layer.dir().join("upper/n/m/f")).expect("it is there");
+    std::fs::rename(rig.path().join("edited"), layer.dir().join("upper/edited")).expect("it is there");
+    std::fs::rename(old.join("gone"), rig.path().join("gone")).expect("it is there");
+    assert!(matches!(
+        Committed::load(layer.dir()).expect("it can be read").expect("it is there").undo(&rig.path()),
+        Err(Error::Conflict { .. })
+    ));
+    let committed = layer.commit(&rig.path()).expect("it commits");
+    assert_eq!(listing(&rig.path()), after);
+    assert_eq!(committed.changes(), expected);
+    committed.undo(&rig.path()).expect("nothing is in the way");
+    assert_eq!(listing(&rig.path()), before);
+}
+
+#[test]
 fn a_discarded_layer_leaves_nothing() {
     let Some(rig) = rig() else { return };
     let (folder, layer) = layered(&rig);
@@ -451,6 +487,34 @@ fn the_host_is_as_it_was() {
     assert!(rig.sh("true").success());
     assert_eq!(mounts(), before);
     assert!(std::fs::write("/dev/null", "x").is_ok());
+}
+
+/// Not a test: what the next one runs where the kernel refuses namespaces.
+#[test]
+#[ignore = "played by another test"]
+fn on_a_host_without_user_namespaces() {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    assert!(!report.can_isolate());
+    assert!(report.missing().any(|finding| finding.feature == Feature::UserNamespaces));
+    match go(&rig.spec(&["touch", "ran"])) {
+        Err(error @ Error::Missing { feature: Feature::UserNamespaces, .. }) => {
+            assert!(error.to_string().contains("user.max_user_namespaces"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!rig.path().join("ran").exists(), "nothing may run with fewer walls instead");
+}
+
+#[test]
+fn a_host_without_user_namespaces_is_told_so() {
+    if rig().is_none() {
+        return;
+    }
+    let me = std::env::current_exe().expect("it runs");
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --exact on_a_host_without_user_namespaces --ignored";
+    let status = Command::new("unshare").args(["-Ur", "sh", "-c", script]).arg(me).status().expect("unshare starts");
+    assert!(status.success());
 }
 
 /// The whole of this file once more as a user without any rights, when it runs as root.

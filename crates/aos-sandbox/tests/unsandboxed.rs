@@ -278,7 +278,7 @@ fn changes_are_told() {
 #[ignore = "played by another test"]
 fn daemon() {
     let workspace = std::env::var_os("DAEMON_WORKSPACE").expect("the other test sets it");
-    let mut spec = rig().spec(&["sh", "-c", &format!("{ESCAPE} sleep 1000")]);
+    let mut spec = rig().spec(&["sh", "-c", &format!("echo $HOME > home; {ESCAPE} sleep 1000")]);
     spec.workspace = workspace.into();
     let _ = go(&spec);
 }
@@ -301,6 +301,11 @@ fn a_daemon_that_is_killed_takes_its_commands_along() {
     let began = Instant::now();
     while rig.pids("pids").iter().any(|pid| alive(*pid)) {
         assert!(began.elapsed() < LONG, "its commands live on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let home = std::fs::read_to_string(rig.path().join("home")).expect("the command wrote it");
+    while std::path::Path::new(home.trim()).exists() {
+        assert!(began.elapsed() < LONG, "its home stays");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
