@@ -16,7 +16,7 @@ use crate::spec::{Access, Limits, Network};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Run a command.
-    Run(Job),
+    Run(Box<Job>),
     /// Try what the host can do, with workspaces in this folder.
     Probe(OsString),
 }

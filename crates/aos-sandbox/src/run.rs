@@ -90,7 +90,7 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
     };
     let before = Snapshot::take(&written);
     let disk = DiskWatch::new(&written, before.bytes().saturating_add(spec.limits.disk));
-    let ran = Helped::start(&spec.helper, &Task::Run(job))?.finish(spec, cancel, disk)?;
+    let ran = Helped::start(&spec.helper, &Task::Run(Box::new(job)))?.finish(spec, cancel, disk)?;
     let (changed, changed_truncated) = match &spec.layer {
         Some(layer) => (layer.changes(&workspace)?, false),
         None => before.compare(&Snapshot::take(&workspace)),
