@@ -46,10 +46,13 @@ pub use layer::{Committed, Layer};
 pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe};
 pub use run::{Isolator, ThisHost, run};
-pub use spec::{Access, Helper, Isolation, Limits, Mount, Network, Programs, Spec, UnsandboxedConsent};
+pub use spec::{Access, Helper, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent};
 
 /// Where the workspace is inside a full sandbox.
 pub const WORKSPACE: &str = "/workspace";
+
+/// Where the proxy of [`Network::Proxy`] listens inside the command's own network.
+pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 
 /// The argument with which a program that embeds this crate starts itself again as the helper: `main` calls
 /// [`helper_main`] when it is the first argument, before threads, logging or configuration.

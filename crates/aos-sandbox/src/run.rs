@@ -15,7 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, Shutdown, SocketFlags, SocketType,
 };
 
 use crate::cancel::Cancel;
@@ -25,7 +26,7 @@ use crate::error::{Error, Feature};
 use crate::job::{Job, Report, Task, Walls};
 use crate::outcome::{Captured, End, Outcome, Usage};
 use crate::probe::results_of;
-use crate::spec::{Helper, Isolation, Mount, Programs, Spec};
+use crate::spec::{Helper, Isolation, Mount, Network, Programs, Spec};
 
 /// How long after its deadline a helper may take to kill the tree and report before it is killed itself.
 const GRACE: Duration = Duration::from_secs(15);
@@ -113,6 +114,9 @@ fn check(spec: &Spec) -> Result<(), Error> {
             return refuse(format!("the environment variable {name:?} is malformed"));
         }
     }
+    if spec.network == Network::Proxy && spec.proxy.is_none() {
+        return refuse("nobody serves its proxy".into());
+    }
     let layered = spec.layer.is_some() || !spec.mounts.is_empty();
     if matches!(spec.isolation, Isolation::Unsandboxed(_)) && layered {
         return refuse("mounts and layers need isolation".into());
@@ -146,6 +150,12 @@ fn environment(spec: &Spec, home: Option<&Path>) -> Vec<(OsString, OsString)> {
     default("HOME", &home);
     default("TMPDIR", &home);
     if spec.isolation == Isolation::Full {
+        if spec.network == Network::Proxy {
+            let proxy = format!("http://{}", crate::PROXY_ADDRESS);
+            for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+                default(name, OsStr::new(&proxy));
+            }
+        }
         default("USER", OsStr::new("agent"));
         default("LOGNAME", OsStr::new("agent"));
     }
@@ -217,9 +227,15 @@ impl Helped {
                 source: Some(source),
             })?;
         // From here on dropping `control` is what ends the helper.
-        let helped = Helped { child, control, stdin, stdout, stderr };
-        helped.hand_over(task, stdin_theirs)?;
-        Ok(helped)
+        let mut helped = Helped { child, control, stdin, stdout, stderr };
+        match helped.hand_over(task, stdin_theirs) {
+            Ok(()) => Ok(helped),
+            Err(error) => {
+                let _ = helped.child.kill();
+                let _ = helped.child.wait();
+                Err(error)
+            }
+        }
     }
 
     /// Sends the task as a sealed memory file, and the command's standard input with it.
@@ -299,6 +315,9 @@ impl Helped {
             stdout.pump();
             stderr.pump();
             reports.read(&control);
+            if let (Some(listener), Some(server)) = (reports.listener.take(), &spec.proxy) {
+                server.take(listener.into());
+            }
         }
         let _ = child.wait();
         // Every writer is dead, so what is in the pipes now is all there will be.
@@ -323,6 +342,8 @@ struct Reports {
     last: Option<Report>,
     /// Whether the helper has closed its end, which it does by exiting.
     ended: bool,
+    /// The listener in the command's network, when it has come and nobody has taken it.
+    listener: Option<OwnedFd>,
 }
 
 impl Reports {
@@ -330,9 +351,18 @@ impl Reports {
     fn read(&mut self, control: &OwnedFd) {
         let mut packet = [0; REPORT_MAX];
         loop {
-            match rustix::net::recv(control, &mut packet[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => self.ended = true,
-                Ok((length, _)) => {
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [io::IoSliceMut::new(&mut packet)];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            match rustix::net::recvmsg(control, &mut parts, &mut ancillary, flags).map(|message| message.bytes) {
+                Ok(0) => self.ended = true,
+                Ok(length) => {
+                    for message in ancillary.drain() {
+                        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+                            self.listener = fds.next();
+                        }
+                    }
                     if let Ok(report) = serde_json::from_slice(&packet[..length]) {
                         self.last = Some(report);
                     }

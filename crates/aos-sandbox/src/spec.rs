@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +38,8 @@ pub struct Spec {
     pub limits: Limits,
     /// What it may connect to.
     pub network: Network,
+    /// Who serves the proxy of [`Network::Proxy`]; unused otherwise.
+    pub proxy: Option<ProxyServer>,
     /// How strong the walls are.
     pub isolation: Isolation,
     /// The program that becomes the sandbox's first process.
@@ -58,6 +63,7 @@ impl Spec {
             programs: Programs::default(),
             limits: Limits::default(),
             network: Network::default(),
+            proxy: None,
             isolation,
             helper: Helper::default(),
         }
@@ -140,8 +146,35 @@ pub enum Network {
     /// A network of its own with nothing in it but a loopback.
     #[default]
     None,
+    /// A network of its own, whose one way out is a listener at [`PROXY_ADDRESS`](crate::PROXY_ADDRESS) that
+    /// [`Spec::proxy`] serves. The usual variables (`HTTPS_PROXY` and so on) name it.
+    Proxy,
     /// The host's network, with all that listens on the host's loopback. No rule narrows it.
     Host,
+}
+
+/// Takes the listener that stands in a command's network, once per run, before the command starts.
+///
+/// It is called on the thread of [`run`](crate::run) and has to return soon: it hands the listener to whoever accepts.
+/// That one drops it when the run has ended, because the listener keeps the network alive.
+#[derive(Clone)]
+pub struct ProxyServer(Arc<dyn Fn(TcpListener) + Send + Sync>);
+
+impl ProxyServer {
+    /// Calls `take` with the listener.
+    pub fn new(take: impl Fn(TcpListener) + Send + Sync + 'static) -> Self {
+        ProxyServer(Arc::new(take))
+    }
+
+    pub(crate) fn take(&self, listener: TcpListener) {
+        (self.0)(listener);
+    }
+}
+
+impl fmt::Debug for ProxyServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProxyServer")
+    }
 }
 
 /// How strong the walls are.

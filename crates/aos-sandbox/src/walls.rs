@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{DumpableBehavior, Signal, WaitOptions};
 
-use crate::WORKSPACE;
 use crate::error::Feature;
 use crate::exec::{Launch, failure_of};
 use crate::identity::{INSIDE, Identity, clone};
@@ -18,6 +18,7 @@ use crate::outcome::End;
 use crate::root::{Sources, rules};
 use crate::spec::Network;
 use crate::supervise::{Watch, Woke, end_of};
+use crate::{PROXY_ADDRESS, WORKSPACE};
 use crate::{privileges, seccomp, tree};
 
 /// How often the tree's memory is looked at.
@@ -46,7 +47,7 @@ pub(crate) fn isolated(
     let (verdict, verdict_theirs) = pipe()?;
     let Some(first) = clone(namespaces(walls.network)).needs(Feature::UserNamespaces)? else {
         drop((ours, verdict));
-        let end: Verdict = first_process(job, walls, sources, stdin, lifeline);
+        let end: Verdict = first_process(job, walls, sources, stdin, lifeline, control);
         let packet = serde_json::to_vec(&end).unwrap_or_default();
         let _ = rustix::io::write(&verdict_theirs, &packet);
         // SAFETY: ends the process without running anything of its parent's.
@@ -85,7 +86,7 @@ type Verdict = Result<End, Failure>;
 /// The namespaces of a sandbox.
 pub(crate) fn namespaces(network: Network) -> libc::c_int {
     let network = match network {
-        Network::None => libc::CLONE_NEWNET,
+        Network::None | Network::Proxy => libc::CLONE_NEWNET,
         Network::Host => 0,
     };
     libc::CLONE_NEWUSER
@@ -104,6 +105,7 @@ fn first_process(
     sources: Option<Sources>,
     stdin: OwnedFd,
     lifeline: OwnedFd,
+    control: BorrowedFd<'_>,
 ) -> Result<End, Failure> {
     let ready = rustix::io::retry_on_intr(|| rustix::io::read(&lifeline, &mut [0u8; 1]));
     if ready.step("wait for the helper")? == 0 {
@@ -120,8 +122,11 @@ fn first_process(
     };
     sources.build(job, walls)?;
     rustix::system::sethostname(b"sandbox").step("name the sandbox")?;
-    if walls.network == Network::None {
+    if walls.network != Network::Host {
         raise_loopback().step("raise the loopback")?;
+    }
+    if walls.network == Network::Proxy {
+        offer_listener(control).step("offer the proxy's listener")?;
     }
     let filter = seccomp::filter()?;
     let workdir = WORKSPACE.into();
@@ -165,6 +170,17 @@ fn exceeds(limit: u64) -> bool {
     // A process that hides its share, or ends meanwhile, is counted with what the plain sum saw.
     let share = |process: tree::Process| tree::proportional(process.pid).unwrap_or(process.resident * page);
     sum > limit && inside().map(share).sum::<u64>() > limit
+}
+
+/// Listens in this network and gives the listener to the daemon, which thereby has a door that opens into the sandbox.
+fn offer_listener(control: BorrowedFd<'_>) -> io::Result<()> {
+    let listener = std::net::TcpListener::bind(PROXY_ADDRESS)?;
+    let fds = [listener.as_fd()];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    rustix::net::sendmsg(control, &[io::IoSlice::new(b"listener")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Sets the loopback interface up, as `ip link set lo up` does (`netdevice(7)`).

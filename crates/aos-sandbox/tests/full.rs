@@ -3,13 +3,14 @@
 
 mod rig;
 
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{
     Access, Cancel, Change, ChangeKind, Committed, End, Error, Feature, Isolation, Layer, Mount, Network, Programs,
-    probe, run,
+    ProxyServer, probe, run,
 };
 use rig::{LONG, Rig, go, helper};
 
@@ -157,6 +158,26 @@ fn there_is_no_network_but_a_loopback() {
         "import socket\nprint([n for _, n in socket.if_nameindex()])\nfor to in [('127.0.0.1', {port}), ('192.0.2.1', 80), ('169.254.169.254', 80)]:\n  try: socket.create_connection(to, 5); print('connected', to)\n  except OSError as e: pass\ns = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); print('own')"
     ));
     assert_eq!(out.stdout.text(), "['lo']\nown\n", "{out:?}");
+}
+
+#[test]
+fn a_proxy_is_the_only_way_out() {
+    let Some(rig) = rig() else { return };
+    let program = "import os, socket, urllib.request as u\nprint(u.urlopen('http://example.com/x').read().decode())\ntry: socket.create_connection(('192.0.2.1', 80), 5)\nexcept OSError: print('closed')";
+    let mut spec = rig.spec(&[PYTHON, "-c", program]);
+    spec.network = Network::Proxy;
+    assert!(matches!(go(&spec), Err(Error::Spec { .. })), "a proxy that nobody serves");
+    spec.proxy = Some(ProxyServer::new(|listener| {
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the command connects");
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).expect("it asks");
+            let asked = String::from_utf8_lossy(&request[..length]).lines().next().unwrap_or_default().to_owned();
+            write!(stream, "HTTP/1.0 200 OK\r\n\r\nasked: {asked}").expect("it listens");
+        });
+    }));
+    let out = go(&spec).expect("python starts");
+    assert_eq!(out.stdout.text(), "asked: GET http://example.com/x HTTP/1.1\nclosed\n", "{out:?}");
 }
 
 #[test]
