@@ -119,8 +119,11 @@ pub fn decode(
     Decoding { say, calls }
 }
 
-/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty or used before. Whoever
-/// shows a reply to a model again needs them to bind results to it.
+/// Longest id of a provider that is kept, in bytes; they use 9 to some 40.
+const CALL_ID_BYTES_MAX: usize = 64;
+
+/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty, used before or longer
+/// than any provider's. Whoever shows a reply to a model again needs them to bind results to it.
 #[must_use]
 pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> Vec<CallId> {
     let mut taken: BTreeSet<CallId> = native.iter().map(|call| call.id.clone()).collect();
@@ -128,7 +131,7 @@ pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> 
     native
         .iter()
         .map(|call| {
-            if !call.id.is_empty() && seen.insert(call.id.as_str()) {
+            if (1..=CALL_ID_BYTES_MAX).contains(&call.id.len()) && seen.insert(call.id.as_str()) {
                 call.id.clone()
             } else {
                 fresh(&mut taken, new_id)

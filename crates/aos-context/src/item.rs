@@ -1,0 +1,80 @@
+//! Which entries are part of a window, and how many bytes each takes there.
+
+use aos_abi::entry::InferenceOutcome;
+use aos_abi::inference::Reply;
+use aos_abi::{Body, Entry, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::shown;
+
+/// What an entry is to a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ItemKind {
+    /// What the process is for; it stays when everything else is summarised.
+    Task,
+    /// What stands for older items.
+    Summary,
+    /// A reply of the model.
+    Turn,
+    /// The result of a call of the turn before it.
+    Result,
+    /// Anything else the process is told: input, messages, timers, webhooks, watches, signals, ended children.
+    User,
+}
+
+/// What an entry is to the window of its process; `None` where it is not part of it.
+#[must_use]
+pub fn item(entry: &Entry) -> Option<ItemKind> {
+    match &entry.body {
+        Body::Spawned(spec) => spec.task.is_some().then_some(ItemKind::Task),
+        Body::Input { .. }
+        | Body::Message { .. }
+        | Body::Timer { .. }
+        | Body::Webhook(_)
+        | Body::Watch { .. }
+        | Body::Exited { .. } => Some(ItemKind::User),
+        Body::Signal { signal, .. } => match signal {
+            Signal::Term => Some(ItemKind::User),
+            Signal::Kill | Signal::Stop | Signal::Cont => None,
+        },
+        Body::InferenceCompleted { outcome, .. } => match outcome {
+            InferenceOutcome::Answered(_) => Some(ItemKind::Turn),
+            InferenceOutcome::Failed { .. } => None,
+        },
+        Body::Result { .. } => Some(ItemKind::Result),
+        Body::Compacted { .. } => Some(ItemKind::Summary),
+        Body::Booted { .. }
+        | Body::Configured(_)
+        | Body::Tick
+        | Body::InferenceStarted { .. }
+        | Body::Syscall { .. }
+        | Body::Verdict { .. }
+        | Body::Proposal { .. }
+        | Body::Charged { .. }
+        | Body::Forked { .. }
+        | Body::Budgeted { .. }
+        | Body::Stopped { .. }
+        | Body::Pruned { .. } => None,
+    }
+}
+
+/// Bytes that an entry takes in a window at most, cut as [`crate::render`] cuts it, with the frames of what is made of
+/// it; 0 where it is not part of one. A turn counts with the note or the results that stand in where its calls have
+/// none.
+#[must_use]
+pub fn item_bytes(entry: &Entry) -> usize {
+    match &entry.body {
+        Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => turn_bytes(reply),
+        Body::Result { call_id, name, outcome, .. } => {
+            let content = shown::json_bytes(outcome).min(aos_abi::limits::RESULT_SHOWN_BYTES);
+            shown::id(call_id).len() + shown::name(name).len() + content + shown::RESULT_HEADER_BYTES
+        }
+        _ if item(entry).is_some() => shown::told_bytes(entry),
+        _ => 0,
+    }
+}
+
+fn turn_bytes(reply: &Reply) -> usize {
+    let of_calls: usize = reply.calls.iter().map(shown::call_bytes).sum();
+    reply.text.len().min(shown::TURN_TEXT_BYTES) + of_calls + shown::TURN_NOTES_BYTES
+}

@@ -1,0 +1,231 @@
+//! A segment: a turn, its results, and what came in until the next one; shown as a whole within its room.
+//!
+//! Start at [`Segment::show`]. What always holds: what is shown depends on the segment's entries, the encoding and the
+//! fit alone; native calls and results come in pairs; the whole takes no more than the fit's share.
+
+use aos_abi::decode::{call_ids, decode, native_ids, text_form};
+use aos_abi::entry::{InferenceOutcome, Outcome};
+use aos_abi::inference::{Encoding, Message, NativeCall, Reply};
+use aos_abi::{Body, CallId, Entry, Lsn};
+
+use crate::estimate::{FRAME_BYTES, estimate};
+use crate::{Fit, item_bytes, shown};
+
+/// Room for the notes that a cut segment may need.
+const NOTES_BYTES: usize = 400;
+
+/// The entries of one segment, in window order.
+#[derive(Default)]
+pub(crate) struct Segment<'a> {
+    pub(crate) entries: Vec<&'a Entry>,
+}
+
+/// A segment as messages: the reply, the results of its native calls, and the texts of the user message after them.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) assistant: Option<Message>,
+    pub(crate) results: Vec<Message>,
+    pub(crate) user: Vec<String>,
+}
+
+/// A native call with its result, if it has one.
+struct Pair<'a> {
+    call: &'a NativeCall,
+    call_id: CallId,
+    result: Option<(Lsn, &'a Outcome)>,
+}
+
+/// How much of each part is shown.
+struct Caps {
+    text: usize,
+    args: Option<usize>,
+    pairs: usize,
+    /// Of results, then of what is told, in bytes; from the `skipped`th.
+    contents: Option<Vec<usize>>,
+    skipped: usize,
+}
+
+impl<'a> Segment<'a> {
+    pub(crate) fn show(&self, encoding: Encoding, fit: Fit) -> Shown {
+        let turn = self.turn();
+        let native = encoding == Encoding::Native;
+        let (pairs, told) = self.sort(turn.filter(|_| native));
+        let written =
+            turn.map(|(_, reply)| if native { reply.text.clone() } else { in_text(reply) }).unwrap_or_default();
+
+        let natural: u64 = self.entries.iter().map(|entry| estimate(item_bytes(entry))).sum();
+        let caps = if natural <= fit.segment_tokens() {
+            Caps { text: usize::MAX, args: None, pairs: pairs.len(), contents: None, skipped: 0 }
+        } else {
+            caps(&pairs, &told, &written, fit.segment_bytes())
+        };
+        let cap = |nth: usize| caps.contents.as_ref().map_or(usize::MAX, |contents| contents[nth]);
+
+        let mut shown = Shown::default();
+        let mut calls = Vec::with_capacity(caps.pairs);
+        for (nth, pair) in pairs.iter().take(caps.pairs).enumerate() {
+            let args_cap = caps.args.unwrap_or(usize::MAX).min(shown::arguments_bytes(pair.call));
+            let name = shown::name(&pair.call.name);
+            let content = match pair.result {
+                Some((lsn, outcome)) => shown::result(outcome, lsn, cap(nth)),
+                None => shown::NO_RESULT.to_owned(),
+            };
+            shown.results.push(Message::Result { call_id: pair.call_id.clone(), name: name.clone(), content });
+            let arguments = shown::arguments(&pair.call.arguments, args_cap);
+            calls.push(NativeCall { id: pair.call_id.clone(), name, arguments });
+        }
+        if pairs.len() > caps.pairs {
+            let more = pairs.len() - caps.pairs;
+            shown
+                .user
+                .push(format!("[{more} more calls of this reply and their results are not shown, for want of room]"));
+        }
+        if caps.skipped > 0 {
+            shown.user.push(format!("[{} earlier items are not shown here, for want of room]", caps.skipped));
+        }
+        let told_shown = told.iter().skip(caps.skipped).enumerate();
+        shown.user.extend(told_shown.map(|(nth, entry)| told_text(entry, cap(caps.pairs + nth))));
+        if let Some((_, reply)) = turn {
+            let text = shown::text(&written, caps.text.min(shown::TURN_TEXT_BYTES));
+            self.reply(&mut shown, reply, text, calls, encoding);
+        }
+        shown
+    }
+
+    /// The reply as a message, unless it is empty, which providers refuse; and a word after it where nothing came.
+    fn reply(&self, shown: &mut Shown, reply: &Reply, text: String, calls: Vec<NativeCall>, encoding: Encoding) {
+        let empty = text.trim().is_empty() && calls.is_empty();
+        if shown.results.is_empty() && shown.user.is_empty() {
+            let called = !decode(&reply.text, &[], encoding, false, &mut String::new).calls.is_empty()
+                || !reply.calls.is_empty();
+            shown.user.push(if called { shown::NO_RESULTS } else { shown::GO_ON }.to_owned());
+        }
+        if !empty {
+            // Providers refuse a text of white space alone.
+            let text = if text.trim().is_empty() { String::new() } else { text };
+            shown.assistant = Some(Message::Assistant { text, calls });
+        }
+    }
+
+    fn turn(&self) -> Option<(&'a Entry, &'a Reply)> {
+        match self.entries.first().map(|entry| (*entry, &entry.body)) {
+            Some((entry, Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. })) => {
+                Some((entry, reply))
+            }
+            _ => None,
+        }
+    }
+
+    /// The native calls with their results, and everything else that is told. Before the first turn a result has no
+    /// call, and is left out.
+    fn sort(&self, native: Option<(&'a Entry, &'a Reply)>) -> (Vec<Pair<'a>>, Vec<&'a Entry>) {
+        let has_turn = self.turn().is_some();
+        let mut pairs: Vec<Pair<'a>> = Vec::new();
+        if let Some((entry, reply)) = native {
+            let ids = native_ids(&reply.calls, &mut call_ids(entry.lsn));
+            pairs = reply.calls.iter().zip(ids).map(|(call, call_id)| Pair { call, call_id, result: None }).collect();
+        }
+        // Ids are unique in a reply, so the first pair of that id is the only one.
+        let by_id: std::collections::BTreeMap<CallId, usize> =
+            pairs.iter().enumerate().map(|(nth, pair)| (pair.call_id.clone(), nth)).collect();
+        let mut told = Vec::new();
+        for entry in &self.entries {
+            match &entry.body {
+                Body::Result { call_id, outcome, .. } => match by_id.get(call_id).map(|nth| &mut pairs[*nth].result) {
+                    Some(result @ None) => *result = Some((entry.lsn, outcome)),
+                    _ if has_turn => told.push(*entry),
+                    _ => {}
+                },
+                Body::InferenceCompleted { .. } => {}
+                _ => told.push(*entry),
+            }
+        }
+        (pairs, told)
+    }
+}
+
+/// A reply's text with its native calls in text form, for a model that has none.
+fn in_text(reply: &Reply) -> String {
+    let mut text = reply.text.clone();
+    for call in &reply.calls {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let args = shown::arguments(&call.arguments, shown::arguments_bytes(call));
+        text.push_str(&text_form(&shown::name(&call.name), &args));
+    }
+    text
+}
+
+/// Something told; a result without a native call is told as a line.
+fn told_text(entry: &Entry, cap: usize) -> String {
+    match &entry.body {
+        Body::Result { call_id, name, outcome, .. } => {
+            let header = format!("[result {} {}]\n", shown::id(call_id), shown::name(name));
+            let content = shown::result(outcome, entry.lsn, cap.saturating_sub(header.len()));
+            header + &content
+        }
+        _ => shown::told(entry, cap),
+    }
+}
+
+/// Shares `room` bytes out. Half goes to pairs at their least size and an eighth each to the reply's text, to more of the
+/// arguments, and to the rest at its least size; what then is left goes to results and what is told, the small ones
+/// first, so that one that is large does not crowd out the others.
+fn caps(pairs: &[Pair<'_>], told: &[&Entry], written: &str, room: usize) -> Caps {
+    let room = room.saturating_sub(NOTES_BYTES);
+    let words = |pair: &Pair<'_>| 2 * (pair.call_id.len() + shown::name(&pair.call.name).len() + FRAME_BYTES);
+    let least = |pair: &Pair<'_>| words(pair) + shown::ARGS_BYTES_MIN + shown::RESULT_BYTES_MIN;
+    let mut used = 0;
+    let shown_pairs = pairs
+        .iter()
+        .take_while(|pair| {
+            used += least(pair);
+            used <= room / 2
+        })
+        .count();
+    let for_pairs: usize = pairs[..shown_pairs].iter().map(least).sum();
+    let text = room / 8;
+    let args = shown::ARGS_BYTES_MIN + room / 8 / shown_pairs.max(1);
+
+    let for_told = room / 8 + (room / 2 - for_pairs);
+    let skipped = told.len().saturating_sub(for_told / (shown::TOLD_BYTES_MIN + FRAME_BYTES));
+    let told = &told[skipped..];
+
+    let args_used: usize =
+        pairs[..shown_pairs].iter().map(|pair| words(pair) + args.min(shown::arguments_bytes(pair.call))).sum();
+    let fixed = written.len().min(text) + FRAME_BYTES + args_used + told.len() * FRAME_BYTES;
+    let sizes: Vec<(usize, usize)> = pairs[..shown_pairs]
+        .iter()
+        .map(|pair| {
+            (
+                pair.result.map_or(shown::NO_RESULT.len(), |(_, outcome)| shown::json_bytes(outcome)),
+                shown::RESULT_BYTES_MIN,
+            )
+        })
+        .chain(told.iter().map(|entry| (item_bytes(entry), shown::TOLD_BYTES_MIN)))
+        .collect();
+    let contents = shares(&sizes, room.saturating_sub(fixed));
+    Caps { text, args: Some(args), pairs: shown_pairs, contents: Some(contents), skipped }
+}
+
+/// Shares `room` among items of `(size, least)`: each gets its least, or all of itself where that is less, and from the
+/// rest as much as every other that wants it.
+fn shares(sizes: &[(usize, usize)], room: usize) -> Vec<usize> {
+    let base: Vec<usize> = sizes.iter().map(|(size, least)| *size.min(least)).collect();
+    let mut extra = room.saturating_sub(base.iter().sum());
+    let mut wanted: Vec<usize> = sizes.iter().zip(&base).map(|((size, _), base)| size - base).collect();
+    wanted.sort_unstable();
+    let mut level = 0;
+    for (nth, want) in wanted.iter().enumerate() {
+        let share = extra / (wanted.len() - nth);
+        level = (*want).min(share);
+        extra -= level;
+        if share < *want {
+            // Nobody above gets more than this.
+            level = share;
+            break;
+        }
+    }
+    sizes.iter().zip(&base).map(|((_, least), base)| (base + level).max(*least)).collect()
+}
