@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::CWD;
+use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
 use rustix::process::Pid;
 
@@ -97,7 +98,11 @@ impl Translator {
         let meta = std::fs::metadata(path).map_err(unusable)?;
         let namespace = self.namespace((meta.uid(), meta.gid()))?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = rustix::mount::open_tree(CWD, path, flags).map_err(|errno| unusable(errno.into()))?;
+        let tree = rustix::mount::open_tree(CWD, path, flags).map_err(|errno| match errno {
+            // Root of a container that may not mount: it is not the path that is at fault.
+            Errno::PERM => Failure::new(FailureKind::Missing(Feature::IdmappedMounts), errno),
+            _ => unusable(errno.into()),
+        })?;
         let attr = libc::mount_attr {
             attr_set: libc::MOUNT_ATTR_IDMAP,
             attr_clr: 0,

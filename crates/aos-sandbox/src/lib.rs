@@ -9,6 +9,19 @@
 //! pipes, deadline    watches, kills     new root, reaps           limits, Landlock, seccomp, exec
 //! ```
 //!
+//! A program that embeds this crate hands over to the helper before it does anything else:
+//!
+//! ```no_run
+//! use aos_sandbox::{Cancel, HELPER_SUBCOMMAND, Isolation, Spec, helper_main, run};
+//!
+//! if std::env::args_os().nth(1).is_some_and(|first| first == HELPER_SUBCOMMAND) {
+//!     helper_main()
+//! }
+//! let outcome = run(&Spec::new(["make", "test"], "/home/me/project", Isolation::Full), &Cancel::new()?)?;
+//! println!("{:?}: {}", outcome.end, outcome.stdout.text());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Always true:
 //! - The helper is a fresh program with an empty environment and one thread; no memory of the daemon gets inside.
 //! - What the host cannot do is an error that names it ([`Error::Missing`]). Nothing falls back to fewer walls.

@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, Signal, WaitOptions};
 use crate::error::Feature;
 use crate::exec::{Launch, failure_of};
 use crate::identity::{INSIDE, Identity, clone};
-use crate::job::{Failure, Job, Step, Walls};
+use crate::job::{Failure, FailureKind, Job, Step, Walls};
 use crate::outcome::End;
 use crate::root::{Sources, rules};
 use crate::spec::Network;
@@ -45,7 +45,7 @@ pub(crate) fn isolated(
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("open a pipe");
     let (lifeline, ours) = pipe()?;
     let (verdict, verdict_theirs) = pipe()?;
-    let Some(first) = clone(namespaces(walls.network)).needs(Feature::UserNamespaces)? else {
+    let Some(first) = clone(namespaces(walls.network)).map_err(not_cloned)? else {
         drop((ours, verdict));
         let end: Verdict = first_process(job, walls, sources, stdin, lifeline, control);
         let packet = serde_json::to_vec(&end).unwrap_or_default();
@@ -82,6 +82,14 @@ pub(crate) fn isolated(
 
 /// What the first process tells the helper.
 type Verdict = Result<End, Failure>;
+
+/// Tells a host that has too much to do from one that has no namespaces.
+fn not_cloned(error: io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM) => Failure::step("start one more process", error),
+        _ => Failure::new(FailureKind::Missing(Feature::UserNamespaces), error),
+    }
+}
 
 /// The namespaces of a sandbox.
 pub(crate) fn namespaces(network: Network) -> libc::c_int {
