@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::head::{Head, HeadFile};
+use crate::head::{Found, Head, HeadFile};
 use crate::lock::Lock;
 use crate::open::{Files, exists, remove};
 use crate::{Error, Reader, Report};
@@ -78,7 +78,7 @@ pub fn restore(archive: &Path, path: &Path) -> Result<Report, Error> {
     }
     remove(&files.shm)?;
     files.put_in_place()?;
-    HeadFile::open(&files.head, Head { lsn: report.last, hash: report.hash })?;
+    HeadFile::open(&files.head, Head { lsn: report.last, hash: report.hash }, Found::Nothing)?;
     Ok(report)
 }
 

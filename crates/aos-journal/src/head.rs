@@ -72,10 +72,14 @@ fn check(text: &str) -> String {
 pub(crate) struct HeadFile(File);
 
 impl HeadFile {
-    /// Opens the file and writes `head` durably.
-    pub(crate) fn open(path: &Path, head: Head) -> Result<HeadFile, Error> {
+    /// Opens the file and writes `head` durably, unless it was found to hold that already: a sync is the dearest part
+    /// of a start.
+    pub(crate) fn open(path: &Path, head: Head, found: Found) -> Result<HeadFile, Error> {
         let fail = |source| Error::io("write", path, source);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(fail)?;
+        if found == Found::Head(head) {
+            return Ok(HeadFile(file));
+        }
         let line = head.line();
         file.write_all_at(line.as_bytes(), 0).map_err(fail)?;
         file.set_len(line.len() as u64).map_err(fail)?;

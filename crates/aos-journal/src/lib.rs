@@ -31,6 +31,7 @@ mod reader;
 mod row;
 mod schema;
 mod store;
+mod trail;
 mod verify;
 mod writer;
 

@@ -18,6 +18,7 @@ use crate::head::{Found, Head, HeadFile};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
+use crate::trail::Index;
 use crate::writer::{Shared, Writer};
 use crate::{Error, Reader, checkpoint, schema};
 
@@ -145,11 +146,13 @@ impl Journal {
             return Err(Error::TornTail { last_good, expected });
         }
         let checkpoint = checkpoint::position(&db).map_err(|source| read_error("read the checkpoint", path, source))?;
-        let head_file = HeadFile::open(&files.head, last)?;
+        let index = Index::read(&db).map_err(|source| read_error("read the trails", path, source))?;
+        let head_file = HeadFile::open(&files.head, last, found)?;
 
         let shared =
             Arc::new(Shared { last: AtomicU64::new(last.lsn.0), poison: OnceLock::new(), ..Shared::default() });
-        let writer = Writer { db, path: path.to_owned(), head_file, last, checkpoint, shared: Arc::clone(&shared) };
+        let writer =
+            Writer { db, path: path.to_owned(), head_file, last, checkpoint, index, shared: Arc::clone(&shared) };
         let (sender, queue) = sync_channel(options.queue.max(1));
         let thread = std::thread::Builder::new()
             .name("journal".into())

@@ -56,7 +56,9 @@ pub(crate) fn plan(db: &Connection, upto: Lsn, mut pids: Vec<Pid>) -> rusqlite::
     pids.dedup();
     let mut plan = PrunePlan { pids: Vec::new(), upto, entries: 0, bytes: 0 };
     let mut count = db.prepare(
-        "SELECT count(*), coalesce(sum(length(body)), 0) FROM entry WHERE pid = ?1 AND lsn <= ?2 AND kind <> 'charged'",
+        "SELECT count(*), coalesce(sum(length(body)), 0) FROM entry WHERE kind <> 'charged' AND lsn IN (
+           SELECT lsn FROM trail WHERE pid = ?1 AND lsn <= ?2
+           UNION ALL SELECT lsn FROM fresh WHERE pid = ?1 AND lsn <= ?2)",
     )?;
     // The system's own entries hold the chain's marks, and the person's side never exits.
     for pid in pids.into_iter().filter(|pid| *pid != Pid::SYSTEM && *pid != Pid::INIT) {
@@ -70,7 +72,7 @@ pub(crate) fn plan(db: &Connection, upto: Lsn, mut pids: Vec<Pid>) -> rusqlite::
     Ok(plan)
 }
 
-/// Replaces the plan's entries by their digests, in the open transaction.
+/// Replaces the plan's entries by their digests, in the open transaction. All positions must be in `trail`.
 pub(crate) fn seal(db: &Connection, plan: &PrunePlan) -> rusqlite::Result<()> {
     // What is taken out is overwritten, not only unlinked: people prune to be rid of it.
     db.execute_batch("PRAGMA secure_delete=ON")?;
@@ -81,7 +83,8 @@ pub(crate) fn seal(db: &Connection, plan: &PrunePlan) -> rusqlite::Result<()> {
 
 fn seal_process(db: &Connection, pid: Pid, upto: Lsn) -> rusqlite::Result<()> {
     let mut select = db.prepare(&format!(
-        "SELECT {COLUMNS} FROM entry WHERE pid = ?1 AND lsn <= ?2 AND kind <> 'charged' ORDER BY lsn"
+        "SELECT {COLUMNS} FROM trail CROSS JOIN entry ON entry.lsn = trail.lsn
+         WHERE trail.pid = ?1 AND trail.lsn <= ?2 AND kind <> 'charged'"
     ))?;
     let mut insert = db.prepare("INSERT INTO sealed(lsn, pid, digest) VALUES (?1, ?2, ?3)")?;
     let mut rows = select.query((pid.0, upto.0))?;
@@ -89,6 +92,13 @@ fn seal_process(db: &Connection, pid: Pid, upto: Lsn) -> rusqlite::Result<()> {
         let entry = Stored::read(row)?;
         insert.execute((entry.lsn.0, pid.0, entry.digest()))?;
     }
-    db.execute("DELETE FROM entry WHERE pid = ?1 AND lsn <= ?2 AND kind <> 'charged'", (pid.0, upto.0))?;
+    db.execute(
+        "DELETE FROM entry WHERE kind <> 'charged' AND lsn IN (SELECT lsn FROM trail WHERE pid = ?1 AND lsn <= ?2)",
+        (pid.0, upto.0),
+    )?;
+    db.execute(
+        "DELETE FROM trail WHERE pid = ?1 AND lsn <= ?2 AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.lsn = trail.lsn)",
+        (pid.0, upto.0),
+    )?;
     Ok(())
 }

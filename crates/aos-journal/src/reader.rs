@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::chain::{GENESIS, Hash};
 use crate::prune::{self, PrunePlan};
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
+use crate::trail::OF_PROCESS;
 use crate::{Error, checkpoint, schema};
 
 /// Idle connections that are kept for the next read.
@@ -98,7 +99,14 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] where one does not parse.
     pub fn entries_of(&self, pid: Pid, after: Lsn, limit: u64) -> Result<Vec<Entry>, Error> {
-        parse(self.select("WHERE pid = ?1 AND lsn > ?2 ORDER BY lsn LIMIT ?3", (pid.0, after.0, clamp(limit)))?)
+        let mut found: Vec<Stored> = self.with(|db| {
+            db.prepare_cached(&format!("SELECT {COLUMNS} FROM {OF_PROCESS}"))
+                .and_then(|mut statement| statement.query_map((pid.0, after.0, clamp(limit)), Stored::read)?.collect())
+                .map_err(self.fail())
+        })?;
+        // They come in order; a join does not promise it.
+        found.sort_by_key(|entry| entry.lsn);
+        parse(found)
     }
 
     /// The entries at these positions, in this order. Those that are not there are left out.

@@ -29,7 +29,7 @@ impl Row {
 }
 
 /// The columns that [`Stored::read`] expects, in order.
-pub(crate) const COLUMNS: &str = "lsn, at, pid, cause, kind, hash, body";
+pub(crate) const COLUMNS: &str = "entry.lsn, entry.at, entry.pid, entry.cause, entry.kind, entry.hash, entry.body";
 
 /// An entry as it was read, not yet parsed and not yet believed.
 #[derive(Clone, Debug)]

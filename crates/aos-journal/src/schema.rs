@@ -19,14 +19,15 @@ pub(crate) const FORMAT: u32 = 1;
 /// How long a reader waits for a lock; only the moments of recovery and of a checkpoint of the log take one.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// `hash` stands before `body`, so that reading hashes does not walk through long bodies. `entry_pid` holds
-/// (pid, lsn): one process's entries without a scan. `entry_charged` holds only what `aos cost` reads.
+/// `hash` stands before `body`, so that reading hashes does not walk through long bodies. `trail` and
+/// `fresh` say where each process's entries are (`trail.rs`). `entry_charged` holds only what `aos cost` reads.
 pub(crate) const TABLES: &str = "
 CREATE TABLE entry(
   lsn INTEGER PRIMARY KEY, at INTEGER NOT NULL, pid INTEGER NOT NULL, cause INTEGER,
   kind TEXT NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL) STRICT;
-CREATE INDEX entry_pid ON entry(pid);
 CREATE INDEX entry_charged ON entry(at) WHERE kind = 'charged';
+CREATE TABLE trail(pid INTEGER NOT NULL, lsn INTEGER NOT NULL, PRIMARY KEY(pid, lsn)) STRICT, WITHOUT ROWID;
+CREATE TABLE fresh(lsn INTEGER PRIMARY KEY, pid INTEGER NOT NULL) STRICT;
 CREATE TABLE sealed(lsn INTEGER PRIMARY KEY, pid INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;
 CREATE TABLE page(pid INTEGER PRIMARY KEY, lsn INTEGER NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL) STRICT;
 CREATE TABLE checkpoint(

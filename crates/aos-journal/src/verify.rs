@@ -79,8 +79,18 @@ impl Report {
 
 /// One position of the chain, without the body, so that a window is small however long its bodies are.
 enum Step {
-    Entry { pid: Pid, digest: Hash, hash: Hash, mark: Option<Mark> },
-    Sealed { pid: Pid, digest: Hash },
+    Entry {
+        pid: Pid,
+        digest: Hash,
+        hash: Hash,
+        mark: Option<Mark>,
+    },
+    Sealed {
+        pid: Pid,
+        digest: Hash,
+    },
+    /// The entry at this place is not found by its process.
+    NoTrail,
 }
 
 /// What a `pruned` entry says; `None` where it does not read as one.
@@ -200,6 +210,14 @@ fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec
     })? {
         steps.push(seal?);
     }
+    let mut lost = moment.prepare_cached(
+        "SELECT lsn FROM entry WHERE lsn >= ?1 AND lsn <= ?2
+           AND NOT EXISTS (SELECT 1 FROM trail WHERE trail.pid = entry.pid AND trail.lsn = entry.lsn)
+           AND NOT EXISTS (SELECT 1 FROM fresh WHERE fresh.lsn = entry.lsn AND fresh.pid = entry.pid)",
+    )?;
+    for lsn in lost.query_map((from.0, to.0), |row| row.get(0).map(Lsn))? {
+        steps.push((lsn?, Step::NoTrail));
+    }
     // Stable: where a position is in both tables the entry comes first and the seal is the fault.
     steps.sort_by_key(|(lsn, _)| *lsn);
     let end = moment
@@ -212,6 +230,10 @@ fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec
 
 impl Walk {
     fn step(&mut self, lsn: Lsn, step: Step) {
+        if let Step::NoTrail = step {
+            self.report.fault(Place::Entry(lsn), "it is missing from its process's trail");
+            return;
+        }
         if lsn <= self.at {
             self.report.fault(Place::Sealed(lsn), "the place is taken twice, by an entry and by a seal");
             return;
@@ -232,6 +254,7 @@ impl Walk {
                     self.mark(lsn, mark);
                 }
             }
+            Step::NoTrail => {}
             Step::Sealed { pid, digest } => {
                 self.report.sealed += 1;
                 *self.unmarked.entry(pid).or_default() += 1;

@@ -16,6 +16,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::head::{Head, HeadFile};
 use crate::prune::{self, PrunePlan};
 use crate::row::Row;
+use crate::trail::Index;
 use crate::{Error, chain};
 
 /// Most entries of one commit; bounds how long the first of them waits, to some tens of milliseconds.
@@ -73,6 +74,7 @@ pub(crate) struct Writer {
     pub(crate) head_file: HeadFile,
     pub(crate) last: Head,
     pub(crate) checkpoint: Lsn,
+    pub(crate) index: Index,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -117,7 +119,7 @@ impl Writer {
             }
             return;
         }
-        let before = (self.last, self.checkpoint);
+        let before = (self.last, self.checkpoint, self.index);
         let mut answers = Vec::with_capacity(group.len());
         let failed = match self.transact(group, &mut answers) {
             Ok(()) => {
@@ -127,7 +129,7 @@ impl Writer {
             Err(source) => {
                 // Where the rollback fails too, closing the connection does it.
                 let _ = self.db.execute_batch("ROLLBACK");
-                (self.last, self.checkpoint) = before;
+                (self.last, self.checkpoint, self.index) = before;
                 let error = Error::sqlite("write the journal", &self.path, source);
                 // Only this thread sets it, and only once.
                 let _ = self.shared.poison.set(error.clone());
@@ -145,6 +147,7 @@ impl Writer {
 
     /// Fills `answers` with every command of the group, also where it fails.
     fn transact(&mut self, group: Vec<Command>, answers: &mut Vec<(Done, Option<Error>)>) -> rusqlite::Result<()> {
+        let before = self.last.lsn;
         let mut outcome = self.db.execute_batch("BEGIN IMMEDIATE");
         for Command { work, done } in group {
             let refused = match outcome.is_ok().then(|| self.write(work)) {
@@ -158,6 +161,7 @@ impl Writer {
             answers.push((done, refused));
         }
         outcome?;
+        self.index.extend(&self.db, before, self.last.lsn)?;
         self.db.execute_batch("COMMIT")
     }
 
@@ -196,6 +200,7 @@ impl Writer {
                 if mark.lsn != expected {
                     return Err(Stop::Refused(Error::OutOfOrder { expected, found: mark.lsn }));
                 }
+                self.index.sort(&self.db)?;
                 prune::seal(&self.db, &plan)?;
                 self.insert(&mark)?;
             }

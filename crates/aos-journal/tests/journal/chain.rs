@@ -120,6 +120,7 @@ fn edits_with_sql_are_found_and_placed() {
     assert_eq!(first("DELETE FROM sealed WHERE lsn = 2"), entry(2));
     assert_eq!(first("UPDATE sealed SET pid = 3 WHERE lsn = 2"), entry(3));
     assert_eq!(first("INSERT INTO sealed SELECT 60, pid, digest FROM sealed WHERE lsn = 2"), Place::Sealed(Lsn(60)));
+    assert_eq!(first("DELETE FROM trail WHERE lsn = 60; DELETE FROM fresh WHERE lsn = 60"), entry(60));
     assert_eq!(first("UPDATE page SET state = zeroblob(900) WHERE pid = 3"), Place::Page(Pid(3)));
 }
 

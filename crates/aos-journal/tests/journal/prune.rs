@@ -60,8 +60,9 @@ fn what_was_pruned_is_gone_from_the_disk() {
     let secret = "the password is swordfish";
     // Enough that pages were split many times, some entries longer than a page.
     for from in (1..3000).step_by(30) {
-        let text =
-            |lsn: u64| if lsn % 3 == 0 { secret.repeat(1 + lsn as usize % 500) } else { "something else".into() };
+        let text = |lsn: u64| {
+            if lsn.is_multiple_of(3) { secret.repeat(1 + lsn as usize % 500) } else { "something else".into() }
+        };
         journal.append_wait((from..from + 30).map(|lsn| input(lsn, 2 + lsn % 3, &text(lsn))).collect()).unwrap();
     }
     checkpoint(&journal, 3000);
@@ -70,6 +71,27 @@ fn what_was_pruned_is_gone_from_the_disk() {
     let bytes = std::fs::read(home.db()).unwrap();
     assert!(!bytes.windows(9).any(|window| window == b"swordfish"), "it can still be read from the file");
     assert!(bytes.windows(14).any(|window| window == b"something else"));
+}
+
+#[test]
+fn what_is_not_yet_sorted_into_trails_is_pruned_too() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 9)).unwrap();
+    // One large commit: its positions wait.
+    journal.append_wait(batch(10, 300)).unwrap();
+    checkpoint(&journal, 300);
+    let plan = journal.reader().prune_plan(vec![Pid(2), Pid(3)]).unwrap();
+    assert_eq!(plan.entries(), 200);
+    prune(&journal, plan, 301).unwrap();
+    let reader = journal.reader();
+    assert_eq!(reader.entries_of(Pid(2), Lsn::ZERO, 999).unwrap(), []);
+    assert_eq!(reader.entries_of(Pid(4), Lsn::ZERO, 999).unwrap().len(), 100);
+    let report = reader.verify(|_, _| {}).unwrap();
+    assert_eq!((report.faults, report.entries, report.sealed), (vec![], 101, 200));
+    let db = rusqlite::Connection::open(home.db()).unwrap();
+    let left: u64 = db.query_row("SELECT count(*) FROM trail WHERE pid IN (2, 3)", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
 }
 
 #[test]
