@@ -14,6 +14,9 @@ const CALL_BYTES: usize = 256;
 /// Bytes of JSON per token where nobody counted. English prose has about four and code about three, so this
 /// estimate is rather too high, as a budget wants.
 const BYTES_PER_TOKEN: usize = 3;
+/// More bytes than this stand for one token in no text that anybody sends: a count below is of something else, such as
+/// only what was not cached.
+const TOKEN_BYTES_MAX: u64 = 64;
 /// Tokens of one image where nobody counted (providers: 85 to about 1600).
 const IMAGE_TOKENS: usize = 1000;
 /// Tokens that a provider may add to a request itself, for its own instructions about tools for instance.
@@ -184,15 +187,16 @@ impl<'d> Answer<'d> {
     pub(crate) fn usage(&self, sent: &Sent) -> Usage {
         let answered = self.text.len()
             + self.calls.iter().map(|slot| slot.call.arguments.len() + slot.call.name.len()).sum::<usize>();
+        let text_bytes = sent.body_bytes.saturating_sub(sent.image_bytes);
         let input_max = sent.body_bytes as u64 + PROVIDER_TOKENS_MAX;
+        let input_min = (text_bytes as u64 / TOKEN_BYTES_MAX).max(1);
+        let output_min = (answered as u64).div_ceil(TOKEN_BYTES_MAX);
         let output_max = u64::from(sent.max_output).max(self.received as u64);
-        let input = self.reported.input.filter(|tokens| (1..=input_max).contains(tokens));
-        let output = self.reported.output.filter(|tokens| *tokens <= output_max && (*tokens > 0 || answered == 0));
+        let input = self.reported.input.filter(|tokens| (input_min..=input_max).contains(tokens));
+        let output = self.reported.output.filter(|tokens| (output_min..=output_max).contains(tokens));
         let estimated = input.is_none() || output.is_none();
-        let input_tokens = input.unwrap_or_else(|| {
-            let text = sent.body_bytes.saturating_sub(sent.image_bytes);
-            (text.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64
-        });
+        let input_tokens =
+            input.unwrap_or_else(|| (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64);
         Usage {
             input_tokens,
             output_tokens: output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64),
@@ -243,6 +247,7 @@ mod tests {
         let estimate = Usage { input_tokens: 1000, output_tokens: 2, cached_input_tokens: 0, estimated: true };
         assert_eq!(told(None, None, None), estimate);
         assert_eq!(told(Some(0), Some(7), None), Usage { output_tokens: 7, ..estimate });
+        assert_eq!(told(Some(45), Some(7), None), Usage { output_tokens: 7, ..estimate }, "below any possible count");
         assert_eq!(told(Some(1 << 40), Some(7), Some(9)), Usage { output_tokens: 7, ..estimate });
         assert_eq!(told(Some(900), Some(101), None), Usage { input_tokens: 900, ..estimate });
         assert_eq!(told(Some(900), Some(0), None), Usage { input_tokens: 900, ..estimate });

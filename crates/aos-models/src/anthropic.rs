@@ -247,6 +247,8 @@ pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
             answer.understood = true;
             if let Some(start) = event.message {
                 usage(start.usage.as_ref(), answer);
+                // What is said here of the output only begins to count; an answer that is cut off must not pass for one token.
+                answer.reported.output = None;
                 stop(start.stop_reason.as_ref(), answer);
             }
         }

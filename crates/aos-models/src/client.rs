@@ -75,7 +75,7 @@ impl Clients {
             builder = builder.no_proxy();
         }
         // Without TLS an empty set of roots stands in, since the library would otherwise look for a default of its own.
-        let tls = if tls { certificates()? } else { configuration(rustls::RootCertStore::empty())? };
+        let tls = if tls { certificates()? } else { no_roots()? };
         builder.tls_backend_preconfigured(tls).build().map_err(|error| {
             permanent(format!("no HTTP client: {}", causes(&error)), "check the proxy variables of the environment")
         })
@@ -102,6 +102,11 @@ fn configuration(roots: rustls::RootCertStore) -> Result<rustls::ClientConfig, F
         .with_safe_default_protocol_versions()
         .map_err(|error| no_tls(&error))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// TLS that trusts nobody, for clients that speak none.
+pub(crate) fn no_roots() -> Result<rustls::ClientConfig, Failure> {
+    configuration(rustls::RootCertStore::empty())
 }
 
 /// The system's certificates, so that a company's own authority works; Mozilla's in a container that has none.

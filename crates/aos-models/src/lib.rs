@@ -1,7 +1,7 @@
 //! The model edge: it turns a prompt into a provider's HTTP request, and what comes back into a reply or a failure.
 //!
-//! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `turns`, `tools` and one file per wire
-//! format (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
+//! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `target` and
+//! `exchange` send one request and read what comes; `turns`, `tools` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
 //! say what a fault means and whether to try again; [`discover`] finds models for `aos init`; [`scripted`] is a model
 //! server whose answers are data, for tests, benchmarks and a first run without any model.
 //!
@@ -15,13 +15,16 @@ mod anthropic;
 mod client;
 pub mod config;
 pub mod discover;
+mod exchange;
 mod failure;
 mod gemini;
+mod listing;
 mod openai;
 mod pool;
 mod retry;
 pub mod scripted;
 mod sse;
+mod target;
 mod tools;
 mod turns;
 mod wire;

@@ -6,6 +6,7 @@
 //! middle goes on rightly (only [`Rule::times`] counts, for faults that pass); a request is read no further than the
 //! rules need. Deliberately absent: a model. The first run uses [`demo_script`], and it says so.
 
+mod body;
 mod conversation;
 mod demo;
 mod render;

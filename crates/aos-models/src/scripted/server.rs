@@ -4,17 +4,14 @@
 //! last [`RECORDED_MAX`] requests and no more.
 
 use std::collections::VecDeque;
-use std::future::Future as _;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -24,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::body::{Piece, Reset, Sending};
 use super::conversation::{Conversation, Wire};
 use super::render::{self, Filled, FilledCall};
 use super::script::{Answer, Fault, Rule, Script, UsageAs, When};
@@ -79,6 +77,7 @@ struct State {
     used: Vec<AtomicU32>,
     instant: Option<[Bytes; 3]>,
     count: AtomicU64,
+    connections: AtomicU64,
     recorded: Mutex<VecDeque<Recorded>>,
 }
 
@@ -144,6 +143,12 @@ impl Server {
         self.state.count.load(Ordering::Relaxed)
     }
 
+    /// How many connections were made since the start.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
     /// Ends it and waits until it has ended.
     pub async fn stop(mut self) {
         self.stop.cancel();
@@ -166,7 +171,10 @@ async fn serve(listener: TcpListener, state: Arc<State>, stop: CancellationToken
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&state)))),
+                Ok((stream, _)) => {
+                    state.connections.fetch_add(1, Ordering::Relaxed);
+                    connections.spawn(connection(stream, Arc::clone(&state)));
+                }
                 // Out of file descriptors, mostly: others must close before another can open.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
@@ -185,11 +193,6 @@ async fn connection(stream: TcpStream, state: Arc<State>) {
     let _ = http.pipeline_flush(true).serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The connection is to end without an answer.
-#[derive(Debug, thiserror::Error)]
-#[error("reset on purpose")]
-struct Reset;
-
 impl State {
     fn new(script: Script) -> Result<State, Error> {
         let compile = |(rule, of): (usize, &Rule)| match &of.when.regex {
@@ -200,13 +203,14 @@ impl State {
         let used = script.rules.iter().map(|_| AtomicU32::new(0)).collect();
         let instant = script.instant.as_ref().map(|text| {
             [Wire::Openai, Wire::Anthropic, Wire::Gemini].map(|wire| {
-                let usage = Some((100, 1 + text.len() as i64 / 4, 0));
+                // The request is not read, so this is that of a usual one, of 12 kB.
+                let usage = Some((3000, 1 + text.len() as i64 / 4, 0));
                 let filled = Filled { model: "scripted".to_owned(), text: text.clone(), usage, ..Filled::default() };
                 Bytes::from(render::events(wire, &filled).concat())
             })
         });
         let recorded = Mutex::new(VecDeque::with_capacity(RECORDED_MAX));
-        Ok(State { script, regexes, used, instant, count: AtomicU64::new(0), recorded })
+        Ok(State { script, regexes, used, instant, count: AtomicU64::new(0), connections: AtomicU64::new(0), recorded })
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<Sending>, Reset> {
@@ -234,7 +238,7 @@ impl State {
             let sending = Sending::whole(instant[wire as usize].clone());
             return Ok(response(StatusCode::OK, "text/event-stream", sending));
         }
-        self.answer(wire, stream, &body)
+        if let Some(answer) = self.answer(wire, stream, &body) { answer } else { std::future::pending().await }
     }
 
     fn record(&self, request: Recorded) {
@@ -253,18 +257,22 @@ impl State {
         response(StatusCode::OK, "application/json", Sending::whole(body.into()))
     }
 
-    fn answer(&self, wire: Wire, gemini_stream: bool, body: &Bytes) -> Result<Response<Sending>, Reset> {
+    /// The answer; `None`: none is to come, and the connection stays.
+    fn answer(&self, wire: Wire, gemini_stream: bool, body: &Bytes) -> Option<Result<Response<Sending>, Reset>> {
         let refuse = |message: String| {
             let body = json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string();
             response(StatusCode::BAD_REQUEST, "application/json", Sending::whole(body.into()))
         };
         let conversation = match Conversation::read(wire, body) {
             Ok(conversation) => conversation,
-            Err(error) => return Ok(refuse(format!("the request is not JSON of this format: {error}"))),
+            Err(error) => return Some(Ok(refuse(format!("the request is not JSON of this format: {error}")))),
         };
         let Some((rule, regex)) = self.matching(&conversation, body) else {
-            return Ok(refuse("no rule of the script matches this request".to_owned()));
+            return Some(Ok(refuse("no rule of the script matches this request".to_owned())));
         };
+        if rule.fault == Some(Fault::Hang) {
+            return None;
+        }
         let nothing = Answer::default();
         let steps = &rule.answers;
         let step = if steps.len() > 1 { conversation.step().min(steps.len() - 1) } else { 0 };
@@ -277,7 +285,7 @@ impl State {
             filled.chunk_bytes = 1 << 16;
         }
         let stream = if wire == Wire::Gemini { gemini_stream } else { conversation.outline().stream };
-        send(wire, stream && !answer.plain, answer, &filled, rule.fault.as_ref())
+        Some(send(wire, stream && !answer.plain, answer, &filled, rule.fault.as_ref()))
     }
 
     fn matching(&self, conversation: &Conversation<'_>, body: &Bytes) -> Option<(&Rule, Option<&Regex>)> {
@@ -358,9 +366,8 @@ fn send(
     match fault {
         None | Some(Fault::Megabytes { .. }) => {}
         Some(Fault::Reset) => return Err(Reset),
-        Some(Fault::Hang) => {
-            return Ok(response(StatusCode::OK, content_type, Sending::pieces(vec![Piece::Stall], answer.delay_ms)));
-        }
+        // The request is held before it gets here.
+        Some(Fault::Hang) => {}
         Some(Fault::Status { status, body, headers }) => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut response = response(status, "application/json", Sending::whole(body.clone().into()));
@@ -417,79 +424,4 @@ fn response(status: StatusCode, content_type: &str, body: Sending) -> Response<S
 fn not_found() -> Response<Sending> {
     let body = json!({"error": {"message": "the scripted server has no such path"}}).to_string();
     response(StatusCode::NOT_FOUND, "application/json", Sending::whole(body.into()))
-}
-
-/// What a body does next.
-#[derive(Debug)]
-enum Piece {
-    Data(Bytes),
-    Wait(Duration),
-    /// Lets what was written so far reach the other side.
-    Flush,
-    /// Nothing more, for ever.
-    Stall,
-    /// The connection ends here.
-    Abort,
-}
-
-/// A body on its way.
-struct Sending {
-    pieces: VecDeque<Piece>,
-    wait: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Sending {
-    fn whole(bytes: Bytes) -> Sending {
-        Sending { pieces: VecDeque::from([Piece::Data(bytes)]), wait: None }
-    }
-
-    fn pieces(pieces: Vec<Piece>, delay_ms: u64) -> Sending {
-        let mut pieces = VecDeque::from(pieces);
-        if delay_ms > 0 {
-            pieces.push_front(Piece::Wait(Duration::from_millis(delay_ms)));
-        }
-        Sending { pieces, wait: None }
-    }
-}
-
-impl hyper::body::Body for Sending {
-    type Data = Bytes;
-    type Error = Reset;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Reset>>> {
-        loop {
-            if let Some(wait) = &mut self.wait {
-                if wait.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-                self.wait = None;
-            }
-            match self.pieces.pop_front() {
-                None => return Poll::Ready(None),
-                Some(Piece::Data(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Some(Piece::Wait(delay)) => self.wait = Some(Box::pin(tokio::time::sleep(delay))),
-                Some(Piece::Flush) => {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                Some(Piece::Stall) => {
-                    // Nobody wakes this; the connection ends when the other side leaves.
-                    self.pieces.push_front(Piece::Stall);
-                    return Poll::Pending;
-                }
-                Some(Piece::Abort) => return Poll::Ready(Some(Err(Reset))),
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self.pieces.front() {
-            Some(Piece::Data(bytes)) if self.pieces.len() == 1 => SizeHint::with_exact(bytes.len() as u64),
-            _ => SizeHint::new(),
-        }
-    }
 }

@@ -1,0 +1,247 @@
+//! One exchange with a server: the request goes out, the answer comes in, and it is decided what it was.
+//!
+//! Start at [`attempt`]. What always holds: each wait has its own deadline; what comes is bounded; half an answer never
+//! passes for a whole one, and once something usable has come the exchange is a reply and no failure.
+//! Deliberately absent: trying again, which is the pool's.
+
+use std::time::Duration;
+
+use aos_abi::EffectId;
+use aos_abi::inference::{Failure, Message, Part, Prompt, Reply};
+use aos_abi::limits::REPLY_BYTES_MAX;
+use bytes::Bytes;
+use reqwest::header::HeaderMap;
+use tokio::time::{Instant, timeout_at};
+
+use crate::answer::{Answer, Finish, Sent};
+use crate::config::Provider;
+use crate::failure::{self, transient};
+use crate::pool::Delta;
+use crate::target::Target;
+use crate::wire::Unread;
+use crate::{anthropic, client, gemini, openai, sse};
+
+/// Bytes of an error body that are read.
+pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Bytes of one event, and of a whole answer that is not streamed: the largest reply with every byte escaped as `\u00xx`
+/// would be six times as long, but twice is what text comes to.
+const WIRE_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX + (1 << 20);
+/// How long the end of a stream is waited for after its last event, so that the connection can be used again.
+const TRAILER_WAIT: Duration = Duration::from_millis(100);
+
+/// When the parts of one inference must be over.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadlines {
+    pub(crate) first_byte: Duration,
+    pub(crate) stall: Duration,
+    pub(crate) end: Instant,
+}
+
+/// Why one try gave no reply.
+pub(crate) enum Attempt {
+    Failed(Failure),
+    /// The server answered with an error.
+    Rejected {
+        status: u16,
+        headers: HeaderMap,
+        error: Vec<u8>,
+    },
+}
+
+impl From<Failure> for Attempt {
+    fn from(failure: Failure) -> Self {
+        Attempt::Failed(failure)
+    }
+}
+
+/// Sends a request and reads the answer, once.
+pub(crate) async fn attempt(
+    target: &Target<'_>,
+    body: &Bytes,
+    prompt: &Prompt,
+    effect: EffectId,
+    deadlines: Deadlines,
+    deltas: &mut (dyn FnMut(Delta) + Send),
+) -> Result<Reply, Attempt> {
+    let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
+    let request = target.client.post(target.url.clone()).headers(target.headers(effect)).body(body.clone());
+    let failed = |error| client::failed(error, &target.host, target.near);
+    let silent = || transient(format!("{} did not begin to answer in time", target.host));
+    let response = match timeout_at(first_byte, request.send()).await {
+        Err(_) => return Err(silent().into()),
+        Ok(Err(error)) => return Err(failed(error).into()),
+        Ok(Ok(response)) => response,
+    };
+    if !response.status().is_success() {
+        return Err(rejected(response, deadlines).await);
+    }
+    let sent = sent(prompt, body.len());
+    let mut answer = Answer::new(deltas);
+    let end = read(response, &mut answer, target, first_byte, deadlines).await;
+    Ok(conclude(answer, end, target, &sent)?)
+}
+
+fn sent(prompt: &Prompt, body_bytes: usize) -> Sent {
+    let mut sent = Sent { body_bytes, max_output: prompt.max_output, ..Sent::default() };
+    for message in &prompt.messages {
+        if let Message::User(parts) = message {
+            for part in parts {
+                if let Part::Image { base64, .. } = part {
+                    sent.images += 1;
+                    sent.image_bytes += base64.len();
+                }
+            }
+        }
+    }
+    sent
+}
+
+async fn rejected(mut response: reqwest::Response, deadlines: Deadlines) -> Attempt {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let until = (Instant::now() + deadlines.stall).min(deadlines.end);
+    let mut error = Vec::new();
+    // What there is of the body explains the status; without any the status has to do.
+    while let Ok(Ok(Some(piece))) = timeout_at(until, response.chunk()).await {
+        error.extend_from_slice(&piece[..piece.len().min(ERROR_BYTES_MAX - error.len())]);
+        if error.len() >= ERROR_BYTES_MAX {
+            break;
+        }
+    }
+    Attempt::Rejected { status, headers, error }
+}
+
+/// How the body of an answer ended.
+enum End {
+    /// As it should, as far as HTTP goes.
+    Whole,
+    /// Before that; why.
+    Cut(Failure),
+    /// It is no answer of a model; why.
+    NoAnswer(Failure),
+}
+
+/// What the body of an answer turned out to be.
+enum Form {
+    /// Nothing but white space has come.
+    Unknown,
+    Stream(sse::Reader),
+    /// One JSON document: the server does not stream.
+    Document(Vec<u8>),
+}
+
+async fn read(
+    mut response: reqwest::Response,
+    answer: &mut Answer<'_>,
+    target: &Target<'_>,
+    first_byte: Instant,
+    deadlines: Deadlines,
+) -> End {
+    let mut form = Form::Unknown;
+    let mut until = first_byte;
+    let end = loop {
+        let piece = match timeout_at(until, response.chunk()).await {
+            Err(_) => {
+                let what = if Instant::now() >= deadlines.end { "took too long" } else { "stalled" };
+                break End::Cut(transient(format!("the answer of {} {what}", target.host)));
+            }
+            Ok(Err(error)) => break End::Cut(client::failed(error, &target.host, target.near)),
+            Ok(Ok(None)) => break End::Whole,
+            Ok(Ok(Some(piece))) => piece,
+        };
+        answer.received += piece.len();
+        if let Err(end) = take(&mut form, &piece, answer, target) {
+            break end;
+        }
+        if answer.done() {
+            // The stream's end is usually in the same packet; read, it lets the connection be used again.
+            let _ = tokio::time::timeout(TRAILER_WAIT, response.chunk()).await;
+            return End::Whole;
+        }
+        until = (Instant::now() + deadlines.stall).min(deadlines.end);
+    };
+    match form {
+        Form::Unknown => end,
+        Form::Stream(mut reader) => {
+            // Its bound was kept while it was read.
+            let _ = reader.finish(&mut |data| event(data, answer, target));
+            end
+        }
+        Form::Document(bytes) => match (std::str::from_utf8(&bytes), end) {
+            (Ok(text), End::Whole) => {
+                event(text, answer, target);
+                answer.ended = true;
+                End::Whole
+            }
+            (Err(_), End::Whole) => End::NoAnswer(transient(format!("the answer of {} is not JSON", target.host))),
+            (_, cut) => cut,
+        },
+    }
+}
+
+fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<'_>) -> Result<(), End> {
+    let too_long = || End::Cut(transient(format!("{} sent more than an answer can hold", target.host)));
+    if let Form::Unknown = form {
+        match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            None => return Ok(()),
+            Some(b'{' | b'[') => *form = Form::Document(Vec::new()),
+            Some(b'<') => {
+                let mut failure = transient(format!("{} sent a web page instead of an answer", target.host));
+                failure.hint = Some(format!("check base_url of [models.{}]", target.name));
+                return Err(End::NoAnswer(failure));
+            }
+            Some(_) => *form = Form::Stream(sse::Reader::new(WIRE_BYTES_MAX)),
+        }
+    }
+    match form {
+        Form::Stream(reader) => reader.push(piece, &mut |data| event(data, answer, target)).map_err(|_| too_long()),
+        Form::Document(bytes) => {
+            bytes.extend_from_slice(piece);
+            if bytes.len() > WIRE_BYTES_MAX { Err(too_long()) } else { Ok(()) }
+        }
+        Form::Unknown => Ok(()),
+    }
+}
+
+fn event(data: &str, answer: &mut Answer<'_>, target: &Target<'_>) {
+    if answer.done() {
+        return;
+    }
+    let taken = match target.config.provider {
+        Provider::Openai => openai::event(data, answer),
+        Provider::Anthropic => anthropic::event(data, answer),
+        Provider::Gemini => gemini::event(data, answer),
+        Provider::Local => unreachable!("such a model has no target"),
+    };
+    answer.fault = match taken {
+        Ok(()) => return,
+        Err(Unread::Error(error)) => {
+            let error = serde_json::from_str(&error).unwrap_or(serde_json::Value::String(error));
+            Some(failure::classify_event(&error, &target.about()))
+        }
+        Err(Unread::Broken(error)) => {
+            let said = failure::quote(data, &target.key);
+            Some(transient(format!("{} sent what is no answer ({error}): {said}", target.host)))
+        }
+    };
+}
+
+fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) -> Result<Reply, Failure> {
+    if let Some(Finish::Refused(why)) = &answer.finish {
+        return Err(answer.refused(&why.clone(), sent));
+    }
+    // An end without the provider's own mark is a cut: half an answer must not pass for a whole one.
+    let marked = answer.ended || answer.finish.is_some();
+    if answer.usable() {
+        let whole = marked && matches!(end, End::Whole);
+        return Ok(answer.into_reply(target.name, sent, whole));
+    }
+    let failure = match (answer.fault.take(), end) {
+        (Some(fault), _) => fault,
+        (None, End::Cut(failure) | End::NoAnswer(failure)) => failure,
+        (None, End::Whole) if answer.understood && marked => {
+            return Ok(answer.into_reply(target.name, sent, true));
+        }
+        (None, End::Whole) => transient(format!("{} ended its answer before there was one", target.host)),
+    };
+    Err(failure)
+}

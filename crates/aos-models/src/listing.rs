@@ -1,0 +1,42 @@
+//! The models that a server has: `GET …/models` in each provider's form.
+
+use aos_abi::inference::Failure;
+use aos_abi::{EffectId, Lsn};
+use serde_json::Value;
+
+use crate::client;
+use crate::failure::{self, transient};
+use crate::target::Target;
+
+/// Largest listing that is read, in bytes; OpenRouter's, the longest known, is under one million.
+pub(crate) const LISTING_BYTES_MAX: usize = 8 << 20;
+
+/// Asks for the listing. The caller sets the deadline.
+pub(crate) async fn of(target: &Target<'_>) -> Result<Vec<String>, Failure> {
+    let headers = target.headers(EffectId { cause: Lsn::ZERO, nth: 0 });
+    let failed = |error| client::failed(error, &target.host, target.near);
+    let mut response = target.client.get(target.url.clone()).headers(headers).send().await.map_err(failed)?;
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(failed)? {
+        body.extend_from_slice(&piece);
+        if body.len() > LISTING_BYTES_MAX {
+            return Err(transient(format!("{} lists more models than anyone has", target.host)));
+        }
+    }
+    if !response.status().is_success() {
+        return Err(failure::classify(response.status().as_u16(), response.headers(), &body, &target.about()));
+    }
+    let listing: Option<Value> = serde_json::from_slice(&body).ok();
+    let names = listing.as_ref().and_then(names);
+    names.ok_or_else(|| transient(format!("{} sent what is no listing of models", target.host)))
+}
+
+/// The names in a listing: OpenAI's and Anthropic's `data[].id`, Gemini's `models[].name`.
+pub(crate) fn names(listing: &Value) -> Option<Vec<String>> {
+    let of = |list: &str, name: &str| {
+        let models = listing.get(list)?.as_array()?;
+        let name = |model: &Value| model.get(name)?.as_str().map(|name| name.trim_start_matches("models/").to_owned());
+        Some(models.iter().filter_map(name).collect())
+    };
+    of("data", "id").or_else(|| of("models", "name"))
+}
