@@ -4,6 +4,8 @@
 //! a refusal carries a call that the child could make and the parent could not. What a rule with `verdict: deny`, a
 //! label or the floor takes away needs no check here: the child's own calls pass the same layers again.
 
+use aos_abi::Name;
+
 use crate::address::{Address, Class};
 use crate::decide::{Subject, narrowest};
 use crate::grant::{Grant, Grants};
@@ -101,6 +103,30 @@ fn witness(action: Action, scope: &Scope, others: &[&Scope]) -> Option<String> {
     let longest = patterns().map(|pattern| pattern.segments().len()).max().unwrap_or(0);
     let not_held = |target: &Target<'_>| !others.iter().any(|other| other.hit(target) == Hit::Fully);
     targets(scope, &filler, longest, others).into_iter().find(|target| not_held(target)).map(|t| narrowest(action, &t))
+}
+
+/// Targets that tell policies apart: what each scope holds beyond all the others, and where it meets one of them.
+pub(crate) fn samples(action: Action, scopes: &[&Scope]) -> Vec<Target<'static>> {
+    let pieces = scopes.iter().flat_map(|scope| scope.patterns()).flat_map(Pattern::pieces);
+    let filler = filler(pieces);
+    let longest = scopes.iter().flat_map(|scope| scope.patterns()).map(|p| p.segments().len()).max().unwrap_or(0);
+    let mut samples = Vec::new();
+    for (at, scope) in scopes.iter().enumerate() {
+        match (scope, Scope::everything(action.name())) {
+            (Scope::Any | Scope::Commands { .. }, None) => samples.push(match action.name() {
+                Name::ExecCmd => Target::Command("sh -c 'x'"),
+                _ => Target::Bare,
+            }),
+            (Scope::Any | Scope::Commands { .. }, Some(everything)) => {
+                samples.extend(targets(&everything, &filler, longest, scopes));
+            }
+            _ => samples.extend(targets(scope, &filler, longest, scopes)),
+        }
+        for other in &scopes[..at] {
+            samples.extend(scope.meeting(other, &filler).iter().flat_map(|met| targets(met, &filler, 0, scopes)));
+        }
+    }
+    samples
 }
 
 /// Targets that decide inclusion of a scope: see [`Pattern::witnesses`].

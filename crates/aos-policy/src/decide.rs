@@ -86,6 +86,19 @@ pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> 
     said
 }
 
+/// What a role says to one target, without grants and labels.
+pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target: &Target<'_>) -> Explanation {
+    let mut said =
+        Explanation { verdict: Verdict::Allow, rule: String::new(), hint: None, obligations: Obligations::default() };
+    if tables.roles.contains_key(role) {
+        let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE };
+        by_role(tables, &subject, action, target, &mut said);
+    } else {
+        said.lower(Verdict::Deny, || format!("no role `{role}`"), || None);
+    }
+    said
+}
+
 fn by_role(tables: &Tables, subject: &Subject<'_>, action: Action, target: &Target<'_>, said: &mut Explanation) {
     let narrowest = || Some(narrowest(action, target));
     let Some(role) = tables.role(subject.role) else {

@@ -34,6 +34,9 @@ mod permit;
 
 mod policy;
 
+pub mod diff;
+pub mod expect;
+
 mod fault;
 mod file;
 mod read;

@@ -225,6 +225,12 @@ impl Pattern {
         Ok(Segment::Wild { prefix: prefix.into(), suffix: suffix.into() })
     }
 
+    /// A pattern that these words alone match.
+    pub(crate) fn exactly<S: AsRef<str>>(domain: Domain, words: &[S]) -> Pattern {
+        let segments = words.iter().map(|word| Segment::Literal(word.as_ref().into())).collect();
+        Pattern { domain, segments, rest: false }
+    }
+
     /// The segments before the rest.
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments

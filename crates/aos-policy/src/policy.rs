@@ -206,6 +206,10 @@ impl Policy {
         rules.fold(Terms::unbounded(), |terms, rule| terms.least(&rule.terms))
     }
 
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// The role of processes that name none.
     #[must_use]
     pub fn default_role(&self) -> &str {

@@ -167,6 +167,30 @@ impl Scope {
         }
     }
 
+    /// One target that is in both, as a scope of its own.
+    pub(crate) fn meeting(&self, other: &Scope, filler: &str) -> Option<Scope> {
+        let meet = |a: &Pattern, b: &Pattern| {
+            let words = a.overlap(b)?;
+            // Where both have a rest, a place below tells more than the place itself.
+            let below = (a.has_rest() && b.has_rest() && a.domain() == Domain::Path).then(|| filler.to_owned());
+            Some(Pattern::exactly(a.domain(), &words.into_iter().chain(below).collect::<Vec<_>>()))
+        };
+        match (self, other) {
+            (Scope::Words(a), Scope::Words(b)) => meet(a, b).map(Scope::Words),
+            (Scope::Net(a), Scope::Net(b)) => {
+                let methods = a.methods & b.methods;
+                let port = if a.port.is_none() { b.port } else { a.port };
+                let apart = methods == 0 || (a.port.is_some() && b.port.is_some() && a.port != b.port);
+                let (host, path) = (meet(&a.host, &b.host)?, meet(&a.path, &b.path)?);
+                (!apart).then_some(Scope::Net(NetScope { methods, host, port, path }))
+            }
+            (Scope::Channel { channel: c1, to: t1 }, Scope::Channel { channel: c2, to: t2 }) => {
+                Some(Scope::Channel { channel: meet(c1, c2)?, to: meet(t1, t2)? })
+            }
+            _ => None,
+        }
+    }
+
     /// Its patterns.
     pub(crate) fn patterns(&self) -> Vec<&Pattern> {
         match self {

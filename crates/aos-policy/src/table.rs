@@ -52,6 +52,10 @@ impl Table {
         self.rules.push(rule);
     }
 
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
     /// The rules that give a right of any kind.
     pub(crate) fn granting(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(|rule| rule.grants && rule.terms.verdict > Verdict::Deny)

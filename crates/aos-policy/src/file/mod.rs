@@ -5,7 +5,7 @@
 
 mod labels;
 mod role;
-mod rule;
+pub(crate) mod rule;
 mod settings;
 
 use sha2::Digest as _;

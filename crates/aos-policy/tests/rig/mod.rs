@@ -1,6 +1,8 @@
 //! What the tests of this crate share: policies and calls in one line each.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod oracle;
+
 use aos_abi::{Pid, Syscall};
 use aos_policy::{Explanation, Grants, Labels, Policy, Subject};
 

@@ -1,0 +1,93 @@
+//! Differences: what a new policy makes possible and impossible, with a call that shows each.
+//!
+//! Start at [`diff`]. Each scope that either file names is turned into sample calls and judged under both: the scope's
+//! own witnesses, and where it meets each other rule about the same action. That finds every difference between files
+//! whose rules differ; a difference that only a meeting of three rules shows can be missed, so this is for people who
+//! read a change, not a proof that two files are equal.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use aos_abi::Name;
+use aos_abi::entry::Verdict;
+
+use crate::child::samples;
+use crate::decide::{by_role_alone, narrowest};
+use crate::policy::{Policy, Tables};
+use crate::scope::Scope;
+use crate::target::{Action, Kind, kind};
+
+/// One call that the two policies judge differently.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// The role.
+    pub role: String,
+    /// The call, in the form of a grant, such as `FS_WRITE docs/x`.
+    pub example: String,
+    /// What the old policy says.
+    pub old: Verdict,
+    /// What the new policy says.
+    pub new: Verdict,
+    /// The rule of the old policy that decides.
+    pub old_rule: String,
+    /// The rule of the new policy that decides.
+    pub new_rule: String,
+}
+
+impl Change {
+    /// Whether the new policy allows more.
+    #[must_use]
+    pub fn loosens(&self) -> bool {
+        self.new > self.old
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.loosens() { '+' } else { '-' };
+        let (old, new) = (self.old.as_str(), self.new.as_str());
+        write!(f, "{sign} {}: {} was {old} ({}), is {new} ({})", self.role, self.example, self.old_rule, self.new_rule)
+    }
+}
+
+/// What changes from one policy to another, for a window without labels: one example for each pair of deciding rules.
+#[must_use]
+pub fn diff(old: &Policy, new: &Policy) -> Vec<Change> {
+    let (old, new) = (old.tables(), new.tables());
+    let mut names: Vec<&String> = old.roles.keys().chain(new.roles.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut changes = Vec::new();
+    for role in names {
+        let actions = Name::ALL.iter().map(|name| Action::of(*name)).chain([Action::MOVE_TO]);
+        for action in actions.filter(|action| kind(action.name()) != Kind::Always) {
+            changes_of(old, new, role, action, &mut changes);
+        }
+    }
+    changes
+}
+
+fn changes_of(old: &Tables, new: &Tables, role: &str, action: Action, changes: &mut Vec<Change>) {
+    let scopes: Vec<&Scope> = [old, new]
+        .into_iter()
+        .filter_map(|tables| tables.roles.get(role))
+        .flat_map(|role| role.table(action).rules())
+        .map(|rule| &rule.scope)
+        .collect();
+    let mut found: BTreeMap<(String, String), Change> = BTreeMap::new();
+    for target in samples(action, &scopes) {
+        let (before, after) = (by_role_alone(old, role, action, &target), by_role_alone(new, role, action, &target));
+        if before.verdict == after.verdict {
+            continue;
+        }
+        found.entry((before.rule.clone(), after.rule.clone())).or_insert_with(|| Change {
+            role: role.to_owned(),
+            example: narrowest(action, &target),
+            old: before.verdict,
+            new: after.verdict,
+            old_rule: before.rule,
+            new_rule: after.rule,
+        });
+    }
+    changes.extend(found.into_values());
+}

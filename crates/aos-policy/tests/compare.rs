@@ -1,0 +1,63 @@
+//! Differences between two files, and expectations of one.
+
+mod rig;
+
+use aos_policy::diff::diff;
+use aos_policy::expect;
+use rig::role;
+
+fn changes(old: &str, new: &str) -> Vec<String> {
+    diff(&role(old), &role(new)).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_difference_comes_with_an_example() {
+    assert_eq!(changes("{fs: [{path: a/**, ops: [read]}]}", "{fs: [{path: a/**, ops: [read]}]}"), [""; 0]);
+    let lines = changes(
+        "{fs: [{path: docs/**, ops: [write]}], ipc: [{peer: '*', ops: [send]}]}",
+        "{fs: [{path: docs/**, ops: [write]}, {path: docs/law/**, ops: [write], verdict: ask}, {path: out/*, ops: [write]}]}",
+    );
+    let expected = [
+        "- r: FS_WRITE docs/law/x was allow (role r: fs[0] docs/**), is ask (role r: fs[1] docs/law/**)",
+        "+ r: FS_WRITE out/x was deny (role r: no rule), is allow (role r: fs[2] out/*)",
+        "- r: SEND_MSG x was allow (role r: ipc[0] *), is deny (role r: no rule)",
+    ];
+    for line in expected {
+        assert!(lines.iter().any(|said| said == line), "{line}\n{}", lines.join("\n"));
+    }
+    // What two rules cover together is no change.
+    let parts = "{fs: [{path: a, ops: [read]}, {path: a/*/**, ops: [read]}]}";
+    assert_eq!(changes("{fs: [{path: a/**, ops: [read]}]}", parts), [""; 0]);
+    let net = changes(
+        "{net: [{to: '*.example.com', allow: ['GET /**']}]}",
+        "{net: [{to: '*.example.com', allow: ['GET /**', 'POST /in/*']}, {to: 'a.example.com', allow: ['GET /x/**'], verdict: deny}]}",
+    );
+    assert!(net.iter().any(|line| line.starts_with("- r: NET_FETCH a.example.com/x")), "{}", net.join("\n"));
+    assert!(net.iter().any(|line| line.starts_with("+ r: NET_SEND POST y.example.com/in/y")), "{}", net.join("\n"));
+    let exec = changes("{}", "{exec: {shell: true, programs: [sh]}, calls: [ASK_USER]}");
+    assert_eq!(exec.len(), 2, "{}", exec.join("\n"));
+}
+
+#[test]
+fn expectations_pass_fail_or_are_refused() {
+    let policy = role("{fs: [{path: docs/**, ops: [read]}], calls: [{call: SPAWN_AGENT, verdict: ask}]}");
+    let text = "- {call: FS_READ, args: {path: docs/a, limit: 10}, verdict: allow}\n\
+                - {call: FS_READ, args: {path: b}, verdict: allow}\n\
+                - call: FS_READ\n  args: {path: docs/b}\n  verdict: deny\n  grants: [\"FS_READ docs/a\"]\n\
+                - {call: SPAWN_AGENT, args: {role: x}, verdict: ask, labels: [untrusted]}\n";
+    let outcomes = expect::check(&policy, text).unwrap();
+    assert_eq!(
+        outcomes.iter().map(|o| (o.line, o.passed())).collect::<Vec<_>>(),
+        [(1, true), (2, false), (3, true), (7, true)]
+    );
+    assert_eq!(outcomes[1].rule, "role r: no rule");
+    for (broken, message) in [
+        ("- {call: FS_READ, args: {path: a}}", "`verdict` is missing"),
+        ("- {call: FS_READ, args: {pat: a}, verdict: deny}", "at `/pat`"),
+        ("- {call: FS_READ, args: {path: a}, verdict: deny, role: q}", "there is no role `q`"),
+        ("- {call: FS_READ, args: {path: a}, verdict: deny, grants: [X]}", "`X` is no grant"),
+    ] {
+        let faults = expect::check(&policy, broken).unwrap_err();
+        assert!(faults[0].message.contains(message), "{broken}: {}", faults[0]);
+    }
+}

@@ -1,0 +1,299 @@
+//! The language of the file: the whole example of the documentation, and what is refused with its place.
+
+mod rig;
+
+use aos_abi::entry::Verdict;
+use aos_policy::settings::ExecNet;
+use aos_policy::{Labels, Policy, Subject};
+use rig::{call, file, line, say, subject};
+
+const COMPLETE: &str = include_str!("complete.yaml");
+
+#[test]
+fn the_complete_example_means_what_it_says() {
+    let policy = file(COMPLETE);
+    let cases = [
+        (r#"FS_READ {"path":"notes.txt"}"#, "allow · role assistant: fs[0] **"),
+        (r#"FS_WRITE {"path":"notes.txt","content":""}"#, "allow · role assistant: fs[0] **"),
+        (r#"FS_WRITE {"path":"contracts/a","content":""}"#, "ask · role assistant: fs[1] contracts/**"),
+        (r#"FS_MOVE {"from":"contracts/a","to":"b"}"#, "ask · role assistant: fs[1] contracts/**"),
+        (r#"FS_MOVE {"from":"b","to":"contracts/a"}"#, "ask · role assistant: fs[1] contracts/**"),
+        (r#"FS_READ {"path":"contracts/a"}"#, "allow · role assistant: fs[0] **"),
+        (r#"FS_READ {"path":"handbook/a"}"#, "allow · role assistant: fs[0] **"),
+        (r#"FS_WRITE {"path":"handbook/a","content":""}"#, "deny · role assistant: mounts[0] handbook/**"),
+        (r#"FS_DELETE {"path":"contracts"}"#, "ask · role assistant: fs[1] contracts/**"),
+        (r#"FS_READ {"path":"x/.aos/policy.yaml"}"#, "deny · floor: the daemon's own files are closed to agents"),
+        (r#"EXEC_CMD {"cmd":"ls | wc"}"#, "allow · role assistant: exec"),
+        (
+            r#"NET_FETCH {"url":"https://api.github.com/repos/acme/x"}"#,
+            "allow · role assistant: net[0] api.github.com:443",
+        ),
+        (r#"NET_FETCH {"url":"https://api.github.com/user"}"#, "deny · role assistant: no rule"),
+        (r#"NET_FETCH {"url":"https://a.example.com/"}"#, "allow · role assistant: net[1] *.example.com:443"),
+        (
+            r#"NET_SEND {"url":"https://api.github.com/repos/acme/x/issues","method":"POST"}"#,
+            "hold · role assistant: net[2] api.github.com:443",
+        ),
+        (
+            r#"NET_SEND {"url":"https://api.github.com/repos/acme/x/issues","method":"PUT"}"#,
+            "deny · role assistant: no rule",
+        ),
+        (
+            r#"NET_SEND {"url":"https://api.github.com/repos/acme/x/issues","method":"post"}"#,
+            "deny · floor: there is no such method",
+        ),
+        (r#"NET_FETCH {"url":"http://127.0.0.1:8080/x"}"#, "allow · role assistant: net[3] 127.0.0.1:8080"),
+        (r#"MEM_WRITE {"key":"k","value":"v"}"#, "allow · role assistant: memory[0] self/**"),
+        (r#"MEM_READ {"query":"q","namespace":"team/x"}"#, "allow · role assistant: memory[1] team/**"),
+        (r#"MEM_WRITE {"key":"k","value":"v","namespace":"team/x"}"#, "deny · role assistant: no rule"),
+        (r#"SEND_MSG {"to_pid":9,"content":"x"}"#, "allow · role assistant: ipc[0] *"),
+        (r#"TOOL_CALL {"name":"github.create_issue","args":{}}"#, "ask · role assistant: tools[0] github.*"),
+        (r#"TOOL_CALL {"name":"clock.now","args":{}}"#, "allow · role assistant: tools[1] clock.now"),
+        (
+            r#"CHANNEL_SEND {"channel":"telegram","to":"@me","content":"x"}"#,
+            "allow · role assistant: channels[0] telegram",
+        ),
+        (r#"CHANNEL_SEND {"channel":"telegram","to":"@you","content":"x"}"#, "deny · role assistant: no rule"),
+        (
+            r#"CHANNEL_SEND {"channel":"email","to":"a.b@example.com","content":"x"}"#,
+            "hold · role assistant: channels[1] email",
+        ),
+        (r#"SYS_UNSCHEDULE {"timer_id":"t1"}"#, "allow · role assistant: calls[4] SYS_SCHEDULE"),
+        (r#"SYS_REGISTER_WEBHOOK {"path":"orders"}"#, "deny · role assistant: no rule"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(line(&policy, text), expected, "{text}");
+    }
+    assert_eq!(
+        say(&policy, r#"NET_FETCH {"url":"https://api.github.com:8443/user/a?b"}"#).hint.as_deref(),
+        Some("NET_FETCH api.github.com:8443/user/a")
+    );
+}
+
+#[test]
+fn obligations_come_with_the_verdict() {
+    let policy = file(COMPLETE);
+    assert_eq!(say(&policy, r#"FS_WRITE {"path":"a","content":""}"#).obligations.undo_ms, Some(900_000));
+    assert_eq!(say(&policy, r#"FS_READ {"path":"a"}"#).obligations.undo_ms, None, "a reading has nothing to undo");
+    let fetched = say(&policy, r#"NET_FETCH {"url":"http://127.0.0.1:8080/x"}"#).obligations.labels;
+    assert_eq!(fetched, Labels::WEB, "what the network answers is untrusted though no rule says so");
+    let rates = say(&policy, r#"SEND_MSG {"to":"writer","content":"x"}"#).obligations.rates;
+    assert_eq!(rates.iter().map(|rate| (rate.count, rate.per_s)).collect::<Vec<_>>(), [(60, 60)]);
+}
+
+#[test]
+fn settings_are_typed() {
+    let policy = file(COMPLETE);
+    let role = policy.role("").expect("it has a default role");
+    let exec = role.exec.as_ref().expect("it has exec");
+    assert_eq!((exec.shell, exec.net, exec.programs.len()), (true, ExecNet::Closed, 6));
+    assert_eq!((role.mounts[0].at.as_str(), role.mounts[0].writable), ("handbook", false));
+    assert_eq!(role.models.verdict("small"), Verdict::Allow);
+    assert_eq!(role.models.verdict("strong"), Verdict::Ask);
+    assert_eq!(role.models.verdict("frontier"), Verdict::Deny);
+    assert_eq!(role.budget.usd.map(|(usd, per)| (usd.dollars(), per)), Some((1.0, 86_400)));
+    assert_eq!((role.budget.tokens, role.budget.calls), (Some((500_000, 86_400)), Some((2000, 86_400))));
+    assert_eq!(role.budget.wall_ms, Some(8 * 3_600_000));
+    assert_eq!((role.secrets[0].host.as_str(), role.secrets[0].port), ("api.github.com", 443));
+    assert_eq!((policy.limits().spawn_depth, policy.limits().spawn_children), (4, 16));
+    assert_eq!((policy.limits().sandbox.memory_bytes, policy.limits().sandbox.wall_ms), (512 << 20, 120_000));
+    assert_eq!((policy.proposals().ttl_ms, policy.proposals().max_asks), (86_400_000, Some((6, 3600))));
+    assert_eq!(policy.personal_data().detect.len(), 5);
+    assert_eq!(policy.personal_data().custom["employee_id"], "E-[0-9]{6}");
+}
+
+#[test]
+fn labels_make_stricter_and_say_so() {
+    let policy = file(COMPLETE);
+    let with = |labels, text: &str| {
+        let said = policy.explain(&Subject { labels, ..subject(&[]) }, &call(text));
+        format!("{} · {}", said.verdict.as_str(), said.rule)
+    };
+    assert_eq!(with(Labels::WEBHOOK, r#"EXEC_CMD {"cmd":"ls"}"#), "ask · label: labels[0] untrusted");
+    assert_eq!(with(Labels::SECRET, r#"NET_FETCH {"url":"https://a.example.com/"}"#), "deny · label: labels[2] secret");
+    assert_eq!(with(Labels::PERSONAL, r#"EXEC_CMD {"cmd":"ls"}"#), "allow · role assistant: exec");
+    // A quarantined child has no grants: the way through for untrusted content.
+    let spawn = r#"SPAWN_AGENT {"role":"r","task":"t"}"#;
+    assert_eq!(with(Labels::WEB, spawn), "ask · label: labels[0] untrusted");
+    let quarantine = r#"SPAWN_AGENT {"role":"r","task":"t","quarantine":true}"#;
+    assert_eq!(with(Labels::WEB, quarantine), "allow · role assistant: calls[6] SPAWN_AGENT");
+    let armed = r#"SPAWN_AGENT {"role":"r","task":"t","quarantine":true,"permissions":["EXEC_CMD"]}"#;
+    assert_eq!(with(Labels::WEB, armed), "ask · label: labels[0] untrusted");
+    // Models.
+    assert!(policy.model_flow(Labels::PERSONAL).obligations.redact);
+    assert_eq!(policy.model_flow(Labels::SECRET).verdict, Verdict::Deny);
+    assert_eq!(policy.model_flow(Labels::WEB).verdict, Verdict::Allow);
+}
+
+#[test]
+fn the_default_file_is_for_a_newcomer() {
+    let policy = file(Policy::default_text());
+    for (text, expected) in [
+        (r#"FS_DELETE {"path":"a"}"#, "allow · role assistant: fs[0] **"),
+        (r#"EXEC_CMD {"cmd":"ls | wc -l"}"#, "allow · role assistant: exec"),
+        (r#"MEM_FORGET {"key":"k"}"#, "allow · role assistant: memory[0] self/**"),
+        (r#"SEND_MSG {"to":"writer","content":"x"}"#, "allow · role assistant: ipc[0] *"),
+        (r#"SPAWN_AGENT {"role":"r"}"#, "allow · role assistant: calls[0] SPAWN_AGENT"),
+        (
+            r#"PROPOSE {"action":{"name":"SLEEP","args":{"seconds":1}},"why":"w"}"#,
+            "allow · role assistant: calls[3] PROPOSE",
+        ),
+        (r#"NET_FETCH {"url":"https://example.com/"}"#, "deny · role assistant: no rule"),
+        (r#"SYS_REGISTER_WEBHOOK {"path":"hooks/a"}"#, "deny · role assistant: no rule"),
+    ] {
+        assert_eq!(line(&policy, text), expected, "{text}");
+    }
+    // What its comments show works when the comment signs are taken away.
+    let text = Policy::default_text()
+        .replace("      # - {path", "      - {path")
+        .replace("    # net:\n    #   - {to: \"api", "    net:\n      - {to: \"api")
+        .replace("    #   - {to: \"127", "      - {to: \"127")
+        .replace("calls: [SPAWN_AGENT", "calls: [\"SYS_REGISTER_WEBHOOK hooks/**\", SPAWN_AGENT");
+    let policy = file(&text);
+    assert_eq!(say(&policy, r#"SYS_REGISTER_WEBHOOK {"path":"hooks/a"}"#).verdict, Verdict::Allow);
+    assert_eq!(say(&policy, r#"FS_WRITE {"path":"contracts/a","content":""}"#).verdict, Verdict::Ask);
+    assert_eq!(say(&policy, r#"NET_FETCH {"url":"http://127.0.0.1:8080/"}"#).verdict, Verdict::Allow);
+    assert_ne!(policy.generation(), file(Policy::default_text()).generation());
+}
+
+/// What the file says, and the fault that refuses it.
+const REFUSED: &[(&str, &str)] = &[
+    ("fs: [{path: a, ops: [read], verdit: ask}]", "5:33 a rule of `fs` has no key `verdit` → did you mean `verdict`?"),
+    (
+        "fs: [{path: a, path: b, ops: [read]}]",
+        "5:20 the key `path` stands here twice, first on line 5 → keep one of them",
+    ),
+    ("fs: [&x {path: a, ops: [read]}]", "5:10 anchors are refused → write the value out where it holds"),
+    ("fs: [!t {path: a, ops: [read]}]", "5:10 tags are refused → write the value plainly"),
+    (
+        "fs: [{path: /etc, ops: [read]}]",
+        "5:17 `/etc` is no pattern: it is absolute → write it relative, without the leading `/`",
+    ),
+    ("fs: [{path: a, ops: [reed]}]", "5:26 `reed` is no operation → did you mean `read`?"),
+    ("fs: [{path: a, ops: []}]", "5:25 operation is empty → name some of read, write, delete"),
+    ("fs: [{path: a}]", "5:10 `ops` is missing → add `ops: …`"),
+    ("fs: {path: a}", "5:9 `fs` is a list, here is a map → write `[…]`, or lines with `- `"),
+    ("fs: [{path: a, ops: [read], verdict: yes}]", "5:42 `yes` is no verdict → there are: deny, ask, hold, allow"),
+    (
+        "fs: [{path: a, ops: [read], undo: 15m}]",
+        "5:39 there is nothing to undo: the rule's calls change nothing → leave `undo` out",
+    ),
+    ("fs: [{path: a, ops: [write], undo: soon}]", "5:40 `soon` is no `undo` → write it such as `15m`"),
+    (
+        "fs: [{path: a, ops: [write], window: 5m}]",
+        "5:42 `window` is the time in which a held call can be vetoed → add `verdict: hold`, or leave it out",
+    ),
+    (
+        "ipc: [{peer: a, ops: [send], undo: 15m}]",
+        "5:40 SEND_MSG cannot be undone once it has left → use `verdict: hold`, which waits for a veto",
+    ),
+    (
+        "calls: [{call: SYS_WEBHOOK_REPLY, undo: 1m}]",
+        "5:45 SYS_WEBHOOK_REPLY cannot be undone once it has left → use `verdict: hold`, which waits for a veto",
+    ),
+    (
+        "calls: [FS_READ]",
+        "5:13 `FS_READ` says not on what, and there is no `fs` → add a section `fs`, or a pattern such as `FS_READ **`",
+    ),
+    (
+        "calls: [FS_REED]",
+        "5:13 `FS_REED` is no grant: no system call `FS_REED` → the nearest are FS_READ, FS_EDIT, FS_DELETE",
+    ),
+    (
+        "calls: [SPAWN_AGENT x]",
+        "5:13 `SPAWN_AGENT x` is no grant: SPAWN_AGENT takes no pattern → write `SPAWN_AGENT` alone",
+    ),
+    ("exec: {shell: no, programs: [sh]}", "5:19 `shell` is neither true nor false → write `true` or `false`"),
+    ("exec: {shell: true}", "5:11 `programs` is missing → add `programs: …`"),
+    ("net: [{to: 'a.com', allow: ['GET a']}]", "5:33 `GET a` is no method and path → write it such as `GET /repos/**`"),
+    (
+        "net: [{to: 'a.com', allow: ['FETCH /a']}]",
+        "5:33 `FETCH` is no method → there are GET, POST, PUT, PATCH, DELETE",
+    ),
+    (
+        "net: [{to: '10.0.0.1', allow: ['GET /']}]",
+        "5:16 `10.0.0.1` is a private address → add `private: true` if that is meant",
+    ),
+    (
+        "net: [{to: '**', allow: ['GET /'], private: true}]",
+        "5:16 a private address must be named → name the host, such as `127.0.0.1:8080`",
+    ),
+    (
+        "net: [{to: '169.254.169.254:80', allow: ['GET /'], private: true}]",
+        "5:16 metadata services are closed to agents → remove the rule; nothing opens them",
+    ),
+    (
+        "net: [{to: 'a.com:99999', allow: ['GET /']}]",
+        "5:16 `a.com:99999` has no port from 1 to 65535 → write `host:443`, or `host:*`",
+    ),
+    (
+        "net: [{to: 'a.com', allow: ['POST /a'], undo: 1m}]",
+        "5:51 NET_SEND cannot be undone once it has left → use `verdict: hold`, which waits for a veto",
+    ),
+    (
+        "mounts: [{host: etc, at: a, ops: [read]}]",
+        "5:21 `etc` cannot be mounted → write an absolute folder or `~/…`, without `..`, outside of the daemon's home",
+    ),
+    (
+        "mounts: [{host: /a, at: ../a, ops: [read]}]",
+        "5:29 `../a` is no pattern: it has a `.` or `..` → write the path without them",
+    ),
+    ("models: {tiers: [small], small: ask}", "5:37 `small` is in `tiers` too → name it once"),
+    ("budget: {usd: 1.00}", "5:19 `1.00` is no `usd` → write it such as `1.00/day`; per s, min, h or day"),
+    ("budget: {usd: -1/day}", "5:19 `-1` is no amount of dollars → write it such as `1.00/day`"),
+    (
+        "secrets: [{name: a, to: '*.com', header: x}]",
+        "5:29 `*.com` is no host and port → name one host, such as `api.example.com:443`",
+    ),
+    (
+        "files: []",
+        "5:5 a role has no key `files` → there are: calls, fs, mounts, exec, net, models, budget, memory, ipc, tools, channels, secrets",
+    ),
+    ("fs: [*a]", "5:10 this is not YAML: while parsing node, found unknown anchor → "),
+];
+
+#[test]
+fn every_fault_is_refused_with_its_place_and_the_way_out() {
+    let mut differ = Vec::new();
+    for (body, expected) in REFUSED {
+        let text = format!("version: 1\ndefault_role: r\nroles:\n  r:\n    {body}\n");
+        let said = match Policy::parse(&text) {
+            Ok(_) => "it was taken".to_owned(),
+            Err(faults) => {
+                let fault = &faults[0];
+                format!("{}:{} {} → {}", fault.line, fault.column, fault.message, fault.hint.as_deref().unwrap_or(""))
+            }
+        };
+        if said != *expected {
+            differ.push(format!("{body}\n  expected {expected}\n  was      {said}"));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+#[test]
+fn all_faults_are_shown_at_once_in_the_order_of_the_file() {
+    let text = "version: 1\ndefault_role: s\nroles:\n  r:\n    fs: [{path: /a, ops: [x]}]\nlabel: []\n";
+    let faults: Vec<String> = Policy::parse(text).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "line 2, column 15: there is no role `s`",
+            "line 5, column 17: `/a` is no pattern: it is absolute",
+            "line 5, column 27: `x` is no operation",
+            "line 6, column 1: the file has no key `label`",
+        ]
+    );
+}
+
+#[test]
+fn hostile_yaml_is_refused_and_ends() {
+    let deep = "[".repeat(100_000);
+    let wide = format!("version: 1\nroles: {{{}}}", "a: {}, ".repeat(2));
+    let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n".to_owned();
+    for text in
+        [deep, wide, bomb, "--- \nversion: 1\n---\nversion: 1\n".to_owned(), "\u{feff}%YAML 9.9\n---\n{}".to_owned()]
+    {
+        assert!(Policy::parse(&text).is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! Properties: the compiled policy against the reference evaluator, and what may never happen whatever a file says.
+
+mod rig;
+
+use aos_abi::entry::Verdict;
+use aos_abi::syscall::{FsMove, FsRead, FsWrite, NetFetch, SendMsg};
+use aos_abi::{Name, Pid, Syscall};
+use aos_policy::{Grants, Labels, Obligations, Policy, Rate, Subject, Terms};
+use proptest::prelude::*;
+use rig::oracle::{Model, Rule, calls, models, path_patterns};
+use rig::{file, role, subject};
+
+fn chain(model: &Model) -> Vec<Grants> {
+    let parse = |grants: &Vec<(&str, String)>| {
+        let texts: Vec<String> = grants.iter().map(|(name, pattern)| format!("{name} {pattern}")).collect();
+        Grants::parse(&texts).unwrap_or_else(|fault| panic!("{fault}"))
+    };
+    model.chain.iter().map(parse).collect()
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let verdict = prop::sample::select(vec![Verdict::Deny, Verdict::Ask, Verdict::Hold, Verdict::Allow]);
+    let window = || prop::option::of(0u64..4);
+    let rates = prop::collection::btree_set((0u64..3, 1u64..3), 0..3);
+    (verdict, window(), window(), any::<[bool; 3]>(), rates, 0usize..4).prop_map(
+        |(verdict, undo_ms, hold_ms, [redact, local_only, log], rates, label)| {
+            let rates = rates.into_iter().map(|(count, per_s)| Rate { rule: "r".into(), count, per_s }).collect();
+            let labels = [Labels::NONE, Labels::WEB, Labels::SECRET, Labels::UNTRUSTED][label];
+            Terms { verdict, obligations: Obligations { undo_ms, hold_ms, redact, local_only, log, rates, labels } }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_compiled_policy_says_what_the_reference_says(
+        model in models(),
+        calls in prop::collection::vec(calls(), 12),
+        untrusted in any::<bool>(),
+    ) {
+        let policy = file(&model.yaml());
+        let chain = chain(&model);
+        let labels = if untrusted { Labels::FILE } else { Labels::NONE };
+        let subject = Subject { labels, ..subject(&chain) };
+        let possible = policy.calls(&subject);
+        for call in calls {
+            let said = policy.explain(&subject, &call);
+            let (verdict, log) = model.judge(&call, untrusted);
+            prop_assert_eq!(said.verdict, verdict, "{:?}: {}\n{}{:?}", call, said.rule, model.yaml(), model.chain);
+            prop_assert_eq!(said.obligations.log, log, "{:?}\n{}", call, model.yaml());
+            prop_assert!(verdict == Verdict::Deny || possible.contains(call.name()), "{:?} is told about", call);
+            // The hint is true: with it, a call that lacked only a grant is no longer denied for that.
+            if let (Verdict::Deny, Some(hint), false) = (said.verdict, &said.hint, said.rule.starts_with("floor")) {
+                let granted = [Grants::parse(&[hint]).unwrap_or_else(|fault| panic!("{fault}"))];
+                let again = policy.explain(&Subject { chain: &granted, ..subject }, &call);
+                let other = matches!(call, Syscall::FsMove(_));
+                prop_assert!(other || !again.rule.starts_with("grant"), "{}: {}", hint, again.rule);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stricter_rule_never_raises_a_verdict(
+        model in models(),
+        pattern in path_patterns(),
+        verdict in prop::sample::select(vec![Verdict::Deny, Verdict::Ask, Verdict::Hold]),
+        call in calls(),
+    ) {
+        let mut stricter = model.clone();
+        let rule = |ops| Rule { pattern: pattern.clone(), ops, verdict, log: false };
+        stricter.fs.push(rule(vec!["read", "write", "delete"]));
+        stricter.memory.push(rule(vec!["read", "write"]));
+        stricter.untrusted.push(verdict);
+        let chain = chain(&model);
+        let subject = Subject { labels: Labels::WEB, ..subject(&chain) };
+        let before = file(&model.yaml()).explain(&subject, &call).verdict;
+        let after = file(&stricter.yaml()).explain(&subject, &call).verdict;
+        // A rule that asks grants asking where nothing was granted, and never more than asking.
+        prop_assert!(after <= before || (before == Verdict::Deny && after <= verdict), "{:?} {:?}", before, after);
+    }
+
+    #[test]
+    fn a_label_or_a_grant_list_never_loosens(model in models(), call in calls()) {
+        let policy = file(&model.yaml());
+        let chain = chain(&model);
+        let free = policy.explain(&subject(&[]), &call).verdict;
+        for depth in 0..=chain.len() {
+            let bound = subject(&chain[..depth]);
+            let verdict = policy.explain(&bound, &call).verdict;
+            prop_assert!(verdict <= free);
+            let labels = Labels::UNTRUSTED.and(Labels::SECRET);
+            let labelled = policy.explain(&Subject { labels, ..bound }, &call).verdict;
+            prop_assert!(labelled <= verdict);
+        }
+    }
+
+    #[test]
+    fn what_a_checked_child_may_do_its_parent_may_do(model in models(), calls in prop::collection::vec(calls(), 12)) {
+        // The first list is the child's, the rest the parent's.
+        let chain = chain(&model);
+        let Some((child, parents)) = chain.split_first() else { return Ok(()) };
+        let policy = file(&model.yaml());
+        let parent = subject(parents);
+        match policy.check_child(&parent, child.as_slice()) {
+            Ok(()) => {
+                // Every call within the child's grants is granted by each layer of the parent: what is denied to the
+                // parent is denied by a rule that denies.
+                for call in calls {
+                    let alone = std::slice::from_ref(child);
+                    let open = role("{calls: ['FS_* **', 'MEM_* **', 'NET_FETCH **:*']}");
+                    let within = open.explain(&subject(alone), &call).verdict == Verdict::Allow;
+                    let said = policy.explain(&parent, &call);
+                    let lacks = said.rule.starts_with("grant") || (said.rule.ends_with("no rule") && !is_tree(&call));
+                    prop_assert!(!(within && lacks), "{:?}: {}\n{:?}\n{}", call, said.rule, model.chain, model.yaml());
+                }
+            }
+            Err(exceeds) => {
+                // The counterexample is within the grant and beyond the parent.
+                let example = Grants::parse(&[&exceeds.example]).unwrap_or_else(|fault| panic!("{fault}"));
+                prop_assert!(policy.check_child(&parent, example.as_slice()).is_err(), "{}", exceeds);
+                let alone = [child.clone()];
+                let open = role("{calls: ['FS_* **', 'MEM_* **', 'NET_FETCH **:*']}");
+                prop_assert!(open.check_child(&subject(&alone), example.as_slice()).is_ok(), "{}", exceeds);
+            }
+        }
+    }
+
+    #[test]
+    fn least_is_commutative_associative_and_idempotent(a in terms(), b in terms(), c in terms()) {
+        prop_assert_eq!(a.clone().least(&b), b.clone().least(&a));
+        prop_assert_eq!(a.clone().least(&b).least(&c), a.clone().least(&b.clone().least(&c)));
+        prop_assert_eq!(a.clone().least(&a), a.clone());
+        prop_assert_eq!(Terms::unbounded().least(&a), a);
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[a-z:{}\\[\\],&*!|>'\"# \n-]{0,200}") {
+        let _ = Policy::parse(&text);
+        let _ = Policy::parse(&format!("version: 1\ndefault_role: r\nroles:\n  r: {text}"));
+    }
+
+    #[test]
+    fn grants_read_back_as_written(model in models()) {
+        for grants in chain(&model) {
+            let json = serde_json::to_string(&grants).expect("grants are strings");
+            prop_assert_eq!(serde_json::from_str::<Grants>(&json).expect("they read back"), grants.clone());
+            prop_assert_eq!(Grants::parse(&grants.texts()).expect("they parse"), grants);
+        }
+    }
+}
+
+fn is_tree(call: &Syscall) -> bool {
+    matches!(call, Syscall::FsSearch(_) | Syscall::FsMove(_))
+}
+
+/// A small generator with a fixed seed, so that a failure repeats (Steele and others, SplitMix64, 2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % bound as u64).expect("it is below a usize")
+    }
+}
+
+#[test]
+fn a_million_requests_on_an_empty_policy_give_no_allow() {
+    const PIECES: [&str; 12] = ["a", "..", ".", "/", "*", "**", "self", "\u{0}", "example.com", "https://", "@", " "];
+    let examples: Vec<Syscall> =
+        Name::ALL.iter().map(|name| rig::call(&format!("{name} {}", name.spec().example))).collect();
+    let always = |name: Name| Policy::deny_all().calls(&subject(&[])).contains(name);
+    let policies = [Policy::deny_all(), role("{}"), role("{fs: [], net: [], memory: []}")];
+    let mut chance = SplitMix(0x0A05);
+    for _ in 0..1_000_000 {
+        let text: String = (0..chance.below(5)).map(|_| PIECES[chance.below(PIECES.len())]).collect();
+        let call = match chance.below(8) {
+            0 => Syscall::FsRead(FsRead { path: text, offset: None, limit: None }),
+            1 => Syscall::FsWrite(FsWrite { path: text, content: String::new(), mode: None }),
+            2 => Syscall::FsMove(FsMove { from: text.clone(), to: text }),
+            3 => Syscall::NetFetch(NetFetch { url: text, headers: None }),
+            4 => Syscall::SendMsg(SendMsg { to_pid: None, to: Some(text), content: String::new(), attachments: None }),
+            _ => examples[chance.below(examples.len())].clone(),
+        };
+        let name = call.name();
+        let labels = if chance.below(2) == 0 { Labels::NONE } else { Labels::UNTRUSTED };
+        let subject = Subject { pid: Pid(7), role: "", chain: &[], labels };
+        let ruling = policies[chance.below(policies.len())].authorize(&subject, call);
+        assert_eq!(ruling.verdict == Verdict::Allow, always(name), "{name}: {}", ruling.rule);
+        assert_eq!(ruling.permit.is_some(), always(name), "{name}");
+    }
+}
