@@ -120,6 +120,22 @@ async fn what_is_under_way_at_the_end_is_finished_and_nothing_new_begun() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_does_not_hold_up_the_end() {
+    let server = Server::with(64, |options| {
+        options.drain_within = PATIENCE;
+        options.header_within = PATIENCE;
+    })
+    .await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut first = [0; 12];
+    idle.read_exact(&mut first).await.unwrap();
+    server.shutdown.cancel();
+    assert!(read_to_end(idle).await.ends_with(r#"{"status":"ok"}"#));
+    assert_eq!(server.task.await.unwrap().cut, 0);
+}
+
+#[tokio::test]
 async fn what_does_not_end_is_cut_off_at_the_deadline() {
     let server = Server::with(64, |options| options.drain_within = Duration::from_millis(50)).await;
     let mut held = TcpStream::connect(server.address).await.unwrap();

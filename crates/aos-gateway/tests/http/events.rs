@@ -1,6 +1,5 @@
 //! Event streams: without a gap and without a duplicate, whatever happens meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,49 +10,49 @@ use crate::client::Stream;
 use crate::fake::Fake;
 use crate::server::Server;
 
-/// Appends while others read, giving way now and then so that both advance in turn.
-async fn append_all(fake: Arc<Fake>, count: u64, burst: u64) {
+/// Entries of two processes in turn.
+fn append_in_turn(fake: &Fake, count: u64) {
     for nth in 1..=count {
         fake.append(Pid(7 + nth % 2), "hi");
-        if nth % burst == 0 {
-            tokio::task::yield_now().await;
-        }
     }
 }
 
-/// Reads `count` events over several connections, each of which takes some and breaks off.
-async fn read_all(server: &Server, count: u64, takes: &[u64]) -> Vec<u64> {
+/// Reads to the end of the journal over several connections, each of which takes some events and breaks off; at the
+/// end each burst is appended in turn, and one last entry to prove that nothing else came before it.
+async fn read_all(server: &Server, takes: &[u8], bursts: &[u8]) -> Vec<u64> {
     let mut ids = Vec::new();
+    let mut bursts = bursts.iter().copied().chain([1, 1]);
     for take in takes.iter().cycle() {
         let mut stream = Stream::open(&server.tcp(), "/v1/events?after=0", ids.last().copied()).await;
         for _ in 0..*take {
-            ids.push(stream.next_id().await);
-            if ids.len() as u64 == count {
-                return ids;
+            if ids.len() as u64 == server.fake.entries_count() {
+                let Some(burst) = bursts.next() else { return ids };
+                server.fake.append_many(burst);
             }
+            ids.push(stream.next_id().await);
         }
     }
     ids
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
-    /// Subscriptions of 1 to 8 places fall behind all the time, pages of 1 to 9 entries end everywhere.
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    /// Entries are committed before and after each page is read and while the stream is live, subscriptions of 1 to 8
+    /// places fall behind, pages of 1 to 9 entries end everywhere, and clients come and go.
     #[test]
     fn ids_rise_by_one_under_concurrent_appends(
-        before in 0u64..40, live in 1usize..9, page in 1usize..10, burst in 1u64..30,
-        takes in proptest::collection::vec(1u64..120, 1..6),
+        live in 1usize..9, page in 1usize..10,
+        meanwhile in proptest::collection::vec((0u8..7, 0u8..7), 0..20),
+        takes in proptest::collection::vec(1u8..60, 1..6),
+        bursts in proptest::collection::vec(1u8..20, 0..10),
     ) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let ids = runtime.block_on(async {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ids, count) = runtime.block_on(async {
             let server = Server::with(live, |options| options.page_entries = page).await;
-            append_all(Arc::clone(&server.fake), before, 1000).await;
-            let appending = tokio::spawn(append_all(Arc::clone(&server.fake), 400, burst));
-            let ids = read_all(&server, before + 400, &takes).await;
-            appending.await.unwrap();
-            ids
+            server.fake.meanwhile.lock().unwrap().extend(meanwhile);
+            (read_all(&server, &takes, &bursts).await, server.fake.entries_count())
         });
-        prop_assert_eq!(ids, (1..=before + 400).collect::<Vec<_>>());
+        prop_assert_eq!(ids, (1..=count).collect::<Vec<_>>());
     }
 }
 
@@ -74,13 +73,13 @@ async fn an_event_is_the_entry() {
 #[tokio::test]
 async fn a_process_has_its_own_events_only() {
     let server = Server::with(4, |options| options.page_entries = 2).await;
-    append_all(Arc::clone(&server.fake), 9, 1000).await;
+    append_in_turn(&server.fake, 9);
     let mut stream = Stream::open(&server.tcp(), "/v1/processes/7/events?after=2", None).await;
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(stream.next_id().await);
     }
-    append_all(Arc::clone(&server.fake), 6, 1).await;
+    append_in_turn(&server.fake, 6);
     for _ in 0..3 {
         ids.push(stream.next_id().await);
     }

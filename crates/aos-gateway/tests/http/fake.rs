@@ -1,6 +1,6 @@
 //! An imitated system: one process with the pid 7, a journal in memory, webhooks with fixed habits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(crate) struct Fake {
     pub(crate) healthy: AtomicBool,
     /// The journal fails from now on.
     pub(crate) broken: AtomicBool,
+    /// What is committed just before and just after the next pages are read from the journal.
+    pub(crate) meanwhile: Mutex<VecDeque<(u8, u8)>>,
     /// Entries read from the journal.
     pub(crate) read: AtomicUsize,
     pub(crate) calls: Mutex<Vec<WebhookCall>>,
@@ -44,6 +46,7 @@ impl Fake {
             now: AtomicI64::new(NOW_S as i64 * 1000),
             healthy: AtomicBool::new(true),
             broken: AtomicBool::new(false),
+            meanwhile: Mutex::default(),
             read: AtomicUsize::new(0),
             calls: Mutex::default(),
             spawned: Mutex::default(),
@@ -62,6 +65,16 @@ impl Fake {
         // Under the lock, so that the order is that of the journal; nobody listening is no error.
         let _ = self.live.send(Live::Entry(entry));
         lsn
+    }
+
+    pub(crate) fn append_many(&self, count: u8) {
+        for _ in 0..count {
+            self.append(Pid(7), "hi");
+        }
+    }
+
+    pub(crate) fn entries_count(&self) -> u64 {
+        self.journal.lock().unwrap().len() as u64
     }
 
     pub(crate) fn progress(&self, pid: Pid, text: &str) {
@@ -202,14 +215,16 @@ impl System for Fake {
         if self.broken.load(Ordering::SeqCst) {
             return Err(CallError::new(Code::Io, "the disk is gone").into());
         }
-        let journal = self.journal.lock().unwrap();
-        let found: Vec<_> = journal
+        let (before, after_page) = self.meanwhile.lock().unwrap().pop_front().unwrap_or_default();
+        self.append_many(before);
+        let found: Vec<_> = (self.journal.lock().unwrap())
             .iter()
             .skip(after.0 as usize)
             .filter(|entry| pid.is_none_or(|pid| pid == entry.pid))
             .take(limit)
             .cloned()
             .collect();
+        self.append_many(after_page);
         self.read.fetch_add(found.len(), Ordering::SeqCst);
         Ok(found)
     }
