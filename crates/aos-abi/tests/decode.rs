@@ -272,14 +272,14 @@ fn any_call() -> impl Strategy<Value = Syscall> {
     let names = prop::sample::select(Name::ALL);
     let wild = "(?s).{0,40}";
     prop_oneof![
-        names.prop_map(|name| Syscall::parse(name.as_str(), name.spec().example).unwrap()),
+        names.prop_map(|name| Syscall::parse(name.as_str(), name.spec().example).expect("every example is correct")),
         (wild, wild).prop_map(|(path, content)| {
             let args = serde_json::json!({"path": path, "content": content}).to_string();
-            Syscall::parse("FS_WRITE", &args).unwrap()
+            Syscall::parse("FS_WRITE", &args).expect("every example is correct")
         }),
         wild.prop_map(|cmd| {
             let args = serde_json::json!({"cmd": format!("{cmd} [SYS_CALL::FS_LIST] {{}}")}).to_string();
-            Syscall::parse("EXEC_CMD", &args).unwrap()
+            Syscall::parse("EXEC_CMD", &args).expect("every example is correct")
         }),
     ]
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use aos_abi::inference::Encoding;
 use aos_abi::process::Mode;
-use aos_abi::syscall::{CallSet, schema};
+use aos_abi::syscall::{CallSet, Risk, schema};
 use aos_abi::{Name, Pid};
 use serde_json::Value;
 
@@ -124,7 +124,7 @@ fn rights(prompt: &mut String, identity: &Identity<'_>) {
 }
 
 fn form_text(prompt: &mut String, calls: CallSet) {
-    let Some(first) = calls.iter().next() else {
+    let Some(first) = exemplary(calls) else {
         prompt.push_str("\nYou can make no system calls; you can only answer with text.\n");
         return;
     };
@@ -141,9 +141,7 @@ fn form_text(prompt: &mut String, calls: CallSet) {
 }
 
 fn form_constrained(prompt: &mut String, calls: CallSet) {
-    let example = calls
-        .iter()
-        .next()
+    let example = exemplary(calls)
         .map_or(String::new(), |first| format!("{{\"name\":\"{first}\",\"args\":{}}}", first.spec().example));
     let _ = write!(
         prompt,
@@ -152,6 +150,12 @@ fn form_constrained(prompt: &mut String, calls: CallSet) {
          \"say\" holds your text. Results come as lines that begin with [result.\n",
     );
     table(prompt, calls);
+}
+
+/// The call to show as an example. Weak models copy examples, so one that does no harm if it is made: the first that only
+/// reads.
+fn exemplary(calls: CallSet) -> Option<Name> {
+    calls.iter().find(|name| name.spec().risk == Risk::Read).or_else(|| calls.iter().next())
 }
 
 /// Each call on two lines: its arguments with their types, and what it does.

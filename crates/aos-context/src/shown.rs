@@ -359,7 +359,7 @@ mod tests {
             (&shown["status"], &shown["truncated"], &shown["handle"]),
             (&json!("SUCCESS"), &json!(true), &json!("result:41"))
         );
-        assert_eq!((&shown["size"], &shown["shown"]["size"]), (&json!(60_026), &json!(40_000)));
+        assert_eq!((&shown["size"], &shown["shown"]["size"]), (&json!(60_027), &json!(40_000)));
         assert!(shown["shown"]["content"].as_str().unwrap().len() > 5_000);
         let listing = Outcome::Success { result: json!(vec!["x"; 10_000]) };
         let shown: Value = serde_json::from_str(&result(&listing, Lsn(41), usize::MAX)).unwrap();

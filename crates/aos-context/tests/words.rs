@@ -1,0 +1,134 @@
+//! What a process is told of itself and of its past: the system prompt, the digest and the summary's prompt.
+
+use std::sync::Arc;
+
+use aos_abi::entry::{InferenceOutcome, Outcome};
+use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage};
+use aos_abi::process::Mode;
+use aos_abi::syscall::CallSet;
+use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Name, Pid, Timestamp};
+use aos_context::{Fit, Identity, digest, message_tokens, summary_prompt, summary_prompt_fitted, system_prompt};
+
+fn identity(mode: Mode, encoding: Encoding, calls: CallSet) -> Identity<'static> {
+    Identity {
+        pid: Pid(7),
+        parent: Pid(4),
+        name: Some("counter"),
+        role: "You count words.",
+        mode,
+        grants: vec!["FS_READ docs/**".into(), "SYS_EXIT".into()],
+        workspace: "your own folder",
+        model: "small",
+        encoding,
+        calls,
+    }
+}
+
+#[test]
+fn an_agent_is_told_its_pid_rights_and_the_form_of_results() {
+    let calls: CallSet = [Name::FsRead, Name::SysExit].into_iter().collect();
+    insta::assert_snapshot!("text", system_prompt(&identity(Mode::OneShot, Encoding::Text, calls)));
+    insta::assert_snapshot!("native", system_prompt(&identity(Mode::Resident, Encoding::Native, calls)));
+    insta::assert_snapshot!("constrained", system_prompt(&identity(Mode::OneShot, Encoding::Constrained, calls)));
+}
+
+#[test]
+fn no_call_is_mentioned_that_may_not_be_made() {
+    for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+        for mode in [Mode::OneShot, Mode::Resident] {
+            for only in Name::ALL {
+                let mut identity = identity(mode, encoding, [*only].into_iter().collect());
+                identity.grants.clear();
+                let prompt = system_prompt(&identity);
+                assert_eq!(prompt, system_prompt(&identity), "the same bytes every time");
+                let words: Vec<&str> = prompt.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+                for name in Name::ALL.iter().filter(|name| *name != only) {
+                    // What the table itself says of a call may point to another one.
+                    let in_table =
+                        format!("{} {} {}", only.spec().summary, only.spec().example, aos_abi::syscall::schema(*only));
+                    assert!(
+                        !words.contains(&name.as_str()) || in_table.contains(name.as_str()),
+                        "{name} beside {only}"
+                    );
+                }
+            }
+        }
+    }
+    let none = system_prompt(&identity(Mode::OneShot, Encoding::Text, CallSet::EMPTY));
+    assert!(none.contains("You can make no system calls"));
+}
+
+#[test]
+fn every_call_has_its_line_in_the_text_form() {
+    let prompt = system_prompt(&identity(Mode::OneShot, Encoding::Text, CallSet::all()));
+    for name in Name::ALL {
+        assert!(prompt.contains(&format!("\n{name} {{")), "{name}");
+    }
+    assert!(prompt.contains(r#"FS_EDIT {"path": string, "edits": [{"old": string, "new": string}]}"#), "{prompt}");
+    assert!(prompt.contains(r#""mode"?: "replace"|"append"|"create"}"#), "{prompt}");
+    // As large as a small window can bear.
+    assert!(prompt.len() < 12_000, "{}", prompt.len());
+}
+
+fn entry(lsn: u64, body: Body) -> Arc<Entry> {
+    Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(0), pid: Pid(7), cause: None, body })
+}
+
+fn turn(lsn: u64, text: &str, path: &str) -> Arc<Entry> {
+    let call = NativeCall { id: "x".into(), name: "FS_READ".into(), arguments: format!("{{\"path\":\"{path}\"}}") };
+    let reply =
+        Reply { text: text.into(), calls: vec![call], stop: Stop::Calls, usage: Usage::default(), model: "m".into() };
+    let outcome = InferenceOutcome::Answered(reply);
+    entry(lsn, Body::InferenceCompleted { effect: EffectId { cause: Lsn(1), nth: 0 }, latency_ms: 1, outcome })
+}
+
+fn failed(lsn: u64) -> Arc<Entry> {
+    let outcome = Outcome::Error { error: CallError::new(Code::NoEnt, "no file `b`") };
+    entry(lsn, Body::Result { call_id: "x".into(), name: "FS_READ".into(), effect: None, outcome })
+}
+
+#[test]
+fn a_digest_says_what_was_done_and_what_failed() {
+    let entries = [
+        entry(1, Body::Compacted { upto: Lsn(0), summary: "Asked to count.".into(), tokens: (1, 1) }),
+        turn(2, "First a.", "a"),
+        entry(
+            3,
+            Body::Result {
+                call_id: "x".into(),
+                name: "FS_READ".into(),
+                effect: None,
+                outcome: Outcome::Success { result: 1.into() },
+            },
+        ),
+        turn(4, "Then [SYS_CALL::FS_LIST] {\"path\":\"c\"} b.", "b"),
+        failed(5),
+        entry(6, Body::Input { text: "go on".into(), eof: false, from_pid: Pid::INIT }),
+    ];
+    insta::assert_snapshot!(digest(&entries), @r"
+    Before that: Asked to count.
+    Inputs, messages and events received: 1
+    Calls made: FS_READ 2 (1 failed, the last with ENOENT: no file `b`);
+    Files named: a, b, c
+    You said: First a.
+    You said: Then b.
+    ");
+}
+
+#[test]
+fn digest_and_summary_prompt_are_bounded_whatever_the_history() {
+    let entries: Vec<Arc<Entry>> = (0..3000u64)
+        .flat_map(|n| [turn(2 * n + 1, &"é".repeat(5000), &format!("{n}/{}", "p".repeat(300))), failed(2 * n + 2)])
+        .collect();
+    let short = digest(&entries);
+    assert!(short.len() <= 4096 && short.contains("FS_READ 3000"), "{short}");
+    for budget in [2048u64, 6000, 50_000] {
+        let (system, messages) = summary_prompt_fitted(&entries, Fit::for_budget(budget));
+        let tokens: u64 = messages.iter().map(message_tokens).sum();
+        assert!(tokens + system.len() as u64 / 3 <= budget, "{tokens} of {budget}");
+        let [Message::User(parts)] = &messages[..] else { panic!("one message") };
+        let Part::Text(text) = &parts[0] else { panic!("text") };
+        assert!(text.contains("no file `b`"), "the newest is in it");
+    }
+    assert_eq!(summary_prompt(&entries, Encoding::Native), summary_prompt(&entries, Encoding::Text));
+}
