@@ -1,0 +1,82 @@
+//! Bodies of the fuzz targets: each takes bytes as a stranger may send them and panics where something that always holds
+//! does not.
+//!
+//! Start at [`TARGETS`]. `fuzz/run SECONDS` fuzzes each of them; `cargo test` here runs each over its corpus, whole and
+//! cut, on any compiler. To add one: a function here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]`, and
+//! some files in `corpus/NAME/`. What crashed once is kept in the corpus.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use aos_abi::decode::{call_ids, decode};
+use aos_abi::inference::{Encoding, Message, NativeCall};
+use aos_abi::{Entry, Lsn, Name, Syscall, limits};
+use aos_context::{Fit, estimate, item, item_bytes, message_tokens, render, render_fitted};
+
+/// Every target by its name.
+pub const TARGETS: [(&str, fn(&[u8])); 3] =
+    [("decode_reply", decode_reply), ("entry_json", entry_json), ("syscall_args", syscall_args)];
+
+/// A model's reply. The first byte chooses encoding and cut; then fields that end in `\x1f`: the text, and id, name and
+/// arguments of native calls.
+pub fn decode_reply(data: &[u8]) {
+    let Some((flags, rest)) = data.split_first() else { return };
+    let encoding = [Encoding::Native, Encoding::Text, Encoding::Constrained][usize::from(flags % 3)];
+    let cut_off = flags & 0x80 != 0;
+    let fields = String::from_utf8_lossy(rest);
+    let mut fields = fields.split('\u{1f}');
+    let text = fields.next().unwrap_or_default();
+    let mut native = Vec::new();
+    while let (Some(id), Some(name), Some(arguments)) = (fields.next(), fields.next(), fields.next()) {
+        native.push(NativeCall { id: id.into(), name: name.into(), arguments: arguments.into() });
+    }
+
+    let decoding = decode(text, &native, encoding, cut_off, &mut call_ids(Lsn(1)));
+    let ids: BTreeSet<&str> = decoding.calls.iter().map(|call| call.call_id.as_str()).collect();
+    assert_eq!(ids.len(), decoding.calls.len(), "every call has an id of its own");
+    assert!(decoding.calls.len() >= native.len(), "no native call is lost");
+    let runnable = decoding.calls.iter().filter(|call| call.call.is_ok()).count();
+    assert!(runnable <= limits::CALLS_PER_REPLY_MAX);
+    assert_eq!(decoding, decode(text, &native, encoding, cut_off, &mut call_ids(Lsn(1))), "the same again");
+
+    // Whatever it is, as a block quote it is data.
+    let quoted: String = text.split('\n').map(|line| format!("> {line}\n")).collect();
+    let decoding = decode(&quoted, &[], Encoding::Text, false, &mut call_ids(Lsn(1)));
+    assert!(decoding.calls.is_empty(), "a quotation runs nothing: {:?}", decoding.calls);
+}
+
+/// An entry of the journal as JSON, and what a window makes of it.
+pub fn entry_json(data: &[u8]) {
+    let Ok(entry) = serde_json::from_slice::<Entry>(data) else { return };
+    let json = serde_json::to_vec(&entry).expect("an entry that was read can be written");
+    let again: Entry = serde_json::from_slice(&json).expect("an entry that was written can be read");
+    assert_eq!(again.body.kind(), entry.body.kind());
+    assert_eq!(again.lsn, entry.lsn);
+
+    let entries = [Arc::new(entry)];
+    let counted = estimate(item_bytes(&entries[0]));
+    for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+        let tokens = |messages: &[Message]| messages.iter().map(message_tokens).sum::<u64>();
+        let whole = tokens(&render(&entries, encoding));
+        assert!(item(&entries[0]).is_some() || whole == 0);
+        assert!(whole <= counted, "{whole} tokens are shown, {counted} were counted");
+        let fitted = tokens(&render_fitted(&entries, encoding, Fit::for_budget(Fit::BUDGET_MIN)));
+        assert!(fitted <= Fit::BUDGET_MIN, "{fitted} tokens are shown");
+    }
+    let _ = aos_context::digest(&entries);
+}
+
+/// The arguments of a call. The first byte chooses its name.
+pub fn syscall_args(data: &[u8]) {
+    let Some((name, args)) = data.split_first() else { return };
+    let name = Name::ALL[usize::from(*name) % Name::ALL.len()];
+    let args = String::from_utf8_lossy(args);
+    match Syscall::parse(name.as_str(), &args) {
+        Ok(call) => {
+            assert_eq!(call.name(), name);
+            let again = Syscall::parse(name.as_str(), &call.args().to_string()).expect("canonical arguments parse");
+            assert_eq!(again.name(), name);
+        }
+        Err(error) => assert!(!error.message.is_empty() && error.message.len() <= 4 * args.len() + 2000),
+    }
+}
