@@ -1,6 +1,6 @@
 //! Durable appends a second: the journal against the disk's floor and against a bare segment file with group commit.
 //!
-//! `cargo bench -p aos-journal [-- FOLDER]`. Everything runs in one process on one disk, in turn and several times, and
+//! `cargo bench -p aos-journal [-- FOLDER [large]]`; `large` leaves out the first table. Everything runs in one process on one disk, in turn and several times, and
 //! the medians are compared, because the disk's mood changes within minutes; ratios hold, absolute figures do not.
 
 use std::fs::File;
@@ -21,8 +21,17 @@ const OPENED_ENTRIES: u64 = 1_000_000;
 const PROCESSES: u64 = 1000;
 
 fn main() {
-    let folder = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let arguments: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let (large, folder): (Vec<_>, Vec<_>) = arguments.into_iter().partition(|argument| argument == "large");
+    let folder = folder.into_iter().next();
     let folder = tempfile::tempdir_in(folder.unwrap_or_else(|| ".".into())).expect("a folder to write in");
+    if large.is_empty() {
+        appends(folder.path());
+    }
+    reads(folder.path());
+}
+
+fn appends(folder: &Path) {
     println!("entries of about 256 bytes, durable appends per second, medians of {ROUNDS} rounds");
     println!(
         "{:>8} {:>14} {:>14} {:>14} {:>10} {:>10}",
@@ -31,9 +40,9 @@ fn main() {
     for writers in [1, 64, 1000] {
         let (mut floors, mut segments, mut journals, mut grouped) = (vec![], vec![], vec![], vec![]);
         for round in 0..ROUNDS {
-            floors.push(floor(&folder.path().join(format!("floor-{writers}-{round}"))));
-            segments.push(segment(&folder.path().join(format!("segment-{writers}-{round}")), writers));
-            let (rate, group) = journal(&folder.path().join(format!("journal-{writers}-{round}.db")), writers);
+            floors.push(floor(&folder.join(format!("floor-{writers}-{round}"))));
+            segments.push(segment(&folder.join(format!("segment-{writers}-{round}")), writers));
+            let (rate, group) = journal(&folder.join(format!("journal-{writers}-{round}.db")), writers);
             journals.push(rate);
             grouped.push(group);
         }
@@ -44,7 +53,6 @@ fn main() {
             median(grouped)
         );
     }
-    reads(folder.path());
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -180,10 +188,15 @@ fn reads(folder: &Path) {
     println!("bytes per entry on disk: {:.0}", size as f64 / OPENED_ENTRIES as f64);
 
     let timed = |what: &str, count: u64, work: &mut dyn FnMut()| {
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), on_cpu());
         work();
-        let each = start.elapsed().as_secs_f64() * 1e6 / count as f64;
-        println!("{what}: {:.1} ms, {each:.1} us each", start.elapsed().as_secs_f64() * 1e3);
+        let (wall, busy) = (start.elapsed().as_secs_f64(), on_cpu() - busy);
+        println!(
+            "{what}: {:.1} ms, {:.1} us each; {:.1} ms on the processor",
+            wall * 1e3,
+            wall * 1e6 / count as f64,
+            busy * 1e3
+        );
     };
     timed("open after a kill", 1, &mut || {
         drop(black_box(Journal::open(&killed, OpenOptions::default()).expect("open")))
@@ -213,7 +226,29 @@ fn reads(folder: &Path) {
         assert!(reader.verify(|_, _| {}).expect("readable").is_sound());
     });
     drop(journal);
-    // The index by process is now large, and a thousand writers touch it in a thousand places.
-    let rates: Vec<_> = (0..ROUNDS).map(|_| self::journal(&path, 1000).0).collect();
-    println!("1,000 writers on top of it: {:.0} per second", median(rates));
+    // Each process's trail is now long, and a thousand writers extend a thousand of them.
+    let before = written();
+    let (rates, grouped): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| self::journal(&path, 1000)).unzip();
+    let (bytes, entries) =
+        (written() - before, Journal::open(&path, OpenOptions::default()).expect("open").1.last.0 - OPENED_ENTRIES);
+    println!(
+        "1,000 writers on top of it: {:.0} per second, {:.0} per commit, {:.0} bytes written per entry",
+        median(rates),
+        median(grouped),
+        bytes as f64 / entries as f64
+    );
+}
+
+/// Seconds this thread has run: what a time is on a machine with nothing else to do, but for the disk.
+fn on_cpu() -> f64 {
+    let counters = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let nanos = counters.split(' ').next().expect("a counter");
+    nanos.parse::<f64>().expect("a number") / 1e9
+}
+
+/// Bytes this process has handed to write calls.
+fn written() -> u64 {
+    let counters = std::fs::read_to_string("/proc/self/io").expect("Linux");
+    let line = counters.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("a counter");
+    line.parse().expect("a number")
 }

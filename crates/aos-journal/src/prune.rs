@@ -44,7 +44,8 @@ impl PrunePlan {
     }
 
     /// The entry that says so in the journal.
-    pub(crate) fn mark(&self, lsn: Lsn, at: Timestamp) -> Arc<Entry> {
+    #[must_use]
+    pub fn mark(&self, lsn: Lsn, at: Timestamp) -> Arc<Entry> {
         let body = Body::Pruned { pids: self.pids.clone(), entries: self.entries };
         Arc::new(Entry { lsn, at, pid: Pid::SYSTEM, cause: None, body })
     }
