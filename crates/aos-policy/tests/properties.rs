@@ -32,7 +32,7 @@ fn terms() -> impl Strategy<Value = Terms> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_compiled_policy_says_what_the_reference_says(
