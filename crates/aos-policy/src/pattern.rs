@@ -1,6 +1,6 @@
 //! Patterns: what a rule or grant says about paths, hosts, names and receivers.
 //!
-//! Start at [`Pattern::parse`] and [`Pattern::matches`]. A pattern is a row of segments: a literal, `*` for one
+//! Start at [`Pattern::parse`] and [`Pattern::matches_text`]. A pattern is a row of segments: a literal, `*` for one
 //! segment (also inside one, such as `*.md`, once), and `**` as the last one for any rest, the empty one included.
 //! What separates segments is the [`Domain`]'s. Published test vectors: `patterns.txt` beside this crate.
 //! What always holds: `*` never crosses a separator; a prefix without a separator never matches; overlap and
