@@ -33,3 +33,11 @@ mod workspace;
 mod write;
 
 pub use driver::Driver;
+
+// What watching needs of the way paths are kept inside.
+pub(crate) use draft::Draft;
+pub(crate) use error::Error;
+pub(crate) use path::Beneath;
+pub(crate) use pattern::Pattern;
+pub(crate) use walk::{DEPTH_MAX, walk};
+pub(crate) use workspace::{Workspace, beneath};

@@ -15,34 +15,34 @@ use super::workspace::{beneath, look};
 /// Most entries that one walk looks at.
 const ENTRIES_MAX: usize = 100_000;
 /// Most folders deep. One descriptor is open per level.
-pub(super) const DEPTH_MAX: u32 = 64;
+pub(crate) const DEPTH_MAX: u32 = 64;
 
 /// Something found on a walk.
-pub(super) struct Found<'w> {
+pub(crate) struct Found<'w> {
     /// The folder that it is in.
-    pub(super) folder: &'w OwnedFd,
+    pub(crate) folder: &'w OwnedFd,
     /// Its name there.
-    pub(super) name: &'w str,
+    pub(crate) name: &'w str,
     /// Its path from the workspace.
-    pub(super) path: &'w str,
+    pub(crate) path: &'w str,
     /// Its path from where the walk began.
-    pub(super) below: &'w str,
+    pub(crate) below: &'w str,
     /// What it is, links not followed.
-    pub(super) kind: FileType,
+    pub(crate) kind: FileType,
 }
 
 /// What a walk left out.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(crate) struct Walked {
     /// It stopped at a bound.
-    pub(super) truncated: bool,
+    pub(crate) truncated: bool,
     /// Folders that could not be read, as paths from the workspace.
-    pub(super) unreadable: Vec<String>,
+    pub(crate) unreadable: Vec<String>,
 }
 
 /// Visits what is below `folder` (whose path is `at`), at most `depth` levels: names in byte order, a folder before
 /// what is in it, so that a cut listing is the beginning of the whole one. Drafts are left out.
-pub(super) fn walk(
+pub(crate) fn walk(
     folder: &OwnedFd,
     at: &Beneath,
     depth: u32,

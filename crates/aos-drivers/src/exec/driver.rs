@@ -1,0 +1,242 @@
+//! The driver: from an allowed call to a command in the sandbox.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aos_abi::syscall::ExecCmd;
+use aos_abi::{CallError, Code, Syscall, limits};
+use aos_policy::Permit;
+use aos_sandbox::{
+    Cancel, Captured, Committed, End, Helper, Isolation, Isolator, Layer, Limits, Mount, Network, Outcome, Programs,
+    ProxyServer, Spec, ThisHost,
+};
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::error::Error;
+
+/// Most changed paths in an answer.
+const CHANGED_MAX: usize = limits::LISTING_MAX;
+
+/// Where and within which walls a command runs: what policy and configuration say.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The workspace folder.
+    pub workspace: PathBuf,
+    /// A folder for a layer of its own, on the workspace's file system: changes go there first. `None`: they go to the
+    /// workspace at once and cannot be taken back.
+    pub layer: Option<PathBuf>,
+    /// What becomes of the layer when the command has ended.
+    pub keep: Keep,
+    /// Further files and folders it may see.
+    pub mounts: Vec<Mount>,
+    /// Programs it may execute.
+    pub programs: Programs,
+    /// The most it may use. The call's own deadline only makes `wall` shorter.
+    pub limits: Limits,
+    /// What it may connect to.
+    pub network: Network,
+    /// Who serves the proxy, where it has one.
+    pub proxy: Option<ProxyServer>,
+    /// How strong the walls are.
+    pub isolation: Isolation,
+    /// The program that the sandbox is started from.
+    pub helper: Helper,
+}
+
+/// What becomes of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Its changes are moved into the workspace.
+    Commit,
+    /// It is left as it is, for the caller to show and decide (`--dry-run`).
+    Hold,
+}
+
+/// Where a command's changes are.
+#[derive(Debug)]
+#[must_use = "a layer that nobody keeps fills the disk"]
+pub enum Changes {
+    /// In the workspace, for good; or there are none.
+    Direct,
+    /// In the workspace, and what they replaced is kept.
+    Committed(Committed),
+    /// In the layer.
+    Held(Layer),
+}
+
+/// What came of a call. A command that failed may have changed something all the same.
+#[derive(Debug)]
+#[must_use]
+pub struct Ran {
+    /// What the agent is told.
+    pub answer: Result<Value, CallError>,
+    /// Where the changes are.
+    pub changes: Changes,
+}
+
+/// Carries out command calls. Share one for the whole daemon.
+#[derive(Clone)]
+pub struct Driver {
+    isolator: Arc<dyn Isolator>,
+}
+
+impl Default for Driver {
+    fn default() -> Driver {
+        Driver::new(Arc::new(ThisHost))
+    }
+}
+
+impl Driver {
+    /// A driver that runs commands on what it is given.
+    #[must_use]
+    pub fn new(isolator: Arc<dyn Isolator>) -> Driver {
+        Driver { isolator }
+    }
+
+    /// Carries out an allowed call. Blocks as long as the command runs; `cancel` ends it, and then nothing of a layer is
+    /// kept. The answer's error is `ETIMEDOUT`, with what was printed by then as its partial result; `EDQUOT` for memory,
+    /// `ENOSPC` for disk, `EINTR` where it was stopped, `EINVAL`, `ENOENT`, `EPERM`, `EIO`.
+    pub fn call(&self, permit: Permit, scene: Scene, cancel: &Cancel) -> Ran {
+        self.perform(permit.into_call(), scene, cancel)
+    }
+
+    pub(super) fn perform(&self, call: Syscall, scene: Scene, cancel: &Cancel) -> Ran {
+        let args = match call {
+            Syscall::ExecCmd(args) => args,
+            other => {
+                let error = CallError::new(Code::NoSys, format!("{} is no command call", other.name()));
+                return Ran { answer: Err(error), changes: Changes::Direct };
+            }
+        };
+        match self.run(args, scene, cancel) {
+            Ok(ran) => ran,
+            Err(error) => Ran { answer: Err(error.into()), changes: Changes::Direct },
+        }
+    }
+
+    fn run(&self, args: ExecCmd, scene: Scene, cancel: &Cancel) -> Result<Ran, Error> {
+        let wall = timeout(args.timeout_s)?.min(scene.limits.wall);
+        let env = environment(&args)?;
+        let layer = scene.layer.map(Layer::create).transpose()?;
+        let argv: [OsString; 3] = ["sh".into(), "-c".into(), args.cmd.into()];
+        let output = scene.limits.output.min(limits::EXEC_OUTPUT_BYTES_MAX);
+        let spec = Spec {
+            stdin: args.stdin.unwrap_or_default().into_bytes(),
+            env,
+            mounts: scene.mounts,
+            layer: layer.clone(),
+            programs: scene.programs,
+            limits: Limits { wall, output, ..scene.limits },
+            network: scene.network,
+            proxy: scene.proxy,
+            helper: scene.helper,
+            ..Spec::new(argv, &scene.workspace, scene.isolation)
+        };
+        let outcome = match self.isolator.run(&spec, cancel) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // It did not start, or nobody knows: what is in the layer is nobody's.
+                if let Some(layer) = layer {
+                    let _ = layer.discard();
+                }
+                return Err(error.into());
+            }
+        };
+        let wanted = match outcome.end {
+            End::Exited(_) | End::Signaled(_) | End::TimedOut | End::OutOfMemory => true,
+            End::OutOfDisk | End::Cancelled => false,
+        };
+        let changes = match (layer, scene.keep) {
+            (None, _) => Changes::Direct,
+            (Some(layer), _) if !wanted => {
+                layer.discard()?;
+                Changes::Direct
+            }
+            (Some(layer), Keep::Hold) => Changes::Held(layer),
+            (Some(layer), Keep::Commit) => Changes::Committed(layer.commit(&scene.workspace)?),
+        };
+        Ok(Ran { answer: answer(&outcome, &spec.limits), changes })
+    }
+}
+
+/// The call's deadline, 30 seconds if it names none.
+fn timeout(seconds: Option<f64>) -> Result<Duration, Error> {
+    match seconds {
+        None => Ok(Duration::from_secs(limits::EXEC_TIMEOUT_S)),
+        Some(seconds) if seconds > 0.0 && seconds <= limits::EXEC_TIMEOUT_S_MAX as f64 => {
+            Ok(Duration::from_secs_f64(seconds).max(Duration::from_millis(1)))
+        }
+        Some(_) => Err(Error::Timeout),
+    }
+}
+
+fn environment(args: &ExecCmd) -> Result<std::collections::BTreeMap<OsString, OsString>, Error> {
+    let variables = args.env.iter().flatten();
+    variables
+        .map(|(name, value)| {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(Error::Variable { name: name.chars().take(64).flat_map(char::escape_debug).collect() });
+            }
+            Ok((name.into(), value.into()))
+        })
+        .collect()
+}
+
+/// The command's end as the agent is told of it.
+fn answer(outcome: &Outcome, limits: &Limits) -> Result<Value, CallError> {
+    let mut result = json!({});
+    for (name, stream) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+        show(&mut result, name, stream);
+    }
+    let (code, ended) = match outcome.end {
+        End::Exited(code) => (Some(code), None),
+        // As a shell reports it.
+        End::Signaled(signal) => {
+            result["signal"] = signal.into();
+            (Some(128 + signal), None)
+        }
+        End::TimedOut => (None, Some(Error::TimedOut { seconds: limits.wall.as_secs_f64() })),
+        End::OutOfMemory => (None, Some(Error::OutOfMemory { bytes: limits.memory })),
+        End::OutOfDisk => (None, Some(Error::OutOfDisk { bytes: limits.disk })),
+        End::Cancelled => (None, Some(Error::Cancelled)),
+    };
+    if let Some(code) = code {
+        result["exit_code"] = code.into();
+    }
+    let changed: Vec<String> =
+        outcome.changed.iter().take(CHANGED_MAX).map(|change| change.path.to_string_lossy().into_owned()).collect();
+    if outcome.changed_truncated || changed.len() < outcome.changed.len() {
+        result["changed_truncated"] = true.into();
+    }
+    result["changed"] = changed.into();
+    match ended {
+        None => Ok(result),
+        Some(error) => Err(CallError { partial: Some(result), ..error.into() }),
+    }
+}
+
+/// A stream as text: bytes that are no UTF-8 replaced, since one wrong byte in a log must not hide it; base64 where a
+/// zero byte says that it is no text at all.
+fn show(result: &mut Value, name: &str, stream: &Captured) {
+    if stream.bytes.contains(&0) {
+        result[name] = base64::engine::general_purpose::STANDARD.encode(&stream.bytes).into();
+        result[format!("{name}_encoding")] = "base64".into();
+    } else {
+        let cut = if stream.truncated() { whole(&stream.bytes) } else { &stream.bytes };
+        result[name] = String::from_utf8_lossy(cut).into();
+    }
+    if stream.truncated() {
+        result[format!("{name}_dropped")] = stream.dropped.into();
+    }
+}
+
+/// The bytes without a character that the end cuts in two.
+fn whole(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}

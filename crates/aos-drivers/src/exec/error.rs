@@ -1,0 +1,71 @@
+//! Why a command did not run, or did not end well, and what the agent is told.
+
+use std::io::ErrorKind;
+
+use aos_abi::{CallError, Code, limits};
+use aos_sandbox::Error as Sandbox;
+
+/// Why a command did not run or was ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// Give a time that can be waited for.
+    #[error("timeout_s must be more than 0 and at most {}", limits::EXEC_TIMEOUT_S_MAX)]
+    Timeout,
+    /// Mend the variable.
+    #[error("`{name}` cannot be the name or value of an environment variable")]
+    Variable { name: String },
+    /// Do less at once, or ask for more time.
+    #[error("the command ran past {seconds} s and was killed with all it had started")]
+    TimedOut { seconds: f64 },
+    /// Do with less memory.
+    #[error("the command used more than {bytes} bytes of memory and was killed")]
+    OutOfMemory { bytes: u64 },
+    /// Write less.
+    #[error("the command wrote more than {bytes} bytes and was killed; nothing of it was kept")]
+    OutOfDisk { bytes: u64 },
+    /// It was stopped from outside.
+    #[error("the command was stopped before it ended")]
+    Cancelled,
+    /// Whatever the sandbox says.
+    #[error("{}", words(.0))]
+    Sandbox(#[from] Sandbox),
+}
+
+impl From<Error> for CallError {
+    fn from(error: Error) -> CallError {
+        let (code, hint) = match &error {
+            Error::Timeout | Error::Variable { .. } => (Code::Inval, None),
+            Error::TimedOut { .. } => {
+                (Code::TimedOut, Some("a larger timeout_s, or less work in one command".to_owned()))
+            }
+            Error::OutOfMemory { .. } => (Code::DQuot, Some("work on the data in pieces".to_owned())),
+            Error::OutOfDisk { .. } => (Code::NoSpc, None),
+            Error::Cancelled => (Code::Intr, None),
+            Error::Sandbox(error) => match error {
+                Sandbox::Spec { .. } => (Code::Inval, None),
+                Sandbox::Program { source, .. } if source.kind() == ErrorKind::NotFound => (Code::NoEnt, None),
+                Sandbox::Program { .. } => (Code::Perm, Some("only granted programs can be run".to_owned())),
+                Sandbox::Conflict { .. } => (Code::Again, Some("somebody changed the workspace meanwhile".to_owned())),
+                // Whether it ran is not known.
+                Sandbox::Helper { .. } => {
+                    (Code::Intr, Some("it may have run; look before running it again".to_owned()))
+                }
+                Sandbox::Missing { feature, .. } => (Code::Io, Some(feature.remedy().to_owned())),
+                Sandbox::Path { .. } | Sandbox::Setup { .. } => (Code::Io, None),
+            },
+        };
+        let told = CallError::new(code, error.to_string());
+        match hint {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
+    }
+}
+
+/// The sandbox's error with its cause.
+fn words(error: &Sandbox) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

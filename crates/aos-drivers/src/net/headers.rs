@@ -1,0 +1,84 @@
+//! Headers: which an agent may set, which go along to another origin, and how an answer's are shown.
+
+use std::collections::BTreeMap;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use super::error::Error;
+
+/// Most headers, and most bytes of them together.
+const HEADERS_MAX: usize = 64;
+const HEADERS_BYTES_MAX: usize = 16 << 10;
+/// Headers that frame the message or belong to one connection (RFC 9110, 7.6.1; RFC 9112, 6): whoever sets them can make
+/// two readers see two messages. `accept-encoding` is set to what the driver can undo.
+const FRAMING: [&str; 13] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "http2-settings",
+    "proxy-authorization",
+    "proxy-connection",
+    "accept-encoding",
+];
+/// What goes along when a redirect leads to another origin; anything else may be a credential.
+const PORTABLE: [&str; 3] = ["accept", "accept-language", "user-agent"];
+
+/// Reads the headers of a call.
+pub(super) fn parse(headers: Option<&BTreeMap<String, String>>) -> Result<HeaderMap, Error> {
+    let mut parsed = HeaderMap::new();
+    let Some(headers) = headers else { return Ok(parsed) };
+    let bad = |name: &str, why| Error::Header { name: Error::shown(name), why };
+    if headers.len() > HEADERS_MAX || headers.iter().map(|(n, v)| n.len() + v.len()).sum::<usize>() > HEADERS_BYTES_MAX
+    {
+        return Err(bad("…", "is one of more than 64, or of more than 16384 bytes together"));
+    }
+    for (name, value) in headers {
+        let known =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name, "has a name that no header can have"))?;
+        if FRAMING.contains(&known.as_str()) || known.as_str().starts_with("proxy-") {
+            return Err(bad(name, "is not for callers to set"));
+        }
+        let value =
+            HeaderValue::from_str(value).map_err(|_| bad(name, "has a line break or another control character"))?;
+        if parsed.insert(known, value).is_some() {
+            return Err(bad(name, "is given twice, in different spellings"));
+        }
+    }
+    Ok(parsed)
+}
+
+/// What of the caller's headers another origin may see.
+pub(super) fn portable(headers: &HeaderMap) -> HeaderMap {
+    headers
+        .iter()
+        .filter(|(name, _)| PORTABLE.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// An answer's headers as JSON: several of one name joined by a comma, bytes that are no UTF-8 replaced. With `decoded`,
+/// without those that describe the body as it was on the wire.
+pub(super) fn shown(headers: &HeaderMap, decoded: bool) -> Value {
+    let mut shown = Map::new();
+    for (name, value) in headers {
+        if decoded && matches!(name.as_str(), "content-encoding" | "content-length") {
+            continue;
+        }
+        let text = String::from_utf8_lossy(value.as_bytes());
+        match shown.get_mut(name.as_str()) {
+            Some(Value::String(before)) => {
+                before.push_str(", ");
+                before.push_str(&text);
+            }
+            _ => drop(shown.insert(name.as_str().to_owned(), text.into())),
+        }
+    }
+    shown.into()
+}

@@ -1,0 +1,28 @@
+//! The network: `NET_FETCH` and `NET_SEND`.
+//!
+//! Start at [`Driver::call`]; `destination` says where a request may go.
+//!
+//! What always holds:
+//! - A name is resolved once per hop, every address of it is checked, and the connection goes to exactly those
+//!   addresses; no connection is kept for another call. So neither a name that changes its mind (DNS rebinding) nor one
+//!   caller's exception for a private address serves another caller.
+//! - Every redirect is a new request: parsed, decided by the caller and checked like the first. Only `NET_FETCH` follows
+//!   redirects; what cannot be taken back is sent once, and a redirect is its answer.
+//! - One deadline holds for everything together, and the body is bounded after decompression.
+//! - No proxy from the environment, no cookies, no credentials from a URL, no retry.
+//!
+//! Deliberately absent: HTTP/2, caching, and secrets (put in by the daemon as headers it adds itself).
+
+mod body;
+mod destination;
+mod driver;
+mod error;
+mod headers;
+mod resolver;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use destination::HostPort;
+pub use driver::{Driver, Options, Trip};
+pub use resolver::{Resolve, Resolving, SystemResolver};

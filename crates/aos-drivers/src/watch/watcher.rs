@@ -1,0 +1,137 @@
+//! The task of a watch, and the handle that ends it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aos_abi::{CallError, Code};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::burst::{Burst, Changed, Settle};
+use super::tree::{Target, Tree};
+use crate::fs::{Beneath, Error, Pattern, Workspace};
+
+/// How often a watched folder that is gone is looked for.
+const REPLANT: Duration = Duration::from_secs(1);
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The workspace folder.
+    pub workspace: PathBuf,
+    /// The file or folder beneath it; the workspace itself if left out.
+    pub path: Option<String>,
+    /// Only paths that match; without a `/` it is matched against the last name.
+    pub glob: Option<String>,
+    /// When a burst is over.
+    pub settle: Settle,
+}
+
+/// A running watch. It ends when this is dropped, or when nobody receives its events any more.
+#[derive(Debug)]
+pub struct Watcher {
+    pub(super) task: tokio::task::JoinHandle<()>,
+}
+
+impl Watcher {
+    /// Starts watching. When it returns, whatever changes from then on is told. While the channel is full the burst that
+    /// cannot be delivered goes on gathering, so nothing is lost and nothing piles up.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EPERM`, `EINVAL` for the path and the glob; `EAGAIN` where there are too many folders to watch.
+    ///
+    /// # Cancel safety
+    /// Dropping it starts no watch.
+    pub async fn start(order: Order, on_event: mpsc::Sender<Changed>) -> Result<Watcher, CallError> {
+        let settle = order.settle;
+        // A large tree takes a while to read.
+        let planted = tokio::task::spawn_blocking(move || target(order).and_then(Tree::plant)).await;
+        let planted = planted.map_err(|error| CallError::new(Code::Io, format!("watch: {error}")))?;
+        let tree = planted.map_err(|error| match error {
+            Error::System { errno: rustix::io::Errno::NOSPC | rustix::io::Errno::MFILE, .. } => {
+                CallError::new(Code::Again, "there are more folders than can be watched")
+                    .hint("watch a folder further down")
+            }
+            error => error.into(),
+        })?;
+        let tree = register(tree).map_err(|error| CallError::new(Code::Io, format!("watch: {error}")))?;
+        Ok(Watcher { task: tokio::spawn(run(tree, settle, on_event)) })
+    }
+
+    /// Ends the watch and waits until nothing more will be told.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // Cancelled, which is what was asked for.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A folder is watched with all below it; a file by the folder it is in, so that it may be replaced.
+fn target(order: Order) -> Result<Target, Error> {
+    let path = Beneath::parse(order.path.as_deref().unwrap_or(""))?;
+    let glob = order.glob.as_deref().map(Pattern::parse).transpose()?;
+    let workspace = Workspace::open(&order.workspace)?;
+    match workspace.folder(&path) {
+        Ok(_) => Ok(Target { workspace: order.workspace, folder: path, file: None, glob }),
+        Err(Error::System { errno: rustix::io::Errno::NOTDIR, .. }) => {
+            workspace.file(&path)?;
+            let (folder, name) = path.split()?;
+            Ok(Target {
+                workspace: order.workspace,
+                folder: Beneath::parse(folder)?,
+                file: Some(name.to_owned()),
+                glob: None,
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Hands the descriptor to the runtime.
+#[expect(deprecated, reason = "the new name is unsafe for types that may swap their descriptor; a tree never does")]
+fn register(tree: Tree) -> std::io::Result<AsyncFd<Tree>> {
+    AsyncFd::with_interest(tree, Interest::READABLE)
+}
+
+async fn run(mut tree: AsyncFd<Tree>, settle: Settle, on_event: mpsc::Sender<Changed>) {
+    let mut burst = Burst::default();
+    let mut look_again = Instant::now();
+    loop {
+        let due = burst.due(settle);
+        let settled = due.is_some_and(|due| due <= Instant::now());
+        let uprooted = tree.get_ref().is_uprooted();
+        // Each branch is safe to drop: nothing is taken before it is chosen.
+        tokio::select! {
+            ready = tree.readable_mut() => {
+                let Ok(mut ready) = ready else { return };
+                match ready.get_inner_mut().drain(&mut burst) {
+                    Ok(true) => ready.clear_ready(),
+                    Ok(false) => {}
+                    Err(_) => {
+                        burst.lose();
+                        ready.clear_ready();
+                    }
+                }
+                look_again = Instant::now() + REPLANT;
+            }
+            slot = on_event.reserve(), if settled => match slot {
+                Ok(slot) => slot.send(burst.take()),
+                Err(_) => return,
+            },
+            () = sleep_until(due.unwrap_or(look_again)), if due.is_some() && !settled => {}
+            () = sleep_until(look_again), if uprooted => {
+                tree.get_mut().replant(&mut burst);
+                look_again = Instant::now() + REPLANT;
+            }
+            () = on_event.closed() => return,
+        }
+    }
+}
