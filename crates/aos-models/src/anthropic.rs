@@ -305,8 +305,9 @@ fn usage(fields: Option<&UsageFields>, answer: &mut Answer<'_>) {
     if let Some(input) = fields.input_tokens.0 {
         let all =
             input.saturating_add(cached.unwrap_or(0)).saturating_add(fields.cache_creation_input_tokens.0.unwrap_or(0));
-        answer.reported.input = Some(all);
-        answer.reported.cached = cached;
+        // A later event may leave the cached ones out, and some proxies know nothing yet at the start.
+        answer.reported.input = answer.reported.input.max(Some(all));
+        answer.reported.cached = cached.or(answer.reported.cached);
     }
     answer.reported.output = fields.output_tokens.0.or(answer.reported.output);
 }

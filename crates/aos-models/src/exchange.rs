@@ -26,6 +26,8 @@ pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one event, and of a whole answer that is not streamed: the largest reply with every byte escaped as `\u00xx`
 /// would be six times as long, but twice is what text comes to.
 const WIRE_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX + (1 << 20);
+/// How long usage and the end mark are waited for after an answer that is whole.
+const EPILOGUE_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a stream is waited for after its last event, so that the connection can be used again.
 const TRAILER_WAIT: Duration = Duration::from_millis(100);
 
@@ -157,7 +159,9 @@ async fn read(
             let _ = tokio::time::timeout(TRAILER_WAIT, response.chunk()).await;
             return End::Whole;
         }
-        until = (Instant::now() + deadlines.stall).min(deadlines.end);
+        // Once the provider has said why it stopped, only usage and the end mark can follow.
+        let wait = if answer.finish.is_some() { deadlines.stall.min(EPILOGUE_WAIT) } else { deadlines.stall };
+        until = (Instant::now() + wait).min(deadlines.end);
     };
     match form {
         Form::Unknown => end,
@@ -229,18 +233,16 @@ fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) 
     if let Some(Finish::Refused(why)) = &answer.finish {
         return Err(answer.refused(&why.clone(), sent));
     }
-    // An end without the provider's own mark is a cut: half an answer must not pass for a whole one.
-    let marked = answer.ended || answer.finish.is_some();
+    // An end without the provider's own mark is a cut: half an answer must not pass for a whole one. With the mark it is
+    // whole, however the connection ends after it.
+    let whole = answer.finish.is_some() || answer.ended && matches!(end, End::Whole);
     if answer.usable() {
-        let whole = marked && matches!(end, End::Whole);
         return Ok(answer.into_reply(target.name, sent, whole));
     }
     let failure = match (answer.fault.take(), end) {
         (Some(fault), _) => fault,
+        (None, _) if answer.understood && whole => return Ok(answer.into_reply(target.name, sent, true)),
         (None, End::Cut(failure) | End::NoAnswer(failure)) => failure,
-        (None, End::Whole) if answer.understood && marked => {
-            return Ok(answer.into_reply(target.name, sent, true));
-        }
         (None, End::Whole) => transient(format!("{} ended its answer before there was one", target.host)),
     };
     Err(failure)

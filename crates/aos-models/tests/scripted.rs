@@ -1,5 +1,7 @@
 //! The pool against the scripted server: the ordinary path in every wire format.
 
+#![expect(clippy::unwrap_used, reason = "functions that tests share are tests too")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -124,4 +126,111 @@ async fn instant_answers_parse_in_every_format() {
             "{provider:?}"
         );
     }
+}
+
+async fn ask(server: &Server, prompt: &Prompt) -> String {
+    match pool(server, Provider::Openai).infer("m", prompt, EFFECT, |_| ()).await {
+        Ok(reply) => reply.text,
+        Err(failure) => failure.message,
+    }
+}
+
+fn script(text: &str) -> Script {
+    toml::from_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn rules_match_in_order_on_what_they_name() {
+    let server = Server::start(script(
+        r#"
+        [[rule]]
+        when = { last = "ping", system = "process 8" }
+        answer = [{ text = "wrong system" }]
+        [[rule]]
+        when = { last = "ping" }
+        times = 1
+        answer = [{ text = "first pong" }]
+        [[rule]]
+        when = { regex = "add (?<a>\\d+) and (\\d+)" }
+        answer = [{ text = "{{a}}+{{2}} of {{0}}, {{nothing}}" }]
+        [[rule]]
+        when = { any = "ping", nth = 1 }
+        answer = [{ text = "it was a ping" }]
+        [[rule]]
+        when = { last = "ping", model = "scripted", step = 0 }
+        answer = [{ text = "pong" }]
+        "#,
+    ))
+    .await
+    .unwrap();
+    assert_eq!(ask(&server, &prompt("ping")).await, "first pong");
+    assert_eq!(ask(&server, &prompt("ping")).await, "pong");
+    assert_eq!(ask(&server, &prompt("please add 12 and 30")).await, "12+30 of add 12 and 30, {{nothing}}");
+    let mut later = prompt("ping");
+    later.messages.push(Message::Assistant { text: "pong".to_owned(), calls: vec![] });
+    later.messages.push(Message::User(vec![Part::Text("what was it?".to_owned())]));
+    assert_eq!(ask(&server, &later).await, "it was a ping");
+    let unmatched = ask(&server, &prompt("else")).await;
+    assert!(unmatched.contains("no rule of the script matches"), "{unmatched}");
+}
+
+/// A daemon and a server that were both started anew go on where they were, since the request says where that is.
+#[tokio::test]
+async fn a_script_goes_on_after_a_restart() {
+    let step = |path: &str| Answer { calls: vec![Call::new("FS_READ", json!({"path": path}))], ..Answer::default() };
+    let rules = || Script::new(vec![Rule::always(vec![step("a"), step("b"), Answer::text("end")])]);
+    let mut prompt = prompt("begin");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..3 {
+            let server = Server::start(rules()).await.unwrap();
+            let reply = pool(&server, Provider::Openai).infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+            seen.push(reply.calls.first().map_or_else(|| reply.text.clone(), |call| call.arguments.clone()));
+            advance(&mut prompt, reply, |_| "{}".to_owned());
+        }
+        // A resident agent gets the next task, and the script begins again.
+        prompt.messages.push(Message::User(vec![Part::Text("again".to_owned())]));
+    }
+    assert_eq!(seen, [r#"{"path":"a"}"#, r#"{"path":"b"}"#, "end"].repeat(2));
+    let ids: std::collections::BTreeSet<&str> = prompt
+        .messages
+        .iter()
+        .filter_map(|message| if let Message::Result { call_id, .. } = message { Some(&**call_id) } else { None })
+        .collect();
+    assert_eq!(ids.len(), 4, "no id comes twice");
+}
+
+#[tokio::test]
+async fn the_call_before_can_choose_the_rule_in_every_format() {
+    let text = r#"
+        [[rule]]
+        when = { after = "WAIT" }
+        answer = [{ text = "waited for {{last_result.pid}}" }]
+        [[rule]]
+        answer = [{ calls = [{ name = "WAIT" }] }]
+    "#;
+    for provider in PROVIDERS {
+        for encoding in [Encoding::Native, Encoding::Text] {
+            let server = Server::start(script(text)).await.unwrap();
+            let pool = pool(&server, provider);
+            let mut prompt = Prompt { encoding, ..prompt("begin") };
+            let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+            if encoding == Encoding::Text {
+                assert_eq!(reply.text, "[SYS_CALL::WAIT] {}");
+            }
+            prompt.messages.push(Message::Assistant { text: reply.text, calls: reply.calls.clone() });
+            let call_id = reply.calls.first().map_or_else(|| "1".to_owned(), |call| call.id.clone());
+            let content = r#"{"status":"SUCCESS","result":{"pid":9}}"#.to_owned();
+            prompt.messages.push(Message::Result { call_id, name: "WAIT".to_owned(), content });
+            let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
+            assert_eq!(reply.text, "waited for 9", "{provider:?} {encoding:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bad_regular_expression_names_its_rule() {
+    let error = Server::start(script("[[rule]]\n[[rule]]\nwhen = { regex = \"(\" }")).await.unwrap_err();
+    assert_eq!(error.to_string(), "rule 1 of the script has a bad regular expression");
+    assert!(toml::from_str::<Script>("[[rule]]\nwhen = { lst = \"x\" }").is_err(), "unknown keys are errors");
 }

@@ -408,6 +408,10 @@ fn send(
         }
         pieces.push(Piece::Data(rest.split_to(size.min(rest.len()))));
     }
+    if answer.write_bytes > 0 {
+        // The end of the body comes on its own too, as from a server that streams.
+        pieces.push(Piece::Flush);
+    }
     pieces.append(&mut end);
     Ok(response(StatusCode::OK, content_type, Sending::pieces(pieces, answer.delay_ms)))
 }
