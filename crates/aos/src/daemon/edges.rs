@@ -1,0 +1,256 @@
+//! The edges: effects of the kernel, performed; outcomes, brought back.
+//!
+//! Start at [`Edges::perform`]. Each effect is one tracked task with a token by which it is cancelled; its outcome goes
+//! back to the loop as an input. What always holds: every inference and every call comes back with exactly one
+//! outcome, also when it is cancelled, panics or its driver fails.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aos_abi::entry::{Outcome, Purpose};
+use aos_abi::process::Workspace;
+use aos_abi::syscall::Handler;
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
+use aos_gateway::{Live, Subscription, WebhookAnswer};
+use aos_kernel::effect::Effect;
+use aos_policy::Permit;
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::counters::Counters;
+use super::drivers::Drivers;
+use super::heart::Completion;
+use super::history::History;
+use super::inference::Models;
+
+/// Live events a slow watcher may be behind; beyond, it goes back to the journal.
+const LIVE_MAX: usize = 4096;
+
+/// Everything outside the kernel that the daemon can reach.
+pub(crate) struct Edges {
+    runtime: tokio::runtime::Handle,
+    completions: mpsc::UnboundedSender<Completion>,
+    history: Arc<History>,
+    models: Arc<Models>,
+    drivers: Arc<Drivers>,
+    counters: Arc<Counters>,
+    workspaces: PathBuf,
+    live: broadcast::Sender<Live>,
+    tasks: TaskTracker,
+    under_way: Mutex<HashMap<EffectId, CancellationToken>>,
+    /// HTTP callers that wait for an agent's answer, by request.
+    callers: Mutex<HashMap<String, oneshot::Sender<WebhookAnswer>>>,
+}
+
+impl Edges {
+    /// Edges that bring their outcomes back through `completions`.
+    pub(crate) fn new(
+        runtime: tokio::runtime::Handle,
+        completions: mpsc::UnboundedSender<Completion>,
+        history: Arc<History>,
+        models: Arc<Models>,
+        drivers: Arc<Drivers>,
+        counters: Arc<Counters>,
+        workspaces: PathBuf,
+    ) -> Edges {
+        let (live, _) = broadcast::channel(LIVE_MAX);
+        Edges {
+            runtime,
+            completions,
+            history,
+            models,
+            drivers,
+            counters,
+            workspaces,
+            live,
+            tasks: TaskTracker::new(),
+            under_way: Mutex::default(),
+            callers: Mutex::default(),
+        }
+    }
+
+    /// Entries that a coming prompt may show.
+    pub(crate) fn remember(&self, entries: &[Arc<Entry>]) {
+        self.history.remember(entries);
+    }
+
+    /// Tells whoever watches that these entries are durable.
+    pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
+        self.counters.count(&entries);
+        if self.live.receiver_count() == 0 {
+            return;
+        }
+        for entry in entries {
+            // Nobody may be watching any more.
+            let _ = self.live.send(Live::Entry(entry));
+        }
+    }
+
+    /// What happens from now on.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        Subscription::new(self.live.subscribe())
+    }
+
+    /// Begins an effect. Never blocks; called from the loop and from the journal's thread.
+    pub(crate) fn perform(self: &Arc<Self>, effect: Effect) {
+        match effect {
+            Effect::Infer(infer) => {
+                let (id, pid) = (infer.id, infer.pid);
+                let (models, history) = (Arc::clone(&self.models), Arc::clone(&self.history));
+                let live = self.live.clone();
+                self.track(id, pid, move |token| async move {
+                    let started = std::time::Instant::now();
+                    let outcome = models.infer(&infer, &history, &live, token).await;
+                    let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    debug_assert!(matches!(infer.purpose, Purpose::Turn | Purpose::Summary));
+                    Body::InferenceCompleted { effect: id, latency_ms, outcome }
+                });
+            }
+            Effect::Call { id, pid, call_id, permit, workspace } => self.call(id, pid, call_id, permit, &workspace),
+            Effect::Cancel(id) => {
+                let token = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+                if let Some(token) = token {
+                    token.cancel();
+                }
+            }
+            Effect::Watch { pid, watch_id, workspace, path, glob } => {
+                let dir = self.folder(&workspace);
+                self.drivers.watch(&self.runtime, self.completions.clone(), pid, watch_id, dir, &path, glob);
+            }
+            Effect::Unwatch { pid, watch_id } => self.drivers.unwatch(pid, &watch_id),
+            Effect::WebhookReply { request_id, status, headers, body } => {
+                let caller = self.callers.lock().unwrap_or_else(PoisonError::into_inner).remove(&request_id);
+                if let Some(caller) = caller {
+                    // The caller may have hung up.
+                    let _ = caller.send(WebhookAnswer { status, headers: headers.into_iter().collect(), body });
+                }
+            }
+        }
+    }
+
+    /// A caller that waits for an agent's answer.
+    pub(crate) fn expect_answer(&self, request_id: &str) -> oneshot::Receiver<WebhookAnswer> {
+        let (sender, answer) = oneshot::channel();
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(request_id.to_owned(), sender);
+        answer
+    }
+
+    /// A caller that waits no longer.
+    pub(crate) fn forget_answer(&self, request_id: &str) {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).remove(request_id);
+    }
+
+    /// Cancels what is under way and waits for it.
+    pub(crate) async fn close(&self) {
+        let tokens: Vec<CancellationToken> =
+            self.under_way.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        // Tasks end without an outcome: after the next start the kernel recovers each by its rule.
+        tokens.iter().for_each(CancellationToken::cancel);
+        self.drivers.close();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The folder of a workspace.
+    pub(crate) fn folder(&self, workspace: &Workspace) -> PathBuf {
+        match workspace {
+            Workspace::Home(pid) => self.workspaces.join(pid.to_string()),
+            Workspace::Folder(path) => PathBuf::from(path),
+        }
+    }
+
+    /// Runs an effect as a task that comes back with exactly one outcome.
+    fn track<F, T>(self: &Arc<Self>, id: EffectId, pid: Pid, make: F)
+    where
+        F: FnOnce(CancellationToken) -> T,
+        T: Future<Output = Body> + Send + 'static,
+    {
+        let token = CancellationToken::new();
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id, token.clone());
+        let work = make(token);
+        let edges = Arc::clone(self);
+        self.tasks.spawn_on(
+            async move {
+                let body = work.await;
+                edges.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                // The loop is gone only when the daemon stops.
+                let _ = edges.completions.send((pid, body));
+            },
+            &self.runtime,
+        );
+    }
+
+    fn call(self: &Arc<Self>, id: EffectId, pid: Pid, call_id: CallId, permit: Permit, workspace: &Workspace) {
+        let name = permit.call().name();
+        let folder = self.folder(workspace);
+        let drivers = Arc::clone(&self.drivers);
+        let history = Arc::clone(&self.history);
+        self.track(id, pid, move |token| async move {
+            let result = dispatch(&drivers, &history, id, permit, folder, token).await;
+            let outcome = Outcome::from(result.and_then(bounded));
+            Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
+        });
+    }
+}
+
+/// Takes a call to its driver.
+async fn dispatch(
+    drivers: &Arc<Drivers>,
+    history: &Arc<History>,
+    id: EffectId,
+    permit: Permit,
+    folder: PathBuf,
+    token: CancellationToken,
+) -> Result<Value, CallError> {
+    if let Syscall::FsRead(read) = permit.call()
+        && let Some(handle) = read.path.strip_prefix("result:")
+    {
+        let (handle, offset, limit) = (handle.to_owned(), read.offset, read.limit);
+        let (history, pid) = (Arc::clone(history), permit.pid());
+        return blocking(move || super::handles::read(&history, pid, &handle, offset, limit)).await;
+    }
+    match permit.call().name().spec().handler {
+        Handler::Files => {
+            let drivers = Arc::clone(drivers);
+            blocking(move || drivers.files(permit, &folder)).await
+        }
+        Handler::Memory => {
+            let drivers = Arc::clone(drivers);
+            blocking(move || drivers.memory(id, permit)).await
+        }
+        Handler::Exec => drivers.exec(permit, folder, token).await,
+        Handler::Net => drivers.net(permit, token).await,
+        Handler::Kernel | Handler::Absent(_) => {
+            Err(CallError::new(Code::Io, format!("{} has no driver", permit.call().name())))
+        }
+    }
+}
+
+/// Runs blocking work; a panic in it ends this call alone.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CallError> + Send + 'static,
+) -> Result<T, CallError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!(%error, "a driver failed");
+            Err(CallError::new(Code::Io, "the driver failed unexpectedly").hint("the daemon's log says more"))
+        }
+    }
+}
+
+/// A result no larger than the journal takes.
+fn bounded(result: Value) -> Result<Value, CallError> {
+    let bytes = result.to_string().len();
+    if bytes <= aos_abi::limits::RESULT_BYTES_MAX {
+        return Ok(result);
+    }
+    Err(CallError::new(
+        Code::Io,
+        format!("the result holds {bytes} bytes, the most is {}", aos_abi::limits::RESULT_BYTES_MAX),
+    )
+    .hint("ask for less at once"))
+}

@@ -1,0 +1,331 @@
+//! The heart: the one loop that owns the kernel.
+//!
+//! Start at [`Heart::run`]. Everything that reaches the kernel passes here: it is checked, applied, made durable, and
+//! only then acknowledged and acted upon. While one batch syncs the next is applied, so throughput rises with load.
+//! What always holds: entries reach the journal in the order they were decided; nothing that changes the outside
+//! leaves, and nobody is told "done", before the entries that say so are on disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aos_abi::api::Accepted;
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
+use aos_journal::Journal;
+use aos_kernel::Kernel;
+use aos_kernel::effect::Effect;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::edges::Edges;
+use super::pages::Pages;
+
+/// Inputs taken into one batch at most: a batch is one commit, and the next gathers meanwhile.
+const BATCH_MAX: usize = 512;
+/// Requests that may wait for the loop; beyond, callers wait.
+const REQUESTS_MAX: usize = 1024;
+/// Entries after which a checkpoint is due: it bounds how much a start after a crash replays.
+const CHECKPOINT_ENTRIES: u64 = 2000;
+/// Quiet after which a checkpoint is taken, if there is anything new.
+const CHECKPOINT_QUIET: Duration = Duration::from_secs(2);
+/// Processes that may stay in memory whatever they do.
+const RESIDENT_MAX: usize = 4096;
+/// Longest sleep to a deadline: a machine that was suspended has another wall clock than its timers think.
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
+
+/// The kernel of a running daemon.
+pub(crate) type LiveKernel = Kernel<Pages>;
+
+/// An outcome from an edge: which process, and what happened.
+pub(crate) type Completion = (Pid, Body);
+
+/// Builds an input with the kernel at hand: it knows the next pid and whether the input may be.
+type Build = Box<dyn FnOnce(&mut LiveKernel) -> Result<(Pid, Body), CallError> + Send>;
+/// Reads the kernel, and returns what to do once everything it saw is durable.
+type Look = Box<dyn FnOnce(&mut LiveKernel) -> Box<dyn FnOnce() + Send> + Send>;
+
+/// What is asked of the loop.
+enum Request {
+    /// Something changes.
+    Change(Build, oneshot::Sender<Result<Accepted, CallError>>),
+    /// Somebody looks.
+    Look(Look),
+    /// The journal takes ended processes out.
+    Prune(aos_journal::PrunePlan, oneshot::Sender<Result<(), CallError>>),
+    /// A checkpoint is durable: what it holds may leave memory.
+    Saved(Lsn),
+}
+
+/// How the rest of the daemon speaks to the loop. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    requests: mpsc::Sender<Request>,
+}
+
+impl Handle {
+    /// Makes an input of what `build` returns, unless the kernel refuses it. Durable when it resolves.
+    pub(crate) async fn change(
+        &self,
+        build: impl FnOnce(&mut LiveKernel) -> Result<(Pid, Body), CallError> + Send + 'static,
+    ) -> Result<Accepted, CallError> {
+        let (sender, answer) = oneshot::channel();
+        self.requests.send(Request::Change(Box::new(build), sender)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
+    }
+
+    /// Reads the kernel. What is returned is durable.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut LiveKernel) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let (sender, answer) = oneshot::channel();
+        let look: Look = Box::new(move |kernel| {
+            let seen = read(kernel);
+            Box::new(move || {
+                // Whoever asked may have gone.
+                let _ = sender.send(seen);
+            })
+        });
+        self.requests.send(Request::Look(look)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())
+    }
+
+    /// Takes ended processes out of the journal and the kernel.
+    pub(crate) async fn prune(&self, plan: aos_journal::PrunePlan) -> Result<(), CallError> {
+        let (sender, answer) = oneshot::channel();
+        self.requests.send(Request::Prune(plan, sender)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
+    }
+}
+
+fn stopping() -> CallError {
+    CallError::new(Code::Again, "the daemon is stopping").hint("`aos up` starts it again")
+}
+
+/// The loop and what it owns.
+pub(crate) struct Heart {
+    kernel: LiveKernel,
+    journal: Arc<Journal>,
+    edges: Arc<Edges>,
+    handle: Handle,
+    requests: mpsc::Receiver<Request>,
+    completions: mpsc::UnboundedReceiver<Completion>,
+    /// Said when the journal fails: nothing can be acknowledged any more.
+    failed: mpsc::UnboundedSender<aos_journal::Error>,
+    checkpoint: Lsn,
+    previous_checkpoint: Lsn,
+}
+
+/// What one round of the loop has gathered.
+#[derive(Default)]
+struct Round {
+    entries: Vec<Arc<Entry>>,
+    /// Effects that wait for the disk.
+    effects: Vec<Effect>,
+    /// To be done once all of it is durable.
+    replies: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Heart {
+    /// The loop over a kernel that is up to date with its journal, and the handle to it.
+    pub(crate) fn new(
+        kernel: LiveKernel,
+        journal: Arc<Journal>,
+        edges: Arc<Edges>,
+        completions: mpsc::UnboundedReceiver<Completion>,
+        failed: mpsc::UnboundedSender<aos_journal::Error>,
+        checkpoint: Lsn,
+    ) -> (Heart, Handle) {
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        let handle = Handle { requests: sender };
+        let heart = Heart {
+            kernel,
+            journal,
+            edges,
+            handle: handle.clone(),
+            requests,
+            completions,
+            failed,
+            checkpoint,
+            previous_checkpoint: checkpoint,
+        };
+        (heart, handle)
+    }
+
+    /// Runs until told to stop, then saves a checkpoint, so that the next start has nothing to replay.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        let mut completions = Vec::new();
+        let mut requests = Vec::new();
+        loop {
+            let wake = self.sleep();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                _ = self.completions.recv_many(&mut completions, BATCH_MAX) => {}
+                _ = self.requests.recv_many(&mut requests, BATCH_MAX) => {}
+                () = tokio::time::sleep(wake.unwrap_or(SLEEP_MAX)), if wake.is_some() => {}
+            }
+            // Whatever else has come meanwhile rides along with the same commit.
+            while completions.len() < BATCH_MAX
+                && let Ok(more) = self.completions.try_recv()
+            {
+                completions.push(more);
+            }
+            while requests.len() < BATCH_MAX
+                && let Ok(more) = self.requests.try_recv()
+            {
+                requests.push(more);
+            }
+            let mut round = Round::default();
+            for (pid, body) in completions.drain(..) {
+                // An outcome nobody waits for any more (its process was killed) is dropped.
+                if self.kernel.check(pid, &body).is_ok() {
+                    self.apply(&mut round, pid, body);
+                }
+            }
+            for request in requests.drain(..) {
+                self.serve(&mut round, request);
+            }
+            if self.kernel.next_deadline().is_some_and(|at| at <= now()) {
+                self.apply(&mut round, Pid::SYSTEM, Body::Tick);
+            }
+            self.commit(round);
+            self.save_if_due(false);
+        }
+        self.save_if_due(true);
+    }
+
+    /// How long there is nothing to do unless something comes. `None`: for ever.
+    fn sleep(&mut self) -> Option<Duration> {
+        let now = now();
+        let deadline = self.kernel.next_deadline().map(|at| Duration::from_millis(at.millis_since(now)));
+        let save = (self.kernel.lsn() > self.checkpoint).then_some(CHECKPOINT_QUIET);
+        [deadline, save].into_iter().flatten().min().map(|wait| wait.min(SLEEP_MAX))
+    }
+
+    fn apply(&mut self, round: &mut Round, pid: Pid, body: Body) -> Lsn {
+        let applied = self.kernel.apply(now(), pid, body);
+        let lsn = applied.entries.first().map_or(Lsn::ZERO, |entry| entry.lsn);
+        self.edges.remember(&applied.entries);
+        round.entries.extend(applied.entries);
+        for effect in applied.effects {
+            if effect.waits_for_disk() {
+                round.effects.push(effect);
+            } else {
+                self.edges.perform(effect);
+            }
+        }
+        lsn
+    }
+
+    fn serve(&mut self, round: &mut Round, request: Request) {
+        match request {
+            Request::Change(build, answer) => {
+                let built = build(&mut self.kernel);
+                let checked = built.and_then(|(pid, body)| self.kernel.check(pid, &body).map(|()| (pid, body)));
+                let outcome = checked.map(|(pid, body)| Accepted { pid, lsn: self.apply(round, pid, body) });
+                round.replies.push(Box::new(move || {
+                    let _ = answer.send(outcome);
+                }));
+            }
+            Request::Look(look) => round.replies.push(look(&mut self.kernel)),
+            Request::Prune(plan, answer) => self.prune(round, plan, answer),
+            Request::Saved(lsn) => {
+                let before = std::mem::replace(&mut self.previous_checkpoint, lsn);
+                if self.kernel.resident() > RESIDENT_MAX {
+                    self.kernel.evict(lsn);
+                } else {
+                    let _ = before;
+                }
+            }
+        }
+    }
+
+    /// The mark that seals a prune is written by the journal together with the deletion, so the round before it is
+    /// committed first and the kernel's own entry for it must be that very mark.
+    fn prune(
+        &mut self,
+        round: &mut Round,
+        plan: aos_journal::PrunePlan,
+        answer: oneshot::Sender<Result<(), CallError>>,
+    ) {
+        self.commit(std::mem::take(round));
+        let at = now();
+        let body = plan.mark(self.kernel.lsn().next(), at).body.clone();
+        let mut applied = self.kernel.apply(at, Pid::SYSTEM, body);
+        let mark = applied.entries.remove(0);
+        self.journal.prune(plan, mark.lsn, mark.at, move |outcome| {
+            let _ = answer.send(outcome.map_err(|error| journal_failed(&error)));
+        });
+        round.entries = applied.entries;
+        round.effects = applied.effects;
+    }
+
+    /// Hands a round to the journal. What waits for the disk is done by the journal's own thread right after the sync.
+    fn commit(&mut self, round: Round) {
+        let Round { entries, effects, replies } = round;
+        if entries.is_empty() && replies.is_empty() {
+            return;
+        }
+        let edges = Arc::clone(&self.edges);
+        let failed = self.failed.clone();
+        let committed = entries.clone();
+        self.journal.append(entries, move |outcome| match outcome {
+            Ok(()) => {
+                for effect in effects {
+                    edges.perform(effect);
+                }
+                for reply in replies {
+                    reply();
+                }
+                edges.announce(committed);
+            }
+            Err(error) => {
+                // Dropping the replies tells every caller that nothing was acknowledged.
+                let _ = failed.send(error);
+            }
+        });
+    }
+
+    fn save_if_due(&mut self, last: bool) {
+        let since = self.kernel.lsn().0 - self.checkpoint.0;
+        let due = since >= CHECKPOINT_ENTRIES || (since > 0 && self.requests.is_empty() && self.quiet());
+        if since == 0 || !(due || last) {
+            return;
+        }
+        let checkpoint = self.kernel.checkpoint();
+        self.checkpoint = checkpoint.lsn;
+        let lsn = checkpoint.lsn;
+        let requests = self.handle.requests.clone();
+        let failed = self.failed.clone();
+        let saved = aos_journal::Checkpoint {
+            lsn,
+            globals: checkpoint.globals,
+            pages: checkpoint.pages,
+            removed: checkpoint.removed,
+        };
+        self.journal.checkpoint(saved, move |outcome| match outcome {
+            Ok(()) => {
+                // A full queue only means that memory is given back at the next checkpoint.
+                let _ = requests.try_send(Request::Saved(lsn));
+            }
+            Err(error) => {
+                let _ = failed.send(error);
+            }
+        });
+    }
+
+    /// Nothing has happened for a while: the last entry is old.
+    fn quiet(&self) -> bool {
+        now().millis_since(self.kernel.at()) >= CHECKPOINT_QUIET.as_millis() as u64
+    }
+}
+
+fn journal_failed(error: &aos_journal::Error) -> CallError {
+    CallError::new(Code::Io, error.to_string()).hint(error.hint())
+}
+
+/// The wall clock, in the journal's unit.
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,117 @@
+//! One inference: the window's entries into a prompt, the prompt to the model pool, the answer back.
+
+use std::sync::Arc;
+
+use aos_abi::entry::{InferenceOutcome, Purpose};
+use aos_abi::inference::{Failure, FailureKind, Prompt, Reply, Stop, Usage};
+use aos_abi::syscall::CallSet;
+use aos_abi::{Entry, Lsn};
+use aos_gateway::{Live, Progress};
+use aos_kernel::effect::Infer;
+use aos_models::{Delta, Pool};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use super::history::History;
+
+/// The model pool as effects use it.
+pub(crate) struct Models {
+    pool: Pool,
+}
+
+impl Models {
+    /// Over a pool.
+    pub(crate) fn new(pool: Pool) -> Models {
+        Models { pool }
+    }
+
+    /// Asks a model what the kernel wants asked. A summary that no model can make becomes a plain digest.
+    pub(crate) async fn infer(
+        &self,
+        infer: &Infer,
+        history: &Arc<History>,
+        live: &broadcast::Sender<Live>,
+        token: CancellationToken,
+    ) -> InferenceOutcome {
+        let entries = match entries(history, &infer.items).await {
+            Ok(entries) => entries,
+            Err(failure) => return InferenceOutcome::Failed { failure },
+        };
+        let prompt = prompt(infer, &entries);
+        let deltas = |delta: Delta| {
+            if let Delta::Text(text) = delta
+                && live.receiver_count() > 0
+            {
+                // Progress is for whoever happens to watch; it is never journaled.
+                let _ = live.send(Live::Progress(Arc::new(Progress { pid: infer.pid, effect: infer.id, text })));
+            }
+        };
+        let answered = tokio::select! {
+            biased;
+            () = token.cancelled() => return InferenceOutcome::Failed { failure: cancelled() },
+            answered = self.pool.infer(&infer.model, &prompt, infer.id, deltas) => answered,
+        };
+        match (answered, infer.purpose) {
+            (Ok(reply), _) => InferenceOutcome::Answered(reply),
+            (Err(failure), Purpose::Turn) => InferenceOutcome::Failed { failure },
+            (Err(failure), Purpose::Summary) => InferenceOutcome::Answered(Reply {
+                text: aos_context::digest(&entries),
+                calls: Vec::new(),
+                stop: Stop::End,
+                usage: failure.usage.unwrap_or(Usage { estimated: true, ..Usage::default() }),
+                model: infer.model.clone(),
+            }),
+        }
+    }
+}
+
+/// The entries of a window; read from the journal, off the async threads, where they are not at hand.
+async fn entries(history: &Arc<History>, items: &[Lsn]) -> Result<Vec<Arc<Entry>>, Failure> {
+    if let Some(entries) = history.at_hand(items) {
+        return Ok(entries);
+    }
+    let (history, items) = (Arc::clone(history), items.to_vec());
+    match tokio::task::spawn_blocking(move || history.get(&items)).await {
+        Ok(Ok(entries)) => Ok(entries),
+        Ok(Err(error)) => Err(unreadable(&error.to_string())),
+        Err(error) => Err(unreadable(&error.to_string())),
+    }
+}
+
+fn prompt(infer: &Infer, entries: &[Arc<Entry>]) -> Prompt {
+    match infer.purpose {
+        Purpose::Turn => Prompt {
+            system: infer.system.clone(),
+            messages: aos_context::render(entries, infer.encoding),
+            status: infer.status.clone(),
+            tools: infer.tools,
+            encoding: infer.encoding,
+            max_output: infer.max_output,
+        },
+        Purpose::Summary => {
+            let (system, messages) = aos_context::summary_prompt(entries, infer.encoding);
+            Prompt {
+                system,
+                messages,
+                status: String::new(),
+                tools: CallSet::EMPTY,
+                encoding: infer.encoding,
+                max_output: infer.max_output,
+            }
+        }
+    }
+}
+
+fn cancelled() -> Failure {
+    Failure { kind: FailureKind::Cancelled, message: "cancelled".into(), hint: None, retry_after_ms: None, usage: None }
+}
+
+fn unreadable(why: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Transient,
+        message: format!("the journal could not be read: {why}"),
+        hint: Some("`aos doctor` looks at the disk".into()),
+        retry_after_ms: None,
+        usage: None,
+    }
+}

@@ -1,0 +1,177 @@
+//! Memory calls, and memory as people see it, over whichever store there is.
+//!
+//! What always holds: `self` is the calling process's own namespace and nobody else's.
+
+use std::collections::BTreeSet;
+
+use aos_abi::{CallError, Code, EffectId, Pid, Syscall};
+use aos_gateway::ApiError;
+use aos_memory::{Error, Forget, Hit, MemoryStore, Note, Record, Search, Source, What};
+use serde_json::{Value, json};
+
+use super::heart::now;
+
+/// Hits where nobody says how many.
+const HITS: usize = 6;
+/// Most hits and rows at once.
+const ROWS_MAX: usize = 1000;
+
+/// The namespace in the store: `self` belongs to the process that says it.
+fn namespace(pid: Pid, given: Option<&str>) -> String {
+    match given.unwrap_or("self").trim_matches('/') {
+        "self" => format!("pid/{pid}"),
+        other => match other.strip_prefix("self/") {
+            Some(below) => format!("pid/{pid}/{below}"),
+            None => other.to_owned(),
+        },
+    }
+}
+
+/// Carries out a memory call.
+pub(crate) fn call(store: &dyn MemoryStore, effect: EffectId, pid: Pid, call: Syscall) -> Result<Value, CallError> {
+    match call {
+        Syscall::MemWrite(args) => {
+            let note = Note {
+                namespace: namespace(pid, args.namespace.as_deref()),
+                key: args.key,
+                value: args.value,
+                tags: args.tags.unwrap_or_default().into_iter().collect(),
+                labels: BTreeSet::new(),
+                ttl_s: args.ttl_s,
+                source: Source { pid, lsn: effect.cause },
+                effect,
+            };
+            store.write(&note, now()).map(|id| json!({ "id": id })).map_err(failed)
+        }
+        Syscall::MemRead(args) => {
+            let since = args.since.as_deref().map(str::parse).transpose();
+            let since = since.map_err(|_| {
+                CallError::new(Code::Inval, "`since` is no time").hint("RFC 3339, such as 2026-01-31T12:00:00Z")
+            })?;
+            let search = Search {
+                namespace: namespace(pid, args.namespace.as_deref()),
+                query: args.query,
+                tags: args.tags.unwrap_or_default().into_iter().collect(),
+                since,
+                limit: args.limit.map_or(HITS, |limit| limit as usize).clamp(1, ROWS_MAX),
+            };
+            let hits = store.search(&search, now()).map_err(failed)?;
+            Ok(json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() }))
+        }
+        Syscall::MemForget(args) => {
+            let what = match (args.id, args.key) {
+                (Some(id), None) => What::Id(id),
+                (None, Some(key)) => What::Key(key),
+                _ => return Err(CallError::new(Code::Inval, "exactly one of `id` and `key` says what to forget")),
+            };
+            let forget = Forget { namespace: namespace(pid, args.namespace.as_deref()), what, effect };
+            store.forget(&forget).map(|forgotten| json!({ "forgotten": forgotten })).map_err(failed)
+        }
+        other => Err(CallError::new(Code::Io, format!("{} is no memory call", other.name()))),
+    }
+}
+
+fn failed(error: Error) -> CallError {
+    let code = match &error {
+        Error::NotFound { .. } => Code::NoEnt,
+        Error::Invalid { .. } => Code::Inval,
+        _ => Code::Io,
+    };
+    CallError::new(code, error.to_string())
+}
+
+fn hit(hit: &Hit) -> Value {
+    let mut value = row(&hit.record);
+    value["score"] = json!(hit.score);
+    value
+}
+
+fn row(record: &Record) -> Value {
+    json!({
+        "id": record.id, "key": record.key, "value": record.value, "at": record.at,
+        "source": { "pid": record.source.pid, "lsn": record.source.lsn }, "namespace": record.namespace,
+        "tags": record.tags, "version": record.version, "expires_at": record.expires_at,
+    })
+}
+
+/// Memory as people see it: every namespace.
+pub(crate) struct People<'a>(pub(crate) &'a dyn MemoryStore);
+
+impl People<'_> {
+    /// The best hits, over one namespace or over all.
+    pub(crate) fn search(&self, query: &str, namespace: Option<&str>, limit: Option<u32>) -> Result<Value, ApiError> {
+        let limit = limit.map_or(HITS, |limit| limit as usize).clamp(1, ROWS_MAX);
+        let namespaces = match namespace {
+            Some(namespace) => vec![namespace.to_owned()],
+            None => self.0.stats().map_err(failed)?.namespaces.into_keys().collect(),
+        };
+        let mut hits = Vec::new();
+        for namespace in namespaces {
+            let search = Search { namespace, query: query.to_owned(), tags: BTreeSet::new(), since: None, limit };
+            hits.extend(self.0.search(&search, now()).map_err(failed)?);
+        }
+        hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+        hits.truncate(limit);
+        Ok(json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() }))
+    }
+
+    /// What is remembered, newest first.
+    pub(crate) fn list(&self, namespace: Option<&str>, limit: Option<u32>) -> Result<Value, ApiError> {
+        let limit = limit.map_or(100, |limit| limit as usize).clamp(1, ROWS_MAX);
+        let rows = self.0.list(namespace, None, limit, now()).map_err(failed)?;
+        Ok(json!({ "memories": rows.iter().map(row).collect::<Vec<_>>() }))
+    }
+
+    /// Every kept version of one memory.
+    pub(crate) fn show(&self, id: &str) -> Result<Value, ApiError> {
+        let versions = self.0.show(id).map_err(failed)?;
+        Ok(json!({ "versions": versions.iter().map(row).collect::<Vec<_>>() }))
+    }
+
+    /// Forgets one memory for good.
+    pub(crate) fn forget(&self, id: &str) -> Result<Value, ApiError> {
+        let namespace = match self.0.show(id).map_err(failed)?.first() {
+            Some(record) => record.namespace.clone(),
+            None => return Err(CallError::new(Code::NoEnt, format!("no memory `{id}`")).into()),
+        };
+        // A person's word has no effect id of its own; forgetting twice is forgetting once.
+        let effect = EffectId { cause: aos_abi::Lsn::ZERO, nth: 0 };
+        let forget = Forget { namespace, what: What::Id(id.to_owned()), effect };
+        let forgotten = self.0.forget(&forget).map_err(failed)?;
+        Ok(json!({ "forgotten": forgotten }))
+    }
+
+    /// One page of everything, oldest first.
+    pub(crate) fn export(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Value>, ApiError> {
+        let mut page = Vec::new();
+        let mut begun = after.is_none();
+        self.0
+            .export(namespace, &mut |record| {
+                if begun && page.len() < limit {
+                    page.push(row(&record));
+                }
+                begun = begun || Some(record.id.as_str()) == after;
+                Ok(())
+            })
+            .map_err(failed)?;
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn self_is_ones_own_namespace() {
+        assert_eq!(namespace(Pid(7), None), "pid/7");
+        assert_eq!(namespace(Pid(7), Some("self")), "pid/7");
+        assert_eq!(namespace(Pid(7), Some("self/notes")), "pid/7/notes");
+        assert_eq!(namespace(Pid(7), Some("team")), "team");
+    }
+}

@@ -1,0 +1,315 @@
+//! The daemon: everything wired together around one loop.
+//!
+//! Start at [`run`]. `heart` owns the kernel, `edges` perform its effects (`inference`, `drivers`), `system` is what the
+//! HTTP interface sees, `past` reads the journal back. Start: lock and open the journal, restore the kernel from the
+//! last checkpoint, apply the entries after it, then say `Booted`. Stop: no more requests, a last checkpoint, close.
+
+mod counters;
+mod drivers;
+mod edges;
+mod handles;
+mod heart;
+mod history;
+mod inference;
+mod memory;
+mod pages;
+mod past;
+mod system;
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aos_abi::api::ModelView;
+use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_journal::{Journal, OpenOptions, Opened};
+use aos_kernel::Kernel;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::home::Home;
+
+use heart::{Heart, LiveKernel};
+use pages::Pages;
+
+/// The name of the scripted model that serves where none is configured.
+pub const DEMO: &str = "demo";
+/// Longest wait for effects under way when stopping.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Why the daemon did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The journal cannot be used as it is.
+    #[error("{0}")]
+    Journal(#[from] aos_journal::Error),
+    /// The home cannot be used.
+    #[error("{0}")]
+    Home(#[from] crate::home::Error),
+    /// An address to listen on cannot be had.
+    #[error("{at}: {source}")]
+    Listen {
+        /// Which.
+        at: String,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// Replaying the journal's last entries decided otherwise than they say.
+    #[error("entry {lsn} of the journal was decided otherwise than this version of aos would")]
+    Diverged {
+        /// The first such entry.
+        lsn: Lsn,
+    },
+    /// The policy file cannot be used.
+    #[error("{path}: {message}")]
+    Policy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with its place.
+        message: String,
+    },
+    /// Something else the daemon stands on.
+    #[error("{what}: {why}")]
+    Part {
+        /// What.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Error {
+    /// The way out.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Error::Journal(error) => error.hint(),
+            Error::Home(error) => error.hint(),
+            Error::Listen { .. } => "stop what listens there, or set another `listen` in `[daemon]` of aos.toml".into(),
+            Error::Diverged { .. } => {
+                "start the version of aos that wrote it, stop that with `aos down`, then start this one; nothing was changed".into()
+            }
+            Error::Policy { .. } => "`aos policy check` shows every fault; until it is mended the daemon does not start".into(),
+            Error::Part { .. } => "`aos doctor` looks at what the daemon stands on".into(),
+        }
+    }
+}
+
+/// Runs the daemon until `shutdown` is cancelled, a client asks it to stop, or the journal fails.
+///
+/// # Errors
+/// Why it did not start, or had to stop.
+pub async fn run(home: Home, config: Config, shutdown: CancellationToken) -> Result<(), Error> {
+    home.create()?;
+    let options = OpenOptions::default();
+    let (journal, opened) = Journal::open(&home.journal_file(), options)?;
+    let journal = Arc::new(journal);
+    let (kernel, checkpoint) = restore(&journal, &opened)?;
+
+    let tcp = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
+    let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
+    let unix = bind_socket(&home.socket())?;
+
+    let policy = read_policy(&home.policy_file())?;
+    let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
+    let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
+    let history = Arc::new(history::History::new(journal.reader()));
+    let (completions, outcomes) = mpsc::unbounded_channel();
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    let counters = Arc::new(counters::Counters::default());
+    let edges = Arc::new(edges::Edges::new(
+        tokio::runtime::Handle::current(),
+        completions,
+        history,
+        Arc::new(inference::Models::new(pool)),
+        Arc::clone(&drivers),
+        Arc::clone(&counters),
+        home.workspaces(),
+    ));
+    let (heart, handle) = Heart::new(kernel, Arc::clone(&journal), Arc::clone(&edges), outcomes, failed, checkpoint);
+    let stop_heart = CancellationToken::new();
+    let beating = tokio::spawn(heart.run(stop_heart.clone()));
+
+    let system = Arc::new(system::Daemon {
+        heart: handle.clone(),
+        journal: Arc::clone(&journal),
+        edges: Arc::clone(&edges),
+        drivers,
+        counters,
+        home: home.root().to_owned(),
+        workspaces: home.workspaces(),
+        listen: listen.clone(),
+        models,
+        started: Instant::now(),
+        shutdown: shutdown.clone(),
+    });
+    let part = |what: &'static str, why: String| Error::Part { what, why };
+    handle
+        .change(move |kernel| {
+            let same = **kernel.config() == configured;
+            Ok((Pid::SYSTEM, if same { Body::Tick } else { Body::Configured(Box::new(configured)) }))
+        })
+        .await
+        .map_err(|error| part("the configuration", error.message))?;
+    handle
+        .change(|_| Ok((Pid::SYSTEM, Body::Booted { version: env!("CARGO_PKG_VERSION").to_owned() })))
+        .await
+        .map_err(|error| part("the kernel", error.message))?;
+
+    let token = aos_gateway::Token::new(&home.token()?)
+        .map_err(|short| part("the token", format!("run/token holds {} characters, too few", short.0)))?;
+    let listeners = vec![aos_gateway::Listener::Tcp(tcp), aos_gateway::Listener::Unix(unix)];
+    let serving = tokio::spawn(aos_gateway::serve(
+        listeners,
+        Arc::clone(&system),
+        aos_gateway::Options::new(token),
+        shutdown.clone(),
+    ));
+    tracing::info!(%listen, home = %home.root().display(), "ready");
+    let failure = tokio::select! {
+        () = shutdown.cancelled() => None,
+        failure = failures.recv() => failure,
+    };
+    // Stop: no new requests, then no new decisions, then what is under way is given up and recovered at the next start.
+    shutdown.cancel();
+    let _ = tokio::time::timeout(DRAIN, serving).await;
+    stop_heart.cancel();
+    let _ = tokio::time::timeout(DRAIN, beating).await;
+    let _ = tokio::time::timeout(DRAIN, edges.close()).await;
+    drop(demo);
+    let _ = std::fs::remove_file(home.socket());
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// The kernel as of the journal's end: the last checkpoint, then every input after it, each checked against the facts
+/// that the journal holds.
+fn restore(journal: &Journal, opened: &Opened) -> Result<(LiveKernel, Lsn), Error> {
+    let pages = || journal.page_reader().map(Pages);
+    let saved = journal.load_globals()?;
+    let (mut kernel, checkpoint) = match saved {
+        Some((lsn, globals)) => {
+            let kernel = Kernel::restore(&globals, pages()?)
+                .map_err(|error| Error::Part { what: "the checkpoint", why: error.to_string() })?;
+            (kernel, lsn)
+        }
+        None => (Kernel::new(pages()?), Lsn::ZERO),
+    };
+    debug_assert!(checkpoint <= opened.last);
+    let mut expected: std::collections::VecDeque<Arc<Entry>> = Default::default();
+    let mut diverged = None;
+    journal.reader().for_each_after(checkpoint, |recorded| {
+        if recorded.cause.is_none() {
+            // Effects were performed before the stop, or `Booted` recovers them.
+            expected = kernel.apply(recorded.at, recorded.pid, recorded.body.clone()).entries.into();
+        }
+        if expected.pop_front().as_deref() == Some(&recorded) {
+            return ControlFlow::Continue(());
+        }
+        diverged = Some(recorded.lsn);
+        ControlFlow::Break(())
+    })?;
+    match diverged {
+        Some(lsn) => Err(Error::Diverged { lsn }),
+        None => Ok((kernel, checkpoint)),
+    }
+}
+
+/// The Unix socket, for its own user alone. The journal's lock is held, so a socket that is there already is stale.
+fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
+    let failed = |source| Error::Listen { at: path.display().to_string(), source };
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// The policy's text. A missing file denies everything, as the contract says; a broken one keeps the daemon down.
+fn read_policy(path: &Path) -> Result<String, Error> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), "there is no policy: everything is denied; `aos init` writes one");
+            return Ok(String::new());
+        }
+        Err(error) => return Err(Error::Policy { path: path.to_owned(), message: error.to_string() }),
+    };
+    match aos_policy::Policy::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(faults) => {
+            let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            Err(Error::Policy { path: path.to_owned(), message })
+        }
+    }
+}
+
+/// So many random bytes, in hex.
+fn random_hex(bytes: usize) -> Result<String, aos_gateway::ApiError> {
+    let mut buffer = vec![0; bytes];
+    getrandom::fill(&mut buffer).map_err(|error| aos_gateway::ApiError::internal(error.to_string()))?;
+    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The models of a running daemon.
+struct Served {
+    pool: aos_models::Pool,
+    views: Vec<ModelView>,
+    configured: aos_abi::entry::Configured,
+    /// The scripted model's server; it ends when this is dropped.
+    demo: Option<aos_models::scripted::Server>,
+}
+
+async fn models(config: &Config, policy: &str, listen: &str) -> Result<Served, Error> {
+    let mut configured = config.configured(policy);
+    configured.hooks_url = format!("http://{listen}/hooks/");
+    let mut table = config.models.clone();
+    let mut server = None;
+    if config.is_demo() {
+        let (serving, model) = demo().await?;
+        server = Some(serving);
+        configured.models.insert(DEMO.to_owned(), model.spec());
+        DEMO.clone_into(&mut configured.default_model);
+        table.insert(DEMO.to_owned(), model);
+    }
+    let views = table
+        .iter()
+        .map(|(name, model)| ModelView {
+            id: name.clone(),
+            object: "model".into(),
+            provider: word(&model.provider),
+            model: model.model.clone(),
+            tier: model.tier.as_ref().map(word),
+            context_window: model.context_window,
+            local: model.local(),
+            default: *name == configured.default_model,
+        })
+        .collect();
+    let pool = aos_models::Pool::new(table, aos_models::environment(), aos_models::Options::default());
+    Ok(Served { pool, views, configured, demo: server })
+}
+
+/// The scripted model that serves where none is configured: real HTTP, to a server in this process.
+async fn demo() -> Result<(aos_models::scripted::Server, aos_models::ModelConfig), Error> {
+    let server = aos_models::scripted::Server::start(aos_models::scripted::demo_script())
+        .await
+        .map_err(|error| Error::Part { what: "the demonstration model", why: error.to_string() })?;
+    let model = server.model(aos_models::Provider::Openai);
+    Ok((server, model))
+}
+
+/// A unit variant's name on the wire.
+fn word<T: serde::Serialize>(variant: &T) -> String {
+    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! The past of processes, read from the journal: windows for forks, decisions made again, proposals that are over.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
+use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_journal::{Error, Reader};
+use aos_kernel::Kernel;
+use aos_kernel::table::NoPages;
+
+/// Entries read at once.
+const PAGE: u64 = 4096;
+
+/// The window of a process as of some entry.
+pub(crate) struct Past {
+    /// The last entry that it holds.
+    pub(crate) upto: Lsn,
+    /// Its entries, in order.
+    pub(crate) lsns: Vec<Lsn>,
+    /// Tokens of each, estimated.
+    pub(crate) tokens: Vec<u32>,
+}
+
+/// The window of `pid` just after the entry `at`, or now. `None` where it has no entry up to there.
+pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Option<Past>, Error> {
+    let mut past = Past { upto: Lsn::ZERO, lsns: Vec::new(), tokens: Vec::new() };
+    // What came while calls ran entered the window after their results, at the next turn.
+    let mut deferred: Vec<(Lsn, u32)> = Vec::new();
+    'pages: loop {
+        let page = reader.entries_of(pid, past.upto, PAGE)?;
+        let full = page.len() as u64 == PAGE;
+        for entry in page {
+            if at.is_some_and(|at| entry.lsn > at) {
+                break 'pages;
+            }
+            past.upto = entry.lsn;
+            past.take(&entry, &mut deferred);
+        }
+        if !full {
+            break;
+        }
+    }
+    past.flush(&mut deferred);
+    Ok((past.upto > Lsn::ZERO).then_some(past))
+}
+
+impl Past {
+    fn take(&mut self, entry: &Entry, deferred: &mut Vec<(Lsn, u32)>) {
+        let tokens = u32::try_from(aos_context::estimate(aos_context::item_bytes(entry))).unwrap_or(u32::MAX);
+        match &entry.body {
+            Body::Forked { window, tokens, .. } => {
+                self.lsns.clone_from(window);
+                self.tokens.clone_from(tokens);
+            }
+            Body::Compacted { upto, .. } => {
+                let stays = self.lsns.iter().position(|lsn| lsn > upto).unwrap_or(self.lsns.len());
+                self.lsns.splice(..stays, [entry.lsn]);
+                self.tokens.splice(..stays, [tokens]);
+            }
+            Body::InferenceStarted { .. } => self.flush(deferred),
+            Body::InferenceCompleted { .. } | Body::Result { .. } if aos_context::item(entry).is_some() => {
+                self.lsns.push(entry.lsn);
+                self.tokens.push(tokens);
+            }
+            _ if aos_context::item(entry).is_some() => deferred.push((entry.lsn, tokens)),
+            _ => {}
+        }
+    }
+
+    fn flush(&mut self, deferred: &mut Vec<(Lsn, u32)>) {
+        for (lsn, tokens) in deferred.drain(..) {
+            self.lsns.push(lsn);
+            self.tokens.push(tokens);
+        }
+    }
+}
+
+/// Makes every decision of the journal again, offline, and says where those about `pid` differ. The inner error says
+/// why that cannot be done.
+pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Result<ReplayView, String>, Error> {
+    let mut kernel = Kernel::new(NoPages);
+    let mut expected: std::collections::VecDeque<std::sync::Arc<Entry>> = Default::default();
+    let mut view = ReplayView { inputs: 0, facts: 0, difference: None };
+    let mut refused = None;
+    reader.for_each_after(Lsn::ZERO, |recorded| {
+        if at.is_some_and(|at| recorded.lsn > at) {
+            return ControlFlow::Break(());
+        }
+        if let Body::Pruned { .. } = recorded.body {
+            refused =
+                Some(format!("the journal was pruned at entry {}; what came before is no longer whole", recorded.lsn));
+            return ControlFlow::Break(());
+        }
+        if recorded.cause.is_none() {
+            let applied = kernel.apply(recorded.at, recorded.pid, recorded.body.clone());
+            expected = applied.entries.into();
+            if recorded.pid == pid {
+                view.inputs += 1;
+            }
+        } else if recorded.pid == pid {
+            view.facts += 1;
+        }
+        let now = expected.pop_front();
+        if now.as_deref() == Some(&recorded) {
+            return ControlFlow::Continue(());
+        }
+        // A difference anywhere may have bent this process's path, so the first one counts whosever it is.
+        view.difference = Some(ReplayDifference {
+            lsn: recorded.lsn,
+            recorded: serde_json::to_value(&recorded).ok(),
+            now: now.and_then(|entry| serde_json::to_value(&*entry).ok()),
+        });
+        ControlFlow::Break(())
+    })?;
+    Ok(refused.map_or(Ok(view), Err))
+}
+
+/// Every proposal there ever was, with what became of it.
+pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
+    let mut views: BTreeMap<String, ProposalView> = BTreeMap::new();
+    reader.for_each_after(Lsn::ZERO, |entry| {
+        if let Body::Proposal { id, state, proposal, .. } = entry.body {
+            match proposal {
+                Some(proposal) => {
+                    let view = ProposalView {
+                        id: id.clone(),
+                        pid: entry.pid,
+                        preview: format!("{} {}", proposal.name, proposal.args),
+                        call: CallView { name: proposal.name.as_str().to_owned(), args: proposal.args },
+                        verdict: proposal.verdict,
+                        rule: proposal.rule,
+                        why: proposal.why,
+                        risk: proposal.risk,
+                        state,
+                        expires_at: proposal.expires_at,
+                    };
+                    views.insert(id, view);
+                }
+                None => {
+                    if let Some(view) = views.get_mut(&id) {
+                        view.state = state;
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    let mut views: Vec<ProposalView> = views.into_values().collect();
+    views.sort_by_key(|view| view.id.trim_start_matches('p').parse::<u64>().unwrap_or(u64::MAX));
+    Ok(views)
+}
+
+/// Copies a workspace for a fork: files and folders; links are copied as links.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    let listing = match std::fs::read_dir(from) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for found in listing {
+        let found = found?;
+        let (source, target) = (found.path(), to.join(found.file_name()));
+        let kind = found.file_type()?;
+        if kind.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
+        } else if kind.is_file() {
+            std::fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,519 @@
+//! The system as the HTTP interface sees it.
+//!
+//! What always holds: a change is durable when its future resolves; a look shows only what is durable.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aos_abi::api::{
+    Accepted, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
+    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+};
+use aos_abi::entry::{ProposalState, WebhookRequest};
+use aos_abi::process::{
+    BudgetSpec, Mode, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
+};
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid};
+use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use aos_gateway::{
+    Answer, ApiError, Live, Metrics, Next, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
+};
+use aos_journal::{ChargesBy, Journal};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::counters::Counters;
+use super::drivers::Drivers;
+use super::edges::Edges;
+use super::heart::Handle;
+use super::memory::People;
+
+/// Who an agent is where nobody says.
+const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
+    plainly what you did and what you could not do.";
+
+/// The running daemon.
+pub(crate) struct Daemon {
+    pub(crate) heart: Handle,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) edges: Arc<Edges>,
+    pub(crate) drivers: Arc<Drivers>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) home: PathBuf,
+    pub(crate) workspaces: PathBuf,
+    pub(crate) listen: String,
+    pub(crate) models: Vec<ModelView>,
+    pub(crate) started: Instant,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Journal work off the async threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, aos_journal::Error> + Send + 'static,
+) -> Answer<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(ApiError::internal(error.to_string()).hint(error.hint())),
+        Err(error) => Err(ApiError::internal(error.to_string())),
+    }
+}
+
+impl Daemon {
+    async fn change(&self, pid: Pid, body: Body) -> Answer<Accepted> {
+        Ok(self.heart.change(move |_| Ok((pid, body))).await?)
+    }
+
+    /// Puts the files of a spawn where the new process will find them, and gives back their folder's place-holder.
+    fn stage(&self, request: &SpawnRequest) -> Result<Option<tempfile::TempDir>, CallError> {
+        if request.files.is_empty() {
+            return Ok(None);
+        }
+        let failed =
+            |error: std::io::Error| CallError::new(Code::Io, format!("the files could not be put in place: {error}"));
+        let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(&self.workspaces).map_err(failed)?;
+        for file in &request.files {
+            let bytes = BASE64
+                .decode(&file.base64)
+                .map_err(|error| CallError::new(Code::Inval, format!("`{}` is not base64: {error}", file.path)))?;
+            let path = plain_path(&file.path)?;
+            let target = dir.path().join(path);
+            if let Some(parent) = target.parent() {
+                std::fs::create_dir_all(parent).map_err(failed)?;
+            }
+            std::fs::write(target, bytes).map_err(failed)?;
+        }
+        Ok(Some(dir))
+    }
+
+    async fn memory<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&People<'_>) -> Result<T, ApiError> + Send + 'static,
+    ) -> Answer<T> {
+        let drivers = Arc::clone(&self.drivers);
+        match tokio::task::spawn_blocking(move || drivers.remembered(read)).await {
+            Ok(answer) => answer,
+            Err(error) => Err(ApiError::internal(error.to_string())),
+        }
+    }
+
+    async fn answer_proposal(&self, id: &str, state: ProposalState, why: Option<String>) -> Answer<ProposalView> {
+        let wanted = id.to_owned();
+        let open = self.heart.look(|kernel| kernel.proposals()).await?;
+        let mut view = open.into_iter().find(|proposal| proposal.id == wanted).ok_or_else(|| no_proposal(&wanted))?;
+        let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
+        self.heart
+            .change(move |kernel| {
+                let pid = kernel.proposal_owner(&wanted).ok_or_else(|| no_proposal(&wanted))?;
+                Ok((pid, body))
+            })
+            .await?;
+        view.state = state;
+        Ok(view)
+    }
+}
+
+/// A path of plain names only, so that a staged file lands in its folder and nowhere else.
+fn plain_path(path: &str) -> Result<&std::path::Path, CallError> {
+    use std::path::Component;
+    let plain = std::path::Path::new(path);
+    let fine = !path.is_empty() && plain.components().all(|part| matches!(part, Component::Normal(_)));
+    let refused = || {
+        CallError::new(Code::Inval, format!("`{path}` is no path inside a workspace")).hint("names separated by `/`")
+    };
+    fine.then_some(plain).ok_or_else(refused)
+}
+
+fn no_proposal(id: &str) -> CallError {
+    CallError::new(Code::NoEnt, format!("no open proposal `{id}`")).hint("`aos proposals` lists them")
+}
+
+impl System for Daemon {
+    async fn status(&self) -> Answer<StatusView> {
+        let (processes, model_slots) = self.heart.look(|kernel| (kernel.counts(), kernel.slots())).await?;
+        Ok(StatusView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            os_pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            home: self.home.display().to_string(),
+            listen: self.listen.clone(),
+            processes,
+            model_slots,
+            lsn: self.journal.last(),
+        })
+    }
+
+    async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
+        if request.mode == Mode::OneShot && request.task.as_deref().unwrap_or_default().trim().is_empty() {
+            return Err(ApiError::usage("a one-shot process needs a task").hint("say what it should do in `task`"));
+        }
+        if let Some(folder) = &request.workspace
+            && !std::path::Path::new(folder).is_dir()
+        {
+            return Err(
+                ApiError::usage(format!("`{folder}` is no folder")).hint("`workspace` is an existing folder, absolute")
+            );
+        }
+        let staged = self.stage(&request)?;
+        let workspaces = self.workspaces.clone();
+        let accepted = self
+            .heart
+            .change(move |kernel| {
+                let pid = kernel.next_pid();
+                let spec = spec_of(request, pid, &kernel.config().default_model);
+                let body = Body::Spawned(Box::new(spec));
+                kernel.check(pid, &body)?;
+                let own = workspaces.join(pid.to_string());
+                let placed = match staged {
+                    Some(dir) => std::fs::rename(dir.keep(), own),
+                    None => std::fs::create_dir(&own).or_else(|error| match error.kind() {
+                        // A crash between the folder and the entry leaves an empty folder of a pid never given out.
+                        std::io::ErrorKind::AlreadyExists => Ok(()),
+                        _ => Err(error),
+                    }),
+                };
+                placed.map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+                Ok((pid, body))
+            })
+            .await?;
+        Ok(accepted)
+    }
+
+    async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
+        let mut paged = blocking({
+            let journal = Arc::clone(&self.journal);
+            move || {
+                let reader = journal.page_reader()?;
+                reader.all().map(|page| page.map(|(pid, _)| pid)).collect::<Result<Vec<Pid>, _>>()
+            }
+        })
+        .await?;
+        Ok(self
+            .heart
+            .look(move |kernel| {
+                paged.extend(kernel.resident_pids());
+                paged.sort_unstable();
+                paged.dedup();
+                kernel.list(paged, all)
+            })
+            .await?)
+    }
+
+    async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
+        Ok(self.heart.look(move |kernel| kernel.detail(pid)).await??)
+    }
+
+    async fn input(&self, pid: Pid, request: InputRequest) -> Answer<Accepted> {
+        let mut accepted = None;
+        if !request.text.is_empty() {
+            accepted =
+                Some(self.change(pid, Body::Input { text: request.text, eof: false, from_pid: Pid::INIT }).await?);
+        }
+        match (accepted, request.eof) {
+            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await,
+            (Some(accepted), false) => Ok(accepted),
+            (None, false) => Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input")),
+        }
+    }
+
+    async fn signal(&self, pid: Pid, request: SignalRequest) -> Answer<Accepted> {
+        self.change(pid, Body::Signal { signal: request.signal, from_pid: Pid::INIT, tree: request.tree }).await
+    }
+
+    async fn fork(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
+        let journal = Arc::clone(&self.journal);
+        let at = request.at;
+        let past = blocking(move || super::past::window(&journal.reader(), pid, at)).await?;
+        let Some(past) = past else {
+            return Err(CallError::new(Code::NoEnt, format!("process {pid} has no entries up to there")).into());
+        };
+        let from_folder = self.heart.look(move |kernel| kernel.detail(pid).map(|detail| detail.workspace)).await??;
+        let source = self.edges.folder(&from_folder);
+        let workspaces = self.workspaces.clone();
+        Ok(self
+            .heart
+            .change(move |kernel| {
+                let new = kernel.next_pid();
+                let mut spec = kernel.fork_of(pid)?;
+                spec.name = request.name;
+                super::past::copy_folder(&source, &workspaces.join(new.to_string()))
+                    .map_err(|error| CallError::new(Code::Io, format!("the workspace could not be copied: {error}")))?;
+                let body = Body::Forked {
+                    from_pid: pid,
+                    from_lsn: past.upto,
+                    spec: Box::new(spec),
+                    window: past.lsns,
+                    tokens: past.tokens,
+                };
+                Ok((new, body))
+            })
+            .await?)
+    }
+
+    async fn replay(&self, pid: Pid, at: Option<Lsn>) -> Answer<ReplayView> {
+        self.process(pid).await?;
+        let journal = Arc::clone(&self.journal);
+        let replayed = blocking(move || super::past::replay(&journal.reader(), pid, at)).await?;
+        replayed.map_err(|why| ApiError::usage(why).hint("processes that ended before a prune cannot be replayed"))
+    }
+
+    async fn budget(&self, pid: Pid, budget: BudgetSpec) -> Answer<Accepted> {
+        self.change(pid, Body::Budgeted { budget }).await
+    }
+
+    async fn wait(&self, pid: Pid, timeout: Duration) -> Answer<Option<ProcessView>> {
+        let mut live = self.edges.subscribe();
+        let deadline = tokio::time::Instant::now() + timeout;
+        loop {
+            let view = self.heart.look(move |kernel| kernel.view(pid)).await?;
+            let view = view.ok_or_else(|| CallError::new(Code::Srch, format!("no process {pid}")))?;
+            if view.state == State::Exited {
+                return Ok(Some(view));
+            }
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(deadline) => return Ok(None),
+                    () = self.shutdown.cancelled() => return Err(ApiError::unavailable("the daemon is stopping")),
+                    next = live.next() => match next {
+                        Next::Live(Live::Entry(entry)) if entry.pid == pid && matches!(entry.body, Body::Exited { .. }) => break,
+                        Next::Live(_) => {}
+                        Next::Lagged(_) => break,
+                        Next::Closed => return Err(ApiError::unavailable("the daemon is stopping")),
+                    }
+                }
+            }
+        }
+    }
+
+    fn subscribe(&self) -> Subscription {
+        self.edges.subscribe()
+    }
+
+    async fn entries(&self, pid: Option<Pid>, after: Lsn, limit: usize) -> Answer<Vec<Arc<Entry>>> {
+        let reader = self.journal.reader();
+        let limit = limit as u64;
+        let read = blocking(move || match pid {
+            Some(pid) => reader.entries_of(pid, after, limit),
+            None => reader.entries(after.next(), limit),
+        });
+        Ok(read.await?.into_iter().map(Arc::new).collect())
+    }
+
+    async fn proposals(&self, all: bool) -> Answer<Vec<ProposalView>> {
+        let mut open = self.heart.look(|kernel| kernel.proposals()).await?;
+        if all {
+            let reader = self.journal.reader();
+            let past = blocking(move || super::past::proposals(&reader)).await?;
+            open.extend(past.into_iter().filter(|past| past.state != ProposalState::Pending));
+        }
+        Ok(open)
+    }
+
+    async fn approve(&self, id: &str) -> Answer<ProposalView> {
+        self.answer_proposal(id, ProposalState::Approved, None).await
+    }
+
+    async fn reject(&self, id: &str, request: RejectRequest) -> Answer<ProposalView> {
+        self.answer_proposal(id, ProposalState::Rejected, Some(request.why)).await
+    }
+
+    async fn undo(&self, id: &str) -> Answer<ProposalView> {
+        Err(ApiError::new(501, "ENOSYS", format!("`{id}` cannot be undone: undo is not there yet"))
+            .hint("copy-on-write workspaces, and with them undo, come with the safety milestone"))
+    }
+
+    async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
+        let args = request.call.args.to_string();
+        Ok(self.heart.look(move |kernel| kernel.explain(request.pid, &request.call.name, &args)).await??)
+    }
+
+    async fn models(&self) -> Answer<Vec<ModelView>> {
+        Ok(self.models.clone())
+    }
+
+    async fn cost(&self, by: CostBy) -> Answer<CostView> {
+        let reader = self.journal.reader();
+        let by = match by {
+            CostBy::Day => ChargesBy::Day,
+            CostBy::Model => ChargesBy::Model,
+            CostBy::Pid => ChargesBy::Pid,
+        };
+        let charges = blocking(move || reader.charges(by, None)).await?;
+        let mut view = CostView::default();
+        for charge in charges {
+            let group = CostGroup {
+                inferences: charge.charges,
+                input_tokens: charge.input_tokens,
+                output_tokens: charge.output_tokens,
+                cost_usd: charge.cost_usd,
+                cost_unknown: charge.unpriced,
+            };
+            view.total.inferences += group.inferences;
+            view.total.input_tokens += group.input_tokens;
+            view.total.output_tokens += group.output_tokens;
+            view.total.cost_usd = view.total.cost_usd.plus(group.cost_usd);
+            view.total.cost_unknown += group.cost_unknown;
+            view.groups.insert(charge.key, group);
+        }
+        Ok(view)
+    }
+
+    async fn memory_search(&self, query: MemorySearchQuery) -> Answer<Value> {
+        self.memory(move |memory| memory.search(&query.q, query.namespace.as_deref(), query.limit)).await
+    }
+
+    async fn memory_list(&self, query: MemoryListQuery) -> Answer<Value> {
+        self.memory(move |memory| memory.list(query.namespace.as_deref(), query.limit)).await
+    }
+
+    async fn memory_show(&self, id: &str) -> Answer<Value> {
+        let id = id.to_owned();
+        self.memory(move |memory| memory.show(&id)).await
+    }
+
+    async fn memory_forget(&self, id: &str) -> Answer<Value> {
+        let id = id.to_owned();
+        self.memory(move |memory| memory.forget(&id)).await
+    }
+
+    async fn memory_export(&self, query: MemoryExportQuery, after: Option<&str>, limit: usize) -> Answer<Vec<Value>> {
+        let after = after.map(str::to_owned);
+        self.memory(move |memory| memory.export(query.namespace.as_deref(), after.as_deref(), limit)).await
+    }
+
+    async fn webhook_route(&self, path: &str) -> Answer<Option<WebhookRoute>> {
+        let path = path.to_owned();
+        let route = self.heart.look(move |kernel| kernel.route(&path)).await?;
+        Ok(route.map(|(pid, route)| WebhookRoute { pid, secret: route.secret, reply_within_s: route.reply_within_s }))
+    }
+
+    async fn webhook(&self, call: WebhookCall) -> Answer<WebhookDelivery> {
+        let id = format!("r{}", super::random_hex(6)?);
+        let waits = !call.reply_within.is_zero();
+        let (body, encoding) = match String::from_utf8(call.body.to_vec()) {
+            Ok(text) => (text, None),
+            Err(bytes) => (BASE64.encode(bytes.as_bytes()), Some("base64".to_owned())),
+        };
+        let path = match &call.query {
+            Some(query) => format!("{}?{query}", call.path),
+            None => call.path.clone(),
+        };
+        let millis = u64::try_from(call.reply_within.as_millis()).unwrap_or(u64::MAX);
+        let request = WebhookRequest {
+            id: id.clone(),
+            method: call.method,
+            path,
+            headers: call.headers,
+            body,
+            encoding,
+            reply_by: waits.then(|| call.at.plus_millis(millis)),
+        };
+        let answer = waits.then(|| self.edges.expect_answer(&id));
+        if let Err(error) = self.change(call.pid, Body::Webhook(request)).await {
+            self.edges.forget_answer(&id);
+            return Err(error);
+        }
+        let answer = match answer {
+            Some(answer) => tokio::time::timeout(call.reply_within, answer).await.ok().and_then(Result::ok),
+            None => None,
+        };
+        self.edges.forget_answer(&id);
+        Ok(WebhookDelivery { request_id: id, answer })
+    }
+
+    async fn audit_verify(&self) -> Answer<AuditView> {
+        let reader = self.journal.reader();
+        let report = blocking(move || reader.verify(|_, _| ())).await?;
+        Ok(AuditView {
+            intact: report.is_sound(),
+            entries: report.entries,
+            last_lsn: report.last,
+            head: report.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            fault: report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail)),
+        })
+    }
+
+    async fn backup(&self, request: BackupRequest) -> Answer<()> {
+        let journal = Arc::clone(&self.journal);
+        blocking(move || journal.backup(&PathBuf::from(request.file)).map(|_| ())).await
+    }
+
+    async fn prune(&self, request: PruneRequest) -> Answer<PruneView> {
+        let processes = self.processes(true).await?;
+        let before = request.before;
+        let old: Vec<Pid> = processes
+            .into_iter()
+            .filter(|process| process.state == State::Exited)
+            .filter(|process| before.is_none_or(|before| process.exited_at.is_some_and(|at| at < before)))
+            .map(|process| process.pid)
+            .collect();
+        let pids = self.heart.look(move |kernel| kernel.prunable(old)).await?;
+        let reader = self.journal.reader();
+        let listed = pids.clone();
+        let plan = blocking(move || reader.prune_plan(listed)).await?;
+        let entries = plan.entries();
+        if !request.dry_run && !pids.is_empty() {
+            self.heart.prune(plan).await?;
+            for pid in &pids {
+                // What cannot be removed now is only disk space.
+                let _ = std::fs::remove_dir_all(self.workspaces.join(pid.to_string()));
+            }
+        }
+        Ok(PruneView { pids, entries, dry_run: request.dry_run })
+    }
+
+    async fn shutdown(&self) -> Answer<()> {
+        self.shutdown.cancel();
+        Ok(())
+    }
+
+    async fn metrics(&self) -> Answer<Metrics> {
+        let (counts, model_slots, pending) =
+            self.heart.look(|kernel| (kernel.counts(), kernel.slots(), kernel.proposals().len())).await?;
+        let stats = self.journal.stats();
+        let processes = State::ALL
+            .iter()
+            .filter_map(|state| counts.get(state.as_str()).map(|count| (*state, *count)))
+            .collect::<BTreeMap<_, _>>();
+        Ok(Metrics {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            processes,
+            model_slots,
+            entries: self.journal.last().0,
+            appends: stats.entries,
+            commits: stats.commits,
+            proposals_pending: pending as u64,
+            ..self.counters.metrics()
+        })
+    }
+
+    async fn health(&self) -> Answer<()> {
+        if self.shutdown.is_cancelled() { Err(ApiError::unavailable("stopping")) } else { Ok(()) }
+    }
+}
+
+/// What a person asked for, with every default filled in.
+fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
+    let priority = match request.mode {
+        Mode::OneShot => Priority::Interactive,
+        Mode::Resident => Priority::Normal,
+    };
+    SpawnSpec {
+        parent: Pid::INIT,
+        name: request.name,
+        role: request.role.unwrap_or_else(|| DEFAULT_ROLE.to_owned()),
+        task: request.task,
+        mode: request.mode,
+        model: request.model.unwrap_or_else(|| default_model.to_owned()),
+        priority: request.priority.unwrap_or(priority),
+        grants: request.grants,
+        budget: request.budget,
+        pipe_to: request.pipe_to,
+        workspace: request.workspace.map_or(Workspace::Home(pid), Workspace::Folder),
+        quarantine: false,
+    }
+}
