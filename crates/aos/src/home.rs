@@ -213,17 +213,18 @@ impl Home {
         !self.config_file().exists()
     }
 
-    /// Makes the folders that are missing, 0700.
+    /// Makes the folders that are missing, 0700, and makes those so that are there and empty. A folder that holds
+    /// something keeps its permissions, since it may be more than a home; `aos doctor` says what others can read.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn create(&self) -> Result<(), Error> {
         for path in self.folders() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|source| Error::Io {
-                doing: "make the folder",
-                path,
-                source,
-            })?;
+            let failed = |source| Error::Io { doing: "make the folder", path: path.clone(), source };
+            if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+            }
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         }
         Ok(())
     }
@@ -328,6 +329,19 @@ mod tests {
         assert_eq!(home.exposed(), vec![(home.token_file(), 0o644)]);
         fs::write(home.token_file(), "short").unwrap();
         assert!(matches!(home.token(), Err(Error::BadToken { .. })));
+    }
+
+    #[test]
+    fn a_folder_that_holds_something_keeps_its_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        open(dir.path());
+        Home::at(dir.path()).unwrap().create().unwrap();
+        assert_eq!(mode(dir.path()), 0o700, "it was empty");
+        open(dir.path());
+        Home::at(dir.path()).unwrap().create().unwrap();
+        assert_eq!(mode(dir.path()), 0o755);
     }
 
     #[test]

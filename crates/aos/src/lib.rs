@@ -3,7 +3,10 @@
 //! Start at [`cli::main`]. `home` says where everything is, `config` what `aos.toml` means, `client` talks to the daemon,
 //! `cli` is a file per command, `top` is the full-screen view, `daemon` is what all of them talk to.
 
+pub mod cli;
 pub mod client;
 pub mod config;
+pub mod daemon;
 pub mod env;
 pub mod home;
+pub mod top;

@@ -34,6 +34,7 @@ pub(super) const MODEL: &[&str] = &[
     "limits",
     "local",
     "tools",
+    "timeout_s",
 ];
 /// The keys of `price`.
 pub(super) const PRICE: &[&str] = &["input", "output", "cached_input"];
@@ -114,7 +115,7 @@ fn section_of(key: &str) -> Option<&'static str> {
 }
 
 /// The nearest known name, where it is near enough to be meant.
-pub(super) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let lower = key.to_lowercase();
     known
         .iter()

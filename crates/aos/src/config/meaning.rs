@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use aos_abi::Usd;
+use aos_models::config::ModelConfig;
 use toml::Spanned;
 
 use super::fault::Faults;
 use super::host::HostPort;
-use super::model::{self, Model};
+use super::model;
 use super::{Config, EXPOSED, Exec, Net, UNSANDBOXED, keys, typed};
 
 /// Where HTTP is served where the file says nothing.
@@ -18,7 +19,7 @@ const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 7717);
 
 /// Reads the meaning; the faults found on the way go to `faults`, and where there are any the value is not to be used.
 pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
-    let models: BTreeMap<String, Model> = file
+    let models: BTreeMap<String, ModelConfig> = file
         .models
         .iter()
         .filter_map(|(name, typed)| {

@@ -20,11 +20,13 @@ use std::path::Path;
 
 use aos_abi::Usd;
 use aos_abi::entry::Configured;
+use aos_models::config::ModelConfig;
 use serde::Deserialize as _;
 
 pub use fault::{ConfigError, Fault};
 pub use host::{BadHost, HostPort};
-pub use model::{Model, Provider, Tier};
+pub(crate) use keys::nearest;
+pub use model::{CONTEXT_WINDOW_MIN, provider_name, tier_name};
 
 use crate::env::Env;
 use fault::Faults;
@@ -40,7 +42,7 @@ pub struct Config {
     /// Where HTTP is served. Port 0: any free one.
     pub listen: SocketAddr,
     /// The models by name. Empty: the scripted demonstration model is to serve, and people are told so.
-    pub models: BTreeMap<String, Model>,
+    pub models: BTreeMap<String, ModelConfig>,
     /// The model of a process that names none; a key of `models`, or empty where there are none.
     pub default_model: String,
     /// The models to try, in this order, where one fails; keys of `models`.
@@ -114,12 +116,18 @@ impl Config {
         self.models.is_empty()
     }
 
+    /// The models by name, as the model edge takes them.
+    #[must_use]
+    pub fn model_configs(&self) -> BTreeMap<String, ModelConfig> {
+        self.models.clone()
+    }
+
     /// The configuration as the kernel needs it. In a demonstration `models` is empty and the daemon adds the scripted
     /// model; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
     #[must_use]
     pub fn configured(&self, policy_text: &str) -> Configured {
         Configured {
-            models: self.models.iter().map(|(name, model)| (name.clone(), model.spec.clone())).collect(),
+            models: self.models.iter().map(|(name, model)| (name.clone(), model.spec())).collect(),
             default_model: self.default_model.clone(),
             policy: policy_text.to_owned(),
             usd_per_day: self.usd_per_day,
@@ -130,7 +138,7 @@ impl Config {
 
 fn shape_hint(message: &str) -> &'static str {
     if message.contains("missing field `provider`") {
-        "add provider = \"openai\" (and whatever speaks it), \"anthropic\", \"gemini\" or \"local\""
+        "add provider = \"openai\" (and whatever speaks it), \"anthropic\" or \"gemini\""
     } else if message.contains("missing field `model`") {
         "add model = \"…\": what the provider calls it"
     } else if message.contains("missing field") {
@@ -139,3 +147,6 @@ fn shape_hint(message: &str) -> &'static str {
         "write a value of that kind"
     }
 }
+
+/// What `aos init` writes; the model tables and the default model are put in.
+pub const TEMPLATE: &str = include_str!("template.toml");

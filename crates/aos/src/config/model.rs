@@ -1,100 +1,50 @@
 //! `[models.NAME]` as meant: how a model is reached, and what the kernel knows of it.
 //!
-//! Start at [`mean`]. What always holds of a [`Model`]: its numbers are above zero, its address is an `http` or `https`
+//! Start at [`mean`]. What always holds of a [`ModelConfig`] that comes from here: its numbers are above zero, its address is an `http` or `https`
 //! URL without a secret in it, and its key is only named, never held.
 
 use std::ops::Range;
 
 use aos_abi::Usd;
 use aos_abi::inference::Encoding;
-use aos_abi::model::{ModelLimits, ModelSpec, Price};
+use aos_abi::model::{ModelLimits, Price};
+use aos_models::config::{CONTEXT_WINDOW_DEFAULT, MAX_OUTPUT_DEFAULT, ModelConfig, Provider, Tier};
 
 use super::fault::Faults;
 use super::{keys, typed};
 
-/// A configured model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Model {
-    /// Who speaks which protocol there.
-    pub provider: Provider,
-    /// Where it is; `None`: the provider's public address, or this process for `local`.
-    pub base_url: Option<String>,
-    /// What the provider calls it.
-    pub model: String,
-    /// The environment variable that holds its key.
-    pub api_key_env: Option<String>,
-    /// How strong it is.
-    pub tier: Option<Tier>,
-    /// What the kernel knows of it.
-    pub spec: ModelSpec,
-}
+/// The smallest window that a process can work in, in tokens: what it is told of itself alone takes a part of it.
+pub const CONTEXT_WINDOW_MIN: u32 = 1024;
 
-/// The protocol of a model's server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// OpenAI's, and whatever speaks it.
-    Openai,
-    /// Anthropic's.
-    Anthropic,
-    /// Google's.
-    Gemini,
-    /// Weights in `models/`, run by AOS itself.
-    Local,
-}
+const PROVIDERS: [Provider; 4] = [Provider::Openai, Provider::Anthropic, Provider::Gemini, Provider::Local];
+const TIERS: [Tier; 5] = [Tier::Nano, Tier::Small, Tier::Standard, Tier::Strong, Tier::Frontier];
+const ENCODINGS: [Encoding; 3] = [Encoding::Native, Encoding::Text, Encoding::Constrained];
 
-impl Provider {
-    const ALL: [Provider; 4] = [Provider::Openai, Provider::Anthropic, Provider::Gemini, Provider::Local];
-
-    /// The name in the file.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Provider::Openai => "openai",
-            Provider::Anthropic => "anthropic",
-            Provider::Gemini => "gemini",
-            Provider::Local => "local",
-        }
+/// The name of a provider in the file.
+#[must_use]
+pub fn provider_name(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Openai => "openai",
+        Provider::Anthropic => "anthropic",
+        Provider::Gemini => "gemini",
+        Provider::Local => "local",
     }
 }
 
-/// How strong a model is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    /// Sorting and labelling.
-    Nano,
-    /// Simple tasks.
-    Small,
-    /// Most tasks.
-    Standard,
-    /// Hard tasks.
-    Strong,
-    /// The hardest.
-    Frontier,
-}
-
-impl Tier {
-    const ALL: [Tier; 5] = [Tier::Nano, Tier::Small, Tier::Standard, Tier::Strong, Tier::Frontier];
-
-    /// The name in the file.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Tier::Nano => "nano",
-            Tier::Small => "small",
-            Tier::Standard => "standard",
-            Tier::Strong => "strong",
-            Tier::Frontier => "frontier",
-        }
+/// The name of a tier in the file.
+#[must_use]
+pub fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Nano => "nano",
+        Tier::Small => "small",
+        Tier::Standard => "standard",
+        Tier::Strong => "strong",
+        Tier::Frontier => "frontier",
     }
 }
-
-/// Tokens of the window where the file says nothing: what the smallest common local servers are started with.
-const CONTEXT_WINDOW: u32 = 8192;
-/// Most tokens of an answer where the file says nothing; a quarter of the window where that is less.
-const MAX_OUTPUT: u32 = 4096;
 
 /// Reads one table; `None` where a fault was found.
-pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Model> {
+pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &mut Faults<'_>) -> Option<ModelConfig> {
     if !is_model_name(name) {
         faults.at(
             at,
@@ -103,18 +53,24 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
         );
         return None;
     }
-    let provider = choice(&typed.provider, "provider", &Provider::ALL, Provider::as_str, faults);
+    let provider = choice(&typed.provider, "provider", &PROVIDERS, provider_name, faults);
     let tier = match &typed.tier {
         None => Some(None),
-        Some(tier) => choice(tier, "tier", &Tier::ALL, Tier::as_str, faults).map(Some),
+        Some(tier) => choice(tier, "tier", &TIERS, tier_name, faults).map(Some),
     };
-    let encodings = [Encoding::Native, Encoding::Text, Encoding::Constrained];
     let encoding = match &typed.tools {
-        None if provider == Some(Provider::Local) => Some(Encoding::Constrained),
         None => Some(Encoding::Native),
-        Some(tools) => choice(tools, "tools", &encodings, encoding_name, faults),
+        Some(tools) => choice(tools, "tools", &ENCODINGS, encoding_name, faults),
     };
-    let base_url = address(typed, provider, faults);
+    if provider == Some(Provider::Local) {
+        faults.at(
+            typed.provider.span(),
+            "provider = \"local\", the runtime inside aos, is not there yet",
+            "run a model server on this machine and use provider = \"openai\" with its base_url",
+        );
+        return None;
+    }
+    let base_url = address(typed, faults);
     let api_key_env = key_variable(typed, faults);
     if typed.model.get_ref().trim().is_empty() {
         faults.at(
@@ -126,17 +82,20 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
     let (context_window, max_output) = window(typed, faults)?;
     let price = price(typed, faults)?;
     let limits = limits(&typed.limits, faults)?;
-    let provider = provider?;
-    let spec = ModelSpec {
+    Some(ModelConfig {
+        provider: provider?,
+        base_url: base_url?,
+        model: typed.model.get_ref().clone(),
+        api_key_env: api_key_env?,
+        tier: tier?,
         context_window,
         max_output,
         price,
         limits,
-        local: typed.local.unwrap_or(provider == Provider::Local),
-        encoding: encoding?,
-    };
-    let model = typed.model.get_ref().clone();
-    Some(Model { provider, base_url: base_url?, model, api_key_env: api_key_env?, tier: tier?, spec })
+        local: typed.local,
+        tools: encoding?,
+        timeout_s: timeout(typed, faults)?,
+    })
 }
 
 /// Whether people can name a model so: it stands on command lines and in URLs. `auto` is the router, `demo` the scripted one.
@@ -172,16 +131,22 @@ fn choice<T: Copy>(
     found
 }
 
-fn address(typed: &typed::Model, provider: Option<Provider>, faults: &mut Faults<'_>) -> Option<Option<String>> {
-    let Some(url) = &typed.base_url else { return Some(None) };
-    if provider == Some(Provider::Local) {
-        faults.at(
-            url.span(),
-            "a model with provider = \"local\" has no address",
-            "remove `base_url`, or use provider = \"openai\"",
-        );
-        return None;
+fn timeout(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<u64>> {
+    match &typed.timeout_s {
+        Some(value) if *value.get_ref() == 0 => {
+            faults.at(
+                value.span(),
+                "`timeout_s` is 0, so no answer could ever come",
+                "at least 1; leave it out for 120",
+            );
+            None
+        }
+        other => Some(other.as_ref().map(|value| *value.get_ref())),
     }
+}
+
+fn address(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<String>> {
+    let Some(url) = &typed.base_url else { return Some(None) };
     match check_url(url.get_ref()) {
         Ok(()) => Some(Some(url.get_ref().trim_end_matches('/').to_owned())),
         Err((what, hint)) => {
@@ -224,13 +189,13 @@ fn key_variable(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<
 }
 
 fn window(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<(u32, u32)> {
-    let context = typed.context_window.as_ref().map_or(CONTEXT_WINDOW, |value| *value.get_ref());
-    let output = typed.max_output.as_ref().map_or(MAX_OUTPUT.min(context / 4), |value| *value.get_ref());
-    if let Some(value) = typed.context_window.as_ref().filter(|value| *value.get_ref() < 1024) {
+    let context = typed.context_window.as_ref().map_or(CONTEXT_WINDOW_DEFAULT, |value| *value.get_ref());
+    let output = typed.max_output.as_ref().map_or(MAX_OUTPUT_DEFAULT.min(context / 4), |value| *value.get_ref());
+    if let Some(value) = typed.context_window.as_ref().filter(|value| *value.get_ref() < CONTEXT_WINDOW_MIN) {
         faults.at(
             value.span(),
             format!("`context_window` is {context} tokens, too few to work in"),
-            "at least 1024; see the model's documentation",
+            format!("at least {CONTEXT_WINDOW_MIN}; see the model's documentation"),
         );
         return None;
     }

@@ -51,9 +51,9 @@ private = ["127.0.0.1:8080"]
     let config = Config::parse(text, &Env::default()).unwrap();
     let small = &config.models["small"];
     assert_eq!(small.base_url.as_deref(), Some("http://127.0.0.1:11434/v1"));
-    assert_eq!(small.spec.price.unwrap().cached_input, Some(Usd(10_000_000)));
-    assert_eq!((small.spec.limits.rpm, small.spec.local), (Some(500), true));
-    assert_eq!(config.models["standard"].spec.limits.concurrency, 8);
+    assert_eq!(small.price.unwrap().cached_input, Some(Usd(10_000_000)));
+    assert_eq!((small.limits.rpm, small.local), (Some(500), Some(true)));
+    assert_eq!(config.models["standard"].limits.concurrency, 8);
     assert_eq!((config.exec, config.net.allow.len()), (Exec::Sandboxed, 2));
     let configured = config.configured("version: 1\n");
     assert_eq!(configured.hooks_url, "http://127.0.0.1:7717/hooks/");
@@ -103,7 +103,7 @@ fn unknown_keys_are_named_all_at_once_with_the_nearest() {
     try: did you mean `models`?
     try: did you mean `base_url`?
     try: did you mean `input`?
-    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools
+    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, timeout_s
     try: `usd_per_day` belongs into [budget]
     ");
 }
@@ -155,11 +155,11 @@ fn variables_are_read_and_missed() {
 #[test]
 fn what_could_never_work_is_said() {
     let text = "[daemon]\ndefault_model = \"smal\"\n[models.small]\nprovider = \"opnai\"\nmodel = \"\"\nbase_url = \"ftp://x\"\n\
-                [models.auto]\nprovider = \"local\"\nmodel = \"m\"\n[models.b]\nprovider = \"local\"\nmodel = \"m\"\n\
+                [models.auto]\nprovider = \"gemini\"\nmodel = \"m\"\n[models.b]\nprovider = \"gemini\"\nmodel = \"m\"\ntimeout_s = 0\n\
                 base_url = \"http://x\"\nlimits = { concurrency = 0, rpm = 0, tpm = 0 }\ntools = \"none\"\ntier = \"huge\"\n\
-                [models.c]\nprovider = \"local\"\nmodel = \"m\"\ncontext_window = 10\n[models.d]\nprovider = \"local\"\nmodel = \"m\"\n\
-                max_output = 9000\n[models.e]\nprovider = \"local\"\nmodel = \"m\"\nprice = { input = -1, output = 1 }\n\
-                [router]\nfallback = [\"q\"]\n[budget]\nusd_per_day = 0\n[exec]\nsandbox = \"off\"\n[store]\nurl = \"redis\"\n\
+                [models.c]\nprovider = \"gemini\"\nmodel = \"m\"\ncontext_window = 10\n[models.d]\nprovider = \"gemini\"\nmodel = \"m\"\n\
+                max_output = 90000\n[models.e]\nprovider = \"gemini\"\nmodel = \"m\"\nprice = { input = -1, output = 1 }\n\
+                [models.f]\nprovider = \"local\"\nmodel = \"m\"\n[router]\nfallback = [\"q\"]\n[budget]\nusd_per_day = 0\n[exec]\nsandbox = \"off\"\n[store]\nurl = \"redis\"\n\
                 [net]\nallow = [\"example.com\"]\nprivate = [\"*.local:80\"]\n";
     insta::assert_snapshot!(faults(text), @r#"
     aos.toml: line 2: `default_model` names the model `smal`, which is not configured
@@ -167,34 +167,34 @@ fn what_could_never_work_is_said() {
     aos.toml: line 5: `model` is empty
     aos.toml: line 6: `ftp://x` is no http or https URL
     aos.toml: line 7: `auto` cannot name a model
-    aos.toml: line 13: a model with provider = "local" has no address
-    aos.toml: line 14: `concurrency` is 0, so no call could ever be made
-    aos.toml: line 14: `rpm` is 0, so no call could ever be made
-    aos.toml: line 14: `tpm` is 0, so no call could ever be made
-    aos.toml: line 15: no tools `none`
-    aos.toml: line 16: no tier `huge`
-    aos.toml: line 20: `context_window` is 10 tokens, too few to work in
-    aos.toml: line 24: `max_output` is 9000, it must be above 0 and below `context_window` (8192)
-    aos.toml: line 28: `price` holds an amount below zero
-    aos.toml: line 30: `fallback` names the model `q`, which is not configured
-    aos.toml: line 32: `usd_per_day` is 0, so no paid call could ever be made
-    aos.toml: line 34: `sandbox` is `off`
-    aos.toml: line 36: `url` names no known store
-    aos.toml: line 38: `example.com` does not end in a port
-    aos.toml: line 39: `*.local:80` is a pattern, private places are named one by one
+    aos.toml: line 15: `concurrency` is 0, so no call could ever be made
+    aos.toml: line 15: `rpm` is 0, so no call could ever be made
+    aos.toml: line 15: `tpm` is 0, so no call could ever be made
+    aos.toml: line 16: no tools `none`
+    aos.toml: line 17: no tier `huge`
+    aos.toml: line 21: `context_window` is 10 tokens, too few to work in
+    aos.toml: line 25: `max_output` is 90000, it must be above 0 and below `context_window` (32768)
+    aos.toml: line 29: `price` holds an amount below zero
+    aos.toml: line 31: provider = "local", the runtime inside aos, is not there yet
+    aos.toml: line 34: `fallback` names the model `q`, which is not configured
+    aos.toml: line 36: `usd_per_day` is 0, so no paid call could ever be made
+    aos.toml: line 38: `sandbox` is `off`
+    aos.toml: line 40: `url` names no known store
+    aos.toml: line 42: `example.com` does not end in a port
+    aos.toml: line 43: `*.local:80` is a pattern, private places are named one by one
     try: did you mean "small"?
     try: did you mean "openai"?
     try: write what the provider calls the model, such as "qwen3:8b"
     try: write it as http://127.0.0.1:11434/v1 or https://HOST/v1
     try: use letters, digits, `.`, `-` and `_`; not `auto` or `demo`
-    try: remove `base_url`, or use provider = "openai"
     try: at least 1; leave it out for the default
     try: one of native, text, constrained
     try: one of nano, small, standard, strong, frontier
     try: at least 1024; see the model's documentation
     try: a quarter of `context_window` is usual
     try: US dollars per million tokens, zero or more
-    try: one of auto, b, c, d, e, small
+    try: run a model server on this machine and use provider = "openai" with its base_url
+    try: one of auto, b, c, d, e, f, small
     try: write an amount above 0 in US dollars; leave it out for no limit
     try: write sandbox = "required", or in full words what you consent to: sandbox = "unsandboxed: commands run with my rights"
     try: write url = "sqlite", or leave it out
@@ -224,7 +224,7 @@ fn other_machines_are_let_in_only_in_words() {
 #[test]
 fn the_default_model_is_the_only_one_or_is_asked_for() {
     assert_eq!(Config::parse(MODEL, &Env::default()).unwrap().default_model, "small");
-    insta::assert_snapshot!(faults(&format!("{MODEL}[models.b]\nprovider = \"local\"\nmodel = \"m\"\n")), @r#"
+    insta::assert_snapshot!(faults(&format!("{MODEL}[models.b]\nprovider = \"gemini\"\nmodel = \"m\"\n")), @r#"
     aos.toml: `default_model` is missing below [daemon] and there are several models
     try: add default_model = "b", or another of b, small
     "#);
@@ -242,7 +242,7 @@ fn shape_and_syntax_faults_have_their_line() {
     "#);
     insta::assert_snapshot!(faults("[models.a]\nmodel = \"m\"\n"), @r#"
     aos.toml: line 1: missing field `provider`
-    try: add provider = "openai" (and whatever speaks it), "anthropic", "gemini" or "local"
+    try: add provider = "openai" (and whatever speaks it), "anthropic" or "gemini"
     "#);
     insta::assert_snapshot!(faults("[models\n"), @"
     aos.toml: line 1: unclosed table, expected `]`

@@ -1,0 +1,73 @@
+//! `aos audit`.
+
+use std::io::Write as _;
+
+use aos_abi::Lsn;
+use aos_abi::api::AuditView;
+
+use super::context::gone;
+use super::fork::event;
+use super::{Context, Exit, Failure};
+use crate::client::Address;
+
+/// Prove that the journal was not altered, or export it
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Check the hash chain from the first entry to the last; exits 1 where it is broken
+    Verify,
+    /// Print every entry as a JSON line
+    Export {
+        /// Only entries after this one
+        #[arg(long, value_name = "EVENT", value_parser = event)]
+        after: Option<Lsn>,
+    },
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Verify => verify(cx).await,
+            Command::Export { after } => {
+                let address = Address::of("/v1/admin/audit/export").with_some("after", after);
+                copy(cx, &address).await
+            }
+        }
+    }
+}
+
+async fn verify(cx: &Context) -> Result<Exit, Failure> {
+    let audit: AuditView =
+        cx.client()?.post_long(&Address::of("/v1/admin/audit/verify"), &serde_json::json!({})).await?;
+    let exit = if audit.intact { Exit::Success } else { Exit::Failed };
+    if cx.json {
+        cx.document(&audit)?;
+        return Ok(exit);
+    }
+    match &audit.fault {
+        None => cx.line(&format!(
+            "intact: {} entries, the last is {}\nkeep this elsewhere, to prove the whole later: {}",
+            audit.entries, audit.last_lsn, audit.head
+        ))?,
+        Some(fault) => cx.line(&format!("ALTERED: {fault}\nchecked {} entries", audit.entries))?,
+    }
+    Ok(exit)
+}
+
+/// Copies a long answer to standard output.
+pub(super) async fn copy(cx: &Context, address: &Address) -> Result<Exit, Failure> {
+    let mut stopped = None;
+    let mut out = std::io::stdout();
+    let copied =
+        cx.client()?.copy(address, |bytes| out.write_all(bytes).inspect_err(|error| stopped = Some(gone(error)))).await;
+    match (stopped, copied) {
+        (Some(failure), _) => Err(failure),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(())) => out.flush().map(|()| Exit::Success).map_err(|error| gone(&error)),
+    }
+}

@@ -1,0 +1,82 @@
+//! `aos cost`.
+
+use aos_abi::api::{CostGroup, CostView};
+
+use super::table::{Column, Table};
+use super::{Context, Exit, Failure, Style, count, money};
+use crate::client::Address;
+
+/// Show what was spent
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Group by day (in UTC), by model or by process
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    by: By,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum By {
+    #[default]
+    Day,
+    Model,
+    Pid,
+}
+
+impl By {
+    fn as_str(self) -> &'static str {
+        match self {
+            By::Day => "day",
+            By::Model => "model",
+            By::Pid => "pid",
+        }
+    }
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let address = Address::of("/v1/cost").with("by", self.by.as_str());
+        let cost: CostView = cx.client()?.get_long(&address).await?;
+        if cx.json {
+            cx.document(&cost)?;
+        } else {
+            cx.print(&shown(&cost, self.by, cx.width, cx.out))?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String {
+    let head = match by {
+        By::Day => "DAY",
+        By::Model => "MODEL",
+        By::Pid => "PID",
+    };
+    let mut table = Table::new(&[
+        Column::text(head),
+        Column::number("INFERENCES"),
+        Column::number("IN"),
+        Column::number("OUT"),
+        Column::number("COST"),
+    ]);
+    let mut row = |name: String, group: &CostGroup| {
+        let [input, output] = [group.input_tokens, group.output_tokens].map(count);
+        table.row([name, count(group.inferences), input, output, money(group.cost_usd)]);
+    };
+    let mut groups: Vec<_> = cost.groups.iter().collect();
+    if let By::Pid = by {
+        // As numbers: 2 before 10.
+        groups.sort_by_key(|(name, _)| name.parse::<u64>().unwrap_or(u64::MAX));
+    }
+    for (name, group) in groups {
+        row(name.clone(), group);
+    }
+    row("total".into(), &cost.total);
+    let mut text = table.shown(width, style);
+    if cost.total.cost_unknown > 0 {
+        text.push_str(&format!(
+            "The cost of {} inferences is unknown, since their model has no `price` in aos.toml.\n",
+            cost.total.cost_unknown
+        ));
+    }
+    text
+}

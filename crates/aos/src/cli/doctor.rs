@@ -1,0 +1,284 @@
+//! `aos doctor`.
+//!
+//! Start at [`Args::perform`]. Each check is one function that gives findings; nothing is changed, and no daemon started.
+
+use std::time::Duration;
+
+use aos_journal::Reader;
+use aos_models::Pool;
+use aos_policy::Policy;
+use serde::Serialize;
+
+use super::{Context, Exit, Failure, clean_line};
+use crate::config::{self, Config};
+use crate::env::Env;
+use crate::home::Home;
+
+/// Free bytes below which a disk counts as full.
+const DISK_FREE_MIN: u64 = 256 << 20;
+/// How long a model may take to answer a check.
+const MODEL_WITHIN: Duration = Duration::from_secs(30);
+
+/// Check the host, the home, the configuration and the models, and say how to mend each fault
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    area: &'static str,
+    state: State,
+    what: String,
+    hint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Good,
+    /// Worth knowing, and no fault.
+    Note,
+    Fault,
+}
+
+impl Finding {
+    fn good(area: &'static str, what: impl Into<String>) -> Finding {
+        Finding { area, state: State::Good, what: what.into(), hint: None }
+    }
+    fn note(area: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Finding {
+        Finding { area, state: State::Note, what: what.into(), hint: Some(hint.into()) }
+    }
+    fn fault(area: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Finding {
+        Finding { area, state: State::Fault, what: what.into(), hint: Some(hint.into()) }
+    }
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let mut findings = Vec::new();
+        if cx.home.is_new() {
+            findings.push(Finding::note("home", format!("{} is not made yet", cx.home.root().display()), "aos init"));
+        } else {
+            findings.extend(home(&cx.home));
+            findings.extend(disk(&cx.home));
+            findings.extend(policy(&cx.home));
+            findings.extend(journal(&cx.home));
+            match Config::load(&cx.home.config_file(), &cx.env) {
+                Ok(config) => {
+                    findings.extend(configuration(&config));
+                    findings.extend(models(&config, &cx.env, None).await);
+                }
+                Err(error) => {
+                    findings.push(Finding::fault("config", error.to_string(), error.hints().join("\n")));
+                }
+            }
+            findings.push(daemon(cx).await);
+        }
+        findings.extend(host(&cx.home));
+        tell(cx, &findings)
+    }
+}
+
+/// Shows findings; exit code 1 where one is a fault.
+pub(super) fn tell(cx: &Context, findings: &[Finding]) -> Result<Exit, Failure> {
+    let faults = findings.iter().filter(|finding| finding.state == State::Fault).count();
+    if cx.json {
+        cx.document(&serde_json::json!({ "faults": faults, "findings": findings }))?;
+    } else {
+        let style = cx.out;
+        let mut text = String::new();
+        for finding in findings.iter().filter(|finding| !cx.quiet || finding.state == State::Fault) {
+            let sign = match finding.state {
+                State::Good => style.green("✓ good "),
+                State::Note => style.yellow("• note "),
+                State::Fault => style.red("✗ FAULT"),
+            };
+            let mut lines = finding.what.lines();
+            text.push_str(&format!("{sign} {:<8} {}\n", finding.area, clean_line(lines.next().unwrap_or(""))));
+            for line in lines {
+                text.push_str(&format!("{:17} {}\n", "", clean_line(line)));
+            }
+            for line in finding.hint.iter().flat_map(|hint| hint.lines()) {
+                text.push_str(&format!("{:17} try: {}\n", "", clean_line(line)));
+            }
+        }
+        cx.print(&text)?;
+        cx.note(&match faults {
+            0 => "no faults".to_owned(),
+            1 => "1 fault".to_owned(),
+            several => format!("{several} faults"),
+        });
+    }
+    Ok(if faults == 0 { Exit::Success } else { Exit::Failed })
+}
+
+fn home(home: &Home) -> Vec<Finding> {
+    let exposed = home.exposed();
+    if exposed.is_empty() {
+        return vec![Finding::good("home", format!("{} is private", home.root().display()))];
+    }
+    exposed
+        .into_iter()
+        .map(|(path, mode)| {
+            let right = if path.is_dir() { "700" } else { "600" };
+            let path = path.display();
+            Finding::fault("home", format!("others can read {path} (mode {mode:03o})"), format!("chmod {right} {path}"))
+        })
+        .collect()
+}
+
+fn disk(home: &Home) -> Option<Finding> {
+    let disk = rustix::fs::statvfs(home.root()).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let mebibytes = free >> 20;
+    Some(if free < DISK_FREE_MIN {
+        Finding::fault(
+            "disk",
+            format!("only {mebibytes} MiB are free"),
+            "make room; aos prune takes old processes out of the journal",
+        )
+    } else {
+        Finding::good("disk", format!("{mebibytes} MiB are free"))
+    })
+}
+
+fn policy(home: &Home) -> Vec<Finding> {
+    let file = home.policy_file();
+    match std::fs::read_to_string(&file) {
+        Err(error) => {
+            vec![Finding::fault(
+                "policy",
+                format!("{}: {error}; everything is denied", file.display()),
+                "aos init writes one",
+            )]
+        }
+        Ok(text) => match Policy::parse(&text) {
+            Ok(policy) => vec![Finding::good("policy", format!("generation {}", policy.generation()))],
+            Err(faults) => faults
+                .into_iter()
+                .map(|fault| {
+                    let hint = fault.hint.clone().unwrap_or_else(|| "aos policy check".into());
+                    Finding::fault("policy", format!("{}: {fault}", file.display()), hint)
+                })
+                .collect(),
+        },
+    }
+}
+
+fn journal(home: &Home) -> Option<Finding> {
+    let file = home.journal_file();
+    if !file.exists() {
+        return Some(Finding::good("journal", "none yet"));
+    }
+    Some(match Reader::open(&file).and_then(|reader| reader.last()) {
+        Ok((last, _)) => {
+            Finding::good("journal", format!("the last entry is {last}; aos audit verify checks them all"))
+        }
+        Err(error) => Finding::fault("journal", error.to_string(), error.hint()),
+    })
+}
+
+fn configuration(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![Finding::good("config", format!("listens on {}", config.listen))];
+    if config.exec == config::Exec::Unsandboxed {
+        findings.push(Finding::note(
+            "config",
+            "commands of agents run without a sandbox, as you consented to",
+            "remove `sandbox` below [exec]",
+        ));
+    }
+    if !config.listen.ip().is_loopback() {
+        findings.push(Finding::note(
+            "config",
+            "other machines can connect, as you consented to",
+            "listen on 127.0.0.1",
+        ));
+    }
+    if config.usd_per_day.is_none() && config.models.values().any(|model| !model.local()) {
+        findings.push(Finding::note(
+            "config",
+            "there is no limit to what a day may cost",
+            "usd_per_day below [budget]",
+        ));
+    }
+    findings
+}
+
+/// Asks each model (or one) for a short answer.
+pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Vec<Finding> {
+    if config.is_demo() {
+        return vec![Finding::note(
+            "model",
+            "none is configured: the scripted demonstration answers",
+            "add a table [models.NAME] to aos.toml",
+        )];
+    }
+    let keys = env.clone();
+    let pool = Pool::new(
+        config.model_configs(),
+        std::sync::Arc::new(move |name: &str| keys.text(name).map(str::to_owned)),
+        aos_models::Options::default(),
+    );
+    let checks = config.models.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).map(|(name, model)| {
+        let pool = &pool;
+        async move {
+            let place = format!("{name} ({})", model.address());
+            match tokio::time::timeout(MODEL_WITHIN, pool.check(name)).await {
+                Ok(Ok(checked)) => {
+                    Finding::good("model", format!("{place} answers in {} ms", checked.latency.as_millis()))
+                }
+                Ok(Err(failure)) => {
+                    let hint = failure.hint.unwrap_or_else(|| format!("check [models.{name}] in aos.toml"));
+                    Finding::fault("model", format!("{place}: {}", failure.message), hint)
+                }
+                Err(_) => {
+                    let late = format!("{place} has not answered within {} s", MODEL_WITHIN.as_secs());
+                    Finding::fault("model", late, "look at the model's server; it may still be loading")
+                }
+            }
+        }
+    });
+    futures_util::future::join_all(checks).await
+}
+
+async fn daemon(cx: &Context) -> Finding {
+    match cx.client_without_start().get::<aos_abi::process::StatusView>(&crate::client::Address::of("/v1/status")).await
+    {
+        Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
+            Finding::good("daemon", format!("runs, listening on {}", status.listen))
+        }
+        Ok(status) => Finding::fault(
+            "daemon",
+            format!("runs as version {}, this program is {}", status.version, env!("CARGO_PKG_VERSION")),
+            "aos down, then aos up",
+        ),
+        Err(crate::client::Error::NoDaemon { .. }) => {
+            Finding::good("daemon", "does not run; the next command starts it")
+        }
+        Err(error) => {
+            let failure = Failure::from(error);
+            Finding::fault("daemon", failure.what, failure.hints.join("\n"))
+        }
+    }
+}
+
+fn host(home: &Home) -> Vec<Finding> {
+    let workspaces = home.workspaces();
+    let state = if workspaces.exists() { workspaces } else { std::env::temp_dir() };
+    match aos_sandbox::probe(&aos_sandbox::Helper::default(), &state) {
+        Err(error) => vec![Finding::fault("host", format!("the sandbox cannot be tried: {error}"), "reinstall aos")],
+        Ok(report) => {
+            let mut findings = vec![Finding::good("host", format!("Linux {}", report.kernel))];
+            findings.extend(report.findings.iter().map(|finding| match (&finding.state, finding.needed) {
+                (Ok(state), _) => Finding::good("host", format!("{}: {state}", finding.feature)),
+                (Err(why), true) => {
+                    Finding::fault("host", format!("{}: {why}", finding.feature), finding.feature.remedy())
+                }
+                (Err(why), false) => {
+                    Finding::note("host", format!("{}: {why}", finding.feature), finding.feature.remedy())
+                }
+            }));
+            findings
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `aos fork`.
+
+use aos_abi::api::{Accepted, ForkRequest};
+use aos_abi::{Lsn, Pid};
+
+use super::{Context, Exit, Failure, view};
+
+/// Start a second process from the past of a first one; prints its pid
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// From which
+    pid: Pid,
+    /// The last event it has lived through, by the number that `aos logs --events` shows; the newest if left out
+    #[arg(long, value_name = "EVENT", value_parser = event)]
+    at: Option<Lsn>,
+    /// The new process's name
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Reads the number of an event.
+pub(super) fn event(text: &str) -> Result<Lsn, String> {
+    text.parse().map(Lsn).map_err(|_| "an event's number stands first in `aos logs PID --events`".to_owned())
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let request = ForkRequest { at: self.at, name: self.name };
+        let accepted: Accepted = cx.client()?.post(&view::process(self.pid).then("fork"), &request).await?;
+        if cx.json {
+            cx.document(&accepted)?;
+        } else {
+            cx.print(&format!("{}\n", accepted.pid))?;
+        }
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,187 @@
+//! `aos init`, which also runs by itself where a home is missing.
+//!
+//! Start at [`make`]. What always holds: nothing that is there is overwritten; the files are written whole or not at all.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aos_models::discover::{self, Candidate};
+use aos_policy::Policy;
+
+use super::{Context, Exit, Failure};
+use crate::config::{CONTEXT_WINDOW_MIN, Config, TEMPLATE};
+use crate::env::Env;
+use crate::home::Home;
+
+/// The port of HTTP where it is free.
+const PORT: u16 = 7717;
+/// How many ports above it are tried: other homes of this machine.
+const PORTS: u16 = 50;
+
+/// Make the home: a commented aos.toml and policy.yaml, with the models that are found
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Nothing that is there is overwritten. Without a model, a scripted demonstration answers.")]
+pub struct Args {}
+
+impl Args {
+    pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let made = make(&cx.home, &cx.env)?;
+        if cx.json {
+            cx.document(&serde_json::json!({
+                "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
+                "demo": made.models.is_empty(),
+            }))?;
+        } else {
+            for line in made.lines() {
+                cx.note(&line);
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// What was made, and what holds now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Made {
+    written: Vec<PathBuf>,
+    models: Vec<String>,
+    default_model: String,
+    reasons: Vec<String>,
+}
+
+impl Made {
+    /// In words.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.written.iter().map(|path| format!("wrote {}", path.display())).collect();
+        if lines.is_empty() {
+            lines.push("everything is there already; nothing was changed".into());
+        }
+        lines.extend(self.reasons.iter().map(|reason| format!("found: {reason}")));
+        lines.push(match self.models.as_slice() {
+            [] => "no model was found: the scripted demonstration answers until you add one to aos.toml".into(),
+            [only] => format!("the model is `{only}`"),
+            several => format!("the model is `{}`, of {}", self.default_model, several.join(", ")),
+        });
+        lines
+    }
+}
+
+/// Makes what is missing of a home.
+///
+/// # Errors
+/// Where a file cannot be written, or the `aos.toml` that is there cannot be used.
+pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
+    home.create()?;
+    let mut written = Vec::new();
+    let mut write = |path: PathBuf, text: &dyn Fn() -> String| {
+        if !path.exists() {
+            Home::write_private(&path, &text())?;
+            written.push(path);
+        }
+        Ok::<(), Failure>(())
+    };
+    // The policy first: where a crash comes between the two, the home counts as new still.
+    write(home.policy_file(), &|| Policy::default_text().to_owned())?;
+    let found = if home.is_new() { discover(env) } else { Vec::new() };
+    write(home.config_file(), &|| config_text(free_port(), &found))?;
+    home.token()?;
+    let config = Config::load(&home.config_file(), env)?;
+    let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
+    let models = config.models.keys().cloned().collect();
+    Ok(Made { written, models, default_model: config.default_model, reasons })
+}
+
+/// The models of this machine and of the environment's keys, the best choice first, with the reason for each.
+fn discover(env: &Env) -> Vec<Candidate> {
+    let keys = env.clone();
+    let lookup: aos_models::Env = Arc::new(move |name: &str| keys.text(name).map(str::to_owned));
+    // A thread with a runtime of its own, since this runs inside of others.
+    let search = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        Some(runtime.block_on(discover::discover(&discover::known_servers(), &lookup)))
+    };
+    let found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
+    // A window smaller than that is refused in aos.toml.
+    found.into_iter().filter(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN).collect()
+}
+
+/// The text of a new `aos.toml`.
+pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
+    let default = models.first().map_or_else(
+        || "# The model of a process that names none. Without any model a scripted demonstration answers.\n# default_model = \"small\"".to_owned(),
+        |Candidate { name, .. }| format!("# The model of a process that names none.\ndefault_model = \"{name}\""),
+    );
+    let tables: String = models
+        .iter()
+        .map(|Candidate { name, config, reason }| {
+            let fields = toml::to_string(config).expect("a model is plain data with string keys");
+            // Tables inside a model's table need its name in front.
+            let fields = fields.replace("\n[", &format!("\n[models.{name}."));
+            format!("\n# {}\n[models.{name}]\n{fields}", super::clean_line(reason))
+        })
+        .collect();
+    TEMPLATE
+        .replace("@LISTEN@", &format!("{}:{port}", Ipv4Addr::LOCALHOST))
+        .replace("@DEFAULT_MODEL@", &default)
+        .replace("@MODELS@", &tables)
+}
+
+/// The first port from [`PORT`] on that nobody listens on now.
+fn free_port() -> u16 {
+    (PORT..PORT + PORTS).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_models::config::{ModelConfig, Provider};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_and_is_not_written_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        let made = make(&home, &Env::default()).unwrap();
+        assert_eq!(made.written, [home.policy_file(), home.config_file()]);
+        assert_eq!(home.exposed(), vec![]);
+        std::fs::write(home.config_file(), "[budget]\nusd_per_day = 1\n").unwrap();
+        let again = make(&home, &Env::default()).unwrap();
+        assert_eq!(again.written, Vec::<PathBuf>::new());
+        assert_eq!(std::fs::read_to_string(home.config_file()).unwrap(), "[budget]\nusd_per_day = 1\n");
+        assert!(Policy::parse(&std::fs::read_to_string(home.policy_file()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn the_template_with_and_without_models_is_a_configuration() {
+        let config = Config::parse(&config_text(7717, &[]), &Env::default()).unwrap();
+        assert!(config.is_demo());
+        let mut model = ModelConfig::new(Provider::Openai, "qwen3:8b");
+        model.base_url = Some("http://127.0.0.1:11434/v1".into());
+        model.price = Some(aos_abi::model::Price::default());
+        let found = |name: &str, config| Candidate { name: name.into(), config, reason: "it\nanswers".into() };
+        let models = [found("small", model.clone()), found("b", ModelConfig::new(Provider::Gemini, "g"))];
+        let config = Config::parse(&config_text(7718, &models), &Env::default()).unwrap();
+        assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "small"));
+        assert_eq!(config.models["small"], model);
+    }
+
+    #[test]
+    fn every_commented_default_is_one() {
+        // Each example in the template, taken in, must be a configuration.
+        let text: String = config_text(7717, &[])
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest)
+                    if rest.starts_with('[') || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) =>
+                {
+                    format!("{rest}\n")
+                }
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let config = Config::parse(&text, &Env::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(config.models["small"].context_window, 32_768);
+        assert_eq!(config.default_model, "small");
+    }
+}

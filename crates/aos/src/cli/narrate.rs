@@ -1,0 +1,252 @@
+//! What a process does, told in lines: one for each call and one for each result.
+//!
+//! Start at [`Narrator::tell`], which is pure. What always holds: every line is clean (see [`super::clean`]) and at most as
+//! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
+
+use aos_abi::entry::{InferenceOutcome, Outcome, ProposalState, Verdict};
+use aos_abi::{Body, Entry, Usd};
+use serde_json::Value;
+
+use super::clean::{clean, clean_line, cut};
+use super::style::{Style, clock, count, money};
+
+/// Tells what one process does.
+#[derive(Clone, Debug)]
+pub struct Narrator {
+    style: Style,
+    width: usize,
+    times: bool,
+    inferences: u64,
+    tokens: (u64, u64),
+    cost: Usd,
+}
+
+impl Narrator {
+    /// Lines of at most `width` columns, led by the time of the day (UTC) with `times`.
+    #[must_use]
+    pub fn new(style: Style, width: usize, times: bool) -> Narrator {
+        Narrator { style, width: width.max(40), times, inferences: 0, tokens: (0, 0), cost: Usd::ZERO }
+    }
+
+    /// The lines for one entry; none where there is nothing to tell.
+    pub fn tell(&mut self, entry: &Entry) -> Vec<String> {
+        let lines = self.told(&entry.body, entry);
+        if !self.times {
+            return lines;
+        }
+        let time = self.style.dim(&clock(entry.at));
+        lines.into_iter().map(|line| format!("{time} {line}")).collect()
+    }
+
+    /// What it used so far, in words.
+    #[must_use]
+    pub fn used(&self) -> String {
+        let (input, output) = self.tokens;
+        let plural = if self.inferences == 1 { "" } else { "s" };
+        format!(
+            "{} inference{plural}, {}+{} tokens, {}",
+            self.inferences,
+            count(input),
+            count(output),
+            money(self.cost)
+        )
+    }
+
+    fn told(&mut self, body: &Body, entry: &Entry) -> Vec<String> {
+        let style = self.style;
+        match body {
+            Body::Spawned(spec) => {
+                vec![style.dim(&self.fit(&format!("process {} on model {}", entry.pid, spec.model)))]
+            }
+            Body::Input { text, eof, .. } => {
+                let end = if *eof { " (end of input)" } else { "" };
+                vec![self.lead("←", &format!("input: {}{end}", clean_line(text)))]
+            }
+            Body::Message { from_pid, content, .. } => {
+                vec![self.lead("←", &format!("message from {from_pid}: {}", clean_line(content)))]
+            }
+            Body::Timer { prompt, missed, .. } => {
+                let late = if *missed > 0 { format!(" (and {missed} missed)") } else { String::new() };
+                vec![self.lead("←", &format!("timer{late}: {}", clean_line(prompt)))]
+            }
+            Body::Webhook(request) => {
+                vec![self.lead("←", &format!("webhook {} {}", clean_line(&request.method), clean_line(&request.path)))]
+            }
+            Body::Watch { paths, .. } => {
+                let paths: Vec<String> = paths.iter().map(|path| clean_line(path)).collect();
+                vec![self.lead("←", &format!("changed: {}", paths.join(", ")))]
+            }
+            Body::InferenceCompleted { outcome, .. } => self.answered(outcome),
+            Body::Syscall { name, args, .. } => vec![self.lead(&style.cyan("→"), &call(name, args))],
+            Body::Verdict { verdict, rule, .. } => self.verdict(*verdict, rule),
+            Body::Result { name, outcome, .. } => vec![self.result(name, outcome)],
+            Body::Proposal { id, state, proposal, why } => {
+                self.proposal(id, *state, proposal.as_deref(), why.as_deref())
+            }
+            Body::Signal { signal, from_pid, .. } => vec![self.lead("←", &format!("signal {signal} from {from_pid}"))],
+            Body::Charged { usage, cost_usd, .. } => {
+                self.tokens.0 += usage.input_tokens;
+                self.tokens.1 += usage.output_tokens;
+                self.cost = self.cost.plus(cost_usd.unwrap_or(Usd::ZERO));
+                vec![]
+            }
+            Body::Compacted { tokens: (before, after), .. } => {
+                let text = format!(
+                    "the oldest turns gave way to a summary: {} tokens became {}",
+                    count(*before),
+                    count(*after)
+                );
+                vec![style.dim(&self.fit(&text))]
+            }
+            Body::Forked { from_pid, from_lsn, .. } => {
+                vec![
+                    style.dim(
+                        &self.fit(&format!("process {} from the past of {from_pid}, up to {from_lsn}", entry.pid)),
+                    ),
+                ]
+            }
+            Body::Stopped { reason } => {
+                vec![self.lead(&style.yellow("!"), &format!("stopped: {}", clean_line(reason)))]
+            }
+            Body::Exited { exit_code, reason, .. } => {
+                let sign = if *exit_code == 0 { style.green("■") } else { style.red("■") };
+                let end = format!("exit {exit_code}, {}: {}", clean_line(reason), self.used());
+                vec![self.lead(&sign, &end)]
+            }
+            Body::InferenceStarted { .. }
+            | Body::Booted { .. }
+            | Body::Configured(_)
+            | Body::Tick
+            | Body::Budgeted { .. }
+            | Body::Pruned { .. } => vec![],
+        }
+    }
+
+    fn answered(&mut self, outcome: &InferenceOutcome) -> Vec<String> {
+        match outcome {
+            InferenceOutcome::Failed { failure } => {
+                let hint = failure.hint.as_deref().map(|hint| format!("; try: {hint}")).unwrap_or_default();
+                let text = format!("the model failed: {}{hint}", failure.message);
+                vec![self.lead(&self.style.yellow("!"), &clean_line(&text))]
+            }
+            InferenceOutcome::Answered(reply) => {
+                self.inferences += 1;
+                let said = match reply.text.find("[SYS_CALL::") {
+                    Some(at) => &reply.text[..at],
+                    // What is no call is the result or the output, which is shown elsewhere.
+                    None if reply.calls.is_empty() => "",
+                    None => &reply.text,
+                };
+                self.quoted(said)
+            }
+        }
+    }
+
+    /// Text of the agent, each line led by a bar.
+    #[must_use]
+    pub fn quoted(&self, text: &str) -> Vec<String> {
+        let bar = self.style.dim("│");
+        clean(text.trim())
+            .lines()
+            .map(|line| format!("{bar} {}", self.style.dim(&line.replace('\t', "    "))))
+            .collect()
+    }
+
+    fn verdict(&self, verdict: Verdict, rule: &str) -> Vec<String> {
+        let rule = clean_line(rule);
+        match verdict {
+            Verdict::Allow => vec![],
+            Verdict::Hold => vec![self.lead(&self.style.yellow("  …"), &format!("held by {rule}"))],
+            Verdict::Ask => vec![self.lead(&self.style.yellow("  ?"), &format!("a person is asked, by {rule}"))],
+            Verdict::Deny => vec![self.lead(&self.style.red("  ⊘"), &format!("denied by {rule}"))],
+        }
+    }
+
+    fn result(&self, name: &str, outcome: &Outcome) -> String {
+        match outcome {
+            Outcome::Success { result } => self.lead(&self.style.green("  ✓"), &outcome_in_words(name, result)),
+            Outcome::Error { error } => {
+                let hint = error.hint.as_deref().map(|hint| format!("; {hint}")).unwrap_or_default();
+                self.lead(&self.style.red("  ✗"), &clean_line(&format!("{}: {}{hint}", error.code, error.message)))
+            }
+        }
+    }
+
+    fn proposal(
+        &self,
+        id: &str,
+        state: ProposalState,
+        proposal: Option<&aos_abi::entry::Proposal>,
+        why: Option<&str>,
+    ) -> Vec<String> {
+        let of = proposal.map(|p| format!(": {}", call(p.name.as_str(), &p.args))).unwrap_or_default();
+        let because = why.filter(|why| !why.is_empty()).map(|why| format!(", {}", clean_line(why))).unwrap_or_default();
+        let words = match state {
+            ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
+            ProposalState::Approved => "approved",
+            ProposalState::Rejected => "rejected",
+            ProposalState::Expired => "expired: nobody answered in time",
+            ProposalState::Executed => "carried out",
+            ProposalState::Undone => "undone",
+            ProposalState::Vetoed => "vetoed",
+        };
+        vec![self.lead("  •", &format!("proposal {} {words}{because}{of}", clean_line(id)))]
+    }
+
+    fn lead(&self, sign: &str, text: &str) -> String {
+        format!("{sign} {}", self.fit(text))
+    }
+
+    fn fit(&self, text: &str) -> String {
+        // Room for the sign and the time.
+        cut(text, self.width.saturating_sub(if self.times { 13 } else { 4 })).into_owned()
+    }
+}
+
+/// A call on one line: its name and what matters most of its arguments.
+#[must_use]
+pub fn call(name: &str, args: &Value) -> String {
+    const MAIN: [&str; 15] = [
+        "cmd", "path", "url", "query", "pattern", "key", "question", "task", "text", "content", "from", "prompt",
+        "name", "seconds", "pid",
+    ];
+    let main = MAIN.iter().find_map(|key| args.get(key));
+    let text = match main.unwrap_or(args) {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    clean_line(format!("{name} {text}").trim_end())
+}
+
+/// What a call came to, in a few words.
+fn outcome_in_words(name: &str, result: &Value) -> String {
+    let number = |key: &str| result.get(key).and_then(Value::as_u64);
+    let items = |key: &str| result.get(key).and_then(Value::as_array).map(Vec::len);
+    let words = match name {
+        "FS_READ" => number("size").map(|size| format!("{size} bytes")),
+        "FS_WRITE" => number("bytes").map(|bytes| format!("{bytes} bytes")),
+        "FS_LIST" => items("entries").map(|count| format!("{count} entries")),
+        "FS_SEARCH" => items("matches").map(|count| format!("{count} matches")),
+        "MEM_READ" => items("hits").map(|count| format!("{count} hits")),
+        "NET_FETCH" | "NET_SEND" => number("status").map(|status| format!("status {status}")),
+        "SPAWN_AGENT" => number("pid").map(|pid| format!("process {pid}")),
+        "EXEC_CMD" => result.get("exit_code").map(|code| {
+            let first = |key: &str| {
+                result.get(key).and_then(Value::as_str).and_then(|text| text.lines().find(|l| !l.trim().is_empty()))
+            };
+            let line = first("stdout").or_else(|| first("stderr")).map(|line| format!(": {line}")).unwrap_or_default();
+            format!("exit {code}{line}")
+        }),
+        _ => None,
+    };
+    let words = words.unwrap_or_else(|| match result {
+        Value::Null => String::new(),
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    let words = clean_line(&words);
+    if words.is_empty() { "done".into() } else { words }
+}

@@ -1,0 +1,62 @@
+//! `aos ps`.
+
+use aos_abi::Timestamp;
+use aos_abi::process::ProcessView;
+
+use super::table::{Column, Table};
+use super::{Context, Exit, Failure, Style, count, duration, money, now, view};
+
+/// List the processes that live
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The exited ones too
+    #[arg(short, long)]
+    all: bool,
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let processes = view::processes(&cx.client()?, self.all).await?;
+        if cx.json {
+            cx.document(&processes)?;
+        } else if processes.is_empty() {
+            cx.note(if self.all {
+                "there was no process yet"
+            } else {
+                "no process lives; aos ps -a shows those that ended"
+            });
+        } else {
+            cx.print(&shown(&processes, now(), cx.width, cx.out))?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// The table in lines.
+pub(super) fn shown(processes: &[ProcessView], now: Timestamp, width: Option<usize>, style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::number("PID"),
+        Column::text("STATE"),
+        Column::text("MODEL").dispensable(),
+        Column::number("CALLS").dispensable(),
+        Column::number("TOKENS").dispensable(),
+        Column::number("COST").dispensable(),
+        Column::number("AGE"),
+        Column::text("NAME"),
+    ]);
+    for process in processes {
+        let usage = &process.usage;
+        let unknown = if usage.cost_unknown { "?" } else { "" };
+        table.row([
+            process.pid.to_string(),
+            view::state(process),
+            process.model.clone(),
+            usage.syscalls.to_string(),
+            count(usage.input_tokens + usage.output_tokens),
+            format!("{}{unknown}", money(usage.cost_usd)),
+            duration(process.exited_at.unwrap_or(now).millis_since(process.started_at) / 1_000),
+            process.name.clone(),
+        ]);
+    }
+    table.shown(width, style)
+}

@@ -1,0 +1,149 @@
+//! `aos run`: one agent, one task, attached.
+//!
+//! Start at [`Args::perform`]; what happens then is [`session`]'s.
+
+mod session;
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aos_abi::Usd;
+use aos_abi::api::{Accepted, FileArg, SpawnRequest};
+use aos_abi::process::{BudgetSpec, Mode};
+use base64::Engine as _;
+
+use super::backup::absolute;
+use super::keyboard::Keyboard;
+use super::{Context, Exit, Failure, absent, view};
+use crate::client::Address;
+
+pub(super) use session::Session;
+
+/// Most bytes of files that are sent along: what the daemon takes, less a third for base64 and some for the rest.
+const FILES_BYTES_MAX: u64 = 47 << 20;
+
+/// Give one agent one task, show what it does, and print its result
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  aos run \"say hello\"\n  aos run -f report.md \"summarise report.md in three lines\" > summary.txt\n  \
+git diff | aos run -m small -\n  aos run -w . --budget 0.50 --timeout 10m \"fix the failing test\"\n\n\
+What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,\n\
+twice ends it. The exit code is the agent's own."
+)]
+pub struct Args {
+    /// What it is to do; `-`, or nothing with something piped in, reads it from standard input
+    task: Option<String>,
+    /// The model it runs on
+    #[arg(short, long, env = "AOS_MODEL", hide_env = true)]
+    model: Option<String>,
+    /// Work on this folder instead of one of its own
+    #[arg(short, long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Put a copy of this file into its workspace; may be repeated
+    #[arg(short, long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// The most it may spend, in US dollars
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    budget: Option<Usd>,
+    /// End it after this time with exit code 124: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = positive)]
+    timeout: Option<Duration>,
+    /// Allow only this: a call, or a call and a pattern, such as "FS_READ docs/**"; may be repeated
+    #[arg(long, value_name = "CALL [PATTERN]")]
+    grant: Vec<String>,
+    /// Show what it would change in the folder, and leave it alone
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        if self.dry_run {
+            return Err(absent::failure("aos run --dry-run", "the copy-on-write workspace, which it needs")
+                .hint("work on a copy of the folder: cp -r DIR /tmp/copy; aos run -w /tmp/copy …"));
+        }
+        let (task, keyboard) = self.task()?;
+        let request = SpawnRequest {
+            task: Some(task),
+            role: None,
+            name: None,
+            mode: Mode::OneShot,
+            model: self.model.filter(|model| !model.is_empty()),
+            priority: None,
+            grants: (!self.grant.is_empty()).then_some(self.grant),
+            budget: BudgetSpec {
+                usd: self.budget,
+                wall_s: self.timeout.map(|time| time.as_secs_f64().ceil() as u64),
+                ..BudgetSpec::default()
+            },
+            pipe_to: None,
+            workspace: self.workspace.as_deref().map(folder).transpose()?,
+            files: file_args(&self.file)?,
+        };
+        let client = cx.client()?;
+        let accepted: Accepted = client.post(&Address::of("/v1/processes"), &request).await?;
+        Session::of_run(cx, client, accepted.pid, keyboard)?.until_the_end().await
+    }
+
+    /// The task, and what is left of standard input for answers.
+    fn task(&self) -> Result<(String, Keyboard), Failure> {
+        let piped = !std::io::stdin().is_terminal();
+        let (task, keyboard) = match self.task.as_deref() {
+            Some("-") => (view::all_of_stdin()?, Keyboard::ended()),
+            None if piped => (view::all_of_stdin()?, Keyboard::ended()),
+            Some(task) => (task.to_owned(), Keyboard::default()),
+            None => (String::new(), Keyboard::ended()),
+        };
+        if task.trim().is_empty() {
+            return Err(Failure::usage("there is no task").hint("aos run \"say hello\""));
+        }
+        Ok((task, keyboard))
+    }
+}
+
+/// Reads an amount of dollars above zero.
+pub(super) fn usd(text: &str) -> Result<Usd, String> {
+    let dollars = text.trim_start_matches('$').parse().ok().and_then(Usd::from_dollars);
+    dollars.filter(|usd| *usd > Usd::ZERO).ok_or_else(|| "an amount above 0 in US dollars, such as 0.50".into())
+}
+
+/// Reads a length of time above zero.
+pub(super) fn positive(text: &str) -> Result<Duration, String> {
+    let length = super::when::length(text)?;
+    if length.is_zero() { Err("a time above 0, such as 90s or 10m".into()) } else { Ok(length) }
+}
+
+/// A folder as the daemon needs it.
+pub(super) fn folder(path: &Path) -> Result<String, Failure> {
+    if !path.is_dir() {
+        return Err(Failure::usage(format!("{} is no folder", path.display())).hint("-w takes a folder that exists"));
+    }
+    absolute(path)
+}
+
+/// Reads the files that are sent along, each under its own name.
+pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
+    let mut left = FILES_BYTES_MAX;
+    let mut files: Vec<FileArg> = Vec::new();
+    for path in paths {
+        let shown = path.display();
+        let unreadable = |why: String| Failure::usage(format!("cannot read {shown}")).why(why);
+        let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+        if metadata.is_dir() {
+            return Err(unreadable("it is a folder".into()).hint(format!("work on it: -w {shown}")));
+        }
+        left = left.checked_sub(metadata.len()).ok_or_else(|| {
+            unreadable(format!("the files together are larger than {} MiB", FILES_BYTES_MAX >> 20))
+                .hint("work on their folder: -w DIR")
+        })?;
+        let name =
+            path.file_name().and_then(|name| name.to_str()).ok_or_else(|| unreadable("it has no plain name".into()))?;
+        if files.iter().any(|file| file.path == name) {
+            return Err(unreadable(format!("another file is named {name} too")).hint("rename one, or use -w DIR"));
+        }
+        let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+        files.push(FileArg { path: name.to_owned(), base64: base64::engine::general_purpose::STANDARD.encode(bytes) });
+    }
+    Ok(files)
+}

@@ -1,0 +1,36 @@
+//! `aos send`.
+
+use aos_abi::Pid;
+use aos_abi::api::{Accepted, InputRequest};
+
+use super::{Context, Exit, Failure, view};
+
+/// Send text to a process's standard input
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  aos send 7 \"and now in French\"\n  cat report.md | aos send 7 -")]
+pub struct Args {
+    /// To which
+    pid: Pid,
+    /// What; `-` reads it from standard input
+    #[arg(required_unless_present = "eof")]
+    text: Option<String>,
+    /// Say that no more will come
+    #[arg(long)]
+    eof: bool,
+}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let text = match self.text.as_deref() {
+            Some("-") => view::all_of_stdin()?,
+            Some(text) => text.to_owned(),
+            None => String::new(),
+        };
+        let request = InputRequest { text, eof: self.eof };
+        let accepted: Accepted = cx.client()?.post(&view::process(self.pid).then("stdin"), &request).await?;
+        if cx.json {
+            cx.document(&accepted)?;
+        }
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,50 @@
+//! `aos status`.
+
+use aos_abi::process::StatusView;
+
+use super::{Context, Exit, Failure, duration};
+use crate::client::Address;
+
+/// Show whether the daemon runs, and what with; does not start it
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+impl Args {
+    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        let status: StatusView = cx.client_without_start().get(&Address::of("/v1/status")).await?;
+        if cx.json {
+            cx.document(&status)?;
+        } else {
+            cx.print(&shown(&status))?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// The status in lines.
+pub(super) fn shown(status: &StatusView) -> String {
+    let mut text = format!(
+        "aos {} is up for {}, pid {} of this machine\nhome       {}\nlistening  http://{}\njournal    {} entries\n",
+        status.version,
+        duration(status.uptime_s.max(0.0) as u64),
+        status.os_pid,
+        status.home,
+        status.listen,
+        status.lsn,
+    );
+    let states: Vec<String> = status
+        .processes
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(state, count)| format!("{count} {state}"))
+        .collect();
+    text.push_str(&format!("processes  {}\n", if states.is_empty() { "none".into() } else { states.join(", ") }));
+    for (place, (model, slots)) in status.model_slots.iter().enumerate() {
+        let label = if place == 0 { "models" } else { "" };
+        text.push_str(&format!(
+            "{label:<9}  {model}: {} of {} in use, {} waiting\n",
+            slots.used, slots.limit, slots.waiting
+        ));
+    }
+    text
+}

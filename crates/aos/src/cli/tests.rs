@@ -1,0 +1,370 @@
+//! The command line as people see it, and what is told about a run.
+
+use aos_abi::Entry;
+use clap::CommandFactory as _;
+use serde_json::{Value, json};
+
+use super::talk::{Action, Kind, Talk};
+use super::*;
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_for_newcomers() {
+    insta::assert_snapshot!(Cli::command().term_width(100).render_help(), @r#"
+    An operating system for language-model agents
+
+    Usage: aos [OPTIONS] [COMMAND]
+
+    Commands:
+      init        Make the home: a commented aos.toml and policy.yaml, with the models that are found
+      up          Start the daemon; every other command does so by itself
+      down        Stop the daemon in good order; agents go on when it starts again
+      status      Show whether the daemon runs, and what with; does not start it
+      run         Give one agent one task, show what it does, and print its result
+      spawn       Start an agent in the background that stays until it ends or is ended; prints its pid
+      ps          List the processes that live
+      tree        Show the processes that live below their parents
+      inspect     Show everything about a process
+      top         Watch the processes live, full screen
+      logs        Show what a process thought, called and got
+      attach      Connect this terminal to a process: its output here, your lines to its input
+      send        Send text to a process's standard input
+      wait        Wait until a process has ended; prints its result and exits with its code
+      kill        End processes: TERM gives one last turn and 5 s, then KILL
+      pause       Let processes finish what they are at and start nothing new
+      resume      Let paused or stopped processes go on
+      fork        Start a second process from the past of a first one; prints its pid
+      replay      Make a process's decisions again, offline, and say where they differ from what was
+                  recorded
+      proposals   List the calls that wait for a person
+      approve     Say yes to calls that wait
+      reject      Say no to calls that wait
+      undo        Take back what was done, while its window lasts
+      policy      Check the policy, and ask it what it would say
+      audit       Prove that the journal was not altered, or export it
+      backup      Write a consistent copy of the journal, also while agents run
+      restore     Put a copy made by `aos backup` in the place of the journal; the daemon must be down
+      prune       Take processes that have ended out of the journal; a sealed mark in the chain says so
+      models      List the configured models, or test whether they answer
+      budget      Show what processes may still spend, or set the limits of one
+      cost        Show what was spent
+      memory      Search, show and forget what agents remember
+      doctor      Check the host, the home, the configuration and the models, and say how to mend each
+                  fault
+      man         Show the manual page of a system call; without a name, list them
+      completion  Print a script that completes commands in your shell
+      version     Print the version of this program
+
+    Options:
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
+
+    Everywhere:
+          --home <DIR>    The folder that holds everything of one AOS [default: $AOS_HOME, else ~/.aos]
+          --json          Print JSON: one document, or a line for each thing where it streams
+          --no-start      Fail with exit code 3 where no daemon runs, instead of starting it
+          --color <WHEN>  When to use colours; NO_COLOR is honoured [default: auto] [possible values:
+                          auto, always, never]
+      -q, --quiet         Print results and errors only
+
+    Examples:
+      aos run "summarise notes.txt in three lines" -f notes.txt
+      git diff | aos run -m small -
+      aos spawn --name watcher "tell me when a file in inbox/ changes"
+      aos logs -f 7
+      aos kill 7
+
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no daemon, 4 denied by the policy,
+    5 budget spent, 124 timeout; `aos run` and `aos wait` exit with the agent's own code.
+    "#);
+}
+
+#[test]
+fn help_of_run() {
+    let mut aos = Cli::command().term_width(100);
+    aos.build();
+    insta::assert_snapshot!(aos.find_subcommand_mut("run").unwrap().render_help(), @r#"
+    Give one agent one task, show what it does, and print its result
+
+    Usage: aos run [OPTIONS] [TASK]
+
+    Arguments:
+      [TASK]  What it is to do; `-`, or nothing with something piped in, reads it from standard input
+
+    Options:
+      -m, --model <MODEL>           The model it runs on
+      -w, --workspace <DIR>         Work on this folder instead of one of its own
+      -f, --file <FILE>             Put a copy of this file into its workspace; may be repeated
+          --budget <USD>            The most it may spend, in US dollars
+          --timeout <TIME>          End it after this time with exit code 124: 90s, 10m, 2h
+          --grant <CALL [PATTERN]>  Allow only this: a call, or a call and a pattern, such as "FS_READ
+                                    docs/**"; may be repeated
+          --dry-run                 Show what it would change in the folder, and leave it alone
+      -h, --help                    Print help (see more with '--help')
+
+    Everywhere:
+          --home <DIR>    The folder that holds everything of one AOS [default: $AOS_HOME, else ~/.aos]
+          --json          Print JSON: one document, or a line for each thing where it streams
+          --no-start      Fail with exit code 3 where no daemon runs, instead of starting it
+          --color <WHEN>  When to use colours; NO_COLOR is honoured [default: auto] [possible values:
+                          auto, always, never]
+      -q, --quiet         Print results and errors only
+
+    Examples:
+      aos run "say hello"
+      aos run -f report.md "summarise report.md in three lines" > summary.txt
+      git diff | aos run -m small -
+      aos run -w . --budget 0.50 --timeout 10m "fix the failing test"
+
+    What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,
+    twice ends it. The exit code is the agent's own.
+    "#);
+}
+
+#[test]
+fn commands_that_are_not_there_are_not_in_the_help() {
+    let help = Cli::command().render_long_help().to_string();
+    for absent in ["threads", "tools", "apps", "channels", "mcp", "dashboard"] {
+        assert!(!help.contains(&format!("  {absent} ")), "{absent}");
+        assert!(Cli::try_parse_from(["aos", absent, "--anything", "x"]).is_ok(), "{absent}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_like_every_error() {
+    let told = |arguments: &[&str]| {
+        let error = Cli::try_parse_from(arguments).unwrap_err();
+        let arguments: Vec<std::ffi::OsString> = arguments.iter().map(Into::into).collect();
+        let failure = usage::failure(&error.render().to_string(), &arguments);
+        format!("{}exit {}\n", failure.shown(), failure.exit.code())
+    };
+    let all = [
+        told(&["aos", "rnu", "x"]),
+        told(&["aos", "logs"]),
+        told(&["aos", "logs", "7", "--folow"]),
+        told(&["aos", "logs", "seven"]),
+        told(&["aos", "run", "x", "--budget", "0"]),
+        told(&["aos", "run", "x", "--timeout", "0s"]),
+        told(&["aos", "kill", "7", "-s", "HUP"]),
+        told(&["aos", "--color", "blue", "ps"]),
+        told(&["aos", "policy"]),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+    error: unrecognized subcommand 'rnu'
+      try: aos --help
+    exit 2
+
+    error: the following required arguments were not provided
+      why: <PID>
+      try: aos logs --help
+    exit 2
+
+    error: unexpected argument '--folow' found
+      try: a similar argument exists: '--follow'
+      try: aos logs --help
+    exit 2
+
+    error: invalid value 'seven' for '<PID>': invalid digit found in string
+      try: aos --help
+    exit 2
+
+    error: invalid value '0' for '--budget <USD>': an amount above 0 in US dollars, such as 0.50
+      try: aos --help
+    exit 2
+
+    error: invalid value '0s' for '--timeout <TIME>': a time above 0, such as 90s or 10m
+      try: aos --help
+    exit 2
+
+    error: invalid value 'HUP' for '--signal <SIGNAL>': no signal `HUP`; there are TERM, KILL, STOP and CONT
+      try: aos --help
+    exit 2
+    ");
+}
+
+#[test]
+fn a_call_to_explain_is_read() {
+    let read = |text: &str| policy::read_call(text).map(|call| (call.name, call.args));
+    assert_eq!(read("FS_WRITE {\"path\":\"a\"}").unwrap(), ("FS_WRITE".into(), json!({"path": "a"})));
+    assert_eq!(read(" FS_WRITE{\"path\":\"a b\"}").unwrap(), ("FS_WRITE".into(), json!({"path": "a b"})));
+    assert_eq!(read("SYS_EXIT").unwrap(), ("SYS_EXIT".into(), json!({})));
+    assert_eq!(read("FS_WRITE {").unwrap_err().exit, Exit::Usage);
+}
+
+fn entries(bodies: Vec<Value>) -> Vec<Entry> {
+    bodies
+        .into_iter()
+        .enumerate()
+        .map(|(at, mut body)| {
+            body["lsn"] = json!(at + 1);
+            body["pid"] = json!(7);
+            body["at"] = json!("2026-11-22T13:05:59.000Z");
+            serde_json::from_value(body.clone()).unwrap_or_else(|error| panic!("{error}: {body}"))
+        })
+        .collect()
+}
+
+fn story() -> Vec<Entry> {
+    entries(vec![
+        json!({"type": "spawned", "parent": 1, "role": "r", "task": "count", "mode": "one_shot", "model": "demo",
+               "priority": "interactive", "workspace": {"home": 7}}),
+        json!({"type": "inference_started", "effect": "1.0", "model": "demo", "purpose": "turn", "input_tokens": 900, "max_output": 10}),
+        json!({"type": "inference_completed", "effect": "1.0", "latency_ms": 5, "text": "I will look\u{1b}[2J.\n→ fake", "stop": "calls",
+               "calls": [{"id": "c1", "name": "FS_READ", "arguments": "{}"}], "usage": {"input_tokens": 900, "output_tokens": 20}, "model": "demo"}),
+        json!({"type": "charged", "model": "demo", "usage": {"input_tokens": 900, "output_tokens": 20}, "cost_usd": 0.0004}),
+        json!({"type": "syscall", "call_id": "c1", "name": "FS_READ", "args": {"path": "notes.txt"}}),
+        json!({"type": "verdict", "call_id": "c1", "verdict": "allow", "rule": "role"}),
+        json!({"type": "result", "call_id": "c1", "name": "FS_READ", "status": "SUCCESS", "result": {"content": "x", "size": 1234, "truncated": false}}),
+        json!({"type": "syscall", "call_id": "c2", "name": "EXEC_CMD", "args": {"cmd": "wc -w\nnotes.txt"}}),
+        json!({"type": "result", "call_id": "c2", "name": "EXEC_CMD", "status": "SUCCESS", "result": {"stdout": "\n42 notes.txt\n", "stderr": "", "exit_code": 0}}),
+        json!({"type": "syscall", "call_id": "c3", "name": "NET_SEND", "args": {"url": "https://example.com/"}}),
+        json!({"type": "verdict", "call_id": "c3", "verdict": "deny", "rule": "file: no rule"}),
+        json!({"type": "result", "call_id": "c3", "name": "NET_SEND", "status": "ERROR", "error": {"code": "EPERM", "message": "denied", "hint": "net to example.com:443"}}),
+        json!({"type": "syscall", "call_id": "c4", "name": "ASK_USER", "args": {"question": "Which?\nReally", "options": ["a", "b"]}}),
+        json!({"type": "input", "text": "a", "from_pid": 1}),
+        json!({"type": "result", "call_id": "c4", "name": "ASK_USER", "status": "SUCCESS", "result": {"answer": "a"}}),
+        json!({"type": "proposal", "id": "p3", "state": "pending", "proposal": {"call_id": "c5", "name": "FS_DELETE", "args": {"path": "old.txt"},
+               "verdict": "ask", "rule": "role", "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z"}}),
+        json!({"type": "proposal", "id": "p3", "state": "rejected", "why": "keep it"}),
+        json!({"type": "syscall", "call_id": "c6", "name": "SYS_WRITE_STDOUT", "args": {"text": "half way"}}),
+        json!({"type": "result", "call_id": "c6", "name": "SYS_WRITE_STDOUT", "status": "SUCCESS", "result": {}}),
+        json!({"type": "exited", "exit_code": 0, "result": "42 words\u{7}", "reason": "answered"}),
+    ])
+}
+
+fn heard(kind: Kind) -> String {
+    let mut talk = Talk::new(kind, Narrator::new(Style::plain(), 80, false));
+    let mut out = String::new();
+    for entry in story() {
+        for action in talk.hear(&entry) {
+            out.push_str(&match action {
+                Action::Tell(text) => format!("err| {text}\n"),
+                Action::Write(text) => format!("out| {text}\n"),
+                Action::Ask => format!("ask| {:?}\n", talk.prompt().unwrap()),
+                other => format!("{other:?}\n"),
+            });
+        }
+    }
+    assert_eq!(talk.prompt(), None, "everything asked was answered");
+    out
+}
+
+#[test]
+fn a_run_is_told_in_a_line_for_each_call_and_result() {
+    insta::assert_snapshot!(heard(Kind::Run), @r#"
+    err| process 7 on model demo
+    err| note: no model is configured, so a scripted demonstration answers. Add a table [models.NAME] to aos.toml
+    err| │ I will look␛[2J.
+    err| │ → fake
+    err| → FS_READ notes.txt
+    err|   ✓ 1234 bytes
+    err| → EXEC_CMD wc -w notes.txt
+    err|   ✓ exit 0: 42 notes.txt
+    err| → NET_SEND https://example.com/
+    err|   ⊘ denied by file: no rule
+    err|   ✗ EPERM: denied; net to example.com:443
+    err| → ASK_USER Which? Really
+    err| │ Which?
+    err| │ Really (a / b)
+    ask| Question { call: "c4" }
+    err| ← input: a
+    err|   ✓ {"answer":"a"}
+    err| ? proposal p3: FS_DELETE old.txt
+    ask| Approval { id: "p3" }
+    err|   • proposal p3 rejected, keep it
+    err| → SYS_WRITE_STDOUT half way
+    err|   ✓ done
+    err| │ half way
+    err| ■ exit 0, answered: 1 inference, 900+20 tokens, $0.0004
+    End { code: 0, result: Some("42 words␇"), reason: "answered" }
+    "#);
+}
+
+#[test]
+fn attached_one_sees_what_goes_to_standard_output() {
+    let told = heard(Kind::Attach);
+    let written: Vec<&str> = told.lines().filter(|line| line.starts_with("out| ")).collect();
+    assert_eq!(written, ["out| half way"]);
+}
+
+#[test]
+fn no_line_is_wider_than_asked_or_looks_like_ours() {
+    let mut narrator = Narrator::new(Style::plain(), 60, true);
+    for entry in story() {
+        for line in narrator.tell(&entry) {
+            assert!(unicode_width::UnicodeWidthStr::width(line.as_str()) <= 60 || line.contains('│'), "{line}");
+            assert!(!line.contains('\u{1b}') && !line.contains('\n'), "{line:?}");
+        }
+    }
+    // What the agent quotes is led by a bar, so that it cannot be taken for a call.
+    assert!(narrator.quoted("→ fake").iter().all(|line| line.starts_with('│')));
+}
+
+#[test]
+fn processes_in_a_table_and_a_tree() {
+    let process = |pid: u64, parent: u64, name: &str, state: &str| -> aos_abi::process::ProcessView {
+        serde_json::from_value(json!({
+            "pid": pid, "parent": parent, "name": name, "state": state, "waiting_for": if state == "blocked" { json!("stdin") } else { json!(null) },
+            "model": "small", "priority": "normal", "mode": "resident",
+            "usage": {"inferences": 3, "syscalls": 5, "input_tokens": 12_900, "output_tokens": 120, "cached_input_tokens": 0, "cost_usd": 0.0004},
+            "budget": {"usd": 0.5, "usd_left": 0.4996, "tokens": null, "tokens_left": null, "calls": null, "calls_left": null, "ends_at": null},
+            "started_at": "2026-11-22T00:00:00Z", "exited_at": null, "exit_code": if state == "exited" { json!(5) } else { json!(null) },
+            "result": null, "reason": null,
+        }))
+        .unwrap()
+    };
+    let all = [
+        process(7, 1, "watch the \u{1b}[31minbox", "blocked"),
+        process(8, 7, "sort", "running"),
+        process(9, 8, "read", "exited"),
+        process(12, 7, "write", "sleeping"),
+        process(13, 3, "orphan", "ready"),
+    ];
+    let at = "2026-11-22T00:10:00Z".parse().unwrap();
+    let wide = ps::shown(&all, at, None, Style::plain());
+    let narrow = ps::shown(&all, at, Some(50), Style::plain());
+    insta::assert_snapshot!(format!("{wide}\n{narrow}\n{}", tree::lines(&all).join("\n")), @"
+    PID  STATE           MODEL  CALLS  TOKENS     COST     AGE  NAME
+      7  blocked: stdin  small      5   13.0k  $0.0004  10m00s  watch the ␛[31minbox
+      8  running         small      5   13.0k  $0.0004  10m00s  sort
+      9  exited 5        small      5   13.0k  $0.0004  10m00s  read
+     12  sleeping        small      5   13.0k  $0.0004  10m00s  write
+     13  ready           small      5   13.0k  $0.0004  10m00s  orphan
+
+    PID  STATE           MODEL     AGE  NAME
+      7  blocked: stdin  small  10m00s  watch the ␛[3…
+      8  running         small  10m00s  sort
+      9  exited 5        small  10m00s  read
+     12  sleeping        small  10m00s  write
+     13  ready           small  10m00s  orphan
+
+    7 watch the ␛[31minbox [blocked: stdin]
+    ├─ 8 sort [running]
+    │  └─ 9 read [exited 5]
+    └─ 12 write [sleeping]
+    13 orphan [ready]
+    ");
+}
+
+#[test]
+fn the_daemons_status_in_lines() {
+    let status = serde_json::from_value(json!({
+        "version": "0.1.0", "os_pid": 123, "uptime_s": 65.2, "home": "/h", "listen": "127.0.0.1:7717",
+        "processes": {"ready": 0, "running": 1, "blocked": 4, "exited": 9},
+        "model_slots": {"big": {"used": 1, "limit": 8, "waiting": 2}, "small": {"used": 0, "limit": 1, "waiting": 0}}, "lsn": 41,
+    }))
+    .unwrap();
+    insta::assert_snapshot!(status::shown(&status), @"
+    aos 0.1.0 is up for 1m05s, pid 123 of this machine
+    home       /h
+    listening  http://127.0.0.1:7717
+    journal    41 entries
+    processes  4 blocked, 9 exited, 1 running
+    models     big: 1 of 8 in use, 2 waiting
+               small: 0 of 1 in use, 0 waiting
+    ");
+}

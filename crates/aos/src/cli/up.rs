@@ -1,0 +1,99 @@
+//! `aos up`: the daemon, in the background or here.
+
+use aos_abi::process::StatusView;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::status::shown;
+use super::{Context, Exit, Failure, init};
+use crate::client::Address;
+use crate::config::Config;
+
+/// Start the daemon; every other command does so by itself
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run it here instead of in the background; AOS_LOG filters what it logs
+    #[arg(long)]
+    foreground: bool,
+    /// In a session of its own, so that closing the terminal does not end it.
+    #[arg(long, hide = true, requires = "foreground")]
+    detached: bool,
+}
+
+impl Args {
+    pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        if self.foreground { foreground(cx, self.detached) } else { super::wait_for(background(cx)) }
+    }
+}
+
+async fn background(cx: &Context) -> Result<Exit, Failure> {
+    let status: StatusView = cx.client()?.get(&Address::of("/v1/status")).await?;
+    if cx.json {
+        cx.document(&status)?;
+    } else if !cx.quiet {
+        cx.print(&shown(&status))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn foreground(cx: &Context, detached: bool) -> Result<Exit, Failure> {
+    if detached {
+        // Fails only where this is a session of its own already.
+        let _ = rustix::process::setsid();
+    }
+    if cx.home.is_new() {
+        for line in init::make(&cx.home, &cx.env)?.lines() {
+            cx.note(&line);
+        }
+    }
+    cx.home.create()?;
+    let config = Config::load(&cx.home.config_file(), &cx.env)?;
+    log_to_stderr(cx)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start").why(error.to_string()))?;
+    runtime.block_on(async {
+        let shutdown = CancellationToken::new();
+        let signals = stop_on_signals(shutdown.clone())?;
+        let ended = crate::daemon::run(cx.home.clone(), config, shutdown).await;
+        signals.abort();
+        ended
+            .map(|()| Exit::Success)
+            .map_err(|error| Failure::new("the daemon cannot run").why(error.to_string()).hint(error.hint()))
+    })
+}
+
+fn log_to_stderr(cx: &Context) -> Result<(), Failure> {
+    let filter = match cx.env.text("AOS_LOG") {
+        None => EnvFilter::new("info"),
+        Some(text) => EnvFilter::try_new(text).map_err(|error| {
+            Failure::usage("AOS_LOG is no filter")
+                .why(error.to_string())
+                .hint("such as AOS_LOG=debug or AOS_LOG=info,aos_kernel=trace")
+        })?,
+    };
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(cx.err_terminal);
+    subscriber.try_init().map_err(|error| Failure::new("cannot log").why(error.to_string()))
+}
+
+/// The first INT or TERM ends the daemon in good order; the second at once, which the journal makes harmless.
+fn stop_on_signals(shutdown: CancellationToken) -> Result<tokio::task::JoinHandle<()>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| signal(kind).map_err(|error| Failure::new("cannot listen for signals").why(error.to_string()));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    // Its parent is `foreground`, which ends it when the daemon has ended.
+    Ok(tokio::spawn(async move {
+        let mut one = async || {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        one().await;
+        shutdown.cancel();
+        one().await;
+        std::process::exit(1);
+    }))
+}

@@ -1,0 +1,54 @@
+//! Wrong usage, told in the form of every error; and help.
+//!
+//! Start at [`told`].
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+
+use super::failure::Failure;
+use crate::config::nearest;
+
+/// Shows what the command line parser says: help and the version as they are, with code 0, all else as an error.
+pub(super) fn told(error: &clap::Error, arguments: &[OsString], json: bool) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Where nobody reads the help, nothing is lost.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        _ => super::tell(&failure(&error.render().to_string(), arguments), json),
+    }
+}
+
+/// What the parser says, in our form: its first paragraph is what, its tips are the ways out.
+pub(super) fn failure(text: &str, arguments: &[OsString]) -> Failure {
+    let (first, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let mut words = first.trim_start_matches("error: ").lines().map(str::trim);
+    let mut failure = Failure::usage(words.next().unwrap_or("wrong usage").trim_end_matches(':'));
+    let details: Vec<&str> = words.filter(|line| !line.is_empty()).collect();
+    if !details.is_empty() {
+        failure = failure.why(details.join(", "));
+    }
+    for tip in rest.lines().filter_map(|line| line.trim().strip_prefix("tip: ")) {
+        failure = failure.hint(tip);
+    }
+    let cli = super::Cli::command();
+    let known: Vec<&str> =
+        cli.get_subcommands().filter(|sub| !sub.is_hide_set()).map(clap::Command::get_name).collect();
+    let typed = arguments.iter().skip(1).filter_map(|argument| argument.to_str()).find(|word| !word.starts_with('-'));
+    match typed {
+        Some(command) if cli.find_subcommand(command).is_some() => failure.hint(format!("aos {command} --help")),
+        Some(word) => {
+            let near = nearest(word, &known).filter(|_| failure.hints.is_empty());
+            let failure = match near {
+                Some(near) => failure.hint(format!("did you mean `aos {near}`?")),
+                None => failure,
+            };
+            failure.hint("aos --help")
+        }
+        None => failure.hint("aos --help"),
+    }
+}

@@ -1,0 +1,63 @@
+//! What several commands ask for and show: addresses of processes, and processes as text.
+
+use aos_abi::api::{Accepted, SignalRequest};
+use aos_abi::process::ProcessView;
+use aos_abi::{Pid, Signal};
+use serde_json::Value;
+
+use super::clean::clean;
+use super::failure::Failure;
+use crate::client::{Address, Client};
+
+/// `/v1/processes/PID`.
+pub(super) fn process(pid: Pid) -> Address {
+    Address::of("/v1/processes").then(pid)
+}
+
+/// The process table; with `all` the exited ones too.
+pub(super) async fn processes(client: &Client, all: bool) -> Result<Vec<ProcessView>, Failure> {
+    let address = Address::of("/v1/processes");
+    let address = if all { address.with("all", true) } else { address };
+    Ok(client.get(&address).await?)
+}
+
+/// Sends a signal.
+pub(super) async fn signal(client: &Client, pid: Pid, signal: Signal, tree: bool) -> Result<Accepted, Failure> {
+    Ok(client.post(&process(pid).then("signal"), &SignalRequest { signal, tree }).await?)
+}
+
+/// A result as text for people: a string as it is, anything else as JSON; `None` where there is none.
+pub(super) fn result_text(result: Option<&Value>) -> Option<String> {
+    let text = match result? {
+        Value::Null => return None,
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).expect("JSON is always JSON"),
+    };
+    Some(clean(&text).into_owned())
+}
+
+/// State and what is waited for: `blocked: stdin`.
+pub(super) fn state(process: &ProcessView) -> String {
+    match (&process.waiting_for, process.exit_code) {
+        (Some(what), _) => format!("{}: {what}", process.state.as_str()),
+        (None, Some(code)) => format!("{} {code}", process.state.as_str()),
+        (None, None) => process.state.as_str().to_owned(),
+    }
+}
+
+/// What comes on standard input, whole.
+pub(super) fn all_of_stdin() -> Result<String, Failure> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(aos_abi::limits::TEXT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new("cannot read standard input").why(error.to_string()))?;
+    if bytes.len() > aos_abi::limits::TEXT_BYTES_MAX {
+        return Err(Failure::usage(format!("standard input is longer than {} bytes", aos_abi::limits::TEXT_BYTES_MAX))
+            .hint("give it as a file: -f FILE"));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage("standard input is not UTF-8").hint("give it as a file: -f FILE"))
+}

@@ -1,0 +1,155 @@
+//! The terminal and the daemon behind `aos top`.
+//!
+//! Start at [`show`]. The keys come from a thread of their own, since reading them cannot be interrupted; it is bounded
+//! and ends with the program.
+
+use std::time::Duration;
+
+use aos_abi::Lsn;
+use aos_abi::api::{ProposalView, RejectRequest, SignalRequest};
+use aos_abi::process::{ProcessView, StatusView};
+use crossterm::event::{Event as TerminalEvent, KeyEventKind};
+use ratatui::DefaultTerminal;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::render::render;
+use super::state::{State, Waiting};
+use super::update::{Command, Input, update};
+use crate::cli::{Exit, Failure, call, now};
+use crate::client::{Address, Client, Event};
+
+/// At most ten frames a second.
+const FRAME: Duration = Duration::from_millis(100);
+/// How often the table is read again, where events left it in doubt.
+const RESYNC: Duration = Duration::from_secs(5);
+/// Events taken in a row before the screen gets its turn.
+const BURST: usize = 1_000;
+
+/// Shows the screen until the person leaves.
+pub(super) async fn show(client: Client) -> Result<Exit, Failure> {
+    let mut state = State::default();
+    state.now = now();
+    // Everything is read before the screen is taken, so that an error is told in the usual way.
+    let after = read_again(&client, &mut state).await?;
+    let unusable =
+        |error: std::io::Error| Failure::new("the terminal cannot be used").why(error.to_string()).hint("aos ps");
+    let mut terminal = ratatui::try_init().map_err(unusable)?;
+    let ended = run(&client, &mut state, &mut terminal, after).await;
+    ratatui::try_restore().map_err(unusable)?;
+    ended
+}
+
+async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal, after: Lsn) -> Result<Exit, Failure> {
+    let mut events = client.events(Address::of("/v1/events"), after, true);
+    let mut keys = listen();
+    let mut tick = interval(FRAME);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut drawn, mut read) = (None::<Instant>, Instant::now());
+    let mut burst = 0;
+    state.changed = true;
+    loop {
+        let inputs = tokio::select! {
+            biased;
+            input = keys.recv() => vec![input.ok_or_else(|| Failure::new("the terminal went away"))?],
+            _ = tick.tick() => {
+                burst = 0;
+                vec![Input::Tick(now())]
+            }
+            event = events.next(), if burst < BURST => {
+                burst += 1;
+                match event? {
+                    Some(Event::Entry(line)) => line.entry.map(Input::Entry).into_iter().collect(),
+                    Some(Event::Lost) => vec![Input::Lost],
+                    Some(Event::Back) => vec![Input::Back],
+                    Some(Event::Progress(_)) | None => vec![],
+                }
+            }
+        };
+        for input in inputs {
+            match update(state, input) {
+                None => {}
+                Some(Command::Quit) => return Ok(Exit::Success),
+                Some(command) => {
+                    let said = carry_out(client, command).await;
+                    update(state, Input::Said(said));
+                }
+            }
+        }
+        if state.stale && !state.lost && read.elapsed() >= RESYNC {
+            read = Instant::now();
+            // It is only a correction: where it fails the stream says what is wrong.
+            let _ = read_again(&client.without_start(), state).await;
+        }
+        if state.changed && drawn.is_none_or(|at| at.elapsed() >= FRAME) {
+            state.settle();
+            terminal
+                .draw(|frame| render(state, frame))
+                .map_err(|error| Failure::new("the terminal cannot be written").why(error.to_string()))?;
+            state.changed = false;
+            drawn = Some(Instant::now());
+        }
+    }
+}
+
+/// Reads the whole picture; the position that it holds at least.
+async fn read_again(client: &Client, state: &mut State) -> Result<Lsn, Failure> {
+    // The position first: what happens between the two reads then comes again as events, which is better than never.
+    let status: StatusView = client.get(&Address::of("/v1/status")).await?;
+    let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
+    let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let lsn = status.lsn;
+    let waiting = proposals
+        .into_iter()
+        .filter(|proposal| proposal.state == aos_abi::entry::ProposalState::Pending)
+        .map(|proposal| Waiting {
+            call: call(&proposal.call.name, &proposal.call.args),
+            id: proposal.id,
+            pid: proposal.pid,
+        })
+        .collect();
+    update(state, Input::Status(Box::new(status)));
+    update(state, Input::Processes(processes));
+    update(state, Input::Proposals(waiting));
+    Ok(lsn)
+}
+
+async fn carry_out(client: &Client, command: Command) -> String {
+    let client = client.without_start();
+    let proposal = |id: &str| Address::of("/v1/proposals").then(id);
+    let (done, result) = match command {
+        Command::Signal(pid, signal) => {
+            let address = Address::of("/v1/processes").then(pid).then("signal");
+            let sent = client.post::<serde_json::Value>(&address, &SignalRequest { signal, tree: false }).await;
+            (format!("sent {signal} to {pid}"), sent)
+        }
+        Command::Approve(id) => {
+            (format!("approved {id}"), client.post(&proposal(&id).then("approve"), &serde_json::json!({})).await)
+        }
+        Command::Reject(id, why) => {
+            (format!("rejected {id}"), client.post(&proposal(&id).then("reject"), &RejectRequest { why }).await)
+        }
+        Command::Quit => return String::new(),
+    };
+    match result {
+        Ok(_) => done,
+        Err(error) => error.to_string(),
+    }
+}
+
+fn listen() -> mpsc::Receiver<Input> {
+    let (sender, receiver) = mpsc::channel(64);
+    std::thread::spawn(move || {
+        while let Ok(event) = crossterm::event::read() {
+            let input = match event {
+                TerminalEvent::Key(key) if key.kind != KeyEventKind::Release => Input::Key(key),
+                TerminalEvent::Resize(..) => Input::Resized,
+                _ => continue,
+            };
+            if sender.blocking_send(input).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,171 @@
+//! What `aos top` knows.
+//!
+//! Start at [`State`]. What always holds: it is bounded, whatever the daemon sends: [`EVENTS_MAX`] lines for a process and
+//! [`EXITED_MAX`] processes that have ended.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use aos_abi::process::{ProcessView, SlotView, State as ProcessState};
+use aos_abi::{Lsn, Pid, Timestamp, Usd};
+
+/// Latest events kept of one process.
+pub(super) const EVENTS_MAX: usize = 50;
+/// Ended processes that are still shown.
+pub(super) const EXITED_MAX: usize = 200;
+/// The span over which tokens a second are counted, in milliseconds.
+pub(super) const RATE_MS: u64 = 10_000;
+
+/// What the table is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    #[default]
+    Pid,
+    State,
+    Model,
+    Calls,
+    Tokens,
+    Cost,
+    Age,
+    Name,
+}
+
+impl Sort {
+    pub(super) const ALL: [Sort; 8] =
+        [Sort::Pid, Sort::State, Sort::Model, Sort::Calls, Sort::Tokens, Sort::Cost, Sort::Age, Sort::Name];
+
+    pub(super) fn next(self) -> Sort {
+        let at = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
+        Sort::ALL[(at + 1) % Sort::ALL.len()]
+    }
+
+    pub(super) fn head(self) -> &'static str {
+        match self {
+            Sort::Pid => "PID",
+            Sort::State => "STATE",
+            Sort::Model => "MODEL",
+            Sort::Calls => "CALLS",
+            Sort::Tokens => "TOKENS",
+            Sort::Cost => "COST",
+            Sort::Age => "AGE",
+            Sort::Name => "NAME",
+        }
+    }
+}
+
+/// What stands over the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The keys.
+    Help,
+    /// Whether to end a process.
+    Kill(Pid),
+    /// A filter is typed.
+    Filter,
+    /// A reason for a rejection is typed.
+    Reject { id: String, why: String },
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) id: String,
+    pub(super) pid: Pid,
+    pub(super) call: String,
+}
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) processes: BTreeMap<Pid, ProcessView>,
+    pub(super) events: BTreeMap<Pid, VecDeque<String>>,
+    pub(super) slots: BTreeMap<String, SlotView>,
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) sort: Sort,
+    pub(super) reversed: bool,
+    pub(super) filter: String,
+    pub(super) selected: Option<Pid>,
+    pub(super) over: Option<Over>,
+    pub(super) said: Option<String>,
+    pub(super) lost: bool,
+    pub(super) now: Timestamp,
+    pub(super) lsn: Lsn,
+    pub(super) version: String,
+    pub(super) spent: VecDeque<(Timestamp, u64)>,
+    /// Something changed since the last frame.
+    pub(super) changed: bool,
+    /// Events may have said less than the table does; it should be read again.
+    pub(super) stale: bool,
+    view: Vec<Pid>,
+}
+
+impl State {
+    /// The processes in the order and with the filter of the person.
+    pub(super) fn view(&self) -> &[Pid] {
+        &self.view
+    }
+
+    /// Brings the order up to date, and the selection into it. Before each frame, not after each event.
+    pub(super) fn settle(&mut self) {
+        let filter = self.filter.to_lowercase();
+        let fits = |process: &ProcessView| {
+            filter.is_empty()
+                || process.name.to_lowercase().contains(&filter)
+                || process.model.to_lowercase().contains(&filter)
+                || process.state.as_str().contains(&filter)
+                || process.pid.to_string() == filter
+        };
+        let mut rows: Vec<&ProcessView> = self.processes.values().filter(|process| fits(process)).collect();
+        let tokens = |process: &ProcessView| process.usage.input_tokens + process.usage.output_tokens;
+        match self.sort {
+            Sort::Pid => {}
+            Sort::State => rows.sort_by_key(|process| (activity(process.state), process.pid)),
+            Sort::Model => rows.sort_by(|a, b| a.model.cmp(&b.model)),
+            Sort::Calls => rows.sort_by_key(|process| std::cmp::Reverse(process.usage.syscalls)),
+            Sort::Tokens => rows.sort_by_key(|process| std::cmp::Reverse(tokens(process))),
+            Sort::Cost => rows.sort_by_key(|process| std::cmp::Reverse(process.usage.cost_usd)),
+            Sort::Age => rows.sort_by_key(|process| process.started_at),
+            Sort::Name => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+        if self.reversed {
+            rows.reverse();
+        }
+        let before = self.selected.and_then(|pid| self.view.iter().position(|other| *other == pid)).unwrap_or(0);
+        self.view = rows.into_iter().map(|process| process.pid).collect();
+        if !self.selected.is_some_and(|pid| self.view.contains(&pid)) {
+            self.selected = self.view.get(before.min(self.view.len().saturating_sub(1))).copied();
+        }
+    }
+
+    /// The selected process.
+    pub(super) fn selected(&self) -> Option<&ProcessView> {
+        self.processes.get(&self.selected?)
+    }
+
+    /// How many processes are in a state.
+    pub(super) fn count(&self, state: ProcessState) -> usize {
+        self.processes.values().filter(|process| process.state == state).count()
+    }
+
+    /// Tokens in and out in a second, over the last ten.
+    pub(super) fn rate(&self) -> u64 {
+        let recent = self.spent.iter().filter(|(at, _)| self.now.millis_since(*at) < RATE_MS);
+        recent.map(|(_, tokens)| tokens).sum::<u64>() * 1_000 / RATE_MS
+    }
+
+    /// What all shown processes cost.
+    pub(super) fn cost(&self) -> Usd {
+        self.processes.values().fold(Usd::ZERO, |sum, process| sum.plus(process.usage.cost_usd))
+    }
+}
+
+/// The busiest first.
+fn activity(state: ProcessState) -> u8 {
+    match state {
+        ProcessState::Running => 0,
+        ProcessState::Ready => 1,
+        ProcessState::Stopped => 2,
+        ProcessState::Blocked => 3,
+        ProcessState::Sleeping => 4,
+        ProcessState::Exited => 5,
+    }
+}

@@ -1,0 +1,286 @@
+//! `aos top` on a screen of 80 by 24, with a thousand processes.
+
+use aos_abi::process::ProcessView;
+use aos_abi::{Entry, Pid};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::{Value, json};
+
+use super::render::render;
+use super::state::{EVENTS_MAX, EXITED_MAX, Sort, State, Waiting};
+use super::update::{Command, Input, update};
+
+fn process(pid: u64) -> ProcessView {
+    let states = ["running", "ready", "blocked", "sleeping"];
+    serde_json::from_value(json!({
+        "pid": pid, "parent": 1, "name": format!("agent \u{1b}[31m{pid}"), "state": states[pid as usize % 4],
+        "waiting_for": if pid % 4 == 2 { json!("stdin") } else { json!(null) },
+        "model": if pid.is_multiple_of(2) { "small" } else { "standard" }, "priority": "normal", "mode": "resident",
+        "usage": {"inferences": pid, "syscalls": pid * 2, "input_tokens": pid * 100, "output_tokens": pid, "cached_input_tokens": 0, "cost_usd": pid as f64 / 1000.0},
+        "budget": {"usd": 1.0, "usd_left": 0.5, "tokens": null, "tokens_left": null, "calls": null, "calls_left": null, "ends_at": null},
+        "started_at": "2026-11-22T00:00:00Z", "exited_at": null, "exit_code": null, "result": null, "reason": null,
+    }))
+    .unwrap()
+}
+
+fn entry(lsn: u64, pid: u64, mut body: Value) -> Input {
+    body["lsn"] = json!(lsn);
+    body["pid"] = json!(pid);
+    body["at"] = json!("2026-11-22T00:10:00Z");
+    let entry: Entry = serde_json::from_value(body.clone()).unwrap_or_else(|error| panic!("{error}: {body}"));
+    Input::Entry(Box::new(entry))
+}
+
+fn thousand() -> State {
+    let mut state = State::default();
+    update(&mut state, Input::Tick("2026-11-22T00:10:00Z".parse().unwrap()));
+    update(
+        &mut state,
+        Input::Status(Box::new(
+            serde_json::from_value(json!({
+                "version": "0.1.0", "os_pid": 1, "uptime_s": 1.0, "home": "/h", "listen": "127.0.0.1:7717", "processes": {},
+                "model_slots": {"small": {"used": 5, "limit": 8, "waiting": 12}, "standard": {"used": 0, "limit": 4, "waiting": 0}}, "lsn": 41,
+            }))
+            .unwrap(),
+        )),
+    );
+    update(&mut state, Input::Processes((2..1_002).map(process).collect()));
+    state
+}
+
+fn press(state: &mut State, code: KeyCode) -> Option<Command> {
+    let command = update(state, Input::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    state.settle();
+    command
+}
+
+fn drawn(state: &mut State) -> String {
+    state.settle();
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| render(state, frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let rows = (0..24).map(|y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned());
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_thousand_processes_on_a_small_screen() {
+    let mut state = thousand();
+    update(
+        &mut state,
+        entry(42, 2, json!({"type": "syscall", "call_id": "c", "name": "FS_READ", "args": {"path": "a"}})),
+    );
+    update(
+        &mut state,
+        entry(
+            43,
+            2,
+            json!({"type": "charged", "model": "small", "usage": {"input_tokens": 900, "output_tokens": 100}, "cost_usd": 0.5}),
+        ),
+    );
+    update(
+        &mut state,
+        Input::Proposals(vec![Waiting { id: "p3".into(), pid: Pid(2), call: "FS_DELETE old.txt".into() }]),
+    );
+    insta::assert_snapshot!(drawn(&mut state), @"
+    aos top  250 ready  251 running  249 blocked  250 sleeping  0 stopped  0 exited
+    100 tokens/s  $502.00  journal 43  1 proposal waits
+    small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
+    standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
+    PID▾   STATE             MODEL      CALLS  TOKENS  COST     AGE     NAME
+    2      running           small      5      1.2k    $0.5020  10m00s  agent ␛[31m2
+    3      sleeping          standard   6      303     $0.0030  10m00s  agent ␛[31m3
+    4      running           small      8      404     $0.0040  10m00s  agent ␛[31m4
+    5      ready             standard   10     505     $0.0050  10m00s  agent ␛[31m5
+    6      blocked: stdin    small      12     606     $0.0060  10m00s  agent ␛[31m6
+    7      sleeping          standard   14     707     $0.0070  10m00s  agent ␛[31m7
+    8      running           small      16     808     $0.0080  10m00s  agent ␛[31m8
+    9      ready             standard   18     909     $0.0090  10m00s  agent ␛[31m9
+    10     blocked: stdin    small      20     1.0k    $0.0100  10m00s  agent ␛[31m1
+    11     sleeping          standard   22     1.1k    $0.0110  10m00s  agent ␛[31m1
+    ┌ 2 agent ␛[31m2, $0.5000 left ────────────────────────────────────────────────┐
+    │? p3 waits: FS_DELETE old.txt  (a approves, r rejects)                        │
+    │00:10:00 → FS_READ a                                                          │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    └──────────────────────────────────────────────────────────────────────────────┘
+    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ");
+}
+
+#[test]
+fn sorted_filtered_and_moved_through() {
+    let mut state = thousand();
+    while state.sort != Sort::Cost {
+        press(&mut state, KeyCode::Char('s'));
+    }
+    press(&mut state, KeyCode::Home);
+    assert_eq!(state.selected, Some(Pid(1_001)), "the dearest first");
+    press(&mut state, KeyCode::Char('S'));
+    press(&mut state, KeyCode::End);
+    assert_eq!(state.selected, Some(Pid(1_001)), "the selection is the last one now");
+    press(&mut state, KeyCode::Char('/'));
+    for one in "31m77".chars() {
+        press(&mut state, KeyCode::Char(one));
+    }
+    press(&mut state, KeyCode::Enter);
+    assert_eq!(state.view().len(), 11, "77 and 770 to 779");
+    insta::assert_snapshot!(drawn(&mut state), @"
+    aos top  250 ready  250 running  250 blocked  250 sleeping  0 stopped  0 exited
+    0 tokens/s  $501.50  journal 41  no proposals
+    small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
+    standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
+    PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
+    770    blocked: stdin    small      1.5k   77.8k   $0.7700  10m00s  agent ␛[31m7
+    771    sleeping          standard   1.5k   77.9k   $0.7710  10m00s  agent ␛[31m7
+    772    running           small      1.5k   78.0k   $0.7720  10m00s  agent ␛[31m7
+    773    ready             standard   1.5k   78.1k   $0.7730  10m00s  agent ␛[31m7
+    774    blocked: stdin    small      1.5k   78.2k   $0.7740  10m00s  agent ␛[31m7
+    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m7
+    776    running           small      1.6k   78.4k   $0.7760  10m00s  agent ␛[31m7
+    777    ready             standard   1.6k   78.5k   $0.7770  10m00s  agent ␛[31m7
+    778    blocked: stdin    small      1.6k   78.6k   $0.7780  10m00s  agent ␛[31m7
+    779    sleeping          standard   1.6k   78.7k   $0.7790  10m00s  agent ␛[31m7
+    ┌ 779 agent ␛[31m779, $0.5000 left ────────────────────────────────────────────┐
+    │nothing since this view was opened                                            │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    └──────────────────────────────────────────────────────────────────────────────┘
+    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ");
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(state.view().len(), 1_000);
+    press(&mut state, KeyCode::Char('?'));
+    insta::assert_snapshot!(drawn(&mut state), @"
+    aos top  250 ready  250 running  250 blocked  250 sleeping  0 stopped  0 exited
+    0 tokens/s  $501.50  journal 41  no proposals
+    small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
+    standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
+    PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
+    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m7
+    776    running           small      1.6k   78.4k   $0.7760  10m00s  agent ␛[31m7
+    77┌ Keys ────────────────────────────────────────────────────────────────────┐m7
+    77│ ↑ ↓ PgUp PgDn Home End  move                                             │m7
+    77│ s, S                    sort by the next column, turn the order round    │m7
+    78│ /                       filter by name, model, state or pid; Esc clears  │m7
+    78│ k                       end the process: TERM, one last turn, then KILL  │m7
+    78│ p                       pause it, or let it go on                        │m7
+    78│ a, r                    approve or reject what it waits for              │m7
+    78│ q, Ctrl-C               leave                                            │m7
+    ┌ └──────────────────────────────────────────────────────────────────────────┘─┐
+    │nothing since this view was opened                                            │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    │                                                                              │
+    └──────────────────────────────────────────────────────────────────────────────┘
+    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ");
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    let mut state = thousand();
+    press(&mut state, KeyCode::Char('?'));
+    for (width, height) in [(1, 1), (10, 3), (20, 8), (80, 5), (300, 100)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| render(&state, frame)).unwrap();
+    }
+}
+
+#[test]
+fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
+    let mut state = thousand();
+    state.settle();
+    assert_eq!(press(&mut state, KeyCode::Char('k')), None);
+    assert_eq!(press(&mut state, KeyCode::Char('n')), None);
+    press(&mut state, KeyCode::Char('k'));
+    assert_eq!(press(&mut state, KeyCode::Char('y')), Some(Command::Signal(Pid(2), aos_abi::Signal::Term)));
+    assert_eq!(press(&mut state, KeyCode::Char('p')), Some(Command::Signal(Pid(2), aos_abi::Signal::Stop)));
+    update(&mut state, Input::Proposals(vec![Waiting { id: "p3".into(), pid: Pid(3), call: "x".into() }]));
+    assert_eq!(press(&mut state, KeyCode::Char('a')), None, "the proposal is another process's");
+    press(&mut state, KeyCode::Down);
+    assert_eq!(press(&mut state, KeyCode::Char('a')), Some(Command::Approve("p3".into())));
+    press(&mut state, KeyCode::Char('r'));
+    for one in "no".chars() {
+        press(&mut state, KeyCode::Char(one));
+    }
+    assert_eq!(press(&mut state, KeyCode::Enter), Some(Command::Reject("p3".into(), "no".into())));
+    assert_eq!(press(&mut state, KeyCode::Char('q')), Some(Command::Quit));
+}
+
+#[test]
+fn entries_move_a_process_through_its_states() {
+    let mut state = State::default();
+    let mut lsn = 0;
+    let mut now = |body: Value, state: &mut State| {
+        lsn += 1;
+        update(state, entry(lsn, 7, body));
+        let process = &state.processes[&Pid(7)];
+        format!(
+            "{}{}",
+            process.state.as_str(),
+            process.waiting_for.as_ref().map(|w| format!(":{w}")).unwrap_or_default()
+        )
+    };
+    let spawned = json!({"type": "spawned", "parent": 1, "role": "r", "task": "count the words", "mode": "resident", "model": "small",
+                         "priority": "normal", "workspace": {"home": 7}});
+    let answer = json!({"type": "inference_completed", "effect": "1.0", "latency_ms": 5, "text": "hi", "stop": "end",
+                        "usage": {"input_tokens": 1, "output_tokens": 2}, "model": "small"});
+    let seen = [
+        now(spawned, &mut state),
+        now(
+            json!({"type": "inference_started", "effect": "1.0", "model": "small", "purpose": "turn", "input_tokens": 9, "max_output": 1}),
+            &mut state,
+        ),
+        now(answer, &mut state),
+        now(json!({"type": "input", "text": "x", "from_pid": 1}), &mut state),
+        now(json!({"type": "syscall", "call_id": "c", "name": "ASK_USER", "args": {}}), &mut state),
+        now(json!({"type": "signal", "signal": "STOP", "from_pid": 1}), &mut state),
+        now(json!({"type": "exited", "exit_code": 3, "result": null, "reason": "r"}), &mut state),
+    ];
+    assert_eq!(seen, ["ready", "running", "blocked:input", "ready", "blocked:person", "stopped", "exited"]);
+    let process = &state.processes[&Pid(7)];
+    assert_eq!((process.exit_code, process.usage.inferences, process.usage.syscalls), (Some(3), 1, 1));
+    assert_eq!(process.name, "count the words");
+    assert_eq!(state.slots["small"].used, 0);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut state = State::default();
+    for pid in 2..2 + 2 * EXITED_MAX as u64 {
+        update(
+            &mut state,
+            entry(
+                pid,
+                pid,
+                json!({"type": "spawned", "parent": 1, "role": "r", "mode": "resident", "model": "m", "priority": "normal", "workspace": {"home": pid}}),
+            ),
+        );
+        update(&mut state, entry(pid, pid, json!({"type": "exited", "exit_code": 0, "result": null, "reason": "r"})));
+    }
+    assert_eq!(state.processes.len(), EXITED_MAX);
+    for lsn in 0..3 * EVENTS_MAX as u64 {
+        update(&mut state, entry(lsn, 9_999, json!({"type": "input", "text": "x", "from_pid": 1})));
+    }
+    assert_eq!(state.events[&Pid(9_999)].len(), EVENTS_MAX);
+    assert!(state.events.len() <= EXITED_MAX + 1);
+}
+
+#[test]
+fn nothing_is_drawn_without_a_change() {
+    let mut state = thousand();
+    state.changed = false;
+    update(&mut state, Input::Tick("2026-11-22T00:10:00.100Z".parse().unwrap()));
+    assert!(!state.changed);
+    update(&mut state, Input::Tick("2026-11-22T00:10:01Z".parse().unwrap()));
+    assert!(state.changed, "ages are shown in seconds");
+}

@@ -1,0 +1,333 @@
+//! How what `aos top` knows changes.
+//!
+//! Start at [`update`], which is pure. An entry says what happened and not always what state comes of it; where it does
+//! not, the nearest state is shown and the table is read again some seconds later ([`State::stale`]).
+
+use aos_abi::entry::{InferenceOutcome, ProposalState};
+use aos_abi::process::{BudgetView, Mode, ProcessView, SlotView, State as ProcessState, StatusView, UsageView};
+use aos_abi::{Body, Entry, Pid, Signal, Timestamp};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
+use crate::cli::{Narrator, Style, call, clean_line};
+
+/// Something that changes what is known.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    /// A key.
+    Key(KeyEvent),
+    /// An entry of the journal.
+    Entry(Box<Entry>),
+    /// The whole table.
+    Processes(Vec<ProcessView>),
+    /// The daemon in numbers.
+    Status(Box<StatusView>),
+    /// What waits for a person.
+    Proposals(Vec<Waiting>),
+    /// Time passed.
+    Tick(Timestamp),
+    /// The size of the terminal changed.
+    Resized,
+    /// The daemon went away.
+    Lost,
+    /// The daemon is back.
+    Back,
+    /// What came of a command.
+    Said(String),
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Send a signal.
+    Signal(Pid, Signal),
+    /// Say yes.
+    Approve(String),
+    /// Say no.
+    Reject(String, String),
+    /// Leave.
+    Quit,
+}
+
+/// Changes what is known; what is to be done.
+pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
+    state.changed = true;
+    match input {
+        Input::Key(key) => return pressed(state, key),
+        Input::Entry(entry) => heard(state, &entry),
+        Input::Processes(processes) => {
+            let ended: Vec<ProcessView> =
+                state.processes.values().filter(|process| process.state == ProcessState::Exited).cloned().collect();
+            state.processes = processes.into_iter().map(|process| (process.pid, process)).collect();
+            for process in ended {
+                state.processes.entry(process.pid).or_insert(process);
+            }
+            state.stale = false;
+            let processes = &state.processes;
+            state.events.retain(|pid, _| processes.contains_key(pid));
+        }
+        Input::Status(status) => {
+            state.slots = status.model_slots;
+            state.version = status.version;
+            state.lsn = state.lsn.max(status.lsn);
+        }
+        Input::Proposals(waiting) => state.waiting = waiting,
+        Input::Tick(now) => {
+            // The ages change once a second, and the rate while there is one.
+            state.changed = now.0 / 1_000 != state.now.0 / 1_000;
+            state.now = now;
+            while state.spent.front().is_some_and(|(at, _)| now.millis_since(*at) >= RATE_MS) {
+                state.spent.pop_front();
+            }
+        }
+        Input::Resized => {}
+        Input::Lost => state.lost = true,
+        Input::Back => {
+            state.lost = false;
+            state.stale = true;
+        }
+        Input::Said(text) => state.said = Some(clean_line(&text)),
+    }
+    None
+}
+
+fn heard(state: &mut State, entry: &Entry) {
+    state.lsn = state.lsn.max(entry.lsn);
+    state.now = state.now.max(entry.at);
+    let pid = entry.pid;
+    if pid == Pid::SYSTEM {
+        return;
+    }
+    let lines = Narrator::new(Style::plain(), 200, true).tell(entry);
+    if !lines.is_empty() {
+        let events = state.events.entry(pid).or_default();
+        events.extend(lines);
+        while events.len() > EVENTS_MAX {
+            events.pop_front();
+        }
+    }
+    match &entry.body {
+        Body::Spawned(spec) => {
+            state.processes.entry(pid).or_insert_with(|| born(pid, entry.at, spec));
+        }
+        Body::Charged { model: _, usage, cost_usd } => {
+            state.spent.push_back((entry.at, usage.input_tokens + usage.output_tokens));
+            if let Some(process) = state.processes.get_mut(&pid) {
+                process.usage.input_tokens += usage.input_tokens;
+                process.usage.output_tokens += usage.output_tokens;
+                process.usage.cached_input_tokens += usage.cached_input_tokens;
+                match cost_usd {
+                    Some(cost) => process.usage.cost_usd = process.usage.cost_usd.plus(*cost),
+                    None => process.usage.cost_unknown = true,
+                }
+            }
+        }
+        Body::InferenceStarted { model, .. } => slot(state, model, true),
+        Body::InferenceCompleted { outcome, .. } => {
+            let model = match outcome {
+                InferenceOutcome::Answered(reply) => reply.model.clone(),
+                InferenceOutcome::Failed { .. } => {
+                    state.processes.get(&pid).map(|process| process.model.clone()).unwrap_or_default()
+                }
+            };
+            slot(state, &model, false);
+        }
+        Body::Proposal { id, state: ProposalState::Pending, proposal, .. } => {
+            let call = proposal.as_ref().map(|p| call(p.name.as_str(), &p.args)).unwrap_or_default();
+            state.waiting.push(Waiting { id: id.clone(), pid, call });
+        }
+        Body::Proposal { id, .. } => state.waiting.retain(|waiting| waiting.id != *id),
+        _ => {}
+    }
+    match state.processes.get_mut(&pid) {
+        Some(process) => move_on(process, entry),
+        // A fork, or a process that was born before the table was read.
+        None => state.stale = true,
+    }
+    if let Body::Exited { .. } = entry.body {
+        bury(state);
+    }
+    state.stale |= matches!(entry.body, Body::Verdict { .. } | Body::Result { .. } | Body::Signal { .. });
+}
+
+/// The process as the entry leaves it, as far as the entry alone says.
+fn move_on(process: &mut ProcessView, entry: &Entry) {
+    let (state, waiting_for) = match &entry.body {
+        Body::Spawned(_) | Body::Result { .. } | Body::Input { .. } | Body::Message { .. } | Body::Timer { .. } => {
+            (ProcessState::Ready, None)
+        }
+        Body::InferenceStarted { .. } => (ProcessState::Running, None),
+        Body::InferenceCompleted { outcome, .. } => {
+            process.usage.inferences += 1;
+            match outcome {
+                InferenceOutcome::Answered(reply)
+                    if process.mode == Mode::Resident
+                        && reply.calls.is_empty()
+                        && !reply.text.contains("[SYS_CALL::") =>
+                {
+                    (ProcessState::Blocked, Some("input"))
+                }
+                _ => (ProcessState::Ready, None),
+            }
+        }
+        Body::Syscall { name, .. } => {
+            process.usage.syscalls += 1;
+            match name.as_str() {
+                "SLEEP" => (ProcessState::Sleeping, None),
+                "WAIT" => (ProcessState::Blocked, Some("child")),
+                "RECV_MSG" => (ProcessState::Blocked, Some("message")),
+                "SYS_READ_STDIN" => (ProcessState::Blocked, Some("stdin")),
+                "ASK_USER" => (ProcessState::Blocked, Some("person")),
+                _ => (ProcessState::Running, None),
+            }
+        }
+        Body::Proposal { state: ProposalState::Pending, .. } => (ProcessState::Blocked, Some("approval")),
+        Body::Signal { signal: Signal::Stop, .. } => (ProcessState::Stopped, None),
+        Body::Signal { signal: Signal::Cont, .. } => (ProcessState::Ready, None),
+        Body::Stopped { reason } => {
+            process.reason = Some(reason.clone());
+            (ProcessState::Stopped, None)
+        }
+        Body::Exited { exit_code, result, reason } => {
+            process.exit_code = Some(*exit_code);
+            process.result.clone_from(result);
+            process.reason = Some(reason.clone());
+            process.exited_at = Some(entry.at);
+            (ProcessState::Exited, None)
+        }
+        _ => return,
+    };
+    process.state = state;
+    process.waiting_for = waiting_for.map(str::to_owned);
+}
+
+fn born(pid: Pid, at: Timestamp, spec: &aos_abi::process::SpawnSpec) -> ProcessView {
+    let words = spec.task.as_deref().unwrap_or(&spec.role);
+    ProcessView {
+        pid,
+        parent: spec.parent,
+        name: spec.name.clone().unwrap_or_else(|| words.chars().take(40).collect()),
+        state: ProcessState::Ready,
+        waiting_for: None,
+        model: spec.model.clone(),
+        priority: spec.priority,
+        mode: spec.mode,
+        usage: UsageView::default(),
+        budget: BudgetView::default(),
+        started_at: at,
+        exited_at: None,
+        exit_code: None,
+        result: None,
+        reason: None,
+    }
+}
+
+fn slot(state: &mut State, model: &str, taken: bool) {
+    let slots: &mut SlotView = state.slots.entry(model.to_owned()).or_default();
+    slots.used = if taken { slots.used + 1 } else { slots.used.saturating_sub(1) };
+}
+
+/// Forgets the processes that ended longest ago.
+fn bury(state: &mut State) {
+    let mut ended: Vec<(Option<Timestamp>, Pid)> = state
+        .processes
+        .values()
+        .filter(|process| process.state == ProcessState::Exited)
+        .map(|process| (process.exited_at, process.pid))
+        .collect();
+    ended.sort_unstable();
+    for (_, pid) in &ended[..ended.len().saturating_sub(EXITED_MAX)] {
+        state.processes.remove(pid);
+        state.events.remove(pid);
+    }
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Option<Command> {
+    state.said = None;
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return (key.code == KeyCode::Char('c')).then_some(Command::Quit);
+    }
+    match state.over.take() {
+        None => pressed_on_table(state, key.code),
+        // Any key closes it.
+        Some(Over::Help) => None,
+        Some(Over::Kill(pid)) => (key.code == KeyCode::Char('y')).then_some(Command::Signal(pid, Signal::Term)),
+        Some(Over::Filter) => {
+            match key.code {
+                KeyCode::Enter => return None,
+                KeyCode::Esc => {
+                    state.filter.clear();
+                    return None;
+                }
+                KeyCode::Backspace => {
+                    state.filter.pop();
+                }
+                KeyCode::Char(one) => state.filter.push(one),
+                _ => {}
+            }
+            state.over = Some(Over::Filter);
+            None
+        }
+        Some(Over::Reject { id, mut why }) => {
+            match key.code {
+                KeyCode::Enter => return Some(Command::Reject(id, why)),
+                KeyCode::Esc => return None,
+                KeyCode::Backspace => {
+                    why.pop();
+                }
+                KeyCode::Char(one) => why.push(one),
+                _ => {}
+            }
+            state.over = Some(Over::Reject { id, why });
+            None
+        }
+    }
+}
+
+fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
+    match key {
+        KeyCode::Char('q') => return Some(Command::Quit),
+        KeyCode::Char('?') | KeyCode::Char('h') => state.over = Some(Over::Help),
+        KeyCode::Char('/') => state.over = Some(Over::Filter),
+        KeyCode::Esc => state.filter.clear(),
+        KeyCode::Char('s') => state.sort = state.sort.next(),
+        KeyCode::Char('S') => state.reversed = !state.reversed,
+        KeyCode::Char('k') => {
+            let living = state.selected().filter(|process| process.state != ProcessState::Exited);
+            state.over = living.map(|process| Over::Kill(process.pid));
+        }
+        KeyCode::Char('p') => {
+            let process = state.selected().filter(|process| process.state != ProcessState::Exited)?;
+            let stopped = process.state == ProcessState::Stopped;
+            return Some(Command::Signal(process.pid, if stopped { Signal::Cont } else { Signal::Stop }));
+        }
+        KeyCode::Char('a') => return asked(state).map(Command::Approve),
+        KeyCode::Char('r') => {
+            state.over = asked(state).map(|id| Over::Reject { id, why: String::new() });
+        }
+        KeyCode::Up => step(state, -1),
+        KeyCode::Down => step(state, 1),
+        KeyCode::PageUp => step(state, -10),
+        KeyCode::PageDown => step(state, 10),
+        KeyCode::Home => step(state, isize::MIN),
+        KeyCode::End => step(state, isize::MAX),
+        _ => {}
+    }
+    None
+}
+
+/// The proposal of the selected process that has waited longest. Only what is shown can be answered.
+fn asked(state: &mut State) -> Option<String> {
+    let id = state.waiting.iter().find(|waiting| Some(waiting.pid) == state.selected).map(|waiting| waiting.id.clone());
+    if id.is_none() {
+        state.said = Some("the selected process has no proposal that waits".into());
+    }
+    id
+}
+
+fn step(state: &mut State, by: isize) {
+    let view = state.view();
+    let at = state.selected.and_then(|pid| view.iter().position(|other| *other == pid)).unwrap_or(0);
+    let to = at.saturating_add_signed(by).min(view.len().saturating_sub(1));
+    state.selected = view.get(to).copied();
+}
