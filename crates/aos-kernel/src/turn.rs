@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::LazyLock;
 
-use aos_abi::decode::decode;
+use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, Purpose};
 use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
 use aos_abi::model::ModelSpec;
@@ -386,15 +386,11 @@ impl<P: PageStore> Kernel<P> {
         let cut_off = reply.stop == Stop::Length;
         let Some(process) = self.table.get(pid) else { return };
         let encoding = self.config.models.get(&process.model).map(|spec| spec.encoding).unwrap_or_default();
-        let mut next_id = process.next_id;
-        let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut || {
-            next_id += 1;
-            format!("c{next_id}")
-        });
+        // The same ids as whoever shows this reply again: results are bound by them.
+        let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut call_ids(lsn));
         let item = self.as_notice(lsn);
         let empty = decoding.calls.is_empty() && decoding.say.is_empty();
         self.with(pid, |process| {
-            process.next_id = next_id;
             process.attempts.transient = 0;
             process.attempts.too_long = 0;
             process.attempts.cut_off = if cut_off { process.attempts.cut_off + 1 } else { 0 };
