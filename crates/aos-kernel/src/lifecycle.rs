@@ -215,7 +215,9 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         self.close_proposals(pid);
-        let body = Body::Exited { exit_code: code, result: Some(result.clone()), reason: reason.to_owned() };
+        // Nothing reads back from JSON as none, so nothing is none here too.
+        let shown = Some(result.clone()).filter(|result| !result.is_null());
+        let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned() };
         let lsn = self.fact(pid, body);
         let notice = self.as_notice(lsn);
         self.release(pid);
