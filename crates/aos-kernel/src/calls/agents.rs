@@ -80,7 +80,8 @@ impl<P: PageStore> Kernel<P> {
             return Ok(());
         }
         let role = self.policy.default_role().to_owned();
-        let Some(parent) = self.table.get(spec.parent) else { return Err(no_process(spec.parent)) };
+        let parent = self.table.get(spec.parent).filter(|parent| !parent.exited());
+        let Some(parent) = parent else { return Err(no_process(spec.parent)) };
         let live = parent.children.len() - parent.zombies.len().min(parent.children.len());
         if live >= limits::CHILDREN_MAX {
             return Err(CallError::new(
