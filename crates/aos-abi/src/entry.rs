@@ -192,10 +192,8 @@ pub enum Body {
         from_lsn: Lsn,
         /// What the new process is.
         spec: Box<SpawnSpec>,
-        /// The entries of its window, in order: they are the other one's.
-        window: Vec<Lsn>,
-        /// Tokens of each, estimated.
-        tokens: Vec<u32>,
+        /// Its window, in order: the entries are the other one's.
+        window: Vec<WindowItem>,
     },
     /// Input: a person gave a process another budget, or more of it.
     Budgeted {
@@ -223,6 +221,33 @@ pub enum Body {
         /// How many entries.
         entries: u64,
     },
+}
+
+/// An entry as a part of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowItem {
+    /// The entry.
+    pub lsn: Lsn,
+    /// Its tokens, estimated.
+    pub tokens: u32,
+    /// What it is there.
+    pub kind: ItemKind,
+}
+
+/// What an entry is to a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ItemKind {
+    /// What the process is for; it stays when everything else is summarised.
+    Task,
+    /// What stands for older items.
+    Summary,
+    /// A reply of the model.
+    Turn,
+    /// The result of a call of the turn before it.
+    Result,
+    /// Anything else the process is told: input, messages, timers, webhooks, watches, signals, ended children.
+    User,
 }
 
 /// The configuration as the kernel needs it.

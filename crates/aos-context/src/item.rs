@@ -1,26 +1,10 @@
 //! Which entries are part of a window, and how many bytes each takes there.
 
-use aos_abi::entry::InferenceOutcome;
+use aos_abi::entry::{InferenceOutcome, ItemKind};
 use aos_abi::inference::Reply;
 use aos_abi::{Body, Entry, Signal};
-use serde::{Deserialize, Serialize};
 
 use crate::shown;
-
-/// What an entry is to a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ItemKind {
-    /// What the process is for; it stays when everything else is summarised.
-    Task,
-    /// What stands for older items.
-    Summary,
-    /// A reply of the model.
-    Turn,
-    /// The result of a call of the turn before it.
-    Result,
-    /// Anything else the process is told: input, messages, timers, webhooks, watches, signals, ended children.
-    User,
-}
 
 /// What an entry is to the window of its process; `None` where it is not part of it.
 #[must_use]

@@ -20,11 +20,12 @@ mod shown;
 mod status;
 mod window;
 
+pub use aos_abi::entry::ItemKind;
 pub use digest::{digest, summary_prompt, summary_prompt_fitted};
 pub use estimate::{Calibration, estimate, message_tokens};
 pub use fit::Fit;
 pub use identity::{Identity, system_prompt};
-pub use item::{ItemKind, item, item_bytes};
+pub use item::{item, item_bytes};
 pub use render::{render, render_fitted};
 pub use status::{Status, status};
 pub use window::{Compaction, Item, Window};

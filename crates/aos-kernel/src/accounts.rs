@@ -92,11 +92,14 @@ impl<P: PageStore> Kernel<P> {
         Ok(())
     }
 
-    /// Closes the account of an ended process nobody draws on any more: what is left goes back to where it came from.
+    /// Closes the account of an ended process nobody draws on any more and which has nothing under way: what is left goes
+    /// back to where it came from.
     pub(crate) fn close_account(&mut self, pid: Pid) {
         let mut at = pid;
         while let Some(process) = self.table.get_mut(at) {
-            if !process.exited() || process.budget.drawers > 0 || process.budget.closed {
+            // What is under way is still to be paid from it.
+            let under_way = Dimension::ALL.iter().any(|dimension| process.budget.account(*dimension).reserved > 0);
+            if !process.exited() || process.budget.drawers > 0 || process.budget.closed || under_way {
                 return;
             }
             process.budget.closed = true;
@@ -137,10 +140,20 @@ impl<P: PageStore> Kernel<P> {
 }
 
 impl<P: PageStore> Kernel<P> {
-    /// Exchanges one carved share for another.
-    pub(crate) fn exchange_carved(&mut self, pid: Pid, dimension: Dimension, old: u64, new: u64) {
-        self.each_account(pid, dimension, |account| {
-            account.carved = account.carved.saturating_sub(old).saturating_add(new);
+    /// Gives a process a limit of its own, or another one: its share of what it draws on.
+    pub(crate) fn set_limit(&mut self, pid: Pid, dimension: Dimension, limit: u64) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (from, account) = (process.budget.from, *process.budget.account(dimension));
+        // Without a limit all it used was counted on the way up; with one, its limit alone is.
+        let counted = match account.limit {
+            Some(old) => Account { carved: old, ..Account::default() },
+            None => account,
+        };
+        self.each_account(from, dimension, |up| {
+            up.spent = up.spent.saturating_sub(counted.spent);
+            up.reserved = up.reserved.saturating_sub(counted.reserved);
+            up.carved = up.carved.saturating_sub(counted.carved).saturating_add(limit);
         });
+        self.with(pid, |process| process.budget.account_mut(dimension).limit = Some(limit));
     }
 }

@@ -6,6 +6,7 @@
 use aos_abi::entry::Verdict;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
 
+use crate::budget::Dimension;
 use crate::effect::Effect;
 use crate::process::CallState;
 use crate::table::PageStore;
@@ -20,13 +21,19 @@ impl<P: PageStore> Kernel<P> {
                     // Its process was killed: nobody wants the answer, and what it cost will never be known.
                     self.globals.in_flight.remove(&id);
                     self.globals.scheduler.finished(&model);
-                    self.settle(pid, crate::budget::Dimension::Usd, reserved_usd, 0);
-                    self.settle(pid, crate::budget::Dimension::Tokens, reserved_tokens, 0);
-                    self.globals.day.reserved = self.globals.day.reserved.saturating_sub(reserved_usd);
+                    self.unreserve(pid, reserved_usd, reserved_tokens);
+                    self.close_account(pid);
                 }
-                InFlight::Infer { pid, model, purpose, upto, max_output, .. } => {
-                    if let Some(infer) = self.redraft(id, pid, &model, purpose, upto, max_output) {
-                        self.perform(Effect::Infer(Box::new(infer)));
+                InFlight::Infer { pid, model, purpose, upto, max_output, reserved_usd, reserved_tokens, .. } => {
+                    match self.redraft(id, pid, &model, purpose, upto, max_output) {
+                        Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
+                        // Its model is configured no more: the turn begins anew when there is one.
+                        None => {
+                            self.globals.in_flight.remove(&id);
+                            self.globals.scheduler.finished(&model);
+                            self.unreserve(pid, reserved_usd, reserved_tokens);
+                            self.want_turn_again(pid);
+                        }
                     }
                 }
                 InFlight::Call { .. } if gone => {
@@ -50,6 +57,13 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// Gives back what was set aside for an inference that will not come.
+    fn unreserve(&mut self, pid: Pid, usd: u64, tokens: u64) {
+        self.settle(pid, Dimension::Usd, usd, 0);
+        self.settle(pid, Dimension::Tokens, tokens, 0);
+        self.globals.day.reserved = self.globals.day.reserved.saturating_sub(usd);
+    }
+
     fn recover_call(&mut self, id: EffectId, pid: Pid, index: usize) {
         let Some(process) = self.table.get(pid) else { return };
         let Some(call) = process.step.get(index).filter(|call| call.state == CallState::Running(id)).cloned() else {
@@ -63,7 +77,8 @@ impl<P: PageStore> Kernel<P> {
             && ruling.verdict == Verdict::Allow
             && let Some(permit) = ruling.permit
         {
-            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace });
+            let authority = self.authority(pid);
+            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority });
             return;
         }
         self.globals.in_flight.remove(&id);

@@ -107,7 +107,7 @@ impl<P: PageStore> Kernel<P> {
             if limit < used {
                 return Err(CallError::new(Code::Inval, format!("{} are used already", dimension.show(used))));
             }
-            let more = limit.saturating_sub(account.limit.unwrap_or(0));
+            let more = limit.saturating_sub(account.limit.unwrap_or(used));
             if let Some(left) = self.left(from, dimension)
                 && more > left
             {

@@ -1,11 +1,11 @@
 //! Effects: what the kernel wants done outside. Plain data, performed by the edges, never journaled.
 
-use aos_abi::entry::Purpose;
+use aos_abi::entry::{Purpose, Verdict};
 use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
-use aos_abi::{CallId, EffectId, Lsn, Pid};
-use aos_policy::Permit;
+use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
+use aos_policy::{Grants, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub enum Effect {
         permit: Permit,
         /// Where the process's files are.
         workspace: Workspace,
+        /// What decides on where a call leads to while it runs, such as a redirect.
+        authority: Authority,
     },
     /// Give up on an effect under way; its outcome must come back all the same.
     Cancel(EffectId),
@@ -62,6 +64,35 @@ pub enum Effect {
     },
 }
 
+/// The policy as it holds for one process.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    /// The process.
+    pub pid: Pid,
+    /// The policy of that moment.
+    pub policy: Policy,
+    /// The process's grants and its ancestors'.
+    pub chain: Vec<Grants>,
+}
+
+impl Authority {
+    /// Whether the policy allows this call too, without asking anybody.
+    ///
+    /// # Errors
+    /// `EPERM` with the deciding rule.
+    pub fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+        let role = self.policy.default_role();
+        let subject = Subject { pid: self.pid, role, chain: &self.chain, labels: Default::default() };
+        let said = self.policy.explain(&subject, call);
+        if said.verdict == Verdict::Allow {
+            return Ok(());
+        }
+        let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
+        error.hint = said.hint;
+        Err(error)
+    }
+}
+
 /// An inference to make. The texts of `items` are read from the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Infer {
@@ -77,6 +108,8 @@ pub struct Infer {
     pub system: String,
     /// The entries of the window, in order. For a summary, only those it is to stand for.
     pub items: Vec<Lsn>,
+    /// Tokens the window may have; what is larger is shown cut.
+    pub budget: u64,
     /// What is true only now.
     pub status: String,
     /// The calls it may make.

@@ -200,7 +200,7 @@ impl<P: PageStore> Kernel<P> {
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
             Body::Result { effect: Some(effect), .. } => self.driver_result(*effect, entry.lsn),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
-            Body::Forked { from_pid, spec, window, tokens, .. } => self.forked(pid, *from_pid, spec, window, tokens),
+            Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),
             Body::Budgeted { budget } => self.budgeted(pid, budget),
             Body::Pruned { pids, .. } => self.pruned(pids),
             // Facts are decided here; one that arrives as an input changes nothing.

@@ -3,9 +3,9 @@
 //! What always holds: whatever belongs to a process (timers, routes, watches, its name, its place in a queue) is gone
 //! when it ends; what it had under way is cancelled and still paid for; children are adopted, budgets never widen.
 
-use aos_abi::entry::ProposalState;
+use aos_abi::entry::{ProposalState, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
-use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, limits};
+use aos_abi::{Body, CallError, Code, Pid, Signal, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::Grants;
 use serde_json::Value;
@@ -27,7 +27,7 @@ impl<P: PageStore> Kernel<P> {
         self.enter(process);
         if spec.task.is_some() {
             let notice = self.as_notice(lsn);
-            self.with(pid, |process| process.window.push(notice.lsn, notice.tokens, ItemKind::User));
+            self.with(pid, |process| process.window.push(notice.lsn, notice.tokens, ItemKind::Task));
             self.want_turn(pid);
         }
     }
@@ -124,12 +124,12 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A process made from another one's past: its window, and nothing that has one owner.
-    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[Lsn], tokens: &[u32]) {
+    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[WindowItem]) {
         let mut process = self.embryo(pid, spec);
         process.origin = Some(from);
         *self.globals.origins.entry(from).or_default() += 1;
-        for (lsn, tokens) in window.iter().zip(tokens) {
-            process.window.push(*lsn, *tokens, ItemKind::User);
+        for item in window {
+            process.window.push(item.lsn, item.tokens, item.kind);
         }
         let empty = window.is_empty();
         self.enter(process);
@@ -345,13 +345,9 @@ impl<P: PageStore> Kernel<P> {
     /// A person has changed a budget.
     pub(crate) fn budgeted(&mut self, pid: Pid, spec: &BudgetSpec) {
         let grant = Grant::from(spec);
-        let Some(from) = self.table.get(pid).map(|process| process.budget.from) else { return };
         for dimension in Dimension::ALL {
             let Some(limit) = grant.get(dimension) else { continue };
-            let old = self.table.get(pid).and_then(|process| process.budget.account(dimension).limit);
-            // The parent's share is exchanged whole for the new one.
-            self.exchange_carved(from, dimension, old.unwrap_or(0), limit);
-            self.with(pid, |process| process.budget.account_mut(dimension).limit = Some(limit));
+            self.set_limit(pid, dimension, limit);
         }
         let now = self.globals.at;
         let resumed = self.with(pid, |process| {

@@ -11,7 +11,7 @@ use aos_context::ItemKind;
 use aos_policy::{Permit, Ruling, Subject};
 
 use crate::budget::Dimension;
-use crate::effect::Effect;
+use crate::effect::{Authority, Effect};
 use crate::process::{CallState, Phase, Wait};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure};
@@ -151,7 +151,14 @@ impl<P: PageStore> Kernel<P> {
             return;
         };
         self.globals.in_flight.insert(id, InFlight::Call { pid, call: index });
-        self.perform(Effect::Call { id, pid, call_id, permit, workspace });
+        let authority = self.authority(pid);
+        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority });
+    }
+
+    /// The policy as it holds for a process now.
+    pub(crate) fn authority(&mut self, pid: Pid) -> Authority {
+        let chain = self.table.get(pid).map(|process| process.chain.clone()).unwrap_or_default();
+        Authority { pid, policy: self.policy.clone(), chain }
     }
 
     /// Records a result decided by the kernel.

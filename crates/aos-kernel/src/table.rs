@@ -48,14 +48,24 @@ pub struct Table<P> {
     pages: P,
     slots: BTreeMap<Pid, Slot>,
     dirty: BTreeSet<Pid>,
+    /// Processes taken out and not yet told to the store.
     removed: BTreeSet<Pid>,
+    /// Processes taken out, with when: the store may hold their pages until the next checkpoint is durable.
+    gone: BTreeMap<Pid, Lsn>,
     now: Lsn,
 }
 
 impl<P: PageStore> Table<P> {
     /// A table over a page store.
     pub fn new(pages: P) -> Self {
-        Table { pages, slots: BTreeMap::new(), dirty: BTreeSet::new(), removed: BTreeSet::new(), now: Lsn::ZERO }
+        Table {
+            pages,
+            slots: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            now: Lsn::ZERO,
+        }
     }
 
     /// Says which entry is being applied, for the age of pages.
@@ -75,13 +85,14 @@ impl<P: PageStore> Table<P> {
         self.slots.remove(&pid);
         self.dirty.remove(&pid);
         self.removed.insert(pid);
+        self.gone.insert(pid, self.now);
     }
 
     fn fault_in(&mut self, pid: Pid) -> bool {
         if self.slots.contains_key(&pid) {
             return true;
         }
-        if pid <= Pid::INIT || self.removed.contains(&pid) {
+        if pid <= Pid::INIT || self.gone.contains_key(&pid) {
             return false;
         }
         let Some(page) = self.pages.load(pid).unwrap_or_else(|why| panic!("page of process {pid}: {why}")) else {
@@ -149,8 +160,11 @@ impl<P: PageStore> Table<P> {
         (pages, std::mem::take(&mut self.removed).into_iter().collect())
     }
 
-    /// Puts out clean processes not reached for since `before`, for which `keep` does not hold.
+    /// Puts out clean processes not reached for since `before`, for which `keep` does not hold. What
+    /// was clean then is durable.
     pub fn evict(&mut self, before: Lsn, keep: impl Fn(&Process) -> bool) {
+        let removed = &self.removed;
+        self.gone.retain(|pid, at| *at >= before || removed.contains(pid));
         self.slots.retain(|_, slot| slot.dirty || slot.touched >= before || keep(&slot.process));
     }
 }

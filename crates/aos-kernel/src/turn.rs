@@ -14,7 +14,7 @@ use aos_abi::model::ModelSpec;
 use aos_abi::process::{Mode, Priority};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Body, CallError, EffectId, Lsn, Name, Pid, Usd, limits};
-use aos_context::{Identity, ItemKind};
+use aos_context::{Calibration, Identity, ItemKind};
 use aos_policy::Subject;
 
 use crate::budget::Dimension;
@@ -27,6 +27,8 @@ use crate::{InFlight, Kernel};
 const STATUS_TOKENS: u64 = 128;
 /// Tokens a summary may have.
 const SUMMARY_TOKENS: u32 = 1024;
+/// Least room for a window, in tokens, however small the model's: below it nothing sensible can be said.
+const WINDOW_TOKENS_MIN: u64 = 256;
 /// First wait after an inference that failed in passing, in milliseconds; doubled each time.
 const BACKOFF_MS: u64 = 1000;
 
@@ -214,30 +216,21 @@ impl<P: PageStore> Kernel<P> {
         let tools = self.calls_of(pid);
         let process = self.table.get(pid)?;
         let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), spec, tools));
-        let tool_tokens: u64 = match spec.encoding {
-            Encoding::Native => tools.iter().map(|name| TOOL_TOKENS[name as usize]).sum(),
-            Encoding::Text | Encoding::Constrained => 0,
-        };
-        let fixed = aos_context::estimate(system.len()) + tool_tokens + STATUS_TOKENS;
         let max_output = spec.max_output.min(spec.context_window / 2).max(1);
         let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
-        // Both sides in uncalibrated tokens: the window's own unit.
-        let room = calibration.uncalibrated(u64::from(spec.context_window - max_output));
-        let shrink = 1u64 << process.attempts.too_long.min(8);
-        let budget = (room / shrink).saturating_sub(fixed).max(256);
+        let fixed = fixed_tokens(&system, tools, spec.encoding);
+        let budget = window_budget(spec, max_output, &calibration, fixed);
         let plan = process.window.plan(budget);
         let id = self.effect_id();
         let process = self.table.get(pid)?;
         let (purpose, items, max_output, upto) = match plan {
             Some(compaction) => {
-                let items: Vec<Lsn> = process.window.items().map(|item| item.lsn).collect();
-                let end = items.iter().position(|lsn| *lsn == compaction.upto).map_or(items.len(), |last| last + 1);
-                let items = items[..end].to_vec();
+                let items = process.window.covered(compaction.upto).map(|item| item.lsn).collect();
                 (Purpose::Summary, items, SUMMARY_TOKENS.min(max_output), compaction.upto)
             }
             None => (Purpose::Turn, process.window.items().map(|item| item.lsn).collect(), max_output, Lsn::ZERO),
         };
-        let window = process.window.tokens();
+        let window = process.window.tokens_within(budget);
         let estimate = calibration.apply(window + fixed);
         // A token is at least one byte, and an estimate counts a token for every three: this is never exceeded.
         let worst_input = (window + fixed) * 3;
@@ -249,6 +242,7 @@ impl<P: PageStore> Kernel<P> {
             model: model.to_owned(),
             system,
             items,
+            budget,
             status,
             tools,
             encoding: spec.encoding,
@@ -271,13 +265,17 @@ impl<P: PageStore> Kernel<P> {
         let tools = self.calls_of(pid);
         let process = self.table.get(pid)?;
         let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), &spec, tools));
-        let mut items: Vec<Lsn> = process.window.items().map(|item| item.lsn).collect();
-        if purpose == Purpose::Summary {
-            let end = items.iter().position(|lsn| *lsn == upto).map_or(items.len(), |last| last + 1);
-            items.truncate(end);
-        }
-        let window = process.window.tokens();
-        let status = self.status_line(pid, window, u64::from(spec.context_window));
+        let items = match purpose {
+            Purpose::Turn => process.window.items().map(|item| item.lsn).collect(),
+            Purpose::Summary => process.window.covered(upto).map(|item| item.lsn).collect(),
+        };
+        let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
+        let fixed = fixed_tokens(&system, tools, spec.encoding);
+        let room = spec.max_output.min(spec.context_window / 2).max(1);
+        let budget = window_budget(&spec, room, &calibration, fixed);
+        let Some(process) = self.table.get(pid) else { return None };
+        let window = process.window.tokens_within(budget);
+        let status = self.status_line(pid, window + fixed, budget + fixed);
         Some(Infer {
             id,
             pid,
@@ -285,6 +283,7 @@ impl<P: PageStore> Kernel<P> {
             model: model.to_owned(),
             system,
             items,
+            budget,
             status,
             tools,
             encoding: spec.encoding,
@@ -365,6 +364,7 @@ impl<P: PageStore> Kernel<P> {
         self.settle(pid, Dimension::Tokens, reserved_tokens, tokens);
         self.globals.day.reserved = self.globals.day.reserved.saturating_sub(reserved_usd);
         self.globals.day.spent = self.globals.day.spent.saturating_add(nanos);
+        self.close_account(pid);
         if usage.is_none() {
             return;
         }
@@ -493,7 +493,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Queues a process whose turn was put off by the system itself.
-    fn want_turn_again(&mut self, pid: Pid) {
+    pub(crate) fn want_turn_again(&mut self, pid: Pid) {
         self.with(pid, |process| {
             if let Some(terminating) = &mut process.terminating {
                 terminating.last_turn = false;
@@ -524,6 +524,8 @@ impl<P: PageStore> Kernel<P> {
                 self.with(pid, |process| process.phase = Phase::Backoff(until));
             }
             FailureKind::TooLong => {
+                // The model counts more tokens than estimated: believe it, and the next prompt is smaller.
+                self.globals.calibration.entry(model.to_owned()).or_default().too_long();
                 let attempts = self.with(pid, |process| {
                     process.attempts.too_long += 1;
                     process.attempts.too_long
@@ -555,6 +557,21 @@ impl<P: PageStore> Kernel<P> {
             None => {}
         }
     }
+}
+
+/// Tokens of a prompt beside its window.
+fn fixed_tokens(system: &str, tools: CallSet, encoding: Encoding) -> u64 {
+    let tool_tokens: u64 = match encoding {
+        Encoding::Native => tools.iter().map(|name| TOOL_TOKENS[name as usize]).sum(),
+        Encoding::Text | Encoding::Constrained => 0,
+    };
+    aos_context::estimate(system.len()) + tool_tokens + STATUS_TOKENS
+}
+
+/// Tokens a window may have, in its own uncalibrated unit.
+fn window_budget(spec: &ModelSpec, max_output: u32, calibration: &Calibration, fixed: u64) -> u64 {
+    let room = calibration.uncalibrated(u64::from(spec.context_window - max_output));
+    room.saturating_sub(fixed).max(WINDOW_TOKENS_MIN)
 }
 
 struct Draft {

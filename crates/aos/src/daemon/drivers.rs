@@ -1,36 +1,64 @@
 //! The drivers as the edges use them.
+//!
+//! Start at [`Drivers`]. What the policy and the configuration say about walls, hosts and programs becomes here what a
+//! driver takes; what a driver needs and is missing is an error for the agent, never a weaker wall.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use aos_abi::{CallError, Code, EffectId, Pid};
-use aos_drivers::fs;
+use aos_abi::syscall::NetFetch;
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
+use aos_drivers::{exec, fs, net, watch};
 use aos_gateway::ApiError;
+use aos_kernel::effect::Authority;
 use aos_memory::{MemoryStore, WordStore};
 use aos_policy::Permit;
+use aos_policy::settings::{ExecNet, SandboxLimits};
+use aos_sandbox::{Cancel, Helper, Isolation, Limits, Network, UnsandboxedConsent};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::heart::Completion;
 use super::memory::People;
-use crate::config::Config;
+use crate::config::{Config, Exec, HostPort};
 use crate::home::Home;
+
+/// Settled bursts that wait to be taken; beyond, a burst goes on gathering.
+const BURSTS_MAX: usize = 16;
 
 /// Every driver of the daemon.
 pub(crate) struct Drivers {
     files: fs::Driver,
+    net: net::Driver,
+    commands: exec::Driver,
     memory: Arc<dyn MemoryStore>,
+    how: Exec,
+    /// Hosts that may be reached at all; empty: whatever the policy allows.
+    hosts: Vec<HostPort>,
+    private: Vec<net::HostPort>,
     watches: Mutex<HashMap<(Pid, String), CancellationToken>>,
 }
 
 impl Drivers {
     /// The drivers that the configuration asks for.
-    pub(crate) fn new(_config: &Config, home: &Home) -> Result<Drivers, super::Error> {
+    pub(crate) fn new(config: &Config, home: &Home) -> Result<Drivers, super::Error> {
         let memory = WordStore::open(&home.memory().join("memory.db"))
             .map_err(|error| super::Error::Part { what: "the memory store", why: error.to_string() })?;
-        Ok(Drivers { files: fs::Driver::new(), memory: Arc::new(memory), watches: Mutex::default() })
+        let private = config.net.private.iter().filter_map(|host| net::HostPort::from_str(&host.to_string()).ok());
+        Ok(Drivers {
+            files: fs::Driver::new(),
+            net: net::Driver::new(net::Options::default()),
+            commands: exec::Driver::default(),
+            memory: Arc::new(memory),
+            how: config.exec,
+            hosts: config.net.allow.iter().chain(&config.net.private).cloned().collect(),
+            private: private.collect(),
+            watches: Mutex::default(),
+        })
     }
 
     /// A file call. Blocking.
@@ -40,8 +68,7 @@ impl Drivers {
 
     /// A memory call. Blocking.
     pub(crate) fn memory(&self, effect: EffectId, permit: Permit) -> Result<Value, CallError> {
-        let pid = permit.pid();
-        super::memory::call(&*self.memory, effect, pid, permit.into_call())
+        super::memory::call(&*self.memory, effect, permit)
     }
 
     /// Memory as people see it. Blocking.
@@ -49,35 +76,148 @@ impl Drivers {
         read(&People(&*self.memory))
     }
 
-    /// A command.
+    /// A command, within the walls that configuration and policy say.
     pub(crate) async fn exec(
         &self,
-        _permit: Permit,
-        _folder: PathBuf,
-        _token: CancellationToken,
+        permit: Permit,
+        folder: PathBuf,
+        authority: &Authority,
+        token: CancellationToken,
     ) -> Result<Value, CallError> {
-        Err(CallError::new(Code::NoSys, "commands are not there yet"))
+        let scene = self.scene(folder, authority)?;
+        let cancel = Cancel::new()
+            .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
+        let (commands, stop) = (self.commands.clone(), cancel.clone());
+        let mut running = tokio::task::spawn_blocking(move || commands.call(permit, scene, &stop).answer);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut running => answer,
+            () = token.cancelled() => {
+                cancel.cancel();
+                running.await
+            }
+        };
+        answer.unwrap_or_else(|error| Err(CallError::new(Code::Io, format!("the command driver failed: {error}"))))
     }
 
-    /// A request to the network.
-    pub(crate) async fn net(&self, _permit: Permit, _token: CancellationToken) -> Result<Value, CallError> {
-        Err(CallError::new(Code::NoSys, "the network is not there yet"))
+    fn scene(&self, workspace: PathBuf, authority: &Authority) -> Result<exec::Scene, CallError> {
+        let policy = &authority.policy;
+        let settings = policy.role(policy.default_role()).and_then(|role| role.exec.as_ref());
+        let Some(settings) = settings else {
+            return Err(CallError::new(Code::Perm, "the policy's role has no `exec`"));
+        };
+        if settings.net == ExecNet::Rules {
+            return Err(CallError::new(Code::NoSys, "commands with a network are not there yet")
+                .hint("set `net: none` in the role's `exec`; NET_FETCH goes by the same rules"));
+        }
+        let isolation = match self.how {
+            Exec::Sandboxed => Isolation::Full,
+            Exec::Unsandboxed => match UnsandboxedConsent::from_words(UnsandboxedConsent::WORDS) {
+                Some(consent) => Isolation::Unsandboxed(consent),
+                None => Isolation::Full,
+            },
+        };
+        Ok(exec::Scene {
+            workspace,
+            // Changes go to the workspace at once: layers come with undo.
+            layer: None,
+            keep: exec::Keep::Commit,
+            mounts: Vec::new(),
+            programs: super::programs::found(&settings.programs),
+            limits: limits(&policy.limits().sandbox),
+            network: Network::None,
+            proxy: None,
+            isolation,
+            helper: Helper::default(),
+        })
+    }
+
+    /// A request to the network, where the configuration and, at every redirect, the policy allow it.
+    pub(crate) async fn net(
+        &self,
+        permit: Permit,
+        authority: &Authority,
+        token: CancellationToken,
+    ) -> Result<Value, CallError> {
+        let url = match permit.call() {
+            Syscall::NetFetch(args) => args.url.clone(),
+            Syscall::NetSend(args) => args.url.clone(),
+            other => return Err(CallError::new(Code::NoSys, format!("{} is no network call", other.name()))),
+        };
+        self.configured(&url)?;
+        let decide = |url: &str| {
+            self.configured(url)?;
+            authority.allows(&Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }))
+        };
+        // A private address that stands in the URL itself has just been decided on by the policy.
+        let mut private = self.private.clone();
+        if let Some((host, port)) = literal(&url)
+            && let Ok(host) = net::HostPort::from_str(&format!("{host}:{port}"))
+        {
+            private.push(host);
+        }
+        let trip = net::Trip { decide: &decide, private: &private };
+        tokio::select! {
+            biased;
+            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
+            answer = self.net.call(permit, trip) => answer,
+        }
+    }
+
+    /// Whether `[net]` of aos.toml lets this host be reached. Without any host there, the policy alone decides.
+    fn configured(&self, url: &str) -> Result<(), CallError> {
+        if self.hosts.is_empty() {
+            return Ok(());
+        }
+        let (host, port) = host_and_port(url).unwrap_or_default();
+        if self.hosts.iter().any(|allowed| allowed.covers(&host, port)) {
+            return Ok(());
+        }
+        Err(CallError::new(Code::Perm, format!("[net] of aos.toml does not name {host}:{port}"))
+            .hint("add it to `allow` there, or take `allow` out so that the policy alone decides"))
     }
 
     /// Begins to watch files; changes come back through `completions`.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the effect")]
     pub(crate) fn watch(
         &self,
-        _runtime: &tokio::runtime::Handle,
-        _completions: mpsc::UnboundedSender<Completion>,
+        runtime: &tokio::runtime::Handle,
+        completions: mpsc::UnboundedSender<Completion>,
         pid: Pid,
         watch_id: String,
-        _folder: PathBuf,
-        _path: &str,
-        _glob: Option<String>,
+        order: watch::Order,
     ) {
         let token = CancellationToken::new();
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert((pid, watch_id), token);
+        let ours = token.clone();
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert((pid, watch_id.clone()), token);
+        runtime.spawn(async move {
+            let tell = |paths: BTreeSet<String>| {
+                // The loop is gone only when the daemon stops.
+                let _ = completions.send((pid, Body::Watch { watch_id: watch_id.clone(), paths }));
+            };
+            let (sender, mut bursts) = mpsc::channel(BURSTS_MAX);
+            let watcher = match watch::Watcher::start(order, sender).await {
+                Ok(watcher) => watcher,
+                Err(error) => {
+                    tell(BTreeSet::from([format!("(not watched: {error})")]));
+                    return;
+                }
+            };
+            loop {
+                tokio::select! {
+                    () = ours.cancelled() => break,
+                    burst = bursts.recv() => match burst {
+                        Some(mut burst) => {
+                            if burst.incomplete {
+                                burst.paths.insert("(and more: look at the whole folder)".to_owned());
+                            }
+                            tell(burst.paths);
+                        }
+                        None => break,
+                    }
+                }
+            }
+            watcher.stop().await;
+        });
     }
 
     /// Stops watching.
@@ -91,5 +231,45 @@ impl Drivers {
     /// Stops every watch.
     pub(crate) fn close(&self) {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).drain().for_each(|(_, token)| token.cancel());
+    }
+}
+
+/// What to watch, as the driver takes it.
+pub(crate) fn watch_order(workspace: PathBuf, path: String, glob: Option<String>) -> watch::Order {
+    let path = Some(path).filter(|path| path != ".");
+    watch::Order { workspace, path, glob, settle: watch::Settle::default() }
+}
+
+fn limits(policy: &SandboxLimits) -> Limits {
+    Limits {
+        wall: Duration::from_millis(policy.wall_ms),
+        cpu: Duration::from_millis(policy.cpu_ms),
+        memory: policy.memory_bytes,
+        pids: policy.pids,
+        files: policy.files,
+        disk: policy.disk_bytes,
+        output: usize::try_from(policy.output_bytes).unwrap_or(usize::MAX),
+    }
+}
+
+fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let uri: hyper::Uri = url.parse().ok()?;
+    let port = uri.port_u16().or_else(|| match uri.scheme_str()? {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    })?;
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Some((host, port))
+}
+
+/// Host and port of a URL whose host is an address in numbers or `localhost`.
+fn literal(url: &str) -> Option<(String, u16)> {
+    let (host, port) = host_and_port(url)?;
+    let address = host.parse::<std::net::IpAddr>().ok();
+    match address {
+        Some(std::net::IpAddr::V6(_)) => Some((format!("[{host}]"), port)),
+        Some(std::net::IpAddr::V4(_)) => Some((host, port)),
+        None => (host == "localhost").then_some((host, port)),
     }
 }

@@ -13,7 +13,7 @@ use aos_abi::process::Workspace;
 use aos_abi::syscall::Handler;
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
-use aos_kernel::effect::Effect;
+use aos_kernel::effect::{Authority, Effect};
 use aos_policy::Permit;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -109,7 +109,10 @@ impl Edges {
                     Body::InferenceCompleted { effect: id, latency_ms, outcome }
                 });
             }
-            Effect::Call { id, pid, call_id, permit, workspace } => self.call(id, pid, call_id, permit, &workspace),
+            Effect::Call { id, pid, call_id, permit, workspace, authority } => {
+                let folder = self.folder(&workspace);
+                self.call(Job { id, pid, call_id, permit, folder, authority });
+            }
             Effect::Cancel(id) => {
                 let token = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
                 if let Some(token) = token {
@@ -117,8 +120,8 @@ impl Edges {
                 }
             }
             Effect::Watch { pid, watch_id, workspace, path, glob } => {
-                let dir = self.folder(&workspace);
-                self.drivers.watch(&self.runtime, self.completions.clone(), pid, watch_id, dir, &path, glob);
+                let order = super::drivers::watch_order(self.folder(&workspace), path, glob);
+                self.drivers.watch(&self.runtime, self.completions.clone(), pid, watch_id, order);
             }
             Effect::Unwatch { pid, watch_id } => self.drivers.unwatch(pid, &watch_id),
             Effect::WebhookReply { request_id, status, headers, body } => {
@@ -154,10 +157,19 @@ impl Edges {
         self.tasks.wait().await;
     }
 
-    /// The folder of a workspace.
+    /// The folder of a workspace; one in the home is made where it is missing, as for a child with its own.
     pub(crate) fn folder(&self, workspace: &Workspace) -> PathBuf {
         match workspace {
-            Workspace::Home(pid) => self.workspaces.join(pid.to_string()),
+            Workspace::Home(pid) => {
+                let folder = self.workspaces.join(pid.to_string());
+                if !folder.is_dir()
+                    && let Err(error) = std::fs::create_dir_all(&folder)
+                {
+                    // The call that wants it fails with the driver's own words.
+                    tracing::warn!(folder = %folder.display(), %error, "no workspace could be made");
+                }
+                folder
+            }
             Workspace::Folder(path) => PathBuf::from(path),
         }
     }
@@ -183,34 +195,41 @@ impl Edges {
         );
     }
 
-    fn call(self: &Arc<Self>, id: EffectId, pid: Pid, call_id: CallId, permit: Permit, workspace: &Workspace) {
-        let name = permit.call().name();
-        let folder = self.folder(workspace);
-        let drivers = Arc::clone(&self.drivers);
-        let history = Arc::clone(&self.history);
-        self.track(id, pid, move |token| async move {
-            let result = dispatch(&drivers, &history, id, permit, folder, token).await;
+    fn call(self: &Arc<Self>, job: Job) {
+        let (drivers, history) = (Arc::clone(&self.drivers), Arc::clone(&self.history));
+        self.track(job.id, job.pid, move |token| async move {
+            let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
+            let result = dispatch(&drivers, &history, job, token).await;
             let outcome = Outcome::from(result.and_then(bounded));
             Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
         });
     }
 }
 
+/// A call on its way to a driver.
+pub(crate) struct Job {
+    pub(crate) id: EffectId,
+    pub(crate) pid: Pid,
+    pub(crate) call_id: CallId,
+    pub(crate) permit: Permit,
+    pub(crate) folder: PathBuf,
+    pub(crate) authority: Authority,
+}
+
 /// Takes a call to its driver.
 async fn dispatch(
     drivers: &Arc<Drivers>,
     history: &Arc<History>,
-    id: EffectId,
-    permit: Permit,
-    folder: PathBuf,
+    job: Job,
     token: CancellationToken,
 ) -> Result<Value, CallError> {
+    let Job { id, permit, folder, authority, .. } = job;
     if let Syscall::FsRead(read) = permit.call()
-        && let Some(handle) = read.path.strip_prefix("result:")
+        && let Some(lsn) = super::handles::parse(&read.path)
     {
-        let (handle, offset, limit) = (handle.to_owned(), read.offset, read.limit);
+        let (offset, limit) = (read.offset, read.limit);
         let (history, pid) = (Arc::clone(history), permit.pid());
-        return blocking(move || super::handles::read(&history, pid, &handle, offset, limit)).await;
+        return blocking(move || super::handles::read(&history, pid, lsn, offset, limit)).await;
     }
     match permit.call().name().spec().handler {
         Handler::Files => {
@@ -221,8 +240,8 @@ async fn dispatch(
             let drivers = Arc::clone(drivers);
             blocking(move || drivers.memory(id, permit)).await
         }
-        Handler::Exec => drivers.exec(permit, folder, token).await,
-        Handler::Net => drivers.net(permit, token).await,
+        Handler::Exec => drivers.exec(permit, folder, &authority, token).await,
+        Handler::Net => drivers.net(permit, &authority, token).await,
         Handler::Kernel | Handler::Absent(_) => {
             Err(CallError::new(Code::Io, format!("{} has no driver", permit.call().name())))
         }

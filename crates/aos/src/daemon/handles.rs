@@ -1,6 +1,6 @@
 //! Handles: results too large for a window, read piece by piece.
 //!
-//! `result:41` names the entry 41. What always holds: a process reads results of its own past alone.
+//! `result:41` and `text:41` name the entry 41: a result, or an input that was shown cut. What always holds: a process reads results of its own past alone.
 
 use aos_abi::entry::Outcome;
 use aos_abi::{Body, CallError, Code, Lsn, Pid, limits};
@@ -8,16 +8,21 @@ use serde_json::{Value, json};
 
 use super::history::History;
 
+/// The entry that a path names, if it is a handle.
+pub(crate) fn parse(path: &str) -> Option<Lsn> {
+    let digits = path.strip_prefix("result:").or_else(|| path.strip_prefix("text:"))?;
+    digits.parse().ok().map(Lsn)
+}
+
 /// A piece of the entry behind a handle, as `FS_READ` gives it.
 pub(crate) fn read(
     history: &History,
     pid: Pid,
-    handle: &str,
+    lsn: Lsn,
     offset: Option<u64>,
     limit: Option<u64>,
 ) -> Result<Value, CallError> {
-    let unknown = || CallError::new(Code::NoEnt, format!("no result `result:{handle}` of yours"));
-    let lsn = handle.parse::<u64>().map(Lsn).map_err(|_| unknown())?;
+    let unknown = || CallError::new(Code::NoEnt, format!("entry {lsn} is no result or input of yours"));
     let entries = history.get(&[lsn]).map_err(|error| CallError::new(Code::Io, error.to_string()))?;
     let entry = entries.first().filter(|entry| entry.pid == pid).ok_or_else(unknown)?;
     let text = match &entry.body {

@@ -6,6 +6,7 @@ use aos_abi::entry::{InferenceOutcome, Purpose};
 use aos_abi::inference::{Failure, FailureKind, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Entry, Lsn};
+use aos_context::Fit;
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
 use aos_models::{Delta, Pool};
@@ -82,14 +83,14 @@ fn prompt(infer: &Infer, entries: &[Arc<Entry>]) -> Prompt {
     match infer.purpose {
         Purpose::Turn => Prompt {
             system: infer.system.clone(),
-            messages: aos_context::render(entries, infer.encoding),
+            messages: aos_context::render_fitted(entries, infer.encoding, Fit::for_budget(infer.budget)),
             status: infer.status.clone(),
             tools: infer.tools,
             encoding: infer.encoding,
             max_output: infer.max_output,
         },
         Purpose::Summary => {
-            let (system, messages) = aos_context::summary_prompt(entries, infer.encoding);
+            let (system, messages) = aos_context::summary_prompt_fitted(entries, Fit::for_budget(infer.budget));
             Prompt {
                 system,
                 messages,

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use aos_abi::{CallError, Code, EffectId, Pid, Syscall};
 use aos_gateway::ApiError;
-use aos_memory::{Error, Forget, Hit, MemoryStore, Note, Record, Search, Source, What};
+use aos_memory::{Error, Forget, Hit, MemoryStore, Occasion, Record, Search, What};
+use aos_policy::Permit;
 use serde_json::{Value, json};
 
 use super::heart::now;
@@ -19,65 +20,28 @@ const ROWS_MAX: usize = 1000;
 /// The namespace in the store: `self` belongs to the process that says it.
 fn namespace(pid: Pid, given: Option<&str>) -> String {
     match given.unwrap_or("self").trim_matches('/') {
-        "self" => format!("pid/{pid}"),
+        "self" => format!("self/{pid}"),
         other => match other.strip_prefix("self/") {
-            Some(below) => format!("pid/{pid}/{below}"),
+            Some(below) => format!("self/{pid}/{below}"),
             None => other.to_owned(),
         },
     }
 }
 
 /// Carries out a memory call.
-pub(crate) fn call(store: &dyn MemoryStore, effect: EffectId, pid: Pid, call: Syscall) -> Result<Value, CallError> {
-    match call {
-        Syscall::MemWrite(args) => {
-            let note = Note {
-                namespace: namespace(pid, args.namespace.as_deref()),
-                key: args.key,
-                value: args.value,
-                tags: args.tags.unwrap_or_default().into_iter().collect(),
-                labels: BTreeSet::new(),
-                ttl_s: args.ttl_s,
-                source: Source { pid, lsn: effect.cause },
-                effect,
-            };
-            store.write(&note, now()).map(|id| json!({ "id": id })).map_err(failed)
-        }
-        Syscall::MemRead(args) => {
-            let since = args.since.as_deref().map(str::parse).transpose();
-            let since = since.map_err(|_| {
-                CallError::new(Code::Inval, "`since` is no time").hint("RFC 3339, such as 2026-01-31T12:00:00Z")
-            })?;
-            let search = Search {
-                namespace: namespace(pid, args.namespace.as_deref()),
-                query: args.query,
-                tags: args.tags.unwrap_or_default().into_iter().collect(),
-                since,
-                limit: args.limit.map_or(HITS, |limit| limit as usize).clamp(1, ROWS_MAX),
-            };
-            let hits = store.search(&search, now()).map_err(failed)?;
-            Ok(json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() }))
-        }
-        Syscall::MemForget(args) => {
-            let what = match (args.id, args.key) {
-                (Some(id), None) => What::Id(id),
-                (None, Some(key)) => What::Key(key),
-                _ => return Err(CallError::new(Code::Inval, "exactly one of `id` and `key` says what to forget")),
-            };
-            let forget = Forget { namespace: namespace(pid, args.namespace.as_deref()), what, effect };
-            store.forget(&forget).map(|forgotten| json!({ "forgotten": forgotten })).map_err(failed)
-        }
-        other => Err(CallError::new(Code::Io, format!("{} is no memory call", other.name()))),
-    }
+pub(crate) fn call(store: &dyn MemoryStore, effect: EffectId, permit: Permit) -> Result<Value, CallError> {
+    let given = match permit.call() {
+        Syscall::MemWrite(args) => args.namespace.as_deref(),
+        Syscall::MemRead(args) => args.namespace.as_deref(),
+        Syscall::MemForget(args) => args.namespace.as_deref(),
+        _ => None,
+    };
+    let namespace = namespace(permit.pid(), given);
+    aos_memory::call(store, permit, Occasion { namespace, labels: BTreeSet::new(), effect, now: now() })
 }
 
 fn failed(error: Error) -> CallError {
-    let code = match &error {
-        Error::NotFound { .. } => Code::NoEnt,
-        Error::Invalid { .. } => Code::Inval,
-        _ => Code::Io,
-    };
-    CallError::new(code, error.to_string())
+    error.into()
 }
 
 fn hit(hit: &Hit) -> Value {
@@ -169,9 +133,9 @@ mod tests {
 
     #[test]
     fn self_is_ones_own_namespace() {
-        assert_eq!(namespace(Pid(7), None), "pid/7");
-        assert_eq!(namespace(Pid(7), Some("self")), "pid/7");
-        assert_eq!(namespace(Pid(7), Some("self/notes")), "pid/7/notes");
+        assert_eq!(namespace(Pid(7), None), "self/7");
+        assert_eq!(namespace(Pid(7), Some("self")), "self/7");
+        assert_eq!(namespace(Pid(7), Some("self/notes")), "self/7/notes");
         assert_eq!(namespace(Pid(7), Some("team")), "team");
     }
 }

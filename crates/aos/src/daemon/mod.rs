@@ -14,6 +14,7 @@ mod inference;
 mod memory;
 mod pages;
 mod past;
+mod programs;
 mod system;
 
 use std::ops::ControlFlow;

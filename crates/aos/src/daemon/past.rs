@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
+use aos_abi::entry::{ItemKind, WindowItem};
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::{Error, Reader};
 use aos_kernel::Kernel;
@@ -17,17 +18,15 @@ const PAGE: u64 = 4096;
 pub(crate) struct Past {
     /// The last entry that it holds.
     pub(crate) upto: Lsn,
-    /// Its entries, in order.
-    pub(crate) lsns: Vec<Lsn>,
-    /// Tokens of each, estimated.
-    pub(crate) tokens: Vec<u32>,
+    /// Its window, in order.
+    pub(crate) window: Vec<WindowItem>,
 }
 
 /// The window of `pid` just after the entry `at`, or now. `None` where it has no entry up to there.
 pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Option<Past>, Error> {
-    let mut past = Past { upto: Lsn::ZERO, lsns: Vec::new(), tokens: Vec::new() };
+    let mut past = Past { upto: Lsn::ZERO, window: Vec::new() };
     // What came while calls ran entered the window after their results, at the next turn.
-    let mut deferred: Vec<(Lsn, u32)> = Vec::new();
+    let mut deferred: Vec<WindowItem> = Vec::new();
     'pages: loop {
         let page = reader.entries_of(pid, past.upto, PAGE)?;
         let full = page.len() as u64 == PAGE;
@@ -42,37 +41,31 @@ pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Optio
             break;
         }
     }
-    past.flush(&mut deferred);
+    past.window.append(&mut deferred);
     Ok((past.upto > Lsn::ZERO).then_some(past))
 }
 
 impl Past {
-    fn take(&mut self, entry: &Entry, deferred: &mut Vec<(Lsn, u32)>) {
-        let tokens = u32::try_from(aos_context::estimate(aos_context::item_bytes(entry))).unwrap_or(u32::MAX);
-        match &entry.body {
-            Body::Forked { window, tokens, .. } => {
-                self.lsns.clone_from(window);
-                self.tokens.clone_from(tokens);
+    fn take(&mut self, entry: &Entry, deferred: &mut Vec<WindowItem>) {
+        let shown = aos_context::item(entry).map(|kind| {
+            let tokens = aos_context::estimate(aos_context::item_bytes(entry));
+            WindowItem { lsn: entry.lsn, tokens: u32::try_from(tokens).unwrap_or(u32::MAX), kind }
+        });
+        match (&entry.body, shown) {
+            (Body::Forked { window, .. }, _) => self.window.clone_from(window),
+            (Body::InferenceStarted { .. }, _) => self.window.append(deferred),
+            (Body::Compacted { upto, .. }, Some(summary)) => {
+                // As the window itself does it: everything up to there but the task gives way.
+                let from = usize::from(self.window.first().is_some_and(|item| item.kind == ItemKind::Task));
+                if let Some(last) = self.window.iter().position(|item| item.lsn == *upto).filter(|last| *last >= from) {
+                    self.window.splice(from..=last, [summary]);
+                }
             }
-            Body::Compacted { upto, .. } => {
-                let stays = self.lsns.iter().position(|lsn| lsn > upto).unwrap_or(self.lsns.len());
-                self.lsns.splice(..stays, [entry.lsn]);
-                self.tokens.splice(..stays, [tokens]);
+            (Body::InferenceCompleted { .. } | Body::Result { .. } | Body::Spawned(_), Some(item)) => {
+                self.window.push(item)
             }
-            Body::InferenceStarted { .. } => self.flush(deferred),
-            Body::InferenceCompleted { .. } | Body::Result { .. } if aos_context::item(entry).is_some() => {
-                self.lsns.push(entry.lsn);
-                self.tokens.push(tokens);
-            }
-            _ if aos_context::item(entry).is_some() => deferred.push((entry.lsn, tokens)),
-            _ => {}
-        }
-    }
-
-    fn flush(&mut self, deferred: &mut Vec<(Lsn, u32)>) {
-        for (lsn, tokens) in deferred.drain(..) {
-            self.lsns.push(lsn);
-            self.tokens.push(tokens);
+            (_, Some(item)) => deferred.push(item),
+            (_, None) => {}
         }
     }
 }

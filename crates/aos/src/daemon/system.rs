@@ -241,13 +241,8 @@ impl System for Daemon {
                 spec.name = request.name;
                 super::past::copy_folder(&source, &workspaces.join(new.to_string()))
                     .map_err(|error| CallError::new(Code::Io, format!("the workspace could not be copied: {error}")))?;
-                let body = Body::Forked {
-                    from_pid: pid,
-                    from_lsn: past.upto,
-                    spec: Box::new(spec),
-                    window: past.lsns,
-                    tokens: past.tokens,
-                };
+                let body =
+                    Body::Forked { from_pid: pid, from_lsn: past.upto, spec: Box::new(spec), window: past.window };
                 Ok((new, body))
             })
             .await?)
