@@ -151,10 +151,10 @@ fn wrong_usage_is_told_like_every_error() {
         told(&["aos", "run", "x", "--timeout", "0s"]),
         told(&["aos", "kill", "7", "-s", "HUP"]),
         told(&["aos", "--color", "blue", "ps"]),
-        told(&["aos", "policy"]),
     ];
     insta::assert_snapshot!(all.join("\n"), @"
     error: unrecognized subcommand 'rnu'
+      try: did you mean `aos run`?
       try: aos --help
     exit 2
 
@@ -169,18 +169,23 @@ fn wrong_usage_is_told_like_every_error() {
     exit 2
 
     error: invalid value 'seven' for '<PID>': invalid digit found in string
-      try: aos --help
+      try: aos logs --help
     exit 2
 
     error: invalid value '0' for '--budget <USD>': an amount above 0 in US dollars, such as 0.50
-      try: aos --help
+      try: aos run --help
     exit 2
 
     error: invalid value '0s' for '--timeout <TIME>': a time above 0, such as 90s or 10m
-      try: aos --help
+      try: aos run --help
     exit 2
 
     error: invalid value 'HUP' for '--signal <SIGNAL>': no signal `HUP`; there are TERM, KILL, STOP and CONT
+      try: aos kill --help
+    exit 2
+
+    error: invalid value 'blue' for '--color <WHEN>'
+      why: [possible values: auto, always, never]
       try: aos --help
     exit 2
     ");

@@ -19,6 +19,10 @@ pub(super) fn told(error: &clap::Error, arguments: &[OsString], json: bool) -> E
             let _ = error.print();
             ExitCode::SUCCESS
         }
+        // The parser would print the whole help here.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            super::tell(&failure("error: a command is missing at the end", arguments), json)
+        }
         _ => super::tell(&failure(&error.render().to_string(), arguments), json),
     }
 }
