@@ -251,13 +251,12 @@ mod tests {
     fn nothing_starves_behind_a_stream_of_interactive_work() {
         let mut s = Scheduler::default();
         s.enqueue(M, Pid(2), Priority::Batch, 0, Timestamp(0));
-        let mut now = AGED_MS as i64;
-        for turn in 0..AGED_EVERY {
-            s.enqueue(M, Pid(100 + u64::from(turn)), Priority::Interactive, 0, Timestamp(now));
+        for turn in 0..i64::from(AGED_EVERY) {
+            let now = AGED_MS as i64 + turn;
+            s.enqueue(M, Pid(100 + turn as u64), Priority::Interactive, 0, Timestamp(now));
             if start(&mut s, &limits(9), now) == Some(2) {
                 return;
             }
-            now += 1;
         }
         panic!("the batch process never ran");
     }

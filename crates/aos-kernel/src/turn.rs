@@ -273,7 +273,7 @@ impl<P: PageStore> Kernel<P> {
         let fixed = fixed_tokens(&system, tools, spec.encoding);
         let room = spec.max_output.min(spec.context_window / 2).max(1);
         let budget = window_budget(&spec, room, &calibration, fixed);
-        let Some(process) = self.table.get(pid) else { return None };
+        let process = self.table.get(pid)?;
         let window = process.window.tokens_within(budget);
         let status = self.status_line(pid, window + fixed, budget + fixed);
         Some(Infer {

@@ -75,7 +75,13 @@ impl Syscall {
         }
         // Providers send an empty string for a call without arguments.
         let args = if args.trim().is_empty() { "{}" } else { args };
-        Syscall::parse_args(name, args).map_err(|fault| {
+        let parsed = if args.trim_start().starts_with('{') {
+            Syscall::parse_args(name, args)
+        } else {
+            // A list would be read field by field, so that a caller's slip passes for arguments.
+            Err(ArgsFault { pointer: String::new(), expected: "expected a JSON object".to_owned() })
+        };
+        parsed.map_err(|fault| {
             CallError::new(Code::Inval, format!("at `{}`: {}", fault.pointer, fault.expected))
                 .hint(format!("a correct call: {name} {}", name.spec().example))
         })
@@ -200,6 +206,8 @@ mod tests {
         assert!(error.hint.unwrap().contains(r#"FS_EDIT {"path""#));
         let error = Syscall::parse("FS_READ", r#"{"file":"a"}"#).unwrap_err();
         assert!(error.message.contains("unknown field `file`, expected"), "{error}");
+        let error = Syscall::parse("FS_READ", r#"["a"]"#).unwrap_err();
+        assert!(error.message.contains("expected a JSON object"), "{error}");
         let error = Syscall::parse("FS_READ", r#"{"path":"#).unwrap_err();
         assert!(error.message.contains("EOF"), "{error}");
     }
