@@ -14,6 +14,20 @@ use crate::{InFlight, Kernel, failure};
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self) {
+        // First: a call that goes on below may begin a watch of its own.
+        for pid in self.globals.watchers.clone() {
+            let Some(process) = self.table.get(pid) else { continue };
+            let workspace = process.workspace.clone();
+            for (watch_id, spec) in process.watches.clone() {
+                self.perform(Effect::Watch {
+                    pid,
+                    watch_id,
+                    workspace: workspace.clone(),
+                    path: spec.path,
+                    glob: spec.glob,
+                });
+            }
+        }
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
@@ -40,19 +54,6 @@ impl<P: PageStore> Kernel<P> {
                     self.globals.in_flight.remove(&id);
                 }
                 InFlight::Call { pid, call } => self.recover_call(id, pid, call),
-            }
-        }
-        for pid in self.globals.watchers.clone() {
-            let Some(process) = self.table.get(pid) else { continue };
-            let workspace = process.workspace.clone();
-            for (watch_id, spec) in process.watches.clone() {
-                self.perform(Effect::Watch {
-                    pid,
-                    watch_id,
-                    workspace: workspace.clone(),
-                    path: spec.path,
-                    glob: spec.glob,
-                });
             }
         }
     }
