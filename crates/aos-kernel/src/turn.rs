@@ -48,10 +48,15 @@ impl<P: PageStore> Kernel<P> {
     /// process never coexist.
     pub(crate) fn schedule(&mut self) {
         let config = Arc::clone(&self.config);
-        for model in self.globals.scheduler.waited_for() {
-            let Some(spec) = config.models.get(&model) else { continue };
-            while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
-                self.start_turn(pid, &model, spec);
+        // A process that cannot pay ends here, and may wake others that wait for a model already looked at.
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for model in self.globals.scheduler.waited_for() {
+                let Some(spec) = config.models.get(&model) else { continue };
+                while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
+                    self.start_turn(pid, &model, spec);
+                    again = true;
+                }
             }
         }
     }
