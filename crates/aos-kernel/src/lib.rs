@@ -194,7 +194,7 @@ impl<P: PageStore> Kernel<P> {
             Body::Tick => self.tick(),
             Body::Spawned(spec) => self.born(pid, spec),
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
-            Body::Signal { signal, tree, .. } => self.signal_tree(pid, *signal, *tree),
+            Body::Signal { signal, from_pid, tree } => self.signal_tree(pid, *signal, *from_pid, *tree),
             Body::Webhook(request) => self.webhook(pid, request),
             Body::Watch { .. } => self.notice(pid, entry.lsn),
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),

@@ -5,7 +5,7 @@
 
 use aos_abi::entry::{ProposalState, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
-use aos_abi::{Body, CallError, Code, Pid, Signal, limits};
+use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::Grants;
 use serde_json::Value;
@@ -138,15 +138,58 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// A signal to one process.
-    pub(crate) fn signal(&mut self, pid: Pid, signal: Signal) {
+    /// A signal to a process, from the entry under way, or to all below it too.
+    pub(crate) fn signal_tree(&mut self, pid: Pid, signal: Signal, from: Pid, tree: bool) {
+        let lsn = self.globals.lsn;
+        // Taken before anything happens: what is adopted meanwhile must not miss its signal.
+        let below = if tree { self.below(pid) } else { Vec::new() };
+        if signal == Signal::Kill {
+            self.freeze(pid);
+            below.iter().for_each(|child| self.freeze(*child));
+        }
+        self.signal(pid, signal, lsn);
+        for child in below {
+            if self.table.get(child).is_some_and(|process| !process.exited()) {
+                let lsn = self.fact(child, Body::Signal { signal, from_pid: from, tree: false });
+                self.signal(child, signal, lsn);
+            }
+        }
+    }
+
+    /// The living processes below one, parents first.
+    fn below(&mut self, pid: Pid) -> Vec<Pid> {
+        let mut found = Vec::new();
+        let mut next = vec![pid];
+        while let Some(at) = next.pop() {
+            let children = self.table.get(at).map(|process| process.children.clone()).unwrap_or_default();
+            for child in children {
+                if self.table.get(child).is_some_and(|process| !process.exited()) {
+                    found.push(child);
+                    next.push(child);
+                }
+            }
+        }
+        found
+    }
+
+    /// Keeps a process that is about to end from starting anything when another end reaches it first.
+    fn freeze(&mut self, pid: Pid) {
+        if self.table.get(pid).is_some_and(|process| !process.exited() && process.stopped.is_none()) {
+            let model = self.table.get(pid).map(|process| process.model.clone()).unwrap_or_default();
+            self.globals.scheduler.remove(&model, pid);
+            self.with(pid, |process| process.stopped = Some("ending".into()));
+        }
+    }
+
+    /// A signal to one process; `lsn` is the entry that says so to it.
+    pub(crate) fn signal(&mut self, pid: Pid, signal: Signal, lsn: Lsn) {
         let Some(process) = self.table.get(pid) else { return };
         if process.exited() {
             return;
         }
         match signal {
             Signal::Kill => self.exit(pid, 137, Value::Null, "killed"),
-            Signal::Term => self.terminate(pid),
+            Signal::Term => self.terminate(pid, lsn),
             Signal::Stop => {
                 let model = process.model.clone();
                 self.globals.scheduler.remove(&model, pid);
@@ -170,9 +213,8 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// `TERM`: one last turn and five seconds.
-    fn terminate(&mut self, pid: Pid) {
+    fn terminate(&mut self, pid: Pid, lsn: Lsn) {
         let kill_at = self.globals.at.plus_millis(limits::TERM_GRACE_MS);
-        let lsn = self.globals.lsn;
         let notice = self.as_notice(lsn);
         let again = self.with(pid, |process| {
             let again = process.terminating.is_some();
@@ -185,8 +227,9 @@ impl<P: PageStore> Kernel<P> {
         if again == Some(true) {
             return;
         }
-        self.go_on(pid);
+        // Before it goes on, or a stopped process would start them.
         self.abandon_queued(pid, "TERM came first");
+        self.go_on(pid);
         match self.table.get(pid).map(|process| process.phase.clone()) {
             Some(Phase::Waiting { .. }) => {
                 self.close_proposals(pid);
@@ -202,11 +245,13 @@ impl<P: PageStore> Kernel<P> {
 
     /// Ends a process and everything below it.
     pub(crate) fn exit_tree(&mut self, pid: Pid, code: i32, reason: &str) {
-        let children = self.table.get(pid).map(|process| process.children.clone()).unwrap_or_default();
-        for child in children {
-            self.exit_tree(child, code, reason);
+        let below = self.below(pid);
+        for at in [pid].iter().chain(&below) {
+            self.freeze(*at);
         }
-        self.exit(pid, code, Value::Null, reason);
+        for at in [pid].into_iter().chain(below) {
+            self.exit(at, code, Value::Null, reason);
+        }
     }
 
     /// Ends a process.

@@ -1,6 +1,6 @@
 //! Time: what is due, and when a timer fires next.
 
-use aos_abi::{Body, CallError, Code, Pid, Signal, Timestamp};
+use aos_abi::{Body, CallError, Code, Pid, Timestamp};
 use serde_json::json;
 
 use crate::Kernel;
@@ -109,18 +109,6 @@ impl<P: PageStore> Kernel<P> {
             });
             self.notice(pid, lsn);
         }
-    }
-
-    /// A signal, to a process or its whole tree.
-    pub(crate) fn signal_tree(&mut self, pid: Pid, signal: Signal, tree: bool) {
-        if tree {
-            let children = self.table.get(pid).map(|process| process.children.clone()).unwrap_or_default();
-            // Below first: a child must not be adopted before its own signal reaches it.
-            for child in children {
-                self.signal_tree(child, signal, true);
-            }
-        }
-        self.signal(pid, signal);
     }
 }
 

@@ -163,12 +163,12 @@ impl<P: PageStore> Kernel<P> {
         if args.pid == pid && signal != Signal::Kill {
             // The call itself is over before the signal takes hold, else it would wait for its own result.
             self.finish_call(pid, index, Ok(json!({})));
-            self.fact(pid, Body::Signal { signal, from_pid: pid, tree: false });
-            self.signal(pid, signal);
+            let lsn = self.fact(pid, Body::Signal { signal, from_pid: pid, tree: false });
+            self.signal(pid, signal, lsn);
             return Done::Ended;
         }
-        self.fact(args.pid, Body::Signal { signal, from_pid: pid, tree: false });
-        self.signal(args.pid, signal);
+        let lsn = self.fact(args.pid, Body::Signal { signal, from_pid: pid, tree: false });
+        self.signal(args.pid, signal, lsn);
         if self.table.get(pid).is_none_or(|process| process.exited()) { Done::Ended } else { Done::Now(Ok(json!({}))) }
     }
 
