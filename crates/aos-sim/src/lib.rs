@@ -1,0 +1,23 @@
+//! The whole kernel on one thread from a seed: virtual time, faults, crashes, checkers. For tests only.
+//!
+//! Start at [`Simulation::run`]. A world of random models, drivers and people lives around a real kernel and a journal
+//! that loses what was not synced; checkers look after every entry. What always holds: every choice comes from the seed,
+//! so a seed reproduces its run to the byte; nothing here asks for the wall clock, the network or a second thread.
+//!
+//! Reading order: `world` for the loop, `recovery` for crashes, `mind`, `outside` and `person` for who acts, `witness`
+//! and `check` for what must hold. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
+
+mod chance;
+mod check;
+mod drain;
+mod mind;
+mod outside;
+mod person;
+mod recovery;
+mod report;
+mod setup;
+mod witness;
+mod world;
+
+pub use report::{Broken, Failure, Report};
+pub use world::Simulation;

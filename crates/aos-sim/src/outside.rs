@@ -1,0 +1,157 @@
+//! The outside: what effects do to the world, and what comes back of them, late and in any order.
+//!
+//! Start at [`Outside::perform`]. It keeps a register of every effect that changed something, which survives crashes as
+//! the world does; what is on its way back is lost with the daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aos_abi::syscall::Handler;
+use aos_abi::{CallId, EffectId, Name, Pid, Timestamp};
+use aos_kernel::effect::{Effect, Infer};
+
+use crate::chance::Chance;
+use crate::report::{Broken, broken};
+
+/// Something on its way back to the kernel.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// A model's answer; it is made up when it is delivered.
+    Infer(Box<Infer>),
+    /// A driver's result.
+    Call { id: EffectId, pid: Pid, call_id: CallId, name: Name },
+}
+
+/// The world beyond the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    jobs: BTreeMap<(Timestamp, u64), Job>,
+    /// Effects that somebody has given up on.
+    cancelled: BTreeSet<EffectId>,
+    arrivals: u64,
+    /// Changes made to the world, with how often.
+    done: BTreeMap<EffectId, (String, u32)>,
+    /// Files that are watched.
+    pub(crate) watches: BTreeSet<(Pid, String)>,
+    answered: BTreeSet<String>,
+    /// Results come at once and succeed.
+    pub(crate) calm: bool,
+}
+
+impl Outside {
+    /// Does what the kernel wants done.
+    pub(crate) fn perform(&mut self, chance: &mut Chance, now: Timestamp, effect: Effect) -> Result<(), Broken> {
+        let waits = effect.waits_for_disk();
+        match effect {
+            Effect::Infer(infer) => {
+                let twice = self.jobs.values().any(|job| matches!(job, Job::Infer(other) if other.id == infer.id));
+                if twice {
+                    return Err(broken("an inference is asked once", format!("{} is under way already", infer.id)));
+                }
+                let at = self.later(chance, now);
+                self.come(at, Job::Infer(infer));
+            }
+            Effect::Call { id, pid, call_id, permit, .. } => {
+                if permit.pid() != pid {
+                    return Err(broken("a permit is its process's", format!("{id} of {pid}: {permit:?}")));
+                }
+                let call = permit.into_call();
+                let name = call.name();
+                if matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_)) {
+                    return Err(broken("drivers get only calls of drivers", format!("{id} of {pid}: {name}")));
+                }
+                if waits {
+                    let idempotent = call.idempotent();
+                    let what = format!("{pid} {call:?}");
+                    let times = self.done.entry(id).or_insert_with(|| (what.clone(), 0));
+                    times.1 += 1;
+                    if times.0 != what {
+                        return Err(broken("an effect id names one effect", format!("{id}: {} and {what}", times.0)));
+                    }
+                    if times.1 > 1 && !idempotent {
+                        return Err(broken("nothing is done twice", format!("{id}: {what}")));
+                    }
+                }
+                let at = self.later(chance, now);
+                self.come(at, Job::Call { id, pid, call_id, name });
+            }
+            Effect::Cancel(id) => {
+                self.cancelled.insert(id);
+                self.hurry(now, id);
+            }
+            Effect::Watch { pid, watch_id, .. } => {
+                if !self.watches.insert((pid, watch_id.clone())) {
+                    return Err(broken("a watch begins once", format!("{watch_id} of {pid}")));
+                }
+            }
+            Effect::Unwatch { pid, watch_id } => {
+                self.watches.remove(&(pid, watch_id));
+            }
+            Effect::WebhookReply { request_id, .. } => {
+                if !self.answered.insert(request_id.clone()) {
+                    return Err(broken("a webhook is answered once", request_id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn later(&mut self, chance: &mut Chance, now: Timestamp) -> Timestamp {
+        if self.calm {
+            return now.plus_millis(10);
+        }
+        now.plus_millis(match chance.weighted(&[60, 30, 8, 2]) {
+            0 => chance.between(0, 500),
+            1 => chance.between(500, 8000),
+            2 => chance.between(8000, 60_000),
+            _ => chance.between(60_000, 900_000),
+        })
+    }
+
+    fn come(&mut self, at: Timestamp, job: Job) {
+        self.arrivals += 1;
+        self.jobs.insert((at, self.arrivals), job);
+    }
+
+    /// What was given up on comes back soon.
+    fn hurry(&mut self, now: Timestamp, id: EffectId) {
+        let found = self.jobs.iter().find(|(_, job)| job.id() == id).map(|(key, _)| *key);
+        if let Some(key) = found
+            && let Some(job) = self.jobs.remove(&key)
+        {
+            self.jobs.insert((key.0.min(now.plus_millis(5)), key.1), job);
+        }
+    }
+
+    /// Something that is due by now; any of it, since nothing says in which order things come back.
+    pub(crate) fn take_due(&mut self, chance: &mut Chance, now: Timestamp) -> Option<Job> {
+        let due: Vec<(Timestamp, u64)> = self.jobs.range(..=(now, u64::MAX)).map(|(key, _)| *key).collect();
+        let key = chance.pick(&due)?;
+        self.jobs.remove(&key)
+    }
+
+    /// Whether an effect was given up on.
+    pub(crate) fn is_cancelled(&self, id: EffectId) -> bool {
+        self.cancelled.contains(&id)
+    }
+
+    /// When the next thing comes back.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.jobs.keys().next().map(|(at, _)| *at)
+    }
+
+    /// The daemon dies: nothing that was on its way reaches anybody.
+    pub(crate) fn crash(&mut self) {
+        self.jobs.clear();
+        self.watches.clear();
+        self.cancelled.clear();
+    }
+}
+
+impl Job {
+    pub(crate) fn id(&self) -> EffectId {
+        match self {
+            Job::Infer(infer) => infer.id,
+            Job::Call { id, .. } => *id,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! People: whatever reaches the kernel from outside by somebody's will, sensible or not.
+//!
+//! Start at [`act`]. What the kernel refuses leaves no trace, so nonsense is welcome here.
+
+use std::collections::BTreeMap;
+
+use aos_abi::entry::{ProposalState, WebhookRequest, WindowItem};
+use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::{Body, Pid, Signal, Usd};
+use aos_kernel::Kernel;
+use aos_kernel::table::PageStore;
+
+use crate::chance::Chance;
+use crate::setup::{self, MODELS, NAMES, PATHS};
+
+/// What people do next.
+pub(crate) fn act<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, serial: u64) -> Option<(Pid, Body)> {
+    let next = kernel.next_pid();
+    let anybody = Pid(chance.between(2, next.0.max(3) - 1));
+    let body = match chance.weighted(&[18, 22, 12, 3, 5, 4, 12, 10, 2, 3]) {
+        0 => return Some((next, Body::Spawned(Box::new(spawn(chance, next, anybody))))),
+        1 => Body::Input {
+            text: if chance.percent(85) { format!("input {serial}") } else { String::new() },
+            eof: chance.percent(15),
+            from_pid: Pid::INIT,
+        },
+        2 => Body::Signal {
+            signal: [Signal::Term, Signal::Kill, Signal::Stop, Signal::Cont][chance.weighted(&[25, 20, 25, 30])],
+            from_pid: Pid::INIT,
+            tree: chance.percent(40),
+        },
+        3 => return fork(kernel, anybody),
+        4 => Body::Budgeted { budget: budget(chance, 3) },
+        5 => {
+            let config = setup::configured(chance);
+            return Some((Pid::SYSTEM, Body::Configured(Box::new(config))));
+        }
+        6 => return answer(chance, kernel),
+        7 => return webhook(chance, kernel, serial),
+        8 => {
+            let pids = kernel.prunable((2..next.0).map(Pid).collect());
+            return Some((Pid::SYSTEM, Body::Pruned { pids, entries: 0 }));
+        }
+        _ => Body::Signal { signal: Signal::Cont, from_pid: Pid::INIT, tree: false },
+    };
+    Some((anybody, body))
+}
+
+fn budget(chance: &mut Chance, wealth: u64) -> BudgetSpec {
+    BudgetSpec {
+        usd: chance.percent(50).then(|| Usd(chance.between(0, 150_000_000 * wealth))),
+        tokens: chance.percent(30).then(|| chance.between(0, 100_000 * wealth)),
+        calls: chance.percent(30).then(|| chance.between(0, 20 * wealth)),
+        wall_s: chance.percent(10).then(|| chance.between(1, 4000)),
+    }
+}
+
+fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
+    const RIGHTS: [&[&str]; 3] = [&[], &["FS_READ **"], &["FS_READ docs/**", "SPAWN_AGENT", "SEND_MSG *"]];
+    SpawnSpec {
+        parent: if chance.percent(90) { Pid::INIT } else { anybody },
+        name: chance.percent(30).then(|| chance.one(&NAMES).to_owned()),
+        role: "You are an agent.".into(),
+        task: chance.percent(70).then(|| "do something".to_owned()),
+        mode: if chance.percent(50) { Mode::OneShot } else { Mode::Resident },
+        model: chance.one(&MODELS).to_owned(),
+        priority: [Priority::Interactive, Priority::Normal, Priority::Batch][chance.weighted(&[20, 60, 20])],
+        grants: chance.percent(20).then(|| chance.one(&RIGHTS).iter().map(|text| (*text).to_owned()).collect()),
+        budget: if chance.percent(50) { budget(chance, 4) } else { BudgetSpec::default() },
+        pipe_to: chance.percent(10).then_some(anybody),
+        workspace: Workspace::Home(next),
+        quarantine: false,
+    }
+}
+
+fn fork<P: PageStore>(kernel: &mut Kernel<P>, from: Pid) -> Option<(Pid, Body)> {
+    let spec = kernel.fork_of(from).ok()?;
+    let items: Vec<_> = kernel.process(from)?.window.items().copied().collect();
+    let body = Body::Forked {
+        from_pid: from,
+        from_lsn: kernel.lsn(),
+        spec: Box::new(spec),
+        window: items.iter().map(|item| WindowItem { lsn: item.lsn, tokens: item.tokens, kind: item.kind }).collect(),
+    };
+    Some((kernel.next_pid(), body))
+}
+
+fn answer<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>) -> Option<(Pid, Body)> {
+    let open = kernel.proposals();
+    let proposal = chance.pick(&open)?;
+    let states = [
+        ProposalState::Approved,
+        ProposalState::Rejected,
+        ProposalState::Vetoed,
+        ProposalState::Expired,
+        ProposalState::Undone,
+    ];
+    let state = states[chance.weighted(&[55, 30, 5, 5, 5])];
+    Some((proposal.pid, Body::Proposal { id: proposal.id, state, proposal: None, why: Some("so".into()) }))
+}
+
+fn webhook<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, serial: u64) -> Option<(Pid, Body)> {
+    let path = chance.one(&PATHS);
+    let (pid, route) = kernel.route(path)?;
+    let reply_by = (route.reply_within_s > 0).then(|| kernel.at().plus_millis(route.reply_within_s * 1000));
+    let request = WebhookRequest {
+        id: format!("r{serial}"),
+        method: "POST".into(),
+        path: path.into(),
+        headers: BTreeMap::new(),
+        body: "{}".into(),
+        encoding: None,
+        reply_by,
+    };
+    Some((pid, Body::Webhook(request)))
+}

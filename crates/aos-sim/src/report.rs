@@ -1,0 +1,59 @@
+//! What a run came to.
+
+use std::fmt;
+
+/// A run in which every checker was content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// By which it is reproduced.
+    pub seed: u64,
+    /// Entries in the journal at its end.
+    pub entries: u64,
+    /// Hash over all of them, in order: the journal's own chain.
+    pub hash: String,
+    /// Crashes it lived through.
+    pub crashes: u32,
+    /// Inferences that were started.
+    pub inferences: u64,
+    /// Calls that were made.
+    pub calls: u64,
+    /// Processes there have been.
+    pub processes: u64,
+}
+
+/// Something that must always hold, and did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The checker.
+    pub check: &'static str,
+    /// What it saw.
+    pub message: String,
+}
+
+/// A run that a checker ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// By which it is reproduced.
+    pub seed: u64,
+    /// The step of the run.
+    pub step: u64,
+    /// What did not hold.
+    pub broken: Broken,
+    /// The last entries, newest last.
+    pub last: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.last {
+            writeln!(f, "  {line}")?;
+        }
+        let Failure { seed, step, broken, .. } = self;
+        write!(f, "seed {seed}, step {step}: {} does not hold: {}", broken.check, broken.message)
+    }
+}
+
+/// Says that something does not hold.
+pub(crate) fn broken(check: &'static str, message: impl Into<String>) -> Broken {
+    Broken { check, message: message.into() }
+}

@@ -1,0 +1,104 @@
+//! The configurations a world runs under.
+
+use std::collections::BTreeMap;
+
+use aos_abi::Usd;
+use aos_abi::entry::Configured;
+use aos_abi::inference::Encoding;
+use aos_abi::model::{ModelLimits, ModelSpec, Price};
+
+use crate::chance::Chance;
+
+/// Answers with native tool calls; has a price.
+pub(crate) const NATIVE: &str = "native";
+/// Writes calls as text; one slot, no price.
+pub(crate) const TEXT: &str = "text";
+/// Answers one JSON object; limited per minute and with a small window.
+pub(crate) const CONSTRAINED: &str = "constrained";
+/// Every model.
+pub(crate) const MODELS: [&str; 3] = [NATIVE, TEXT, CONSTRAINED];
+/// Webhook paths that agents register.
+pub(crate) const PATHS: [&str; 3] = ["orders", "mail/in", "x"];
+/// Names that processes take.
+pub(crate) const NAMES: [&str; 3] = ["ann", "bob", "cat"];
+
+const LENIENT: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, SYS_SCHEDULE, ASK_USER, PROPOSE, TOOL_SEARCH, THREAD_ATTACH, THREAD_DETACH, "SYS_REGISTER_WEBHOOK **"]
+    fs:
+      - {path: "**", ops: [read, write, delete]}
+      - {path: "asks/**", ops: [write, delete], verdict: ask}
+      - {path: "holds/**", ops: [write, delete], verdict: hold}
+    exec: {shell: true, programs: [sh], net: none}
+    net:
+      - {to: "api.example.com:443", allow: ["GET /**", "POST /**"]}
+    memory:
+      - {namespace: "self/**", ops: [read, write, forget]}
+    ipc:
+      - {peer: "*", ops: [send]}
+"#;
+
+const STRICT: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, ASK_USER, PROPOSE]
+    fs:
+      - {path: "**", ops: [read]}
+      - {path: "asks/**", ops: [write], verdict: ask}
+    ipc:
+      - {peer: "*", ops: [send]}
+"#;
+
+/// A random configuration.
+pub(crate) fn configured(chance: &mut Chance) -> Configured {
+    let price = Price { input: Usd(1_000_000_000), output: Usd(4_000_000_000), cached_input: Some(Usd(100_000_000)) };
+    let model = |encoding, window, limits, price| ModelSpec {
+        context_window: window,
+        max_output: 1000,
+        price,
+        limits,
+        local: false,
+        encoding,
+    };
+    let native = ModelLimits { concurrency: chance.between(1, 4) as u32, rpm: None, tpm: None };
+    let text = ModelLimits { concurrency: 1, rpm: None, tpm: None };
+    let constrained =
+        ModelLimits { concurrency: 2, rpm: chance.percent(70).then_some(6), tpm: chance.percent(30).then_some(20_000) };
+    let mut models = BTreeMap::from([
+        (NATIVE.to_owned(), model(Encoding::Native, 20_000, native, Some(price))),
+        (TEXT.to_owned(), model(Encoding::Text, 6000, text, None)),
+    ]);
+    if chance.percent(85) {
+        models.insert(CONSTRAINED.to_owned(), model(Encoding::Constrained, 5000, constrained, Some(price)));
+    }
+    let policy = match chance.weighted(&[70, 15, 12, 3]) {
+        0 => LENIENT.to_owned(),
+        1 => STRICT.to_owned(),
+        2 => aos_policy::Policy::default_text().to_owned(),
+        _ => "this is no policy".to_owned(),
+    };
+    Configured {
+        models,
+        default_model: NATIVE.to_owned(),
+        policy,
+        usd_per_day: chance.percent(40).then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
+        hooks_url: "http://127.0.0.1:7717/hooks/".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policies_are_readable() {
+        for text in [LENIENT, STRICT] {
+            assert!(aos_policy::Policy::parse(text).is_ok(), "{:?}", aos_policy::Policy::parse(text).err());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Calls: each gets exactly one result, and none happens without a word that allows it.
+
+use std::collections::BTreeMap;
+
+use aos_abi::entry::{Outcome, ProposalState, Verdict};
+use aos_abi::{Body, CallId, EffectId, Entry, Pid};
+
+use crate::report::{Broken, broken};
+
+const ONE_RESULT: &str = "every call gets exactly one result";
+const ALLOWED: &str = "no call happens unallowed";
+
+/// The calls under way, by process.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    open: BTreeMap<Pid, BTreeMap<CallId, Open>>,
+    proposals: BTreeMap<String, (Pid, CallId)>,
+    /// How many were made.
+    pub(crate) made: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    allowed: bool,
+    effect: Option<EffectId>,
+}
+
+impl Calls {
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
+        let pid = entry.pid;
+        match &entry.body {
+            Body::Syscall { call_id, .. } => {
+                self.made += 1;
+                let open = self.open.entry(pid).or_default();
+                if open.insert(call_id.clone(), Open { allowed: false, effect: None }).is_some() {
+                    return Err(broken(ONE_RESULT, format!("{call_id} of {pid} is made while it is open")));
+                }
+            }
+            Body::Verdict { call_id, verdict, .. } => match self.find(pid, call_id) {
+                Some(call) => call.allowed = *verdict == Verdict::Allow,
+                None => return Err(broken(ALLOWED, format!("a verdict on {call_id} of {pid}, which is not open"))),
+            },
+            Body::Proposal { id, state, proposal, .. } => {
+                if let Some(proposal) = proposal {
+                    if let Some(call) = self.find(pid, &proposal.call_id) {
+                        // A call that proposes another waits for a word on that one.
+                        call.allowed = false;
+                    }
+                    self.proposals.insert(id.clone(), (pid, proposal.call_id.clone()));
+                }
+                if *state == ProposalState::Executed
+                    && let Some((pid, call_id)) = self.proposals.get(id).cloned()
+                    && let Some(call) = self.find(pid, &call_id)
+                {
+                    call.allowed = true;
+                }
+            }
+            Body::Result { call_id, name, effect, outcome } => {
+                let Some(call) = self.open.get_mut(&pid).and_then(|open| open.remove(call_id)) else {
+                    return Err(broken(
+                        ONE_RESULT,
+                        format!("a result for {call_id} ({name}) of {pid}, which is not open"),
+                    ));
+                };
+                let success = matches!(outcome, Outcome::Success { .. });
+                if success && !call.allowed {
+                    return Err(broken(ALLOWED, format!("{call_id} ({name}) of {pid} succeeded")));
+                }
+                if effect.is_some() && *effect != call.effect {
+                    return Err(broken(
+                        ONE_RESULT,
+                        format!("{call_id} of {pid} ran as {:?}, came as {effect:?}", call.effect),
+                    ));
+                }
+            }
+            Body::InferenceStarted { effect, .. } => {
+                if let Some(call_id) = self.open.get(&pid).and_then(|open| open.keys().next()) {
+                    return Err(broken(ONE_RESULT, format!("{effect} of {pid} starts while {call_id} is open")));
+                }
+            }
+            Body::Exited { .. } => {
+                self.open.remove(&pid);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An effect left for a driver.
+    pub(crate) fn performed(&mut self, pid: Pid, call_id: &CallId, id: EffectId) -> Result<(), Broken> {
+        match self.find(pid, call_id) {
+            Some(call) if call.allowed => {
+                if call.effect.is_some_and(|earlier| earlier != id) {
+                    return Err(broken(ONE_RESULT, format!("{call_id} of {pid} runs as {:?} and {id}", call.effect)));
+                }
+                call.effect = Some(id);
+                Ok(())
+            }
+            Some(_) => Err(broken(ALLOWED, format!("{call_id} of {pid} left as {id}"))),
+            // Its process was killed by the same input.
+            None => Ok(()),
+        }
+    }
+
+    fn find(&mut self, pid: Pid, call_id: &CallId) -> Option<&mut Open> {
+        self.open.get_mut(&pid)?.get_mut(call_id)
+    }
+}

@@ -1,0 +1,100 @@
+//! The witness: keeps an account of its own of what entries and effects say, and objects when they contradict it.
+//!
+//! Start at [`live_through`]. It knows nothing of the kernel's state, only what left the kernel, so that a fault in the
+//! one does not hide in the other. After a crash it is built again from the entries that survived.
+
+mod calls;
+mod delivery;
+mod money;
+mod turns;
+
+use std::sync::Arc;
+
+use aos_abi::entry::Configured;
+use aos_abi::{Body, Entry, Pid, Timestamp};
+use aos_kernel::effect::Effect;
+use aos_kernel::table::PageStore;
+use aos_kernel::{Applied, Kernel};
+
+use crate::report::{Broken, broken};
+
+pub(crate) use delivery::Delivery;
+pub(crate) use money::Money;
+pub(crate) use turns::Turns;
+
+/// Everything seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    pub(crate) config: Option<Arc<Configured>>,
+    last_pid: Pid0,
+    pub(crate) calls: calls::Calls,
+    pub(crate) turns: Turns,
+    pub(crate) delivery: Delivery,
+    pub(crate) money: Money,
+}
+
+/// A pid that starts at none.
+#[derive(Debug, Default)]
+struct Pid0(u64);
+
+/// Applies an input and has the witness look at all that came of it.
+pub(crate) fn live_through<P: PageStore>(
+    kernel: &mut Kernel<P>,
+    witness: &mut Witness,
+    at: Timestamp,
+    pid: Pid,
+    body: Body,
+) -> Result<Applied, Broken> {
+    if let Body::Pruned { pids, .. } = &body {
+        witness.money.before_prune(kernel, pids);
+    }
+    let before = kernel.lsn();
+    let applied = kernel.apply(at, pid, body);
+    let mut expected = before;
+    for entry in &applied.entries {
+        expected = expected.next();
+        if entry.lsn != expected {
+            return Err(broken("entries follow one another", format!("{} after {before}", entry.lsn)));
+        }
+    }
+    for entry in &applied.entries {
+        witness.entry(entry)?;
+    }
+    for effect in &applied.effects {
+        witness.effect(effect)?;
+    }
+    Ok(applied)
+}
+
+impl Witness {
+    fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
+        match &entry.body {
+            Body::Configured(config) => self.config = Some(Arc::new((**config).clone())),
+            Body::Spawned(_) | Body::Forked { .. } => {
+                if entry.pid.0 <= self.last_pid.0 {
+                    return Err(broken(
+                        "pids are never used again",
+                        format!("{} after {}", entry.pid, self.last_pid.0),
+                    ));
+                }
+                self.last_pid = Pid0(entry.pid.0);
+            }
+            _ => {}
+        }
+        self.turns.entry(entry, self.config.as_deref())?;
+        self.calls.entry(entry)?;
+        self.delivery.entry(entry)?;
+        self.money.entry(entry, self.config.as_deref())
+    }
+
+    fn effect(&mut self, effect: &Effect) -> Result<(), Broken> {
+        match effect {
+            Effect::Infer(infer) => {
+                self.turns.infer(infer)?;
+                self.delivery.infer(infer)
+            }
+            Effect::Call { pid, call_id, id, .. } => self.calls.performed(*pid, call_id, *id),
+            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::WebhookReply { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Money: what was charged, by process and by day, against what the accounts say.
+
+use std::collections::BTreeMap;
+
+use aos_abi::entry::Configured;
+use aos_abi::{Body, Entry, Pid};
+use aos_kernel::Kernel;
+use aos_kernel::budget::{Budget, Dimension};
+use aos_kernel::table::PageStore;
+
+use crate::report::{Broken, broken};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// What was spent.
+#[derive(Debug, Default)]
+pub(crate) struct Money {
+    /// By each process itself: nano-dollars and tokens.
+    own: BTreeMap<Pid, [u64; 2]>,
+    /// Accounts of processes that were taken out.
+    pub(crate) gone: BTreeMap<Pid, Budget>,
+    day: i64,
+    spent_today: u64,
+    /// The most that anybody has granted for this day; `None`: no limit for some of it.
+    granted_today: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl Money {
+    pub(crate) fn entry(&mut self, entry: &Entry, config: Option<&Configured>) -> Result<(), Broken> {
+        let day = entry.at.0.div_euclid(DAY_MS);
+        if day != self.day {
+            // What is under way at midnight was reserved under the old day's limit and is charged to the new one.
+            let carried = self.granted_today;
+            (self.day, self.spent_today) = (day, 0);
+            self.granted_today = match (self.limit, carried) {
+                (Some(limit), Some(carried)) => Some(limit.max(carried)),
+                _ => None,
+            };
+        }
+        match &entry.body {
+            Body::Configured(_) => {
+                self.limit = config.and_then(|config| config.usd_per_day).map(|usd| usd.0);
+                self.granted_today = match (self.limit, self.granted_today) {
+                    (Some(limit), Some(granted)) => Some(limit.max(granted)),
+                    _ => None,
+                };
+                if entry.lsn.0 <= 2 {
+                    self.granted_today = self.limit;
+                }
+            }
+            Body::Charged { usage, cost_usd, .. } => {
+                let own = self.own.entry(entry.pid).or_default();
+                own[0] += cost_usd.unwrap_or_default().0;
+                own[1] += usage.input_tokens + usage.output_tokens;
+                self.spent_today += cost_usd.unwrap_or_default().0;
+                if self.granted_today.is_some_and(|granted| granted < self.spent_today) {
+                    return Err(broken(
+                        "the day's budget holds",
+                        format!("{} spent of {:?}", self.spent_today, self.granted_today),
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Processes are about to be taken out: what they spent is still part of what their parents did.
+    pub(crate) fn before_prune<P: PageStore>(&mut self, kernel: &mut Kernel<P>, pids: &[Pid]) {
+        for pid in pids {
+            if let Some(process) = kernel.process(*pid) {
+                self.gone.insert(*pid, process.budget);
+            }
+        }
+    }
+
+    /// Whether every account of these processes adds up.
+    pub(crate) fn accounts(&self, budgets: &BTreeMap<Pid, (Budget, bool)>) -> Result<(), Broken> {
+        let gone = self.gone.iter().map(|(pid, budget)| (*pid, *budget));
+        let all: Vec<(Pid, Budget)> = budgets.iter().map(|(pid, (budget, _))| (*pid, *budget)).chain(gone).collect();
+        for (pid, (budget, asking)) in budgets {
+            for dimension in Dimension::ALL {
+                let account = budget.account(dimension);
+                let fault =
+                    |check, what: String| Err(broken(check, format!("{dimension:?} of {pid}: {what}; {account:?}")));
+                let used = account.spent + account.reserved + account.carved;
+                if !budget.closed && account.limit.is_some_and(|limit| used > limit) {
+                    return fault("nothing is spent that was not granted", format!("{used} used"));
+                }
+                let below: Vec<&Budget> = all.iter().filter(|(_, of)| of.from == *pid).map(|(_, of)| of).collect();
+                let shares = |of: &&&Budget| of.account(dimension).limit.is_none();
+                let carved: u64 = below
+                    .iter()
+                    .map(|of| match of.account(dimension).limit {
+                        Some(_) if of.closed => 0,
+                        Some(limit) => limit,
+                        None => of.account(dimension).carved,
+                    })
+                    .sum();
+                if account.carved != carved {
+                    return fault("carved is what children hold", format!("{carved} held below"));
+                }
+                let reserved: u64 = below.iter().filter(shares).map(|of| of.account(dimension).reserved).sum();
+                if account.reserved < reserved || (!asking && account.reserved != reserved) {
+                    return fault("reserved is what is under way", format!("{reserved} reserved below"));
+                }
+                let own = match dimension {
+                    Dimension::Usd => self.own.get(pid).map_or(0, |own| own[0]),
+                    Dimension::Tokens => self.own.get(pid).map_or(0, |own| own[1]),
+                    Dimension::Calls => continue,
+                };
+                let passed = |of: &&&Budget| of.closed || of.account(dimension).limit.is_none();
+                let spent: u64 = below.iter().filter(passed).map(|of| of.account(dimension).spent).sum();
+                if account.spent != own + spent {
+                    return fault("spent is what was charged", format!("{own} charged itself, {spent} below"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Turns: one inference at a time, and windows in which no call is parted from its result.
+
+use std::collections::BTreeMap;
+
+use aos_abi::decode::{call_ids, decode};
+use aos_abi::entry::{Configured, InferenceOutcome, Purpose};
+use aos_abi::inference::Stop;
+use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
+use aos_kernel::effect::Infer;
+
+use crate::report::{Broken, broken};
+
+const ONE_AT_A_TIME: &str = "one inference at a time";
+const TOGETHER: &str = "a call is never parted from its result";
+
+/// The inferences and replies of every process.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    models: BTreeMap<Pid, String>,
+    /// Asked and not answered: whose, on what, why.
+    pub(crate) in_flight: BTreeMap<EffectId, (Pid, String, Purpose)>,
+    asking: BTreeMap<Pid, EffectId>,
+    /// Replies with the ids of their calls, in order.
+    replies: BTreeMap<Lsn, Vec<CallId>>,
+    /// Results with the reply whose call they answer.
+    results: BTreeMap<Lsn, (Lsn, CallId)>,
+    newest: BTreeMap<Pid, Lsn>,
+    /// Since when each process is its own: entries before belong to the one it was forked from.
+    pub(crate) born: BTreeMap<Pid, Lsn>,
+    /// Until when a model's server wants quiet.
+    pub(crate) quiet: BTreeMap<String, Timestamp>,
+    /// How many there were.
+    pub(crate) started: u64,
+    /// Starts by model.
+    pub(crate) starts: BTreeMap<String, u64>,
+}
+
+impl Turns {
+    pub(crate) fn entry(&mut self, entry: &Entry, config: Option<&Configured>) -> Result<(), Broken> {
+        let pid = entry.pid;
+        match &entry.body {
+            Body::Spawned(spec) | Body::Forked { spec, .. } => {
+                self.models.insert(pid, spec.model.clone());
+                self.born.insert(pid, entry.lsn);
+            }
+            Body::InferenceStarted { effect, model, purpose, .. } => {
+                if let Some(other) = self.asking.insert(pid, *effect) {
+                    return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {effect} during {other}")));
+                }
+                self.started += 1;
+                *self.starts.entry(model.clone()).or_default() += 1;
+                self.in_flight.insert(*effect, (pid, model.clone(), *purpose));
+            }
+            Body::InferenceCompleted { effect, outcome, .. } => {
+                let Some((_, model, purpose)) = self.in_flight.remove(effect) else {
+                    return Err(broken(ONE_AT_A_TIME, format!("{effect} is answered and was not asked")));
+                };
+                let ours = self.asking.get(&pid) == Some(effect);
+                if ours {
+                    self.asking.remove(&pid);
+                }
+                match outcome {
+                    InferenceOutcome::Answered(reply) if ours && purpose == Purpose::Turn => {
+                        let encoding = self
+                            .models
+                            .get(&pid)
+                            .and_then(|model| config?.models.get(model))
+                            .map(|spec| spec.encoding)
+                            .unwrap_or_default();
+                        let cut_off = reply.stop == Stop::Length;
+                        let ids = &mut call_ids(entry.lsn);
+                        let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, ids);
+                        let ids = decoding.calls.into_iter().map(|call| call.call_id).collect();
+                        self.replies.insert(entry.lsn, ids);
+                        self.newest.insert(pid, entry.lsn);
+                    }
+                    InferenceOutcome::Failed { failure } => {
+                        if let Some(wait) = failure.retry_after_ms {
+                            let until = entry.at.plus_millis(wait);
+                            let quiet = self.quiet.entry(model).or_default();
+                            *quiet = until.max(*quiet);
+                        }
+                    }
+                    InferenceOutcome::Answered(_) => {}
+                }
+            }
+            Body::Result { call_id, .. } => {
+                if let Some(reply) = self.newest.get(&pid) {
+                    self.results.insert(entry.lsn, (*reply, call_id.clone()));
+                }
+            }
+            Body::Exited { .. } => {
+                self.asking.remove(&pid);
+            }
+            Body::Booted { .. } => {
+                // What a process that has ended was asking is asked no more.
+                let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
+                let asking = &self.asking;
+                self.in_flight.retain(|effect, (pid, model, _)| asking.get(pid) == Some(effect) && known(model));
+                // Nor is anybody whose model is configured no more.
+                let in_flight = &self.in_flight;
+                self.asking.retain(|_, effect| in_flight.contains_key(effect));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn infer(&mut self, infer: &Infer) -> Result<(), Broken> {
+        let born = self.born.get(&infer.pid).copied().unwrap_or_default();
+        let fault = |what: String| Err(broken(TOGETHER, format!("{} of {}: {what}", infer.id, infer.pid)));
+        let mut items = infer.items.iter().filter(|lsn| **lsn >= born).copied().peekable();
+        while let Some(item) = items.next() {
+            if let Some((reply, call_id)) = self.results.get(&item) {
+                return fault(format!("the result {item} of {call_id} stands without its reply {reply}"));
+            }
+            let Some(ids) = self.replies.get(&item) else { continue };
+            for id in ids {
+                match items.next().map(|lsn| (lsn, self.results.get(&lsn))) {
+                    Some((_, Some((reply, call_id)))) if *reply == item && call_id == id => {}
+                    other => return fault(format!("after {item} the result of {id} is wanted, there is {other:?}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
