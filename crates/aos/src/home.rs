@@ -270,10 +270,11 @@ impl Home {
         }
     }
 
-    /// What of the home others could read: each path with its mode. Nothing is changed.
+    /// What of the home others could read: each path with its mode. Nothing is changed. The journal and what else is in
+    /// the folders is guarded by them.
     #[must_use]
     pub fn exposed(&self) -> Vec<(PathBuf, u32)> {
-        let secrets = [self.token_file(), self.journal_file(), self.config_file(), self.policy_file()];
+        let secrets = [self.token_file(), self.config_file(), self.policy_file()];
         self.folders()
             .into_iter()
             .chain(secrets)

@@ -1,17 +1,19 @@
 //! `aos policy`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
-use aos_policy::Policy;
+use aos_abi::{Name, Pid};
+use aos_policy::{Fault, Policy};
 
-use super::{Context, Exit, Failure, absent};
+use super::{Context, Exit, Failure};
 use crate::client::Address;
 
 /// Check the policy, and ask it what it would say
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  aos policy check\n  aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'")]
+#[command(
+    after_help = "Examples:\n  aos policy check\n  aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'\n  aos policy diff old.yaml\n  aos policy test expectations.yaml"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,10 +34,21 @@ enum Command {
         #[arg(required = true, num_args = 1.., value_name = "CALL")]
         call: Vec<String>,
     },
-    #[command(hide = true)]
-    Test(absent::Args),
-    #[command(hide = true)]
-    Diff(absent::Args),
+    /// Check what a policy must say, from a file of expectations; exits 1 where one is not met
+    Test {
+        /// The expectations: a list of {call: FS_READ, args: {path: a}, verdict: allow}
+        expectations: PathBuf,
+        /// The policy [default: the home's policy.yaml]
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+    },
+    /// Show what becomes possible (+) and what becomes impossible (-), with an example of each
+    Diff {
+        /// The old policy
+        old: PathBuf,
+        /// The new one [default: the home's policy.yaml]
+        new: Option<PathBuf>,
+    },
 }
 
 impl Args {
@@ -43,43 +56,102 @@ impl Args {
         match self.command {
             Command::Check { file } => check(cx, file.unwrap_or_else(|| cx.home.policy_file())),
             Command::Explain { pid, call } => explain(cx, pid, &call.join(" ")).await,
-            Command::Test(_) => Err(absent::failure("aos policy test", "test cases for policies")),
-            Command::Diff(_) => Err(absent::failure("aos policy diff", "the comparison of policies")),
+            Command::Test { expectations, policy } => {
+                test(cx, &expectations, &policy.unwrap_or_else(|| cx.home.policy_file()))
+            }
+            Command::Diff { old, new } => diff(cx, &old, &new.unwrap_or_else(|| cx.home.policy_file())),
         }
     }
 }
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
-    let shown = file.display().to_string();
-    let text = std::fs::read_to_string(&file).map_err(|error| {
-        Failure::new(format!("cannot read {shown}"))
+    let policy = load(&file)?;
+    if cx.json {
+        cx.document(&serde_json::json!({ "file": file, "good": true, "generation": policy.generation() }))?;
+    } else {
+        cx.note(&format!("{} can be used, generation {}", file.display(), policy.generation()));
+    }
+    Ok(Exit::Success)
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| {
+        Failure::new(format!("cannot read {}", file.display()))
             .why(error.to_string())
-            .hint("aos init writes one where there is none")
-    })?;
-    match Policy::parse(&text) {
-        Ok(policy) => {
-            if cx.json {
-                cx.document(&serde_json::json!({ "file": shown, "good": true, "generation": policy.generation() }))?;
-            } else {
-                cx.note(&format!("{shown} can be used, generation {}", policy.generation()));
-            }
-            Ok(Exit::Success)
+            .hint("aos init writes a policy.yaml")
+    })
+}
+
+fn load(file: &Path) -> Result<Policy, Failure> {
+    Policy::parse(&read(file)?).map_err(|faults| refused(file, &faults))
+}
+
+/// Every fault of a file, with its line and the way out.
+fn refused(file: &Path, faults: &[Fault]) -> Failure {
+    let failure = Failure { code: "policy".into(), ..Failure::new(format!("{} cannot be used", file.display())) };
+    faults.iter().fold(failure, |failure, fault| {
+        let failure = failure.why(fault.to_string());
+        match &fault.hint {
+            Some(hint) => failure.hint(format!("line {}: {hint}", fault.line)),
+            None => failure,
         }
-        Err(faults) => {
-            let failure = Failure { code: "policy".into(), ..Failure::new(format!("{shown} cannot be used")) };
-            Err(faults.iter().fold(failure, |failure, fault| {
-                let failure = failure.why(fault.to_string());
-                match &fault.hint {
-                    Some(hint) => failure.hint(format!("line {}: {hint}", fault.line)),
-                    None => failure,
-                }
-            }))
+    })
+}
+
+fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failure> {
+    let outcomes = aos_policy::expect::check(&load(policy)?, &read(expectations)?)
+        .map_err(|faults| refused(expectations, &faults))?;
+    let missed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
+    if cx.json {
+        let list: Vec<_> = outcomes
+            .iter()
+            .map(|outcome| {
+                serde_json::json!({
+                    "line": outcome.line, "call": outcome.call, "expected": outcome.expected, "said": outcome.said,
+                    "rule": outcome.rule, "passed": outcome.passed(),
+                })
+            })
+            .collect();
+        cx.document(&list)?;
+    } else {
+        for outcome in outcomes.iter().filter(|outcome| !outcome.passed()) {
+            let (expected, said) = (outcome.expected.as_str(), outcome.said.as_str());
+            cx.line(&format!("line {}: {} is {said} ({}), not {expected}", outcome.line, outcome.call, outcome.rule))?;
+        }
+        cx.note(&format!("{} of {} expectations are met", outcomes.len() - missed, outcomes.len()));
+    }
+    Ok(if missed == 0 { Exit::Success } else { Exit::Failed })
+}
+
+fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
+    let changes = aos_policy::diff::diff(&load(old)?, &load(new)?);
+    if cx.json {
+        let list: Vec<_> = changes
+            .iter()
+            .map(|change| {
+                serde_json::json!({
+                    "role": change.role, "example": change.example, "loosens": change.loosens(), "old": change.old,
+                    "new": change.new, "old_rule": change.old_rule, "new_rule": change.new_rule,
+                })
+            })
+            .collect();
+        cx.document(&list)?;
+    } else if changes.is_empty() {
+        cx.note("they allow the same");
+    } else {
+        for change in changes {
+            cx.line(&change.to_string())?;
         }
     }
+    Ok(Exit::Success)
 }
 
 async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {
-    let request = ExplainRequest { pid, call: read_call(call)? };
+    let (call, taken) = complete(read_call(call)?);
+    if !taken.is_empty() {
+        cx.note(&format!("taken from the call's example, since it was left out: {}", taken.join(", ")));
+    }
+    let request = ExplainRequest { pid, call };
     let view: ExplainView = cx.client()?.post(&Address::of("/v1/policy/explain"), &request).await?;
     if cx.json {
         cx.document(&view)?;
@@ -105,4 +177,50 @@ pub(super) fn read_call(text: &str) -> Result<CallView, Failure> {
             .hint("such as: aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'")
     })?;
     Ok(CallView { name: name.to_owned(), args })
+}
+
+/// Fills the arguments that a call needs and that were left out from its example; which they were. People ask about
+/// `FS_WRITE {"path":"a"}`, whatever would be written.
+pub(super) fn complete(mut call: CallView) -> (CallView, Vec<String>) {
+    let Ok(name) = call.name.parse::<Name>() else { return (call, Vec::new()) };
+    let schema = aos_abi::syscall::schema(name);
+    let example: serde_json::Value =
+        serde_json::from_str(name.spec().example).expect("every example is checked to be a call");
+    let mut taken = Vec::new();
+    for field in schema["required"].as_array().into_iter().flatten().filter_map(|field| field.as_str()) {
+        if let (Some(args), Some(value)) = (call.args.as_object_mut(), example.get(field))
+            && !args.contains_key(field)
+        {
+            args.insert(field.to_owned(), value.clone());
+            taken.push(field.to_owned());
+        }
+    }
+    (call, taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_needs_and_nobody_said_comes_from_its_example() {
+        let (call, taken) = complete(read_call("FS_WRITE {\"path\":\"a\"}").unwrap());
+        assert_eq!(taken, ["content"]);
+        assert_eq!(call.args["path"], "a");
+        assert!(aos_abi::Syscall::parse(&call.name, &call.args.to_string()).is_ok());
+        assert_eq!(complete(read_call("NO_CALL {}").unwrap()).1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_with_faults_is_refused_with_their_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("policy.yaml");
+        std::fs::write(&file, "version: 1\nrols: {}\n").unwrap();
+        let failure = load(&file).unwrap_err();
+        assert_eq!(failure.code, "policy");
+        assert!(failure.why.iter().any(|why| why.starts_with("line 2,") && why.contains("rols")), "{failure:?}");
+        assert!(failure.hints.contains(&"line 2: did you mean `roles`?".to_owned()), "{failure:?}");
+        std::fs::write(&file, Policy::default_text()).unwrap();
+        assert!(load(&file).is_ok());
+    }
 }
