@@ -98,6 +98,19 @@ impl PageReader {
         page(&self.db, &self.path, pid)
     }
 
+    /// The processes that have a page, by rising pid.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn pids(&self) -> Result<Vec<Pid>, Error> {
+        let read = || {
+            let mut select = self.db.prepare_cached("SELECT pid FROM page ORDER BY pid")?;
+            let pids = select.query_map([], |row| row.get::<_, u64>(0).map(Pid))?;
+            pids.collect::<rusqlite::Result<Vec<Pid>>>()
+        };
+        read().map_err(|error| read_error("the list of pages", &self.path, error))
+    }
+
     /// All pages by rising pid. Pages that a checkpoint adds, changes or removes meanwhile may be seen as before or after.
     pub fn all(&self) -> impl Iterator<Item = Result<(Pid, Vec<u8>), Error>> + '_ {
         let mut after = Some(-1_i64);

@@ -163,7 +163,7 @@ impl Error {
             Error::Corrupt { at, sound_upto, .. } => corrupt_hint(*at, *sound_upto),
             Error::TornTail { last_good, .. } => format!(
                 "everything up to entry {last_good} is whole; restore a newer backup, or go on from there \
-                 with `aos up --accept-loss`"
+                 with `aos up --foreground --accept-loss`"
             ),
             Error::Full => "make room on the disk and start again: everything acknowledged is there".into(),
             Error::ReadOnly { .. } => {

@@ -127,6 +127,9 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[WindowItem]) {
         let mut process = self.embryo(pid, spec);
         process.origin = Some(from);
+        if let Some(first) = self.table.get(from) {
+            process.title.clone_from(&first.title);
+        }
         *self.globals.origins.entry(from).or_default() += 1;
         for item in window {
             process.window.push(item.lsn, item.tokens, item.kind);

@@ -8,6 +8,7 @@ use super::status::shown;
 use super::{Context, Exit, Failure, init};
 use crate::client::Address;
 use crate::config::Config;
+use crate::daemon::Start;
 
 /// Start the daemon; every other command does so by itself
 #[derive(Debug, clap::Args)]
@@ -15,6 +16,9 @@ pub struct Args {
     /// Run it here instead of in the background; AOS_LOG filters what it logs
     #[arg(long)]
     foreground: bool,
+    /// Go on where the end of the journal is lost (a disk that failed, a copy cut short), from the last whole entry
+    #[arg(long, requires = "foreground")]
+    accept_loss: bool,
     /// In a session of its own, so that closing the terminal does not end it.
     #[arg(long, hide = true, requires = "foreground")]
     detached: bool,
@@ -22,7 +26,7 @@ pub struct Args {
 
 impl Args {
     pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        if self.foreground { foreground(cx, self.detached) } else { super::wait_for(background(cx)) }
+        if self.foreground { foreground(cx, &self) } else { super::wait_for(background(cx)) }
     }
 }
 
@@ -36,8 +40,8 @@ async fn background(cx: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn foreground(cx: &Context, detached: bool) -> Result<Exit, Failure> {
-    if detached {
+fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
+    if args.detached {
         // Fails only where this is a session of its own already.
         let _ = rustix::process::setsid();
     }
@@ -53,10 +57,11 @@ fn foreground(cx: &Context, detached: bool) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start").why(error.to_string()))?;
+    let accept_loss = args.accept_loss;
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let signals = stop_on_signals(shutdown.clone())?;
-        let ended = crate::daemon::run(cx.home.clone(), config, shutdown).await;
+        let ended = crate::daemon::run(cx.home.clone(), config, Start { accept_loss }, shutdown).await;
         signals.abort();
         ended
             .map(|()| Exit::Success)

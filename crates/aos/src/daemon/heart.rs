@@ -111,8 +111,12 @@ pub(crate) struct Heart {
     completions: mpsc::UnboundedReceiver<Completion>,
     /// Said when the journal fails: nothing can be acknowledged any more.
     failed: mpsc::UnboundedSender<aos_journal::Error>,
+    /// The last checkpoint handed to the journal.
     checkpoint: Lsn,
-    previous_checkpoint: Lsn,
+    /// The last one that is durable. While it is older, no page may leave memory: the store has an older one.
+    saved: Lsn,
+    /// The one before that: what nobody has reached for since then may leave.
+    saved_before: Lsn,
 }
 
 /// What one round of the loop has gathered.
@@ -146,7 +150,8 @@ impl Heart {
             completions,
             failed,
             checkpoint,
-            previous_checkpoint: checkpoint,
+            saved: checkpoint,
+            saved_before: checkpoint,
         };
         (heart, handle)
     }
@@ -190,6 +195,7 @@ impl Heart {
             }
             self.commit(round);
             self.save_if_due(false);
+            self.make_room();
         }
         self.save_if_due(true);
     }
@@ -229,14 +235,14 @@ impl Heart {
             }
             Request::Look(look) => round.replies.push(look(&mut self.kernel)),
             Request::Prune(plan, answer) => self.prune(round, plan, answer),
-            Request::Saved(lsn) => {
-                let before = std::mem::replace(&mut self.previous_checkpoint, lsn);
-                if self.kernel.resident() > RESIDENT_MAX {
-                    self.kernel.evict(lsn);
-                } else {
-                    let _ = before;
-                }
-            }
+            Request::Saved(lsn) => self.saved_before = std::mem::replace(&mut self.saved, lsn),
+        }
+    }
+
+    /// Puts idle processes out of memory, where there are many and the store has them as they are.
+    fn make_room(&mut self) {
+        if self.saved == self.checkpoint && self.kernel.resident() > RESIDENT_MAX {
+            self.kernel.evict(self.saved_before);
         }
     }
 

@@ -100,14 +100,24 @@ impl Error {
     }
 }
 
+/// How the daemon starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start {
+    /// Go on where the journal's end is lost, from the last entry that is whole.
+    pub accept_loss: bool,
+}
+
 /// Runs the daemon until `shutdown` is cancelled, a client asks it to stop, or the journal fails.
 ///
 /// # Errors
 /// Why it did not start, or had to stop.
-pub async fn run(home: Home, config: Config, shutdown: CancellationToken) -> Result<(), Error> {
+pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
     home.create()?;
-    let options = OpenOptions::default();
+    let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
     let (journal, opened) = Journal::open(&home.journal_file(), options)?;
+    if let Some(torn) = &opened.torn {
+        tracing::warn!(last_good = %torn.last_good, expected = %torn.expected, "the journal's end is lost; going on from the last entry that is whole");
+    }
     let journal = Arc::new(journal);
     let (kernel, checkpoint) = restore(&journal, &opened)?;
 

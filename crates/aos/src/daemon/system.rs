@@ -36,6 +36,9 @@ use super::memory::People;
 const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
     plainly what you did and what you could not do.";
 
+/// Processes looked at in one go.
+const LIST_PIECE: usize = 256;
+
 /// The running daemon.
 pub(crate) struct Daemon {
     pub(crate) heart: Handle,
@@ -183,23 +186,18 @@ impl System for Daemon {
     }
 
     async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
-        let mut paged = blocking({
-            let journal = Arc::clone(&self.journal);
-            move || {
-                let reader = journal.page_reader()?;
-                reader.all().map(|page| page.map(|(pid, _)| pid)).collect::<Result<Vec<Pid>, _>>()
-            }
-        })
-        .await?;
-        Ok(self
-            .heart
-            .look(move |kernel| {
-                paged.extend(kernel.resident_pids());
-                paged.sort_unstable();
-                paged.dedup();
-                kernel.list(paged, all)
-            })
-            .await?)
+        let journal = Arc::clone(&self.journal);
+        let mut pids = blocking(move || journal.page_reader()?.pids()).await?;
+        pids.extend(self.heart.look(|kernel| kernel.resident_pids()).await?);
+        pids.sort_unstable();
+        pids.dedup();
+        let mut views = Vec::new();
+        // In pieces, so that a long list does not keep agents waiting.
+        for piece in pids.chunks(LIST_PIECE) {
+            let piece = piece.to_vec();
+            views.extend(self.heart.look(move |kernel| kernel.list(piece, all)).await?);
+        }
+        Ok(views)
     }
 
     async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
