@@ -145,7 +145,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     ));
     let (heart, handle) = Heart::new(kernel, Arc::clone(&journal), Arc::clone(&edges), outcomes, failed, checkpoint);
     let stop_heart = CancellationToken::new();
-    let beating = tokio::spawn(heart.run(stop_heart.clone()));
+    let mut beating = tokio::spawn(heart.run(stop_heart.clone()));
 
     let system = Arc::new(system::Daemon {
         heart: handle.clone(),
@@ -185,20 +185,21 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     tracing::info!(%listen, home = %home.root().display(), "ready");
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
-        failure = failures.recv() => failure,
+        failure = failures.recv() => failure.map(Error::from),
+        // What made it fail was applied before it was journaled, so it is not there after a restart.
+        ended = &mut beating => Some(part("the kernel", ended.err().map_or_else(|| "ended by itself".into(), |error| error.to_string()))),
     };
     // Stop: no new requests, then no new decisions, then what is under way is given up and recovered at the next start.
     shutdown.cancel();
     let _ = tokio::time::timeout(DRAIN, serving).await;
     stop_heart.cancel();
-    let _ = tokio::time::timeout(DRAIN, beating).await;
+    if !beating.is_finished() {
+        let _ = tokio::time::timeout(DRAIN, beating).await;
+    }
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
     drop(demo);
     let _ = std::fs::remove_file(home.socket());
-    match failure {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
-    }
+    failure.map_or(Ok(()), Err)
 }
 
 /// The kernel as of the journal's end: the last checkpoint, then every input after it, each checked against the facts
