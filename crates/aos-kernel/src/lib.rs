@@ -63,6 +63,8 @@ pub struct Kernel<P> {
     globals: Globals,
     config: Arc<Configured>,
     policy: Policy,
+    /// What the policy's role grants, in words: part of every prompt, so made once per policy.
+    role_grants: Vec<String>,
     /// What the input under way has come to so far.
     applied: Applied,
     nth: u32,
@@ -147,6 +149,7 @@ impl<P: PageStore> Kernel<P> {
             globals: Globals { last_pid: Pid::INIT.0, ..Globals::default() },
             config: Arc::new(no_configuration()),
             policy: Policy::deny_all(),
+            role_grants: Vec::new(),
             applied: Applied::default(),
             nth: 0,
         }
@@ -294,6 +297,7 @@ impl<P: PageStore> Kernel<P> {
     fn take_config(&mut self, config: Configured) {
         // The edge has checked it; what does not parse here denies everything.
         self.policy = Policy::parse(&config.policy).unwrap_or_else(|_| Policy::deny_all());
+        self.role_grants = self.policy.describe(self.policy.default_role());
         self.config = Arc::new(config);
     }
 

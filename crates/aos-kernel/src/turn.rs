@@ -220,7 +220,7 @@ impl<P: PageStore> Kernel<P> {
     fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
         let tools = self.calls_of(pid);
         let process = self.table.get(pid)?;
-        let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), spec, tools));
+        let system = aos_context::system_prompt(&identity(process, &self.role_grants, spec, tools));
         let max_output = spec.max_output.min(spec.context_window / 2).max(1);
         let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
         let fixed = fixed_tokens(&system, tools, spec.encoding);
@@ -269,7 +269,7 @@ impl<P: PageStore> Kernel<P> {
         let spec = self.model(model)?;
         let tools = self.calls_of(pid);
         let process = self.table.get(pid)?;
-        let system = aos_context::system_prompt(&identity(process, self.policy.default_role(), &spec, tools));
+        let system = aos_context::system_prompt(&identity(process, &self.role_grants, &spec, tools));
         let items = match purpose {
             Purpose::Turn => process.window.items().map(|item| item.lsn).collect(),
             Purpose::Summary => process.window.covered(upto).map(|item| item.lsn).collect(),
@@ -589,10 +589,10 @@ struct Draft {
     upto: Lsn,
 }
 
-fn identity<'a>(process: &'a Process, role: &str, spec: &ModelSpec, calls: CallSet) -> Identity<'a> {
+fn identity<'a>(process: &'a Process, role_grants: &[String], spec: &ModelSpec, calls: CallSet) -> Identity<'a> {
     let grants = match process.chain.first() {
         Some(grants) if process.own_grants => grants.texts(),
-        _ => vec![format!("what the policy's role `{role}` grants; a call that is refused says which grant it lacks")],
+        _ => role_grants.to_vec(),
     };
     Identity {
         pid: process.pid,

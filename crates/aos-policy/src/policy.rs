@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aos_abi::entry::Verdict;
-use aos_abi::syscall::CallSet;
+use aos_abi::syscall::{CallSet, Handler};
 use aos_abi::{Name, Syscall};
 
 use crate::child::{self, Exceeds};
@@ -189,6 +189,51 @@ impl Policy {
             })
         });
         granted && !forbidden
+    }
+
+    /// What a role grants, in lines for whoever runs under it: the calls, then on what. The same for every
+    /// process of the role, and bounded.
+    #[must_use]
+    pub fn describe(&self, role: &str) -> Vec<String> {
+        /// Lines at most: a prompt is no place for a long policy, and each refusal names its rule.
+        const LINES_MAX: usize = 32;
+        let Some(role) = self.tables.role(role) else { return Vec::new() };
+        let mut by_rule: Vec<(&str, Verdict, Vec<&str>)> = Vec::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        let told = |name: &&Name| kind(**name) != Kind::Always && !matches!(name.spec().handler, Handler::Absent(_));
+        for name in Name::ALL.iter().filter(told) {
+            for rule in role.table(Action::of(*name)).granting() {
+                let place = *places.entry(&rule.name).or_insert(by_rule.len());
+                match by_rule.get_mut(place) {
+                    Some((.., calls)) if calls.last() != Some(&name.as_str()) => calls.push(name.as_str()),
+                    Some(_) => {}
+                    None => by_rule.push((&rule.name, rule.terms.verdict, vec![name.as_str()])),
+                }
+            }
+        }
+        let mut lines: Vec<String> = by_rule
+            .iter()
+            .take(LINES_MAX)
+            .map(|(rule, verdict, calls)| {
+                // Rules are named `role NAME: SECTION[N] PATTERN`; what concerns a process is the pattern.
+                let pattern = rule.rsplit_once("] ").map_or("", |(_, pattern)| pattern);
+                let on = if pattern.is_empty() || calls.contains(&pattern) {
+                    String::new()
+                } else {
+                    format!(" on {pattern}")
+                };
+                let asks = match verdict {
+                    Verdict::Ask => "; a person is asked",
+                    Verdict::Hold => "; it waits for a veto first",
+                    Verdict::Allow | Verdict::Deny => "",
+                };
+                format!("{}{on}{asks}", calls.join(", "))
+            })
+            .collect();
+        if by_rule.len() > LINES_MAX {
+            lines.push(format!("and what {} more rules grant", by_rule.len() - LINES_MAX));
+        }
+        lines
     }
 
     /// Checks that a child's grants lie within what its parent may do.

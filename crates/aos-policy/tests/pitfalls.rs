@@ -211,3 +211,12 @@ fn private_and_metadata_addresses_are_not_reached() {
         assert_eq!(say(&policy, &format!("NET_FETCH {args}")).verdict, Verdict::Allow, "{url}");
     }
 }
+
+#[test]
+fn a_role_is_described_by_what_can_be_called_on_what() {
+    let policy = aos_policy::Policy::parse(aos_policy::Policy::default_text()).unwrap();
+    let lines = policy.describe("assistant");
+    assert!(lines.iter().any(|line| line.starts_with("FS_READ, FS_WRITE") && line.ends_with(" on **")), "{lines:#?}");
+    assert!(lines.contains(&"ASK_USER".to_owned()), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.contains("THREAD_") && !line.contains("SYS_EXIT")), "{lines:#?}");
+}
