@@ -177,7 +177,7 @@ pub enum CallState {
     Queued,
     /// At a driver.
     Running(EffectId),
-    /// Waiting; the phase says for what.
+    /// Begun by the kernel. Between two inputs it waits, and the phase says for what.
     Waiting,
     /// Over: its result and the result's tokens.
     Done(Lsn, u32),

@@ -34,6 +34,10 @@ impl<P: PageStore> Kernel<P> {
             if process.phase != Phase::Calling || process.stopped.is_some() {
                 return;
             }
+            // A call of the kernel is under way further up: it woke somebody who signalled this process.
+            if process.step.iter().any(|call| call.state == CallState::Waiting) {
+                return;
+            }
             let running = process.step.iter().filter(|call| matches!(call.state, CallState::Running(_))).count();
             let Some(next) = process.step.iter().position(|call| call.state == CallState::Queued) else {
                 if running == 0 {
@@ -69,7 +73,10 @@ impl<P: PageStore> Kernel<P> {
         let call = process.step[index].clone();
         let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
         self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
-        self.with(pid, |process| process.usage.syscalls += 1);
+        self.with(pid, |process| {
+            process.usage.syscalls += 1;
+            process.step[index].state = CallState::Waiting;
+        });
         let parsed = match call.fault {
             Some(fault) => {
                 let mut error = CallError::new(fault.code, fault.message);
