@@ -2,6 +2,7 @@
 //!
 //! What is refused here leaves no trace and gets an error with a way out; what passes is applied without failing.
 
+use aos_abi::entry::ProposalState;
 use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, Pid, limits};
 
@@ -55,6 +56,11 @@ impl<P: PageStore> Kernel<P> {
                 } else {
                     Err(CallError::new(Code::NoEnt, format!("nothing waits for effect {effect}")))
                 }
+            }
+            Body::Proposal { state, .. }
+                if !matches!(state, ProposalState::Approved | ProposalState::Rejected | ProposalState::Vetoed) =>
+            {
+                Err(CallError::new(Code::Inval, "a proposal is answered with approved, rejected or vetoed"))
             }
             Body::Proposal { id, .. } => {
                 if self.globals.proposals.get(id) == Some(&pid) {
