@@ -26,8 +26,11 @@ impl<P: PageStore> Kernel<P> {
                 self.check_new(pid)?;
                 self.check_spawn(spec)
             }
-            Body::Input { text, .. } => {
+            Body::Input { text, eof, .. } => {
                 self.check_text("text", text)?;
+                if text.is_empty() && !eof {
+                    return Err(CallError::new(Code::Inval, "`text` is empty"));
+                }
                 let process = self.live(pid)?;
                 if process.stdin.len() >= limits::STDIN_MAX {
                     return Err(busy(format!("process {pid} has {} unread pieces of input", limits::STDIN_MAX)));
@@ -44,10 +47,12 @@ impl<P: PageStore> Kernel<P> {
             }
             Body::Watch { watch_id, .. } => {
                 let process = self.live(pid)?;
-                if process.watches.contains_key(watch_id) {
-                    Ok(())
-                } else {
+                if !process.watches.contains_key(watch_id) {
                     Err(CallError::new(Code::NoEnt, format!("process {pid} has no watch `{watch_id}`")))
+                } else if process.notices.len() >= limits::NOTICES_MAX {
+                    Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)))
+                } else {
+                    Ok(())
                 }
             }
             Body::InferenceCompleted { effect, .. } | Body::Result { effect: Some(effect), .. } => {
