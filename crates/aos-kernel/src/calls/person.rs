@@ -1,7 +1,7 @@
 //! `ASK_USER` and `PROPOSE`.
 
 use aos_abi::entry::Verdict;
-use aos_abi::syscall::{AskUser, Propose};
+use aos_abi::syscall::{AskUser, Handler, Propose};
 use aos_abi::{CallError, Code, Pid, Syscall};
 
 use super::invalid;
@@ -23,7 +23,13 @@ impl<P: PageStore> Kernel<P> {
             Ok(action) if matches!(action, Syscall::Propose(_) | Syscall::SysExit(_)) => {
                 return Done::Now(Err(invalid(format!("{} cannot be proposed", action.name()))));
             }
-            Ok(action) => action,
+            Ok(action) => match action.name().spec().handler {
+                Handler::Absent(hint) => {
+                    let error = CallError::new(Code::NoSys, format!("{} is not there yet", action.name())).hint(hint);
+                    return Done::Now(Err(error));
+                }
+                Handler::Kernel | Handler::Files | Handler::Exec | Handler::Net | Handler::Memory => action,
+            },
             Err(mut error) => {
                 error.message = format!("in `action`: {}", error.message);
                 return Done::Now(Err(error));
