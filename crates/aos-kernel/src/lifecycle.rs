@@ -387,6 +387,10 @@ impl<P: PageStore> Kernel<P> {
             }
         } else {
             self.wake(parent);
+            // Whoever waits may have waited for the one that has just ended.
+            if self.table.get(parent).is_some_and(|parent| matches!(parent.phase, Phase::Waiting { .. })) {
+                self.find_deadlock(parent);
+            }
         }
     }
 
