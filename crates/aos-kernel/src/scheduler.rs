@@ -84,6 +84,16 @@ impl Scheduler {
         }
     }
 
+    /// Takes everybody out of a model's queue, in order of arrival: there is no such model any more.
+    pub fn dismiss(&mut self, model: &str) -> Vec<Pid> {
+        let Some(queue) = self.queues.get_mut(model) else { return Vec::new() };
+        let waiting: Vec<Pid> = queue.arrivals.iter().map(|(.., pid)| *pid).collect();
+        for pid in &waiting {
+            queue.take(*pid);
+        }
+        waiting
+    }
+
     /// The next process to get a slot of this model, taken out of the queue; `None` while there is no slot or nobody waits.
     pub fn next(&mut self, model: &str, limits: &ModelLimits, now: Timestamp) -> Option<Pid> {
         let queue = self.queues.get_mut(model)?;

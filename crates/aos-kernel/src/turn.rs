@@ -52,7 +52,15 @@ impl<P: PageStore> Kernel<P> {
         let mut again = true;
         while std::mem::take(&mut again) {
             for model in self.globals.scheduler.waited_for() {
-                let Some(spec) = config.models.get(&model) else { continue };
+                let Some(spec) = config.models.get(&model) else {
+                    for pid in self.globals.scheduler.dismiss(&model) {
+                        let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
+                        let hint = format!("configured are: {}", known.join(", "));
+                        self.give_up(pid, &format!("no model `{model}` is configured"), Some(&hint));
+                        again = true;
+                    }
+                    continue;
+                };
                 while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
                     self.start_turn(pid, &model, spec);
                     again = true;
