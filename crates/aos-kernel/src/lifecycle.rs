@@ -458,7 +458,8 @@ impl<P: PageStore> Kernel<P> {
     /// Whether a process may be forked, and as what.
     pub(crate) fn fork_spec(&mut self, from: Pid) -> Option<SpawnSpec> {
         let process = self.table.get(from)?;
-        let own = process.own_grants.then(|| process.chain.first().map(Grants::texts)).flatten();
+        // The nearest grants lie within all above them, so they alone say what it may do.
+        let own = process.chain.first().map(Grants::texts);
         Some(SpawnSpec {
             // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
             parent: Pid::INIT,
