@@ -407,12 +407,9 @@ impl<P: PageStore> Kernel<P> {
                 process.budget.ends_at = Some(process.started_at.plus_millis(seconds.saturating_mul(1000)).max(now));
             }
             process.stopped.as_ref().is_some_and(|why| why.starts_with("the budget"))
-                || matches!(process.phase, Phase::Broke(_))
         });
         if resumed == Some(true) {
-            self.with(pid, |process| process.phase = Phase::Ready);
             self.go_on(pid);
-            self.want_turn(pid);
         }
     }
 
