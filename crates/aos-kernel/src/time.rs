@@ -68,7 +68,7 @@ impl<P: PageStore> Kernel<P> {
                 let waited_s = now.millis_since(since) as f64 / 1000.0;
                 self.wait_over(pid, &wait, waited_s);
             }
-            Phase::Backoff(at) | Phase::Broke(at) if at <= now => self.want_turn(pid),
+            Phase::Backoff(at) | Phase::Broke(at) if at <= now => self.want_turn_again(pid),
             _ => {}
         }
     }

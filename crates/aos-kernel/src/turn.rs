@@ -529,7 +529,7 @@ impl<P: PageStore> Kernel<P> {
                     self.give_up(pid, &reason, failure.hint.as_deref());
                     return;
                 }
-                let wait = failure.retry_after_ms.unwrap_or(BACKOFF_MS << attempts.min(6));
+                let wait = failure.retry_after_ms.unwrap_or(BACKOFF_MS << attempts.saturating_sub(1).min(6));
                 let until = now.plus_millis(wait);
                 if failure.retry_after_ms.is_some() {
                     self.globals.scheduler.quiet(model, until);
