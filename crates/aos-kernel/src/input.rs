@@ -133,7 +133,12 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn webhook(&mut self, pid: Pid, request: &WebhookRequest) {
         let lsn = self.globals.lsn;
         if let Some(reply_by) = request.reply_by {
-            self.with(pid, |process| process.requests.insert(request.id.clone(), reply_by));
+            let now = self.globals.at;
+            self.with(pid, |process| {
+                // Those whose callers have gone were answered by the edge.
+                process.requests.retain(|_, reply_by| *reply_by >= now);
+                process.requests.insert(request.id.clone(), reply_by)
+            });
         }
         self.notice(pid, lsn);
     }
