@@ -323,7 +323,9 @@ impl<P: PageStore> Kernel<P> {
             self.globals.names.remove(&name);
         }
         self.globals.scheduler.remove(&model, pid);
-        if let Phase::Inferring(effect) = phase {
+        if let Phase::Inferring(effect) = phase
+            && self.globals.in_flight.contains_key(&effect)
+        {
             // It stays in flight until its outcome has come: the slot is held and the cost is charged.
             self.perform(Effect::Cancel(effect));
         }
