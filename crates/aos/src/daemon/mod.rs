@@ -27,7 +27,7 @@ use aos_abi::api::ModelView;
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::{Journal, OpenOptions, Opened};
 use aos_kernel::Kernel;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,10 @@ use pages::Pages;
 pub const DEMO: &str = "demo";
 /// Longest wait for effects under way when stopping.
 const DRAIN: Duration = Duration::from_secs(3);
+/// Longest wait for a daemon that is stopping: less than a client waits for one that is starting.
+const LEAVE_WITHIN: Duration = Duration::from_secs(8);
+/// How often its journal is tried meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Why the daemon did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -112,9 +116,12 @@ pub struct Start {
 /// # Errors
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
+    for unused in config.not_used_yet() {
+        tracing::warn!("aos.toml: {unused}");
+    }
     home.create()?;
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
-    let (journal, opened) = Journal::open(&home.journal_file(), options)?;
+    let (journal, opened) = open_journal(&home, &options).await?;
     if let Some(torn) = &opened.torn {
         tracing::warn!(last_good = %torn.last_good, expected = %torn.expected, "the journal's end is lost; going on from the last entry that is whole");
     }
@@ -125,7 +132,6 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         .await
         .map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
     let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
-    let unix = bind_socket(&home.socket())?;
 
     let policy = read_policy(&home.policy_file())?;
     let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
@@ -175,6 +181,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
 
     let token = aos_gateway::Token::new(&home.token()?)
         .map_err(|short| part("the token", format!("run/token holds {} characters, too few", short.0)))?;
+    // Last of all: whoever can connect is served, and whoever starts this daemon reads its error where it fails before.
+    let unix = bind_socket(&home.socket())?;
     let listeners = vec![aos_gateway::Listener::Tcp(tcp), aos_gateway::Listener::Unix(unix)];
     let serving = tokio::spawn(aos_gateway::serve(
         listeners,
@@ -200,6 +208,21 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     drop(demo);
     let _ = std::fs::remove_file(home.socket());
     failure.map_or(Ok(()), Err)
+}
+
+/// Opens the journal. A daemon that has it and that nobody can reach any more is on its way out, and is waited for.
+async fn open_journal(home: &Home, options: &OpenOptions) -> Result<(Journal, Opened), Error> {
+    let until = Instant::now() + LEAVE_WITHIN;
+    loop {
+        match Journal::open(&home.journal_file(), options.clone()) {
+            Err(aos_journal::Error::Locked { .. })
+                if Instant::now() < until && UnixStream::connect(home.socket()).await.is_err() =>
+            {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// The kernel as of the journal's end: the last checkpoint, then every input after it, each checked against the facts
