@@ -222,11 +222,13 @@ impl System for Daemon {
     }
 
     async fn fork(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
+        self.process(pid).await?;
         let journal = Arc::clone(&self.journal);
         let at = request.at;
         let past = blocking(move || super::past::window(&journal.reader(), pid, at)).await?;
         let Some(past) = past else {
-            return Err(CallError::new(Code::NoEnt, format!("process {pid} has no entries up to there")).into());
+            let error = CallError::new(Code::NoEnt, format!("process {pid} has no entries up to there"));
+            return Err(error.hint(format!("`aos logs {pid} --events` shows the number of each")).into());
         };
         let from_folder = self.heart.look(move |kernel| kernel.detail(pid).map(|detail| detail.workspace)).await??;
         let source = self.edges.folder(&from_folder);
@@ -262,7 +264,9 @@ impl System for Daemon {
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let view = self.heart.look(move |kernel| kernel.view(pid)).await?;
-            let view = view.ok_or_else(|| CallError::new(Code::Srch, format!("no process {pid}")))?;
+            let view = view.ok_or_else(|| {
+                CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps -a` lists every process")
+            })?;
             if view.state == State::Exited {
                 return Ok(Some(view));
             }
