@@ -1,0 +1,420 @@
+//! Faults that there were: each case failed before its fault was mended.
+
+use insta::assert_snapshot;
+
+use crate::rig::replay;
+
+/// A message wakes its receiver within the same input, which may signal the sender while its call is still under way.
+#[test]
+fn calls_are_not_made_twice_by_whoever_they_wake() {
+    let told = replay(
+        r#"
+        spawn resident name=ann go
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["SEND_MSG *"]} => RECV_MSG {} => KILL {"pid":3,"signal":"STOP"} => KILL {"pid":3,"signal":"CONT"} => KILL {"pid":3,"signal":"TERM"}
+        3: => SEND_MSG {"to":"ann","content":"hi"} => SYS_WRITE_STDOUT {"text":"after"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident name=ann go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["SEND_MSG *"]} => RECV_MSG {} => KILL {"pid":3,"signal":"STOP"} => KILL {"pid":3,"signal":"CONT"} => KILL {"pid":3,"signal":"TERM"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > 3: => SEND_MSG {"to":"ann","content":"hi"} => SYS_WRITE_STDOUT {"text":"after"}
+    2 message from 3: hi
+    2 RECV_MSG = {"messages":[{"from_pid":3,"content":"hi","at":"2026-11-22T00:00:00.000Z"}]}
+    3 STOP from 2
+    2 KILL = {}
+    3 CONT from 2
+    2 KILL = {}
+    3 TERM from 2
+    3 SYS_WRITE_STDOUT = EINTR not run: TERM came first
+    2 KILL = {}
+    3 SEND_MSG = {"message_id":"m18"}
+      → infer 3 turn [task, turn, send_msg, sys_write_stdout, term]
+      → infer 2 turn [task, turn, spawn_agent, recv_msg, kill, kill, kill]
+    "#);
+}
+
+/// Only yes and no are answers; anything else took the proposal away and left its process waiting for ever.
+#[test]
+fn a_person_cannot_leave_a_proposal_hanging() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":""}
+        expire p1
+        approve p1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > expire p1
+    refused: EINVAL a proposal is answered with approved, rejected or vetoed
+    > approve p1
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"asks/a","content":""}
+    "#);
+}
+
+/// An empty text was taken for the end of input by whoever read.
+#[test]
+fn nothing_sent_is_not_the_end_of_input() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_READ_STDIN {}
+        input 2
+        input 2 hello
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SYS_READ_STDIN {}
+    > input 2
+    refused: EINVAL `text` is empty
+    > input 2 hello
+    2 SYS_READ_STDIN = {"text":"hello"}
+      → infer 2 turn [task, turn, sys_read_stdin]
+    "#);
+}
+
+/// Approved, it went to a driver that does not exist.
+#[test]
+fn what_nobody_carries_out_cannot_be_proposed() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => PROPOSE {"action":{"name":"TOOL_CALL","args":{"name":"x","args":{}}},"why":"?"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => PROPOSE {"action":{"name":"TOOL_CALL","args":{"name":"x","args":{}}},"why":"?"}
+    2 PROPOSE = ENOSYS TOOL_CALL is not there yet
+      → infer 2 turn [task, turn, propose]
+    "#);
+}
+
+/// The grants of ancestors were not carried over.
+#[test]
+fn a_fork_has_no_more_rights_than_the_first() {
+    let told = replay(
+        r#"
+        spawn resident grants=SPAWN_AGENT,FS_READ+docs/** go
+        spawn resident parent=2 below
+        fork 3
+        4: => FS_READ {"path":"docs/a"} => FS_READ {"path":"a"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident grants=SPAWN_AGENT,FS_READ+docs/** go
+      → infer 2 turn [task]
+    > spawn resident parent=2 below
+      → infer 3 turn [task]
+    > fork 3
+      → infer 4 turn [task]
+    > 4: => FS_READ {"path":"docs/a"} => FS_READ {"path":"a"}
+    4 deny by grant: none of this process, which has [SPAWN_AGENT, FS_READ docs/**]
+    4 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [SPAWN_AGENT, FS_READ docs/**]
+      → call 4 FS_READ {"path":"docs/a"}
+    "#);
+}
+
+/// A process stopped by a signal went on when it got a budget while the day's was spent.
+#[test]
+fn more_money_does_not_continue_what_was_stopped() {
+    let told = replay(
+        r#"
+        day 0.01
+        spawn resident go
+        ps 2
+        signal 2 STOP
+        budget 2 usd=1
+        ps 2
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > day 0.01
+    > spawn resident go
+    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017482 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    > ps 2
+    2 is blocked for budget
+    > signal 2 STOP
+    > budget 2 usd=1
+    > ps 2
+    2 is stopped for budget: stopped by a signal
+    "#);
+}
+
+/// After the wait the process was ended although it never had its last turn.
+#[test]
+fn a_last_turn_that_fails_in_passing_is_not_the_last() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: ok
+        signal 2 TERM
+        2 fails transient
+        after 2
+        2: goodbye
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: ok
+    > signal 2 TERM
+      → infer 2 turn [task, turn, term]
+    > 2 fails transient
+    > after 2
+      → infer 2 turn [task, turn, term]
+    > 2: goodbye
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 143: ended by TERM after its last turn = "goodbye"
+    "#);
+}
+
+/// A parent woken by the end of its child started another before its own end reached it.
+#[test]
+fn a_tree_is_killed_as_a_whole() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"t"} => WAIT {} => SPAWN_AGENT {"role":"r","task":"t"}
+        signal 2 KILL tree
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t"} => WAIT {} => SPAWN_AGENT {"role":"r","task":"t"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > signal 2 KILL tree
+    2 exited 137: killed
+    3 KILL from 1
+    3 exited 137: killed
+      → cancel
+    "#);
+}
+
+/// Below the first, the newest entry was shown for the signal, whatever it was.
+#[test]
+fn term_to_a_tree_is_told_to_each() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"t"} => SPAWN_AGENT {"role":"r","task":"t"} => WAIT {}
+        3: => SLEEP {"seconds":600}
+        4: => SLEEP {"seconds":600}
+        signal 2 TERM tree
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t"} => SPAWN_AGENT {"role":"r","task":"t"} => WAIT {}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    4 spawned by 2
+    2 SPAWN_AGENT = {"pid":4}
+      → infer 3 turn [task]
+      → infer 4 turn [task]
+    > 3: => SLEEP {"seconds":600}
+    > 4: => SLEEP {"seconds":600}
+    > signal 2 TERM tree
+    2 WAIT = EINTR TERM ended the wait
+    3 TERM from 1
+    3 SLEEP = EINTR TERM ended the wait
+    4 TERM from 1
+    4 SLEEP = EINTR TERM ended the wait
+      → infer 2 turn [task, turn, spawn_agent, spawn_agent, wait, term]
+      → infer 3 turn [task, turn, sleep, term]
+      → infer 4 turn [task, turn, sleep, term]
+    "#);
+}
+
+/// It went on before its queued calls were returned.
+#[test]
+fn a_stopped_process_starts_nothing_when_it_is_terminated() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"a","content":""} => EXEC_CMD {"cmd":"make"}
+        signal 2 STOP
+        done 2 FS_WRITE
+        signal 2 TERM
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"a","content":""} => EXEC_CMD {"cmd":"make"}
+      → call 2 FS_WRITE {"path":"a","content":""}
+    > signal 2 STOP
+    > done 2 FS_WRITE
+    > signal 2 TERM
+    2 EXEC_CMD = EINTR not run: TERM came first
+      → infer 2 turn [task, turn, fs_write, exec_cmd, term]
+    "#);
+}
+
+/// A killed process gave its whole share back while its inference was still to be paid.
+#[test]
+fn a_share_is_not_spent_twice() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}}
+        signal 3 KILL
+        budgets
+        3: too late
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent]
+    > signal 3 KILL
+    3 exited 137: killed
+      → cancel
+    > budgets
+    2 of $1: spent $0.0011, reserved $0.018082, carved $0.4
+    3 of $0.4: spent $0, reserved $0.005935, carved $0, ended
+    > 3: too late
+    3 charged 1000 + 100 tokens, $0.0011
+    > budgets
+    2 of $1: spent $0.0022, reserved $0.018082, carved $0
+    3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+/// It stayed in the accounts above for ever.
+#[test]
+fn a_first_limit_moves_what_was_used_so_far() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r","task":"t"}
+        2: ok
+        budgets
+        budget 3 usd=0.5
+        budgets
+        3: done
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: ok
+    > budgets
+    2 of $1: spent $0.0022, reserved $0.005935, carved $0
+    3 of no limit: spent $0, reserved $0.005935, carved $0
+    > budget 3 usd=0.5
+    > budgets
+    2 of $1: spent $0.0022, reserved $0, carved $0.5
+    3 of $0.5: spent $0, reserved $0.005935, carved $0
+    > 3: done
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: answered = "done"
+      → infer 2 turn [task, turn, spawn_agent, turn, end of 3]
+    > budgets
+    2 of $1: spent $0.0033, reserved $0.018418, carved $0
+    3 of $0.5: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+/// It waited without a word, or stayed in its inference for ever after a restart.
+#[test]
+fn a_process_without_its_model_says_so() {
+    let told = replay(
+        r#"
+        spawn resident model=b go
+        spawn oneshot model=b go
+        2: ok
+        drop b
+        input 2 hello
+        boot
+        ps 2
+        ps 3
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=b go
+      → infer 2 turn [task]
+    > spawn oneshot model=b go
+      → infer 3 turn [task]
+    > 2: ok
+    > drop b
+    > input 2 hello
+    2 stopped: no model `b` is configured; configured are: free, m, small; then `aos resume 2`
+    > boot
+    3 exited 1: no model `b` is configured; configured are: free, m, small
+    > ps 2
+    2 is stopped: no model `b` is configured; configured are: free, m, small; then `aos resume 2`
+    > ps 3
+    3 is exited: no model `b` is configured; configured are: free, m, small
+    "#);
+}
+
+/// Whoever the end of a process woke waited beside a free slot for the next input.
+#[test]
+fn a_freed_slot_is_used_at_once() {
+    let told = replay(
+        r#"
+        spawn resident model=free go
+        2: => SPAWN_AGENT {"role":"r","task":"t","model":"m","budget":{"usd":0.001}} => WAIT {}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","model":"m","budget":{"usd":0.001}} => WAIT {}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    3 exited 5: the budget is spent: $0.001 left, up to $0.005935 needed; `aos budget 3 --usd MORE` gives it more
+    2 WAIT = {"pid":3,"exit_code":5,"result":null}
+      → infer 2 turn [task, turn, spawn_agent, wait]
+    "#);
+}
+
+/// The child drew on a closed account.
+#[test]
+fn nobody_is_born_below_the_dead() {
+    let told = replay(
+        r#"
+        spawn oneshot go
+        2: done
+        spawn resident parent=2 below
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot go
+      → infer 2 turn [task]
+    > 2: done
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: answered = "done"
+    > spawn resident parent=2 below
+    refused: ESRCH no process 2
+    "#);
+}

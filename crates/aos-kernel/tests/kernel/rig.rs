@@ -1,0 +1,467 @@
+//! The script language and what it prints.
+//!
+//! A script is a list of commands, one a line:
+//!
+//! | command | does |
+//! |---|---|
+//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
+//! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
+//! | `PID cut: TEXT` | the same, cut off at its length limit |
+//! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
+//! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
+//! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
+//! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
+//! | `day USD` · `drop MODEL` · `slots N` | another configuration |
+//! | `after SECONDS` | time passes, with the ticks that the kernel wants |
+//! | `off SECONDS` | time passes while the daemon is off, then it boots |
+//! | `boot` | the daemon stops and starts again |
+//! | `ps PID` · `budgets` · `idle` | prints the state of a process · every account · whether anything is due |
+//!
+//! Every boot replays the whole journal into a fresh kernel and asserts that it makes the same entries.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aos_abi::entry::{Configured, InferenceOutcome, Outcome, ProposalState, WebhookRequest, WindowItem};
+use aos_abi::inference::{Encoding, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
+use aos_abi::model::{ModelLimits, ModelSpec, Price};
+use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
+use aos_kernel::Kernel;
+use aos_kernel::effect::Effect;
+use aos_kernel::process::Phase;
+use aos_kernel::table::NoPages;
+use serde_json::Value;
+
+/// 2026-11-22T00:00:00Z.
+const BEGINNING: Timestamp = Timestamp(1_795_305_600_000);
+
+/// Grants much, asks for `asks/**`, holds `holds/**`.
+pub(crate) const POLICY: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, SYS_SCHEDULE, ASK_USER, PROPOSE, "SYS_REGISTER_WEBHOOK **"]
+    fs:
+      - {path: "**", ops: [read, write, delete]}
+      - {path: "asks/**", ops: [write, delete], verdict: ask}
+      - {path: "holds/**", ops: [write, delete], verdict: hold}
+      - {path: "secret/**", ops: [read, write, delete], verdict: deny}
+    exec: {shell: true, programs: [sh], net: none}
+    tools: [{tool: "*"}]
+    ipc:
+      - {peer: "*", ops: [send]}
+"#;
+
+/// Runs a script and returns what it came to.
+pub(crate) fn replay(script: &str) -> String {
+    let mut rig = Rig::new();
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let _ = writeln!(rig.out, "> {line}");
+        rig.command(line);
+    }
+    rig.out
+}
+
+struct Rig {
+    kernel: Kernel<NoPages>,
+    now: Timestamp,
+    entries: Vec<Arc<Entry>>,
+    /// Calls at drivers.
+    calls: Vec<(Pid, CallId, String, EffectId)>,
+    config: Configured,
+    out: String,
+    serial: u32,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let price = Price { input: Usd(1_000_000_000), output: Usd(1_000_000_000), cached_input: None };
+        let spec = |price| ModelSpec {
+            context_window: 20_000,
+            max_output: 1000,
+            price,
+            limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
+            local: false,
+            encoding: Encoding::Native,
+        };
+        let small = ModelSpec { context_window: 5000, encoding: Encoding::Text, ..spec(None) };
+        let config = Configured {
+            models: BTreeMap::from([
+                ("m".to_owned(), spec(Some(price))),
+                ("b".to_owned(), spec(Some(price))),
+                ("free".to_owned(), spec(None)),
+                ("small".to_owned(), small),
+            ]),
+            default_model: "m".into(),
+            policy: POLICY.into(),
+            usd_per_day: None,
+            hooks_url: "http://hooks/".into(),
+        };
+        let mut rig = Rig {
+            kernel: Kernel::new(NoPages),
+            now: BEGINNING,
+            entries: Vec::new(),
+            calls: Vec::new(),
+            config: config.clone(),
+            out: String::new(),
+            serial: 0,
+        };
+        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
+        rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
+        rig.out.clear();
+        rig
+    }
+
+    fn command(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (first, tail) = rest.split_once(' ').unwrap_or((rest, ""));
+        if word.ends_with(':') || matches!(first, "cut:" | "fails") {
+            return self.answer(line);
+        }
+        let pid = first.parse().map_or(Pid(0), Pid);
+        match word {
+            "spawn" => self.spawn(rest),
+            "done" | "lost" => self.result(word == "done", pid, tail),
+            "input" => self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT }),
+            "eof" => self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }),
+            "signal" => {
+                let (name, tree) = tail.split_once(' ').map_or((tail, false), |(name, tree)| (name, tree == "tree"));
+                self.offer(pid, Body::Signal { signal: name.parse().unwrap(), from_pid: Pid::INIT, tree });
+            }
+            "budget" => {
+                let keys = keys(tail).0;
+                self.offer(pid, Body::Budgeted { budget: budget(&keys) });
+            }
+            "approve" => self.proposal(first, ProposalState::Approved, None),
+            "expire" => self.proposal(first, ProposalState::Expired, None),
+            "reject" => self.proposal(first, ProposalState::Rejected, Some(tail)),
+            "hook" => self.hook(first),
+            "watch" => self.offer(pid, Body::Watch { watch_id: tail.into(), paths: ["a.txt".to_owned()].into() }),
+            "fork" => self.fork(pid),
+            "prune" => self.offer(Pid::SYSTEM, Body::Pruned { pids: vec![pid], entries: 0 }),
+            "day" => self.configure(|config| config.usd_per_day = first.parse().ok().and_then(Usd::from_dollars)),
+            "drop" => self.configure(|config| drop(config.models.remove(first))),
+            "slots" => self.configure(|config| {
+                config.models.values_mut().for_each(|model| model.limits.concurrency = first.parse().unwrap());
+            }),
+            "after" => self.after(first.parse().unwrap()),
+            "off" => {
+                self.now = self.now.plus_seconds(first.parse().unwrap());
+                self.boot();
+            }
+            "boot" => self.boot(),
+            "ps" => self.ps(pid),
+            "budgets" => self.budgets(),
+            "idle" => {
+                let due = self.kernel.next_deadline();
+                let _ = writeln!(self.out, "{}", due.map_or("nothing is due".into(), |at| format!("due at {at}")));
+            }
+            other => panic!("no command `{other}`"),
+        }
+    }
+
+    fn spawn(&mut self, rest: &str) {
+        let (mode, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (keys, task) = keys(rest);
+        let number = |key: &str| keys.get(key).and_then(|text| text.parse().ok()).map(Pid);
+        let pid = self.kernel.next_pid();
+        let spec = SpawnSpec {
+            parent: number("parent").unwrap_or(Pid::INIT),
+            name: keys.get("name").cloned(),
+            role: "role".into(),
+            task: (!task.is_empty()).then_some(task),
+            mode: if mode == "oneshot" { Mode::OneShot } else { Mode::Resident },
+            model: keys.get("model").cloned().unwrap_or_else(|| "m".into()),
+            priority: Priority::Normal,
+            grants: keys.get("grants").map(|list| list.split(',').map(|grant| grant.replace('+', " ")).collect()),
+            budget: budget(&keys),
+            pipe_to: number("pipe"),
+            workspace: Workspace::Home(pid),
+            quarantine: false,
+        };
+        self.offer(pid, Body::Spawned(Box::new(spec)));
+    }
+
+    /// A model answers or fails.
+    fn answer(&mut self, line: &str) {
+        let (head, said) = line.split_once(": ").unwrap_or((line, ""));
+        let mut words = head.trim_end_matches(':').split(' ');
+        let pid = Pid(words.next().unwrap().parse().unwrap());
+        let started = self.entries.iter().rev().find_map(|entry| match &entry.body {
+            Body::InferenceStarted { effect, model, .. } if entry.pid == pid => Some((*effect, model.clone())),
+            _ => None,
+        });
+        let Some((effect, model)) = started else { return self.out.push_str("it asks nothing\n") };
+        let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
+        let outcome = match words.next() {
+            Some("fails") => {
+                let kind = match words.next().unwrap() {
+                    "transient" => FailureKind::Transient,
+                    "permanent" => FailureKind::Permanent,
+                    "refused" => FailureKind::Refused,
+                    "toolong" => FailureKind::TooLong,
+                    "cancelled" => FailureKind::Cancelled,
+                    other => panic!("no kind `{other}`"),
+                };
+                let retry_after_ms = words.next().map(|text| text.parse().unwrap());
+                let (message, hint) = ("it failed".into(), Some("do this".into()));
+                InferenceOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }
+            }
+            cut => {
+                let said = format!(" {said}");
+                let mut parts = said.split(" => ");
+                let text = parts.next().unwrap_or_default().trim().to_owned();
+                let text = text.replace("LONG", &"word ".repeat(1500));
+                let calls: Vec<NativeCall> = parts.map(|part| self.call(part)).collect();
+                let stop = match cut {
+                    Some(_) => Stop::Length,
+                    None if calls.is_empty() => Stop::End,
+                    None => Stop::Calls,
+                };
+                InferenceOutcome::Answered(Reply { text, calls, stop, usage, model })
+            }
+        };
+        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, outcome });
+    }
+
+    fn call(&mut self, part: &str) -> NativeCall {
+        let (name, arguments) = part.trim().split_once(' ').unwrap_or((part.trim(), "{}"));
+        self.serial += 1;
+        NativeCall { id: format!("k{}", self.serial), name: name.into(), arguments: arguments.into() }
+    }
+
+    fn result(&mut self, done: bool, pid: Pid, tail: &str) {
+        let (name, json) = tail.split_once(' ').unwrap_or((tail, "{}"));
+        let place = self.calls.iter().position(|call| call.0 == pid && call.2 == name);
+        let Some(place) = place else { return self.out.push_str("no such call runs\n") };
+        let (_, call_id, name, effect) = self.calls.remove(place);
+        let outcome = if done {
+            Outcome::Success { result: serde_json::from_str(json).unwrap() }
+        } else {
+            Outcome::Error { error: CallError::new(Code::Io, "it broke") }
+        };
+        self.offer(pid, Body::Result { call_id, name, effect: Some(effect), outcome });
+    }
+
+    fn proposal(&mut self, id: &str, state: ProposalState, why: Option<&str>) {
+        let pid = self.kernel.proposal_owner(id).unwrap_or(Pid::SYSTEM);
+        self.offer(pid, Body::Proposal { id: id.into(), state, proposal: None, why: why.map(str::to_owned) });
+    }
+
+    fn hook(&mut self, path: &str) {
+        let Some((pid, route)) = self.kernel.route(path) else {
+            self.out.push_str("no route\n");
+            return;
+        };
+        self.serial += 1;
+        let reply_by = (route.reply_within_s > 0).then(|| self.now.plus_millis(route.reply_within_s * 1000));
+        let request = WebhookRequest {
+            id: format!("r{}", self.serial),
+            method: "POST".into(),
+            path: path.into(),
+            headers: BTreeMap::new(),
+            body: "{}".into(),
+            encoding: None,
+            reply_by,
+        };
+        self.offer(pid, Body::Webhook(request));
+    }
+
+    fn fork(&mut self, from: Pid) {
+        let spec = self.kernel.fork_of(from).unwrap();
+        let items = self.kernel.process(from).unwrap().window.items();
+        let window = items.map(|item| WindowItem { lsn: item.lsn, tokens: item.tokens, kind: item.kind }).collect();
+        let body = Body::Forked { from_pid: from, from_lsn: self.kernel.lsn(), spec: Box::new(spec), window };
+        self.offer(self.kernel.next_pid(), body);
+    }
+
+    fn configure(&mut self, change: impl FnOnce(&mut Configured)) {
+        change(&mut self.config);
+        let config = self.config.clone();
+        self.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
+    }
+
+    fn after(&mut self, seconds: f64) {
+        let until = self.now.plus_seconds(seconds);
+        while let Some(at) = self.kernel.next_deadline().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.apply(Pid::SYSTEM, Body::Tick);
+        }
+        self.now = until;
+    }
+
+    fn boot(&mut self) {
+        let mut kernel = Kernel::new(NoPages);
+        let mut made: Vec<Arc<Entry>> = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.cause.is_none()) {
+            made.extend(kernel.apply(entry.at, entry.pid, entry.body.clone()).entries);
+        }
+        assert_eq!(made, self.entries, "a replay makes the same entries");
+        self.kernel = kernel;
+        self.calls.clear();
+        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
+        if self.kernel.next_deadline().is_some_and(|at| at <= self.now) {
+            self.apply(Pid::SYSTEM, Body::Tick);
+        }
+    }
+
+    fn offer(&mut self, pid: Pid, body: Body) {
+        match self.kernel.check(pid, &body) {
+            Ok(()) => self.apply(pid, body),
+            Err(error) => {
+                let _ = writeln!(self.out, "refused: {}", words(&error));
+            }
+        }
+    }
+
+    fn apply(&mut self, pid: Pid, body: Body) {
+        let applied = self.kernel.apply(self.now, pid, body);
+        self.entries.extend(applied.entries.iter().cloned());
+        for entry in applied.entries.iter().skip(1) {
+            // What was charged is in `budgets`; here only where nobody lives to see it.
+            let charged = matches!(entry.body, Body::Charged { .. });
+            if charged && self.kernel.process(entry.pid).is_some_and(|process| process.phase != Phase::Exited) {
+                continue;
+            }
+            if let Some(line) = fact(entry) {
+                let _ = writeln!(self.out, "{} {line}", entry.pid);
+            }
+        }
+        for effect in applied.effects {
+            self.effect(effect);
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        let line = match effect {
+            Effect::Infer(infer) => {
+                let items: Vec<String> = infer.items.iter().map(|lsn| self.label(*lsn)).collect();
+                format!("infer {} {:?} [{}]", infer.pid, infer.purpose, items.join(", ")).to_lowercase()
+            }
+            Effect::Call { id, pid, call_id, permit, .. } => {
+                let name = permit.call().name().as_str().to_owned();
+                let line = format!("call {pid} {name} {}", permit.call().args());
+                self.calls.push((pid, call_id, name, id));
+                line
+            }
+            Effect::Cancel(_) => "cancel".to_owned(),
+            Effect::Watch { pid, watch_id, .. } => format!("watch {pid} {watch_id}"),
+            Effect::Unwatch { pid, watch_id } => format!("unwatch {pid} {watch_id}"),
+            Effect::WebhookReply { request_id, status, .. } => format!("reply {request_id} {status}"),
+        };
+        let _ = writeln!(self.out, "  → {line}");
+    }
+
+    /// An entry in a window, in a word or two.
+    fn label(&self, lsn: Lsn) -> String {
+        let Some(entry) = self.entries.get(usize::try_from(lsn.0).unwrap() - 1) else { return "?".into() };
+        match &entry.body {
+            Body::Spawned(_) => "task".into(),
+            Body::Input { text, .. } if text.is_empty() => "eof".into(),
+            Body::Input { text, .. } => format!("input {text}"),
+            Body::Message { content, .. } => format!("message {content}"),
+            Body::Timer { prompt, .. } => format!("timer {prompt}"),
+            Body::InferenceCompleted { .. } => "turn".into(),
+            Body::Result { name, .. } => name.to_lowercase(),
+            Body::Exited { .. } => format!("end of {}", entry.pid),
+            Body::Compacted { .. } => "summary".into(),
+            Body::Signal { signal, .. } => format!("{signal}"),
+            other => other.kind().into(),
+        }
+    }
+
+    fn ps(&mut self, pid: Pid) {
+        let view = self.kernel.view(pid).unwrap();
+        let more = [view.waiting_for.map(|what| format!(" for {what}")), view.reason.map(|why| format!(": {why}"))];
+        let more: String = more.into_iter().flatten().collect();
+        let _ = writeln!(self.out, "{pid} is {}{more}", view.state.as_str());
+    }
+
+    fn budgets(&mut self) {
+        for pid in (2..self.kernel.next_pid().0).map(Pid) {
+            let Some(process) = self.kernel.process(pid) else { continue };
+            let (budget, exited) = (process.budget, matches!(process.phase, Phase::Exited));
+            let usd = budget.usd;
+            let limit = usd.limit.map_or("no limit".into(), |limit| Usd(limit).to_string());
+            let state = if budget.closed {
+                ", closed"
+            } else if exited {
+                ", ended"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                self.out,
+                "{pid} of {limit}: spent {}, reserved {}, carved {}{state}",
+                Usd(usd.spent),
+                Usd(usd.reserved),
+                Usd(usd.carved)
+            );
+        }
+    }
+}
+
+/// `key=value` words, and what follows them.
+fn keys(text: &str) -> (BTreeMap<String, String>, String) {
+    let mut keys = BTreeMap::new();
+    let mut rest = text.trim();
+    while let Some((key, value)) = rest.split(' ').next().and_then(|word| word.split_once('=')) {
+        keys.insert(key.to_owned(), value.to_owned());
+        rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
+    }
+    (keys, rest.to_owned())
+}
+
+fn budget(keys: &BTreeMap<String, String>) -> BudgetSpec {
+    let number = |key: &str| keys.get(key).and_then(|text| text.parse().ok());
+    BudgetSpec {
+        usd: keys.get("usd").and_then(|text| text.parse().ok()).and_then(Usd::from_dollars),
+        tokens: number("tokens"),
+        calls: number("calls"),
+        wall_s: number("wall"),
+    }
+}
+
+fn words(error: &CallError) -> String {
+    format!("{} {}", error.code, error.message)
+}
+
+/// A fact, in a line; `None` where its effect says it already.
+fn fact(entry: &Entry) -> Option<String> {
+    Some(match &entry.body {
+        Body::Spawned(spec) => format!("spawned by {}", spec.parent),
+        Body::Input { text, eof, from_pid } => {
+            format!("input from {from_pid}: {text}{}", if *eof { "(eof)" } else { "" })
+        }
+        Body::Message { from_pid, content, .. } => format!("message from {from_pid}: {content}"),
+        Body::Signal { signal, from_pid, .. } => format!("{signal} from {from_pid}"),
+        Body::Timer { timer_id, prompt, missed, .. } => format!("timer {timer_id}: {prompt} ({missed} missed)"),
+        Body::Verdict { verdict, .. } if verdict.as_str() == "allow" => return None,
+        Body::Verdict { verdict, rule, .. } => format!("{} by {rule}", verdict.as_str()),
+        Body::Syscall { .. } | Body::InferenceStarted { .. } => return None,
+        Body::Result { name, outcome: Outcome::Success { result }, .. } => format!("{name} = {}", short(result)),
+        Body::Result { name, outcome: Outcome::Error { error }, .. } => format!("{name} = {}", words(error)),
+        Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
+        Body::Charged { usage, cost_usd, .. } => {
+            let cost = cost_usd.map_or("unknown".into(), |cost| cost.to_string());
+            format!("charged {} + {} tokens, {cost}", usage.input_tokens, usage.output_tokens)
+        }
+        Body::Compacted { .. } => "compacted".into(),
+        Body::Exited { exit_code, result, reason } => {
+            format!(
+                "exited {exit_code}: {reason}{}",
+                result.as_ref().map_or(String::new(), |result| format!(" = {}", short(result)))
+            )
+        }
+        Body::Stopped { reason } => format!("stopped: {reason}"),
+        other => other.kind().into(),
+    })
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    text.chars().take(90).collect()
+}

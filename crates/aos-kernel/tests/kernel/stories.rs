@@ -1,0 +1,892 @@
+//! How each part of the kernel behaves, a story each. The right-hand side is what happened, in order.
+
+use insta::assert_snapshot;
+
+use crate::rig::replay;
+
+#[test]
+fn spawn_turn_and_the_result_in_the_next_window() {
+    let told = replay(
+        r#"
+        spawn resident hello
+        2: => FS_READ {"path":"a.txt"}
+        done 2 FS_READ {"content":"x"}
+        2: all done
+        input 2 again
+        2: yes
+        idle
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident hello
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"a.txt"}
+      → call 2 FS_READ {"path":"a.txt"}
+    > done 2 FS_READ {"content":"x"}
+      → infer 2 turn [task, turn, fs_read]
+    > 2: all done
+    > input 2 again
+      → infer 2 turn [task, turn, fs_read, turn, input again]
+    > 2: yes
+    > idle
+    nothing is due
+    "#);
+}
+
+#[test]
+fn a_one_shot_process_ends_with_its_answer() {
+    let told = replay(
+        r#"
+        spawn oneshot hello
+        2: 42
+        ps 2
+        input 2 too late
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot hello
+      → infer 2 turn [task]
+    > 2: 42
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: answered = "42"
+    > ps 2
+    2 is exited: answered
+    > input 2 too late
+    refused: ESRCH process 2 has ended
+    "#);
+}
+
+#[test]
+fn reads_run_side_by_side_and_enter_the_window_in_order() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"a"} => FS_LIST => FS_WRITE {"path":"b","content":""} => FS_READ {"path":"c"}
+        done 2 FS_LIST
+        done 2 FS_READ
+        done 2 FS_WRITE
+        done 2 FS_READ
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"a"} => FS_LIST => FS_WRITE {"path":"b","content":""} => FS_READ {"path":"c"}
+      → call 2 FS_READ {"path":"a"}
+      → call 2 FS_LIST {}
+    > done 2 FS_LIST
+    > done 2 FS_READ
+      → call 2 FS_WRITE {"path":"b","content":""}
+    > done 2 FS_WRITE
+      → call 2 FS_READ {"path":"c"}
+    > done 2 FS_READ
+      → infer 2 turn [task, turn, fs_read, fs_list, fs_write, fs_read]
+    "#);
+}
+
+#[test]
+fn malformed_and_unknown_calls_are_answered_and_take_no_other_with_them() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_READ {"path": => FS_REED {} => FS_READ {"file":"a"} => SYS_WRITE_STDOUT {"text":"still here"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path": => FS_REED {} => FS_READ {"file":"a"} => SYS_WRITE_STDOUT {"text":"still here"}
+    2 FS_READ = EINVAL at `/path`: EOF while parsing a value at line 1 column 8
+    2 FS_REED = ENOSYS no system call `FS_REED`
+    2 FS_READ = EINVAL at `/file`: unknown field `file`, expected one of `path`, `offset`, `limit` at line 1 column 7
+    2 SYS_WRITE_STDOUT = {}
+      → infer 2 turn [task, turn, fs_read, fs_reed, fs_read, sys_write_stdout]
+    "#);
+}
+
+#[test]
+fn a_denied_call_returns_with_the_deciding_rule() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"secret/key"} => NET_FETCH {"url":"https://example.com/"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"secret/key"} => NET_FETCH {"url":"https://example.com/"}
+    2 deny by role assistant: fs[3] secret/**
+    2 FS_READ = EPERM the policy denies FS_READ: role assistant: fs[3] secret/**
+    2 deny by role assistant: no rule
+    2 NET_FETCH = EPERM the policy denies NET_FETCH: role assistant: no rule
+      → infer 2 turn [task, turn, fs_read, net_fetch]
+    "#);
+}
+
+#[test]
+fn a_parent_waits_for_its_child_and_reaps_it() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"count"} => WAIT {}
+        ps 2
+        3: 7 words
+        2: => WAIT {}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"count"} => WAIT {}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > ps 2
+    2 is blocked for child
+    > 3: 7 words
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: answered = "7 words"
+    2 WAIT = {"pid":3,"exit_code":0,"result":"7 words"}
+      → infer 2 turn [task, turn, spawn_agent, wait]
+    > 2: => WAIT {}
+    2 WAIT = ECHILD no child to wait for
+      → infer 2 turn [task, turn, spawn_agent, wait, turn, wait]
+    "#);
+}
+
+#[test]
+fn a_wait_ends_when_its_time_is_over() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"count"} => WAIT {"pid":3,"timeout_s":5}
+        after 5
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"count"} => WAIT {"pid":3,"timeout_s":5}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > after 5
+    2 WAIT = ETIMEDOUT no child ended within 5 s
+      → infer 2 turn [task, turn, spawn_agent, wait]
+    "#);
+}
+
+#[test]
+fn a_pipe_carries_text_and_then_its_end() {
+    let told = replay(
+        r#"
+        spawn resident read
+        2: => SYS_READ_STDIN {}
+        spawn oneshot pipe=2 write
+        3: => SYS_WRITE_STDOUT {"text":"one"} => SYS_WRITE_STDOUT {"text":"two"}
+        2: => SYS_READ_STDIN {} => SYS_READ_STDIN {}
+        3: bye
+        2: => SYS_READ_STDIN {}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident read
+      → infer 2 turn [task]
+    > 2: => SYS_READ_STDIN {}
+    > spawn oneshot pipe=2 write
+      → infer 3 turn [task]
+    > 3: => SYS_WRITE_STDOUT {"text":"one"} => SYS_WRITE_STDOUT {"text":"two"}
+    2 input from 3: one
+    2 SYS_READ_STDIN = {"text":"one"}
+    3 SYS_WRITE_STDOUT = {}
+    2 input from 3: two
+    3 SYS_WRITE_STDOUT = {}
+      → infer 2 turn [task, turn, sys_read_stdin]
+      → infer 3 turn [task, turn, sys_write_stdout, sys_write_stdout]
+    > 2: => SYS_READ_STDIN {} => SYS_READ_STDIN {}
+    2 SYS_READ_STDIN = {"text":"two"}
+    > 3: bye
+    3 charged 1000 + 100 tokens, $0.0011
+    2 input from 3: bye
+    2 SYS_READ_STDIN = {"text":"bye"}
+    3 exited 0: answered = "bye"
+    2 input from 3: (eof)
+      → infer 2 turn [task, turn, sys_read_stdin, turn, sys_read_stdin, sys_read_stdin, eof]
+    > 2: => SYS_READ_STDIN {}
+    2 SYS_READ_STDIN = {"eof":true}
+      → infer 2 turn [task, turn, sys_read_stdin, turn, sys_read_stdin, sys_read_stdin, eof, turn, sys_read_stdin]
+    "#);
+}
+
+#[test]
+fn messages_reach_whoever_waits_and_whoever_is_idle() {
+    let told = replay(
+        r#"
+        spawn resident name=ann listen
+        spawn resident name=bob talk
+        2: => RECV_MSG {}
+        3: => SEND_MSG {"to":"ann","content":"one"} => SEND_MSG {"to_pid":2,"content":"two"} => SEND_MSG {"to":"cat","content":"x"}
+        2: thanks
+        3: => SEND_MSG {"to":"ann","content":"three"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident name=ann listen
+      → infer 2 turn [task]
+    > spawn resident name=bob talk
+      → infer 3 turn [task]
+    > 2: => RECV_MSG {}
+    > 3: => SEND_MSG {"to":"ann","content":"one"} => SEND_MSG {"to_pid":2,"content":"two"} => SEND_MSG {"to":"cat","content":"x"}
+    2 message from 3: one
+    2 RECV_MSG = {"messages":[{"from_pid":3,"content":"one","at":"2026-11-22T00:00:00.000Z"}]}
+    3 SEND_MSG = {"message_id":"m15"}
+    2 message from 3: two
+    3 SEND_MSG = {"message_id":"m20"}
+    3 SEND_MSG = ESRCH no live process is named `cat`
+      → infer 2 turn [task, turn, recv_msg]
+      → infer 3 turn [task, turn, send_msg, send_msg, send_msg]
+    > 2: thanks
+      → infer 2 turn [task, turn, recv_msg, turn, message two]
+    > 3: => SEND_MSG {"to":"ann","content":"three"}
+    2 message from 3: three
+    3 SEND_MSG = {"message_id":"m34"}
+      → infer 3 turn [task, turn, send_msg, send_msg, send_msg, turn, send_msg]
+    "#);
+}
+
+#[test]
+fn a_person_ends_a_sleep_and_answers_a_question() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SLEEP {"seconds":600}
+        ps 2
+        after 60
+        input 2 wake up
+        2: => ASK_USER {"question":"which?"}
+        ps 2
+        input 2 the left one
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SLEEP {"seconds":600}
+    > ps 2
+    2 is sleeping for time
+    > after 60
+    > input 2 wake up
+    2 SLEEP = {"slept_s":60.0,"interrupted":"a person's input"}
+      → infer 2 turn [task, turn, sleep, input wake up]
+    > 2: => ASK_USER {"question":"which?"}
+    > ps 2
+    2 is blocked for person
+    > input 2 the left one
+    2 ASK_USER = {"answer":"the left one"}
+      → infer 2 turn [task, turn, sleep, input wake up, turn, ask_user]
+    "#);
+}
+
+#[test]
+fn timers_fire_in_their_rhythm_and_missed_ones_once() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
+        2: ok
+        idle
+        after 60
+        2: ok
+        off 200
+        2: ok
+        idle
+        2: too early
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
+    2 SYS_SCHEDULE = {"timer_id":"t1","next_at":"2026-11-22T00:01:00.000Z"}
+      → infer 2 turn [task, turn, sys_schedule]
+    > 2: ok
+    > idle
+    due at 2026-11-22T00:01:00.000Z
+    > after 60
+    2 timer t1: look (0 missed)
+      → infer 2 turn [task, turn, sys_schedule, turn, timer look]
+    > 2: ok
+    > off 200
+    2 timer t1: look (2 missed)
+      → infer 2 turn [task, turn, sys_schedule, turn, timer look, turn, timer look]
+    > 2: ok
+    > idle
+    due at 2026-11-22T00:05:00.000Z
+    > 2: too early
+    refused: ENOENT nothing waits for effect 19.0
+    "#);
+}
+
+#[test]
+fn a_webhook_has_one_owner_and_is_answered_once() {
+    let told = replay(
+        r#"
+        spawn resident one
+        spawn resident two
+        2: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+        3: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+        2: ok
+        3: ok
+        hook orders
+        2: => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"} => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"}
+        hook orders
+        signal 2 KILL
+        hook orders
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident one
+      → infer 2 turn [task]
+    > spawn resident two
+      → infer 3 turn [task]
+    > 2: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+    2 SYS_REGISTER_WEBHOOK = {"url":"http://hooks/orders"}
+      → infer 2 turn [task, turn, sys_register_webhook]
+    > 3: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+    3 SYS_REGISTER_WEBHOOK = EEXIST `orders` belongs to process 2
+      → infer 3 turn [task, turn, sys_register_webhook]
+    > 2: ok
+    > 3: ok
+    > hook orders
+      → infer 2 turn [task, turn, sys_register_webhook, turn, webhook]
+    > 2: => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"} => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"}
+    2 SYS_WEBHOOK_REPLY = {}
+    2 SYS_WEBHOOK_REPLY = ENOENT no open request `r3`
+      → reply r3 200
+      → infer 2 turn [task, turn, sys_register_webhook, turn, webhook, turn, sys_webhook_reply, sys_webhook_reply]
+    > hook orders
+    > signal 2 KILL
+    2 exited 137: killed
+      → cancel
+      → reply r6 503
+    > hook orders
+    no route
+    "#);
+}
+
+#[test]
+fn term_gives_one_last_turn() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SLEEP {"seconds":600} => FS_READ {"path":"a"}
+        signal 2 TERM
+        2: => SYS_WRITE_STDOUT {"text":"half done"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SLEEP {"seconds":600} => FS_READ {"path":"a"}
+    > signal 2 TERM
+    2 FS_READ = EINTR not run: TERM came first
+    2 SLEEP = EINTR TERM ended the wait
+      → infer 2 turn [task, turn, sleep, fs_read, term]
+    > 2: => SYS_WRITE_STDOUT {"text":"half done"}
+    2 charged 1000 + 100 tokens, $0.0011
+    2 SYS_WRITE_STDOUT = {}
+    2 exited 143: ended by TERM after its last turn
+    "#);
+}
+
+#[test]
+fn term_kills_after_five_seconds() {
+    let told = replay(
+        r#"
+        spawn resident go
+        signal 2 TERM
+        after 4.9
+        ps 2
+        after 0.1
+        2: too late
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > signal 2 TERM
+    > after 4.9
+    > ps 2
+    2 is running
+    > after 0.1
+    2 exited 137: killed: did not end within 5 s of TERM
+      → cancel
+    > 2: too late
+    2 charged 1000 + 100 tokens, $0.0011
+    "#);
+}
+
+#[test]
+fn a_process_killed_in_its_inference_still_pays() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        budgets
+        signal 2 KILL
+        budgets
+        2: never seen
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > budgets
+    2 of $1: spent $0, reserved $0.017482, carved $0
+    > signal 2 KILL
+    2 exited 137: killed
+      → cancel
+    > budgets
+    2 of $1: spent $0, reserved $0.017482, carved $0, ended
+    > 2: never seen
+    2 charged 1000 + 100 tokens, $0.0011
+    > budgets
+    2 of $1: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+#[test]
+fn stop_finishes_what_runs_and_cont_goes_on() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"a"} => FS_WRITE {"path":"b","content":""}
+        signal 2 STOP
+        done 2 FS_READ
+        input 2 hello
+        ps 2
+        signal 2 CONT
+        done 2 FS_WRITE
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"a"} => FS_WRITE {"path":"b","content":""}
+      → call 2 FS_READ {"path":"a"}
+    > signal 2 STOP
+    > done 2 FS_READ
+    > input 2 hello
+    > ps 2
+    2 is stopped: stopped by a signal
+    > signal 2 CONT
+      → call 2 FS_WRITE {"path":"b","content":""}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_read, fs_write, input hello]
+    "#);
+}
+
+#[test]
+fn a_share_is_carved_settled_and_closed() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}} => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.9}}
+        budgets
+        3: done
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}} => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.9}}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    2 SPAWN_AGENT = EDQUOT $0.9 asked for the child, $0.5989 left
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent, spawn_agent]
+    > budgets
+    2 of $1: spent $0.0011, reserved $0.018601, carved $0.4
+    3 of $0.4: spent $0, reserved $0.005935, carved $0
+    > 3: done
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: answered = "done"
+    > budgets
+    2 of $1: spent $0.0022, reserved $0.018601, carved $0
+    3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+#[test]
+fn an_orphan_draws_on_the_account_it_was_born_with() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r"}
+        2: => SYS_EXIT {}
+        budgets
+        input 3 hello
+        3: hi
+        budgets
+        signal 3 KILL
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: => SYS_EXIT {}
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: SYS_EXIT
+    > budgets
+    2 of $1: spent $0.0022, reserved $0, carved $0, ended
+    3 of no limit: spent $0, reserved $0, carved $0
+    > input 3 hello
+      → infer 3 turn [input hello]
+    > 3: hi
+    > budgets
+    2 of $1: spent $0.0033, reserved $0, carved $0, ended
+    3 of no limit: spent $0.0011, reserved $0, carved $0
+    > signal 3 KILL
+    3 exited 137: killed
+    > budgets
+    2 of $1: spent $0.0033, reserved $0, carved $0, closed
+    3 of no limit: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+#[test]
+fn a_day_that_is_spent_renews_at_midnight() {
+    let told = replay(
+        r#"
+        day 0.02
+        spawn resident go
+        2: hi
+        input 2 more
+        2: hi
+        input 2 more
+        ps 2
+        idle
+        after 86400
+        ps 2
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > day 0.02
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: hi
+    > input 2 more
+      → infer 2 turn [task, turn, input more]
+    > 2: hi
+    > input 2 more
+    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.017998 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    > ps 2
+    2 is blocked for budget
+    > idle
+    due at 2026-11-23T00:00:00.000Z
+    > after 86400
+      → infer 2 turn [task, turn, input more, turn, input more]
+    > ps 2
+    2 is running
+    "#);
+}
+
+#[test]
+fn a_failure_in_passing_is_tried_again_and_then_given_up() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2 fails transient
+        idle
+        after 2
+        2 fails transient 7000
+        idle
+        after 7
+        2 fails transient
+        after 60
+        2 fails transient
+        after 60
+        2 fails transient
+        after 60
+        2 fails transient
+        ps 2
+        signal 2 CONT
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2 fails transient
+    > idle
+    due at 2026-11-22T00:00:01.000Z
+    > after 2
+      → infer 2 turn [task]
+    > 2 fails transient 7000
+    > idle
+    due at 2026-11-22T00:00:09.000Z
+    > after 7
+      → infer 2 turn [task]
+    > 2 fails transient
+    > after 60
+      → infer 2 turn [task]
+    > 2 fails transient
+    > after 60
+      → infer 2 turn [task]
+    > 2 fails transient
+    > after 60
+      → infer 2 turn [task]
+    > 2 fails transient
+    2 stopped: model `m` failed 6 times in a row: it failed; do this; then `aos resume 2`
+    > ps 2
+    2 is stopped: model `m` failed 6 times in a row: it failed; do this; then `aos resume 2`
+    > signal 2 CONT
+      → infer 2 turn [task]
+    "#);
+}
+
+#[test]
+fn a_prompt_that_is_too_long_is_compacted() {
+    let told = replay(
+        r#"
+        spawn resident model=small go
+        2: LONG
+        input 2 one
+        2: LONG
+        input 2 two
+        2: LONG
+        input 2 three
+        2: LONG
+        input 2 four
+        2 fails toolong
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=small go
+      → infer 2 turn [task]
+    > 2: LONG
+    > input 2 one
+      → infer 2 turn [task, turn, input one]
+    > 2: LONG
+    > input 2 two
+      → infer 2 summary [task, turn, input one]
+    > 2: LONG
+    2 compacted
+      → infer 2 turn [task, summary, turn, input two]
+    > input 2 three
+    > 2: LONG
+      → infer 2 summary [task, summary, turn, input two]
+    > input 2 four
+    > 2 fails toolong
+      → infer 2 summary [task, summary, turn, input two]
+    "#);
+}
+
+#[test]
+fn a_fork_lives_on_from_the_same_past() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
+        2: ok
+        fork 2
+        3: => SYS_WRITE_STDOUT {"text":"I am the other"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
+    2 SYS_SCHEDULE = {"timer_id":"t1","next_at":"2026-11-22T00:01:00.000Z"}
+      → infer 2 turn [task, turn, sys_schedule]
+    > 2: ok
+    > fork 2
+      → infer 3 turn [task, turn, sys_schedule, turn]
+    > 3: => SYS_WRITE_STDOUT {"text":"I am the other"}
+    3 SYS_WRITE_STDOUT = {}
+      → infer 3 turn [task, turn, sys_schedule, turn, turn, sys_write_stdout]
+    "#);
+}
+
+#[test]
+fn a_proposal_is_approved_rejected_held_or_expires() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"} => FS_WRITE {"path":"holds/c","content":"3"} => FS_WRITE {"path":"asks/d","content":"4"}
+        ps 2
+        approve p1
+        done 2 FS_WRITE
+        reject p2 not now
+        after 899
+        after 1
+        done 2 FS_WRITE
+        after 86400
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"} => FS_WRITE {"path":"holds/c","content":"3"} => FS_WRITE {"path":"asks/d","content":"4"}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > ps 2
+    2 is blocked for approval
+    > approve p1
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"asks/a","content":"1"}
+    > done 2 FS_WRITE
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p2 pending
+    > reject p2 not now
+    2 FS_WRITE = EREJECTED not now
+    2 hold by role assistant: fs[2] holds/**
+    2 proposal p3 pending
+    > after 899
+    > after 1
+    2 proposal p3 executed
+      → call 2 FS_WRITE {"path":"holds/c","content":"3"}
+    > done 2 FS_WRITE
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p4 pending
+    > after 86400
+    2 proposal p4 expired
+    2 FS_WRITE = EREJECTED nobody answered in time
+      → infer 2 turn [task, turn, fs_write, fs_write, fs_write, fs_write]
+    "#);
+}
+
+#[test]
+fn a_process_may_propose_what_it_could_do() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"a"}},"why":"empty"} => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"secret/a"}},"why":"?"} => PROPOSE {"action":{"name":"SYS_EXIT","args":{}},"why":"?"}
+        approve p1
+        done 2 FS_DELETE
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"a"}},"why":"empty"} => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"secret/a"}},"why":"?"} => PROPOSE {"action":{"name":"SYS_EXIT","args":{}},"why":"?"}
+    2 proposal p1 pending
+    > approve p1
+    2 proposal p1 executed
+      → call 2 FS_DELETE {"path":"a"}
+    > done 2 FS_DELETE
+    2 PROPOSE = EPERM the policy denies FS_DELETE: role assistant: fs[3] secret/**
+    2 PROPOSE = EINVAL SYS_EXIT cannot be proposed
+      → infer 2 turn [task, turn, fs_delete, propose, propose]
+    "#);
+}
+
+#[test]
+fn at_boot_what_may_be_repeated_is_and_the_rest_is_told() {
+    let told = replay(
+        r#"
+        spawn resident one
+        spawn resident two
+        spawn resident three
+        2: => FS_READ {"path":"a"} => FS_WRITE {"path":"b","content":""}
+        3: => EXEC_CMD {"cmd":"make"} => FS_READ {"path":"c"}
+        boot
+        done 2 FS_READ
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident one
+      → infer 2 turn [task]
+    > spawn resident two
+      → infer 3 turn [task]
+    > spawn resident three
+      → infer 4 turn [task]
+    > 2: => FS_READ {"path":"a"} => FS_WRITE {"path":"b","content":""}
+      → call 2 FS_READ {"path":"a"}
+    > 3: => EXEC_CMD {"cmd":"make"} => FS_READ {"path":"c"}
+      → call 3 EXEC_CMD {"cmd":"make"}
+    > boot
+    3 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+      → infer 4 turn [task]
+      → call 2 FS_READ {"path":"a"}
+      → call 3 FS_READ {"path":"c"}
+    > done 2 FS_READ
+      → call 2 FS_WRITE {"path":"b","content":""}
+    > boot
+      → infer 4 turn [task]
+      → call 3 FS_READ {"path":"c"}
+      → call 2 FS_WRITE {"path":"b","content":""}
+    "#);
+}
+
+#[test]
+fn a_watch_wakes_and_survives_a_restart() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_WATCH {"path":"docs"}
+        2: ok
+        watch 2 w1
+        2: => FS_WATCH {"path":"in"} => FS_UNWATCH {"watch_id":"w1"}
+        watch 2 w1
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WATCH {"path":"docs"}
+    2 FS_WATCH = {"watch_id":"w1"}
+      → watch 2 w1
+      → infer 2 turn [task, turn, fs_watch]
+    > 2: ok
+    > watch 2 w1
+      → infer 2 turn [task, turn, fs_watch, turn, watch]
+    > 2: => FS_WATCH {"path":"in"} => FS_UNWATCH {"watch_id":"w1"}
+    2 FS_WATCH = {"watch_id":"w2"}
+    2 FS_UNWATCH = {}
+      → watch 2 w2
+      → unwatch 2 w1
+      → infer 2 turn [task, turn, fs_watch, turn, watch, turn, fs_watch, fs_unwatch]
+    > watch 2 w1
+    refused: ENOENT process 2 has no watch `w1`
+    > boot
+      → watch 2 w2
+      → infer 2 turn [task, turn, fs_watch, turn, watch, turn, fs_watch, fs_unwatch]
+    "#);
+}
+
+#[test]
+fn the_wall_clock_ends_a_process_and_all_below() {
+    let told = replay(
+        r#"
+        spawn resident wall=30 go
+        2: => SPAWN_AGENT {"role":"r"} => SPAWN_AGENT {"role":"r","task":"t"}
+        after 30
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident wall=30 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r"} => SPAWN_AGENT {"role":"r","task":"t"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    4 spawned by 2
+    2 SPAWN_AGENT = {"pid":4}
+      → infer 4 turn [task]
+      → infer 2 turn [task, turn, spawn_agent, spawn_agent]
+    > after 30
+    2 exited 124: ran past its time
+    3 exited 124: ran past its time
+    4 exited 124: ran past its time
+      → cancel
+      → cancel
+    "#);
+}
