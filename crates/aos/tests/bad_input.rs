@@ -1,0 +1,452 @@
+//! Bad input, end to end: whatever a person, a disk or an agent gets wrong is told in words with a way out.
+//!
+//! Start at the first test. What always holds: a damaged or missing journal is never taken for an empty one, and every
+//! refusal leaves what was there as it was.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use aos_models::scripted::Call;
+use serde_json::{Value, json};
+
+use rig::{POLICY, Rig, Running, Setup, any, assert_told, call, calls, echo, results, say, until, write};
+
+fn setup(change: impl FnOnce(&mut Setup)) -> Setup {
+    let mut setup = Setup::default();
+    change(&mut setup);
+    setup
+}
+
+#[test]
+fn a_key_that_is_not_known_is_named_with_its_line_and_the_nearest() {
+    let rig = Rig::with(vec![], setup(|setup| setup.more = "default_modle = \"small\"\n".into()));
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_ne!(ran.code, 0);
+    assert_told(&ran, ran.code, &["line 3", "default_modle", "did you mean `default_model`?"]);
+    let here = rig.aos(&["up", "--foreground"]);
+    assert_told(&here, 1, &["line 3", "default_modle", "did you mean `default_model`?"]);
+    assert!(rig.daemons().is_empty());
+}
+
+#[test]
+fn a_secret_in_the_file_is_refused_and_not_repeated() {
+    let rig = Rig::with(vec![], setup(|setup| setup.model.push_str("api_key = \"sk-very-secret\"\n")));
+    let ran = rig.aos(&["up"]);
+    assert_ne!(ran.code, 0);
+    assert_told(&ran, ran.code, &["api_key_env"]);
+    assert!(!ran.err.contains("sk-very-secret") && !rig.log().contains("sk-very-secret"), "{ran:?}");
+}
+
+#[test]
+fn a_model_that_does_not_answer_is_told_while_it_is_tried_again() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nowhere = format!("http://127.0.0.1:{port}/v1");
+    let rig = Rig::with(vec![], setup(|setup| setup.base_url = Some(nowhere)));
+    let ran = rig.aos(&["run", "--timeout", "4s", "alpha"]);
+    assert_eq!(ran.code, 124, "{ran:?}");
+    assert!(ran.err.contains("the model failed") && ran.err.contains(&port.to_string()), "{ran:?}");
+    let process = &rig.get("/v1/processes?all=true")[0];
+    let tries = rig.entries(process["pid"].as_u64().unwrap(), "inference_started").len();
+    assert!((1..=4).contains(&tries), "it waits longer after each failure: {tries} tries");
+}
+
+#[test]
+fn a_second_daemon_in_the_same_home_is_refused_and_the_first_goes_on() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    rig.up();
+    let first = rig.json(&["status"])["os_pid"].clone();
+    let second = rig.aos(&["up", "--foreground"]);
+    assert_told(&second, 1, &["in use", &first.to_string(), "aos down"]);
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "its socket is still there: {ran:?}");
+    assert_eq!(rig.json(&["status"])["os_pid"], first);
+}
+
+#[test]
+fn what_a_dead_daemon_left_behind_is_no_obstacle() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    rig.up();
+    rig.kill_daemon();
+    assert!(rig.file("run/aos.sock").exists(), "a socket that nobody listens on");
+    assert_told(&rig.aos(&["--no-start", "ps"]), 3, &["aos up"]);
+    // A lock file with the number of a process that lives and is none of ours.
+    fs::write(rig.file("journal.lock"), "1\n").unwrap();
+    fs::write(rig.file("run/start.lock"), "1\n").unwrap();
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.stop();
+    fs::write(rig.file("run/aos.sock"), "a plain file").unwrap();
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn down_and_up_follow_each_other_at_once() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    for round in 1..=8 {
+        assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+        let down = rig.aos(&["down"]);
+        assert_eq!(down.code, 0, "round {round}: {down:?}");
+        rig.up();
+        assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), round);
+        assert_eq!(rig.daemons().len(), 1);
+    }
+}
+
+#[test]
+#[ignore = "`aos down` returns when nobody listens any more, not when the journal is closed"]
+fn when_down_returns_the_journal_is_free() {
+    let rig = Rig::new(vec![echo()]);
+    rig.spawn(&["--role", "You answer."]);
+    for round in 0..5 {
+        let copy = format!("copy-{round}.aos");
+        assert_eq!(rig.aos(&["backup", &copy]).code, 0);
+        // As `aos backup --help` shows it: aos down && aos restore FILE --force.
+        assert_eq!(rig.aos(&["down"]).code, 0);
+        let restored = rig.aos(&["restore", &copy, "--force"]);
+        assert_eq!(restored.code, 0, "round {round}: {restored:?}");
+        rig.up();
+    }
+}
+
+#[test]
+fn a_task_of_ten_megabytes_is_refused_and_nothing_is_lost() {
+    let rig = Rig::new(vec![echo(), any("alpha", vec![say("done")])]);
+    let pid = rig.spawn(&["--role", "You answer."]);
+    let big = "x".repeat(10 << 20);
+    let before = rig.journal().len();
+    for arguments in [&["run", "-"][..], &["spawn", "-"], &["send", &pid.to_string(), "-"]] {
+        let ran = rig.aos_fed(arguments, big.as_bytes());
+        assert_ne!(ran.code, 0, "{arguments:?}");
+        assert_told(&ran, ran.code, &["bytes", "try: "]);
+        assert!(ran.err.len() < 2000, "it is not repeated");
+    }
+    // Past the command's own look at its size, over HTTP.
+    let asked = json!({ "task": "y".repeat((1 << 20) + 1), "mode": "one_shot" });
+    let refused = rig.http("POST", "/v1/processes", Some(&asked));
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("EINVAL")), "{}", refused.text());
+    assert_eq!(rig.http("POST", "/v1/processes", Some(&json!({ "task": big }))).status, 400);
+    assert_eq!(rig.journal().len(), before, "what is refused leaves no trace");
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    assert_eq!(rig.process(pid)["waiting_for"], "input");
+}
+
+#[test]
+fn control_characters_reach_no_terminal_and_no_name() {
+    let rig = Rig::new(vec![any(
+        "alpha",
+        vec![
+            calls(vec![
+                Call::new("SPAWN_AGENT", json!({ "role": "x", "name": "a\u{1b}[31mb" })),
+                Call::new("SPAWN_AGENT", json!({ "role": "x", "name": "../../etc" })),
+                Call::new("SPAWN_AGENT", json!({ "role": "x", "name": "12" })),
+            ]),
+            say("done"),
+        ],
+    )]);
+    let named = rig.aos(&["spawn", "--name", "a\u{1b}[31mb", "--role", "x"]);
+    assert_told(&named, 2, &["no name for a process", "letters"]);
+    assert!(!named.err.contains('\u{1b}'), "{named:?}");
+    let pid = rig.spawn(&["--role", "r\u{1b}[2Jole", "alpha\u{1b}[31m\u{7}\u{9b}2J"]);
+    rig.until_idle(pid);
+    for command in [&["ps"][..], &["tree"], &["inspect", &pid.to_string()], &["logs", &pid.to_string()]] {
+        let ran = rig.aos(command);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(!ran.out.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{command:?}: {ran:?}");
+    }
+    let shown = results(rig.requests().last().unwrap());
+    assert!(shown.iter().all(|(_, result)| result["error"]["code"] == "EINVAL"), "{shown:?}");
+}
+
+#[test]
+fn a_pid_that_does_not_exist_is_esrch_with_a_hint() {
+    let rig = Rig::new(vec![]);
+    rig.up();
+    for arguments in [
+        &["inspect", "999"][..],
+        &["send", "999", "hi"],
+        &["kill", "999"],
+        &["wait", "999"],
+        &["pause", "999"],
+        &["resume", "999"],
+        &["fork", "999"],
+        &["replay", "999"],
+        &["logs", "999"],
+        &["attach", "999"],
+    ] {
+        let ran = rig.aos(arguments);
+        assert!(ran.err.contains("try: "), "{arguments:?}: {ran:?}");
+        assert_told(&ran, 1, &["999"]);
+        let json: Vec<&str> = [&["--json"][..], arguments].concat();
+        let ran = rig.aos(&json);
+        let body: Value = serde_json::from_str(ran.out.lines().last().unwrap_or_default()).unwrap_or_default();
+        assert_eq!(body["error"]["code"], "ESRCH", "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_schedule_that_never_fires_is_einval() {
+    let schedule = |args: Value| Call::new("SYS_SCHEDULE", args);
+    let rig = Rig::new(vec![any(
+        "alpha",
+        vec![
+            calls(vec![
+                schedule(json!({ "cron": "0 0 30 2 *", "prompt": "x" })),
+                schedule(json!({ "cron": "99 * * * *", "prompt": "x" })),
+                schedule(json!({ "cron": "* * * * *", "timezone": "Mars/Olympus", "prompt": "x" })),
+                schedule(json!({ "seconds": 0, "prompt": "x" })),
+                schedule(json!({ "prompt": "x" })),
+                schedule(json!({ "seconds": 5, "cron": "* * * * *", "prompt": "x" })),
+                Call::new("SLEEP", json!({ "seconds": -1 })),
+                schedule(json!({ "cron": "0 9 29 2 *", "prompt": "leap day" })),
+            ]),
+            say("done"),
+        ],
+    )]);
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let shown = results(rig.requests().last().unwrap());
+    for (_, result) in &shown[..7] {
+        assert_eq!(result["error"]["code"], "EINVAL", "{result}");
+        assert!(!result["error"]["message"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(shown[7].1["status"], "SUCCESS", "{shown:?}");
+    assert_eq!(rig.process(pid)["timers"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn without_a_policy_everything_is_denied_but_to_speak_and_to_end() {
+    let rig = Rig::with(
+        vec![any(
+            "alpha",
+            vec![
+                calls(vec![
+                    Call::new("FS_WRITE", json!({ "path": "a", "content": "1" })),
+                    Call::new("FS_READ", json!({ "path": "a" })),
+                    Call::new("SPAWN_AGENT", json!({ "role": "x" })),
+                    Call::new("SEND_MSG", json!({ "to_pid": 2, "content": "x" })),
+                    Call::new("SYS_SCHEDULE", json!({ "seconds": 60, "prompt": "x" })),
+                    Call::new("MEM_READ", json!({ "query": "x" })),
+                    Call::new("NET_FETCH", json!({ "url": "http://127.0.0.1:1/" })),
+                    Call::new("SYS_WRITE_STDOUT", json!({ "text": "I can speak" })),
+                    Call::new("SLEEP", json!({ "seconds": 0 })),
+                ]),
+                call("SYS_EXIT", json!({ "code": 4, "result": "and end" })),
+            ],
+        )],
+        setup(|setup| setup.policy = None),
+    );
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!((ran.code, ran.out.as_str()), (4, "and end\n"), "{ran:?}");
+    let shown = results(&rig.requests()[1]);
+    for (_, result) in &shown[..7] {
+        assert_eq!(result["error"]["code"], "EPERM", "{shown:?}");
+    }
+    assert!(shown[7..].iter().all(|(_, result)| result["status"] == "SUCCESS"), "{shown:?}");
+    assert!(rig.log().contains("everything is denied"), "{}", rig.log());
+}
+
+#[test]
+fn a_broken_policy_keeps_the_daemon_down_and_names_the_line() {
+    for (text, word) in [
+        ("version: 1\ndefault_role: assistant\nrolls: {}\n", "rolls"),
+        ("version: 1\nversion: 1\n", "version"),
+        ("{{{", ""),
+        (&POLICY.replace("FS_", "FS_").replace("SYS_SCHEDULE", "SYS_SHEDULE"), "SYS_SHEDULE"),
+    ] {
+        let rig = Rig::with(vec![], setup(|setup| setup.policy = Some(text.to_owned())));
+        let ran = rig.aos(&["run", "alpha"]);
+        assert_ne!(ran.code, 0, "{text}");
+        assert_told(&ran, ran.code, &["policy.yaml", word, "try: "]);
+        assert!(rig.daemons().is_empty() && rig.request_count() == 0);
+    }
+}
+
+/// A home with a past that is down: its journal is moved into one file first.
+fn with_a_past() -> Rig {
+    let rig =
+        Rig::new(vec![any("needle-in-the-past", vec![write("a", "1"), say("done")]), any("alpha", vec![say("done")])]);
+    assert_eq!(rig.aos(&["run", "needle-in-the-past"]).code, 0);
+    for _ in 0..6 {
+        assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    }
+    rig.stop();
+    rig
+}
+
+/// The files of the journal that hold entries.
+fn journal_files(rig: &Rig) -> Vec<std::path::PathBuf> {
+    let names = ["journal.db", "journal.db-wal"];
+    names.iter().map(|name| rig.file(name)).filter(|path| path.exists()).collect()
+}
+
+/// Flips a bit of each occurrence of `text` in the journal; how many there were.
+fn damage(rig: &Rig, text: &str) -> usize {
+    let mut found = 0;
+    for path in journal_files(rig) {
+        let mut bytes = fs::read(&path).unwrap();
+        let places: Vec<usize> = (0..bytes.len().saturating_sub(text.len()))
+            .filter(|at| bytes[*at..].starts_with(text.as_bytes()))
+            .collect();
+        found += places.len();
+        for at in places {
+            bytes[at] ^= 0x02;
+        }
+        fs::write(&path, bytes).unwrap();
+    }
+    found
+}
+
+#[track_caller]
+fn assert_refused_and_untouched(rig: &Rig, words: &[&str]) {
+    let before: Vec<Vec<u8>> = journal_files(rig).iter().map(|path| fs::read(path).unwrap()).collect();
+    for arguments in [&["up"][..], &["run", "alpha"], &["ps", "-a"]] {
+        let ran = rig.aos(arguments);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert_told(&ran, ran.code, words);
+        assert!(ran.err.contains("try: "), "{ran:?}");
+    }
+    let after: Vec<Vec<u8>> = journal_files(rig).iter().map(|path| fs::read(path).unwrap()).collect();
+    assert!(before == after, "a start that failed has changed the journal");
+    assert!(rig.daemons().is_empty());
+}
+
+#[test]
+fn an_altered_byte_in_the_past_is_found_by_the_audit() {
+    let rig = with_a_past();
+    assert!(damage(&rig, "needle-in-the-past") > 0);
+    let up = rig.aos(&["up"]);
+    if up.code != 0 {
+        // Found at once: the log's own sum, or the chain of the last entries.
+        return assert_told(&up, up.code, &["journal", "entr", "try: "]);
+    }
+    let audit = rig.aos(&["audit", "verify"]);
+    assert_eq!(audit.code, 1, "{audit:?}");
+    assert!(audit.out.contains("ALTERED: "), "{audit:?}");
+    let json = rig.aos(&["--json", "audit", "verify"]);
+    let view: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &view["intact"]), (1, &json!(false)));
+}
+
+#[test]
+fn a_missing_journal_is_not_an_empty_one() {
+    let rig = with_a_past();
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
+        let _ = fs::rename(rig.file(name), rig.file(&format!("{name}.away")));
+    }
+    assert_refused_and_untouched(&rig, &["journal.db", "missing", "put the file back"]);
+    assert!(!rig.file("journal.db").exists(), "no empty one was made");
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
+        let _ = fs::rename(rig.file(&format!("{name}.away")), rig.file(name));
+    }
+    rig.up();
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 7, "put back, all is there");
+}
+
+#[test]
+fn a_journal_cut_short_is_refused_with_what_is_safe() {
+    let rig = with_a_past();
+    for path in journal_files(&rig) {
+        let length = fs::metadata(&path).unwrap().len();
+        fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
+    }
+    let ran = rig.aos(&["up"]);
+    assert_ne!(ran.code, 0, "an end that is gone must be seen: {ran:?}");
+    assert_told(&ran, ran.code, &["journal", "try: ", "restore"]);
+    let again = rig.aos(&["run", "alpha"]);
+    assert_ne!(again.code, 0, "{again:?}");
+}
+
+#[test]
+fn a_journal_of_nothing_or_of_something_else_is_refused() {
+    for content in [&b""[..], b"this is no database at all, but a letter to a friend that is long enough to be read"] {
+        let rig = with_a_past();
+        for name in ["journal.db-wal", "journal.db-shm"] {
+            let _ = fs::remove_file(rig.file(name));
+        }
+        fs::write(rig.file("journal.db"), content).unwrap();
+        let ran = rig.aos(&["up"]);
+        assert_ne!(ran.code, 0, "{} bytes: {ran:?}", content.len());
+        assert_told(&ran, ran.code, &["journal", "try: "]);
+    }
+}
+
+#[test]
+fn the_way_out_that_an_error_names_is_a_way() {
+    // Every `aos …` in a hint of the journal's errors must be a command line that exists.
+    let rig = with_a_past();
+    let files = journal_files(&rig);
+    let last = files.last().unwrap();
+    let length = fs::metadata(last).unwrap().len();
+    fs::File::options().write(true).open(last).unwrap().set_len(length * 3 / 4).unwrap();
+    let ran = rig.aos(&["up"]);
+    for hint in ran.err.split('`').filter(|part| part.starts_with("aos ")) {
+        let words: Vec<&str> = hint.split_whitespace().skip(1).collect();
+        let words: Vec<&str> = words.iter().map(|word| if *word == "FILE" { "no-such-copy" } else { word }).collect();
+        let tried = rig.aos(&words);
+        assert_ne!(tried.code, 2, "`{hint}` is no command: {tried:?}");
+    }
+}
+
+#[test]
+fn a_home_of_somebody_else_is_refused_in_words() {
+    if !rustix::process::geteuid().is_root() {
+        println!("only root can be somebody else; not tried");
+        return;
+    }
+    let rig = with_a_past();
+    for bits in [0o700, 0o755] {
+        // The folder that holds the home lets others look into the home where its own bits do.
+        fs::set_permissions(rig.home().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(rig.home(), fs::Permissions::from_mode(bits)).unwrap();
+        let mut command = rig.command(&["up"]);
+        command.uid(65534).gid(65534);
+        let ran = Running::new(command).end();
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert_told(&ran, ran.code, &["try: "]);
+        let mut command = rig.command(&["up", "--foreground"]);
+        command.uid(65534).gid(65534);
+        let ran = Running::new(command).end();
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert_told(&ran, ran.code, &["try: "]);
+        assert!(rig.daemons().is_empty());
+    }
+    rig.up();
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 7, "nothing was changed");
+}
+
+#[test]
+fn a_home_whose_path_is_too_long_for_a_socket_is_told() {
+    let rig = Rig::new(vec![]);
+    let long = format!("/tmp/{}", "a".repeat(120));
+    let ran = rig.aos(&["--home", &long, "ps"]);
+    assert_ne!(ran.code, 0);
+    assert_told(&ran, ran.code, &["too long", "--home"]);
+    assert!(!std::path::Path::new(&long).exists());
+}
+
+#[test]
+fn a_full_inbox_and_a_full_input_say_try_again() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]);
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    let mut taken = 0;
+    for number in 0..300 {
+        let text = json!({ "text": format!("n{number}") });
+        let answer = rig.http("POST", &format!("/v1/processes/{pid}/stdin"), Some(&text));
+        match answer.status {
+            200 => taken += 1,
+            429 => {
+                assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
+                assert_eq!(answer.json()["error"]["code"], "EAGAIN");
+                break;
+            }
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert_eq!(taken, 256);
+    assert_eq!(rig.entries(pid, "input").len(), 256, "what was refused is not there, what was taken is");
+}
