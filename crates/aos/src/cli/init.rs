@@ -166,6 +166,30 @@ mod tests {
         assert_eq!(config.models["small"], model);
     }
 
+    /// What this version writes is kept in `config/written/`, where a test of `config` reads what every version wrote.
+    /// Where this fails, add files for the new version there; those of released versions stay as they are.
+    #[test]
+    fn what_is_written_is_kept_for_later_versions() {
+        let mut local = ModelConfig::new(Provider::Openai, "qwen3:8b");
+        local.base_url = Some("http://127.0.0.1:11434/v1".into());
+        let mut cloud = ModelConfig::new(Provider::Anthropic, "claude-haiku-4-5");
+        cloud.api_key_env = Some("ANTHROPIC_API_KEY".into());
+        cloud.price = Some(aos_abi::model::Price { input: aos_abi::Usd(1_000_000_000), ..Default::default() });
+        let found = |name: &str, config, reason: &str| Candidate { name: name.into(), config, reason: reason.into() };
+        let models = [found("small", local, "a server answers"), found("haiku", cloud, "a key is set")];
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/written");
+        let version = env!("CARGO_PKG_VERSION");
+        for (name, written) in [
+            (format!("{version}.toml"), config_text(7717, &[])),
+            (format!("{version}-models.toml"), config_text(7717, &models)),
+            (format!("{version}-policy.yaml"), Policy::default_text().to_owned()),
+        ] {
+            let path = folder.join(&name);
+            let kept = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(kept == written, "{} is not what this version writes:\n{written}", path.display());
+        }
+    }
+
     #[test]
     fn every_commented_default_is_one() {
         // Each example in the template, taken in, must be a configuration.

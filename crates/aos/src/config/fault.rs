@@ -70,28 +70,54 @@ fn list(path: Option<&std::path::Path>, faults: &[Fault]) -> String {
     lines.join("\n")
 }
 
+/// The shortest value of a variable that is hidden, in bytes: a shorter one is no key, and stands in other words by chance.
+const HIDDEN_BYTES_MIN: usize = 8;
+
 /// Gathers faults of one text.
 #[derive(Debug)]
 pub(super) struct Faults<'t> {
     text: &'t str,
     found: Vec<Fault>,
+    /// Values that came from the environment, with the `${NAME}` that is shown instead.
+    hidden: Vec<(String, String)>,
 }
 
 impl<'t> Faults<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Faults { text, found: Vec::new() }
+        Faults { text, found: Vec::new(), hidden: Vec::new() }
+    }
+
+    /// From now on shows the variable's name instead of its value, which may be a key that somebody put in a wrong place.
+    pub(super) fn hide(&mut self, name: &str, value: &str) {
+        if value.len() < HIDDEN_BYTES_MIN {
+            return;
+        }
+        let quoted = format!("{value:?}");
+        // A library's message shows the value as a literal, where a quotation mark has a backslash before it.
+        for value in [value, quoted.trim_matches('"')] {
+            self.hidden.push((value.to_owned(), format!("${{{name}}}")));
+        }
+        // The longest first: one value may be a part of another.
+        self.hidden.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        self.hidden.dedup();
+    }
+
+    fn shown(&self, text: String) -> String {
+        self.hidden.iter().fold(text, |text, (value, name)| text.replace(value, name))
     }
 
     /// A fault at a place of the text.
     pub(super) fn at(&mut self, span: Range<usize>, what: impl Into<String>, hint: impl Into<String>) {
         let before = self.text.get(..span.start.min(self.text.len())).unwrap_or(self.text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        self.found.push(Fault { line: Some(line), what: what.into(), hint: hint.into() });
+        let (what, hint) = (self.shown(what.into()), self.shown(hint.into()));
+        self.found.push(Fault { line: Some(line), what, hint });
     }
 
     /// A fault that has no place: something is missing.
     pub(super) fn missing(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.found.push(Fault { line: None, what: what.into(), hint: hint.into() });
+        let (what, hint) = (self.shown(what.into()), self.shown(hint.into()));
+        self.found.push(Fault { line: None, what, hint });
     }
 
     /// Nothing, or everything found so far in the order of the text.

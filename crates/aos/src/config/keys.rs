@@ -135,7 +135,7 @@ fn looks_secret(key: &str) -> bool {
 /// Replaces `${NAME}` in a value and in everything inside it.
 fn expand(value: &mut DeValue<'_>, span: Range<usize>, env: &Env, faults: &mut Faults<'_>) {
     match value {
-        DeValue::String(text) => match expanded(text, env) {
+        DeValue::String(text) => match expanded(text, env, faults) {
             Ok(None) => {}
             Ok(Some(new)) => *text = Cow::Owned(new),
             Err(Expansion::Unset(name)) => faults.at(
@@ -172,7 +172,7 @@ enum Expansion {
 }
 
 /// The text with its variables read; `None` where it holds none.
-fn expanded(text: &str, env: &Env) -> Result<Option<String>, Expansion> {
+fn expanded(text: &str, env: &Env, faults: &mut Faults<'_>) -> Result<Option<String>, Expansion> {
     if !text.contains("${") {
         return Ok(None);
     }
@@ -190,7 +190,9 @@ fn expanded(text: &str, env: &Env) -> Result<Option<String>, Expansion> {
         if !is_variable(name) {
             return Err(Expansion::Malformed);
         }
-        out.push_str(env.text(name).ok_or_else(|| Expansion::Unset(name.to_owned()))?);
+        let value = env.text(name).ok_or_else(|| Expansion::Unset(name.to_owned()))?;
+        faults.hide(name, value);
+        out.push_str(value);
         rest = after;
     }
     out.push_str(rest);

@@ -168,7 +168,7 @@ fn hosts(list: &[Spanned<String>], private: bool, faults: &mut Faults<'_>) -> Ve
             Ok(host) if private && host.host().starts_with("*.") => {
                 faults.at(
                     value.span(),
-                    format!("`{host}` is a pattern, private places are named one by one"),
+                    format!("`{}` is a pattern, private places are named one by one", value.get_ref()),
                     "write it as \"127.0.0.1:8080\"",
                 );
             }

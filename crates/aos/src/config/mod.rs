@@ -122,6 +122,19 @@ impl Config {
         self.models.clone()
     }
 
+    /// What stands in the file and is not used by this version, in words; people are told at every start.
+    #[must_use]
+    pub fn not_used_yet(&self) -> Vec<&'static str> {
+        // Each field by name, so that a new one is thought of here.
+        let Config { listen: _, models: _, default_model: _, fallback, usd_per_day: _, exec: _, net: _ } = self;
+        let mut unused = Vec::new();
+        if !fallback.is_empty() {
+            unused
+                .push("`fallback` below [router] is checked and not used yet: where a model fails, no other is tried");
+        }
+        unused
+    }
+
     /// The configuration as the kernel needs it. In a demonstration `models` is empty and the daemon adds the scripted
     /// model; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
     #[must_use]

@@ -140,6 +140,24 @@ fn secrets_are_refused_and_never_shown() {
 }
 
 #[test]
+fn a_secret_from_the_environment_is_never_shown() {
+    let env = Env::from([("KEY", "sk-very-\"secret\""), ("HOST", "very-secret.example"), ("SHORT", "x")]);
+    for text in [
+        format!("{MODEL}base_url = \"${{KEY}}\"\n"),
+        "[daemon]\nlisten = \"${KEY}\"\ndefault_model = \"${KEY}\"\n".into(),
+        "[budget]\nusd_per_day = \"${KEY}\"\n".into(),
+        "[exec]\nsandbox = \"no ${KEY}\"\n[net]\nallow = [\"${KEY}\"]\nprivate = [\"*.${HOST}:80\"]\n".into(),
+    ] {
+        let shown = faults_in(&text, &env);
+        assert!(!shown.contains("secret") && shown.contains("${"), "{shown}");
+    }
+    insta::assert_snapshot!(faults_in("[exec]\nsandbox = \"${KEY} ${SHORT}\"\n", &env), @r#"
+    aos.toml: line 2: `sandbox` is `${KEY} x`
+    try: write sandbox = "required", or in full words what you consent to: sandbox = "unsandboxed: commands run with my rights"
+    "#);
+}
+
+#[test]
 fn variables_are_read_and_missed() {
     let env = Env::from([("MODEL_NAME", "qwen3:8b")]);
     let text = "[models.a]\nprovider = \"openai\"\nmodel = \"x-${MODEL_NAME}-$${y}\"\n";
@@ -252,4 +270,73 @@ fn shape_and_syntax_faults_have_their_line() {
     aos.toml: line 3: duplicate key
     try: see https://toml.io for how values are written
     ");
+}
+
+/// A key that is misspelt, at every level of the file, is an error with its line and the key that was meant; a key that
+/// is read and not used yet is told of.
+#[test]
+fn keys_are_not_silently_ignored() {
+    let refused = |text: &str, line: usize, wrong: &str, meant: &str| {
+        let Err(ConfigError::Faults { faults, .. }) = Config::parse(text, &Env::default()) else {
+            panic!("`{wrong}` was ignored in\n{text}")
+        };
+        let fault = faults.iter().find(|fault| fault.what.contains(&format!("unknown key `{wrong}`")));
+        let fault = fault.unwrap_or_else(|| panic!("nothing of `{wrong}` in {faults:?}"));
+        assert_eq!(
+            (fault.line, fault.hint.as_str()),
+            (Some(line), format!("did you mean `{meant}`?").as_str()),
+            "{text}"
+        );
+    };
+    let misspelt = |key: &str| format!("{key}{}", &key[key.len() - 1..]);
+    for (section, keys) in keys::SECTIONS {
+        let wrong = misspelt(section);
+        refused(&format!("\n[{wrong}]\n"), 2, &wrong, section);
+        for key in *keys {
+            let wrong = misspelt(key);
+            refused(&format!("[{section}]\n{wrong} = 1\n"), 2, &wrong, key);
+            refused(&format!("{section}.{wrong} = 1\n"), 1, &wrong, key);
+        }
+    }
+    for key in keys::MODEL {
+        let wrong = misspelt(key);
+        refused(&format!("{MODEL}{wrong} = 1\n"), 4, &wrong, key);
+    }
+    for (table, keys) in [("price", keys::PRICE), ("limits", keys::LIMITS)] {
+        for key in keys {
+            let wrong = misspelt(key);
+            refused(&format!("{MODEL}{table} = {{ {wrong} = 1 }}\n"), 4, &wrong, key);
+            refused(&format!("{MODEL}[models.small.{table}]\n{wrong} = 1\n"), 5, &wrong, key);
+        }
+    }
+    let read = Config::parse(&format!("{MODEL}[router]\nfallback = [\"small\"]\n"), &Env::default()).unwrap();
+    assert_eq!(read.not_used_yet().len(), 1);
+    assert!(read.not_used_yet()[0].contains("`fallback` below [router]"));
+    assert_eq!(Config::parse(MODEL, &Env::default()).unwrap().not_used_yet(), [] as [&str; 0]);
+}
+
+/// `written/` holds what `aos init` wrote in each version, which its own test adds to. All of it must be read for ever.
+#[test]
+fn an_upgrade_does_not_break_the_file() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/written");
+    let mut read = 0;
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_some_and(|kind| kind == "yaml") {
+            assert!(aos_policy::Policy::parse(&text).is_ok(), "{}", path.display());
+        } else {
+            let config = Config::load(&path, &Env::default()).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(config.not_used_yet(), [] as [&str; 0], "{}", path.display());
+        }
+        read += 1;
+    }
+    assert!(read >= 3, "{read} files");
+    // And it means what it meant.
+    let first = Config::load(&folder.join("0.1.0-models.toml"), &Env::default()).unwrap();
+    assert_eq!((first.listen.to_string().as_str(), first.default_model.as_str()), ("127.0.0.1:7717", "small"));
+    assert_eq!((first.usd_per_day, first.exec), (Some(Usd(5_000_000_000)), Exec::Sandboxed));
+    assert_eq!(first.models["small"].base_url.as_deref(), Some("http://127.0.0.1:11434/v1"));
+    assert_eq!(first.models["haiku"].api_key_env.as_deref(), Some("ANTHROPIC_API_KEY"));
+    assert_eq!(first.models["haiku"].price.unwrap().input, Usd(1_000_000_000));
 }
