@@ -6,6 +6,8 @@
 
 mod clean;
 mod context;
+#[cfg(test)]
+mod documented;
 mod failure;
 mod keyboard;
 mod narrate;
