@@ -12,7 +12,7 @@ use crate::client::Address;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  aos spawn --name watcher \"tell me when a file in inbox/ changes\"\n  \
 aos spawn --role \"You answer questions about this folder.\" -w . --grant \"FS_READ **\"\n  \
-aos send watcher-pid \"what changed today?\"; aos logs -f PID")]
+aos send PID \"what changed today?\"; aos logs -f PID")]
 pub struct Args {
     /// What it does first; `-` reads it from standard input. Without one it waits for input
     task: Option<String>,
