@@ -3,7 +3,22 @@
 //!
 //! Start at [`TARGETS`]. `fuzz/run SECONDS` fuzzes each of them; `cargo test` here runs each over its corpus, whole and
 //! cut, on any compiler. To add one: a function here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]`, and
-//! some files in `corpus/NAME/`. What crashed once is kept in the corpus.
+//! some files in `corpus/NAME/`. One that needs more than the contract and the context is a module and a feature of its
+//! name. What crashed once is kept in the corpus.
+
+#[cfg(feature = "configuration")]
+mod configuration;
+#[cfg(feature = "http_body")]
+mod http_body;
+#[cfg(feature = "journal_file")]
+mod journal_file;
+
+#[cfg(feature = "configuration")]
+pub use configuration::configuration;
+#[cfg(feature = "http_body")]
+pub use http_body::{call, http_body};
+#[cfg(feature = "journal_file")]
+pub use journal_file::{FOLDED, LAST, journal_file, opened};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,9 +28,18 @@ use aos_abi::inference::{Encoding, Message, NativeCall};
 use aos_abi::{Entry, Lsn, Name, Syscall, limits};
 use aos_context::{Fit, estimate, item, item_bytes, message_tokens, render, render_fitted};
 
-/// Every target by its name.
-pub const TARGETS: [(&str, fn(&[u8])); 3] =
-    [("decode_reply", decode_reply), ("entry_json", entry_json), ("syscall_args", syscall_args)];
+/// Every target that is built, by its name.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    #[cfg(feature = "configuration")]
+    ("configuration", configuration),
+    ("decode_reply", decode_reply),
+    ("entry_json", entry_json),
+    #[cfg(feature = "http_body")]
+    ("http_body", http_body),
+    #[cfg(feature = "journal_file")]
+    ("journal_file", journal_file),
+    ("syscall_args", syscall_args),
+];
 
 /// A model's reply. The first byte chooses encoding and cut; then fields that end in `\x1f`: the text, and id, name and
 /// arguments of native calls.
