@@ -435,7 +435,14 @@ impl System for Daemon {
 
     async fn backup(&self, request: BackupRequest) -> Answer<()> {
         let journal = Arc::clone(&self.journal);
-        blocking(move || journal.backup(&PathBuf::from(request.file)).map(|_| ())).await
+        let file = PathBuf::from(request.file);
+        let copy = file.clone();
+        blocking(move || journal.backup(&copy).map(|_| ())).await?;
+        // It holds everything that agents were told and said, and may lie in a folder that others read.
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).map_err(|error| {
+            ApiError::internal(format!("{}: the copy is whole, but others may read it: {error}", file.display()))
+        })
     }
 
     async fn prune(&self, request: PruneRequest) -> Answer<PruneView> {
