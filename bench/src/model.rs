@@ -1,0 +1,108 @@
+//! A model that answers at once: real HTTP on loopback in OpenAI's streaming format, always the same but for the call's id.
+//!
+//! It reads no request but for its length, so that what the model costs stays small beside what is measured, and notes
+//! when each begins to arrive.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::Failure;
+
+/// What the model always answers.
+pub(crate) enum Answer {
+    /// This text.
+    Text(&'static str),
+    /// One call, with these arguments.
+    Call(&'static str, &'static str),
+}
+
+/// A running model; it ends with the program.
+pub(crate) struct Model {
+    answer: Answer,
+    answered: AtomicU64,
+    received_bytes: AtomicU64,
+    /// When the last request began to arrive.
+    arrived: Mutex<Option<Instant>>,
+}
+
+impl Model {
+    /// A model on this port of loopback.
+    pub(crate) async fn start(port: u16, answer: Answer) -> Result<Arc<Model>, Failure> {
+        let (answered, received_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let model = Arc::new(Model { answer, answered, received_bytes, arrived: Mutex::new(None) });
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let serving = Arc::clone(&model);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(connection(stream, Arc::clone(&serving)));
+            }
+        });
+        Ok(model)
+    }
+
+    /// Requests answered so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of their bodies.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// When the last request began to arrive; once.
+    pub(crate) fn take_arrival(&self) -> Option<Instant> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        *self.arrived.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let body = request.into_body().collect().await?.to_bytes();
+        self.received_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+        let stream = self.answer.stream(self.answered.fetch_add(1, Ordering::Relaxed));
+        let mut response = Response::new(Full::new(Bytes::from(stream)));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        Ok(response)
+    }
+}
+
+impl Answer {
+    /// The events of one answer. No usage: the daemon goes by its own estimate, as with servers that report none.
+    fn stream(&self, nth: u64) -> String {
+        let chunk = |delta: Value, finish: Value| {
+            let choices = json!([{ "index": 0, "delta": delta, "finish_reason": finish }]);
+            let chunk =
+                json!({ "id": "r", "object": "chat.completion.chunk", "model": "scripted", "choices": choices });
+            format!("data: {chunk}\n\n")
+        };
+        let (first, finish) = match self {
+            Answer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
+            Answer::Call(name, arguments) => {
+                let function = json!({ "name": name, "arguments": arguments });
+                let call = json!({ "index": 0, "id": format!("call_{nth}"), "type": "function", "function": function });
+                (json!({ "role": "assistant", "content": null, "tool_calls": [call] }), "tool_calls")
+            }
+        };
+        chunk(first, Value::Null) + &chunk(json!({}), json!(finish)) + "data: [DONE]\n\n"
+    }
+}
+
+async fn connection(stream: TcpStream, model: Arc<Model>) {
+    let _ = stream.set_nodelay(true);
+    let service = hyper::service::service_fn(move |request| {
+        let model = Arc::clone(&model);
+        async move { model.respond(request).await }
+    });
+    // The daemon closes what it no longer wants.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
