@@ -158,6 +158,11 @@ impl Heart {
 
     /// Runs until told to stop, then saves a checkpoint, so that the next start has nothing to replay.
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        // What was under way is recovered before anything else happens. Any other entry, a tick included, could start calls
+        // of its own, which would then pass for interrupted ones.
+        let mut round = Round::default();
+        self.apply(&mut round, Pid::SYSTEM, Body::Booted { version: env!("CARGO_PKG_VERSION").to_owned() });
+        self.commit(round);
         let mut completions = Vec::new();
         let mut requests = Vec::new();
         loop {

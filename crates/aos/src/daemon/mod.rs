@@ -167,12 +167,6 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         shutdown: shutdown.clone(),
     });
     let part = |what: &'static str, why: String| Error::Part { what, why };
-    // What was under way is recovered before anything else happens: any other entry could start calls of its own, which
-    // would then pass for interrupted ones.
-    handle
-        .change(|_| Ok((Pid::SYSTEM, Body::Booted { version: env!("CARGO_PKG_VERSION").to_owned() })))
-        .await
-        .map_err(|error| part("the kernel", error.message))?;
     handle
         .change(move |kernel| {
             let same = **kernel.config() == configured;
