@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use aos_models::scripted::Call;
 use serde_json::{Value, json};
 
-use rig::{POLICY, Rig, Running, Setup, any, assert_told, call, calls, echo, results, say, until, write};
+use rig::{POLICY, Rig, Running, Setup, any, assert_told, call, calls, echo, results, say, write};
 
 fn setup(change: impl FnOnce(&mut Setup)) -> Setup {
     let mut setup = Setup::default();
@@ -97,7 +97,6 @@ fn down_and_up_follow_each_other_at_once() {
 }
 
 #[test]
-#[ignore = "`aos down` returns when nobody listens any more, not when the journal is closed"]
 fn when_down_returns_the_journal_is_free() {
     let rig = Rig::new(vec![echo()]);
     rig.spawn(&["--role", "You answer."]);
@@ -108,6 +107,11 @@ fn when_down_returns_the_journal_is_free() {
         assert_eq!(rig.aos(&["down"]).code, 0);
         let restored = rig.aos(&["restore", &copy, "--force"]);
         assert_eq!(restored.code, 0, "round {round}: {restored:?}");
+        // What was there is kept, and a second one is not put over it.
+        for kept in ["", "-wal", "-shm"].map(|end| rig.file(&format!("journal.db.replaced{end}"))) {
+            assert!(kept.exists() || kept != rig.file("journal.db.replaced"));
+            let _ = fs::remove_file(kept);
+        }
         rig.up();
     }
 }
@@ -255,7 +259,7 @@ fn a_broken_policy_keeps_the_daemon_down_and_names_the_line() {
         ("version: 1\ndefault_role: assistant\nrolls: {}\n", "rolls"),
         ("version: 1\nversion: 1\n", "version"),
         ("{{{", ""),
-        (&POLICY.replace("FS_", "FS_").replace("SYS_SCHEDULE", "SYS_SHEDULE"), "SYS_SHEDULE"),
+        (&POLICY.replace("SYS_SCHEDULE", "SYS_SHEDULE"), "SYS_SHEDULE"),
     ] {
         let rig = Rig::with(vec![], setup(|setup| setup.policy = Some(text.to_owned())));
         let ran = rig.aos(&["run", "alpha"]);
@@ -263,6 +267,35 @@ fn a_broken_policy_keeps_the_daemon_down_and_names_the_line() {
         assert_told(&ran, ran.code, &["policy.yaml", word, "try: "]);
         assert!(rig.daemons().is_empty() && rig.request_count() == 0);
     }
+}
+
+#[test]
+fn a_policy_that_changed_while_the_daemon_was_off_holds_from_the_start() {
+    let rig = Rig::new(vec![
+        any("go on", vec![write("b.txt", "2"), say("{{last_result.error.code}}")]),
+        any("alpha", vec![write("a.txt", "1"), say("ready")]),
+    ]);
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let tighter = POLICY.replace("{path: \"**\", ops: [read, write, delete]}", "{path: \"**\", ops: [read]}");
+    assert_ne!(tighter, POLICY);
+    for (round, end) in [Rig::stop, Rig::kill_daemon].into_iter().enumerate() {
+        end(&rig);
+        fs::write(rig.file("policy.yaml"), &tighter).unwrap();
+        rig.up();
+        assert_eq!(rig.aos(&["send", &pid.to_string(), "go on"]).code, 0);
+        rig::until("the denial", || {
+            let said = rig.entries(pid, "inference_completed");
+            (said.iter().filter(|entry| entry["text"] == "EPERM").count() == round + 1).then_some(())
+        });
+        rig.until_idle(pid);
+        assert!(!rig.file(&format!("workspaces/{pid}/b.txt")).exists());
+    }
+    rig.stop();
+    fs::write(rig.file("policy.yaml"), POLICY).unwrap();
+    rig.up();
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "go on"]).code, 0);
+    rig::until("the file", || rig.file(&format!("workspaces/{pid}/b.txt")).exists().then_some(()));
 }
 
 /// A home with a past that is down: its journal is moved into one file first.

@@ -52,7 +52,7 @@ fn step(worker: usize, step: usize) -> Answer {
             json!({ "role": format!("<child{worker}>"), "task": "make the file", "permissions": ["FS_WRITE **"] }),
         ),
         7 => call("WAIT", json!({})),
-        _ if step % 4 == 0 => write(&format!("step-{step}.txt"), &format!("worker {worker} step {step}")),
+        _ if step.is_multiple_of(4) => write(&format!("step-{step}.txt"), &format!("worker {worker} step {step}")),
         _ if step % 4 == 1 => {
             call("FS_WRITE", json!({ "path": "counter.txt", "content": format!("{step}\n"), "mode": "append" }))
         }
@@ -216,7 +216,7 @@ fn files_are_as_the_results_say(rig: &Rig, journal: &[Value], worker: usize, pid
     let of = |kind: &str| journal.iter().filter(move |e| e["pid"] == pid && e["type"] == kind).collect::<Vec<_>>();
     assert_eq!(of("syscall").len(), STEPS, "each step once");
     assert_eq!(of("result").len(), STEPS, "each call has one result");
-    for step in (0..STEPS).filter(|step| step % 4 == 0) {
+    for step in (0..STEPS).filter(|step| step.is_multiple_of(4)) {
         let content = rig::read(folder.join(format!("step-{step}.txt")));
         assert_eq!(content, format!("worker {worker} step {step}"));
     }

@@ -235,7 +235,7 @@ fn firings_missed_while_the_daemon_was_off_come_once_at_the_start() {
         rig.entries(pid, "timer").into_iter().find(|entry| entry["missed"].as_u64() >= Some(1))
     });
     assert!(missed["missed"].as_u64().unwrap() >= 1, "{missed}");
-    let booted = rig.journal().into_iter().filter(|entry| entry["type"] == "booted").next_back().unwrap();
+    let booted = rig.journal().into_iter().rfind(|entry| entry["type"] == "booted").unwrap();
     assert!(missed["lsn"].as_u64() > booted["lsn"].as_u64(), "what was under way is recovered before: {missed}");
     rig.until_idle(pid);
     let turns = rig.entries(pid, "inference_started").len() as u64;
