@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aos_abi::process::{SpawnSpec, State};
 use aos_abi::{Body, Code, Pid, Timestamp};
 use aos_kernel::Kernel;
-use aos_kernel::process::{CallState, Phase, Process};
+use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
 
 use crate::outside::Outside;
@@ -109,6 +109,11 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
     };
     if !fits {
         return Err(broken("phase and calls agree", format!("{pid}: {:?}, {:?}", process.phase, process.step)));
+    }
+    if let Phase::Waiting { wait: Wait::Approval(id), .. } = &process.phase
+        && !process.proposals.contains_key(id)
+    {
+        return Err(broken("whoever waits for a word has asked for it", format!("{pid} waits for {id}")));
     }
     if process.phase == Phase::Idle && process.stopped.is_none() {
         let owed = witness.delivery.owed(pid);

@@ -14,6 +14,7 @@ use crate::setup::{MODELS, NAMES, PATHS};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scene {
     pub(crate) pid: u64,
+    pub(crate) parent: u64,
     pub(crate) children: Vec<Pid>,
     pub(crate) everybody: Vec<Pid>,
     pub(crate) timers: Vec<String>,
@@ -93,7 +94,10 @@ fn text(chance: &mut Chance) -> String {
 
 fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Reply) {
     let count = [0, 1, 2, 3, 4, 70][chance.weighted(&[20, 38, 20, 12, 9, 1])];
-    let calls: Vec<(String, String)> = (0..count).map(|_| any_call(chance, scene)).collect();
+    let calls = match conspiracy(chance, scene) {
+        Some(calls) if chance.percent(8) => calls,
+        _ => (0..count).map(|_| any_call(chance, scene)).collect(),
+    };
     let said = if calls.is_empty() || chance.percent(30) { text(chance) } else { String::new() };
     if !calls.is_empty() {
         reply.stop = Stop::Calls;
@@ -131,6 +135,26 @@ fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Repl
             last.arguments.truncate(last.arguments.len() / 2);
         }
     }
+}
+
+/// Calls that reach back into each other within one input: a child wakes its parent, and that one signals the child.
+fn conspiracy(chance: &mut Chance, scene: &Scene) -> Option<Vec<(String, String)>> {
+    let call = |name: Name, args: Value| (name.as_str().to_owned(), args.to_string());
+    if scene.parent > 1 && chance.percent(50) {
+        let wake = call(Name::SendMsg, json!({ "to_pid": scene.parent, "content": "wake up" }));
+        let after = call(Name::SysWriteStdout, json!({ "text": "after" }));
+        return Some(vec![wake, after.clone(), after]);
+    }
+    let child = chance.pick(&scene.children)?;
+    let signal = |signal: &str| call(Name::Kill, json!({ "pid": child, "signal": signal }));
+    let mut calls = vec![call(Name::RecvMsg, json!({}))];
+    calls.extend(match chance.weighted(&[30, 30, 20, 20]) {
+        0 => vec![signal("STOP"), signal("CONT")],
+        1 => vec![signal("TERM")],
+        2 => vec![signal("STOP"), signal("TERM"), signal("CONT")],
+        _ => vec![signal("KILL"), call(Name::Wait, json!({ "pid": child }))],
+    });
+    Some(calls)
 }
 
 fn native_call(chance: &mut Chance, name: String, arguments: String) -> NativeCall {

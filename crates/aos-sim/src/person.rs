@@ -46,6 +46,12 @@ pub(crate) fn act<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, ser
     Some((anybody, body))
 }
 
+/// Somebody starts a process.
+pub(crate) fn spawns<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>) -> (Pid, Body) {
+    let next = kernel.next_pid();
+    (next, Body::Spawned(Box::new(spawn(chance, next, Pid::INIT))))
+}
+
 fn budget(chance: &mut Chance, wealth: u64) -> BudgetSpec {
     BudgetSpec {
         usd: chance.percent(50).then(|| Usd(chance.between(0, 150_000_000 * wealth))),

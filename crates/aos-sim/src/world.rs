@@ -136,12 +136,16 @@ impl Simulation {
         self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
         let config = setup::configured(&mut self.chance);
         self.apply(Pid::SYSTEM, Body::Configured(Box::new(config)))?;
+        for _ in 0..self.chance.between(1, 4) {
+            let (pid, body) = person::spawns(&mut self.chance, &mut self.kernel);
+            self.offer(pid, body)?;
+        }
         self.commit()?;
         self.sync()
     }
 
     fn step(&mut self) -> Result<(), Broken> {
-        match self.chance.weighted(&[45, 22, 20, 3, 3, 3, 2, 2]) {
+        match self.chance.weighted(&[55, 18, 13, 3, 3, 3, 3, 2]) {
             0 => self.outcomes()?,
             1 => self.someone_acts()?,
             2 => self.time_passes(30_000)?,
@@ -269,6 +273,7 @@ impl Simulation {
         let Some(process) = self.kernel.process(pid) else { return Scene::default() };
         Scene {
             pid: pid.0,
+            parent: process.parent.0,
             children: process.children.iter().copied().collect(),
             everybody,
             timers: process.timers.keys().cloned().collect(),

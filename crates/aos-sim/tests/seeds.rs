@@ -49,9 +49,9 @@ fn a_seed_reproduces_its_run_exactly() {
 #[test]
 fn much_happens_in_a_world() {
     let reports: Vec<_> = (0..40).map(|seed| Simulation::new(seed).run().unwrap()).collect();
-    let sum = |of: fn(&aos_sim::Report) -> u64| reports.iter().map(of).sum::<u64>();
-    assert!(sum(|report| report.crashes.into()) > 40, "crashes");
-    assert!(sum(|report| report.inferences) > 1000, "inferences");
-    assert!(sum(|report| report.calls) > 1500, "calls");
-    assert!(sum(|report| report.processes) > 400, "processes");
+    let sum = |of: fn(&aos_sim::Report) -> u64| reports.iter().map(of).sum::<u64>() / 40;
+    let (crashes, inferences) = (sum(|report| report.crashes.into()), sum(|report| report.inferences));
+    let (calls, processes) = (sum(|report| report.calls), sum(|report| report.processes));
+    let much = crashes >= 1 && inferences >= 15 && calls >= 25 && processes >= 8;
+    assert!(much, "{crashes} crashes, {inferences} inferences, {calls} calls, {processes} processes in a run");
 }

@@ -143,7 +143,7 @@ impl Rig {
             "fork" => self.fork(pid),
             "prune" => self.offer(Pid::SYSTEM, Body::Pruned { pids: vec![pid], entries: 0 }),
             "day" => self.configure(|config| config.usd_per_day = first.parse().ok().and_then(Usd::from_dollars)),
-            "drop" => self.configure(|config| drop(config.models.remove(first))),
+            "drop" => self.configure(|config| config.models.retain(|name, _| name != first)),
             "slots" => self.configure(|config| {
                 config.models.values_mut().for_each(|model| model.limits.concurrency = first.parse().unwrap());
             }),

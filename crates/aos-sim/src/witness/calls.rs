@@ -8,6 +8,7 @@ use aos_abi::{Body, CallId, EffectId, Entry, Pid};
 use crate::report::{Broken, broken};
 
 const ONE_RESULT: &str = "every call gets exactly one result";
+const ONCE: &str = "what the kernel does for a call it does once";
 const ALLOWED: &str = "no call happens unallowed";
 
 /// The calls under way, by process.
@@ -21,6 +22,9 @@ pub(crate) struct Calls {
 
 #[derive(Debug)]
 struct Open {
+    name: String,
+    /// What it was made for has happened: its message is sent, its child is born.
+    acted: bool,
     allowed: bool,
     effect: Option<EffectId>,
 }
@@ -29,10 +33,11 @@ impl Calls {
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
         let pid = entry.pid;
         match &entry.body {
-            Body::Syscall { call_id, .. } => {
+            Body::Syscall { call_id, name, .. } => {
                 self.made += 1;
                 let open = self.open.entry(pid).or_default();
-                if open.insert(call_id.clone(), Open { allowed: false, effect: None }).is_some() {
+                let call = Open { name: name.clone(), acted: false, allowed: false, effect: None };
+                if open.insert(call_id.clone(), call).is_some() {
                     return Err(broken(ONE_RESULT, format!("{call_id} of {pid} is made while it is open")));
                 }
             }
@@ -78,12 +83,28 @@ impl Calls {
                     return Err(broken(ONE_RESULT, format!("{effect} of {pid} starts while {call_id} is open")));
                 }
             }
+            Body::Message { from_pid, .. } => self.acts(*from_pid, "SEND_MSG")?,
+            Body::Spawned(spec) if entry.cause.is_some() => self.acts(spec.parent, "SPAWN_AGENT")?,
             Body::Exited { .. } => {
                 self.open.remove(&pid);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Something happened that only a call of this process can have done, and that call has not done it before.
+    fn acts(&mut self, pid: Pid, name: &str) -> Result<(), Broken> {
+        let calls = self.open.entry(pid).or_default().values_mut();
+        let call = calls.into_iter().find(|call| [name, "PROPOSE"].contains(&call.name.as_str()) && !call.acted);
+        match call {
+            Some(call) if call.allowed => {
+                call.acted = true;
+                Ok(())
+            }
+            Some(_) => Err(broken(ALLOWED, format!("a {name} of {pid}"))),
+            None => Err(broken(ONCE, format!("a {name} of {pid} without such a call under way"))),
+        }
     }
 
     /// An effect left for a driver.
