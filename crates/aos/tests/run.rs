@@ -223,7 +223,6 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
 }
 
 #[test]
-#[ignore = "the kernel drops the hint of a grant that cannot be read"]
 fn a_grant_of_no_call_names_the_nearest() {
     let rig = Rig::new(vec![]);
     let ran = rig.aos(&["run", "--grant", "FS_REED docs/**", "a"]);

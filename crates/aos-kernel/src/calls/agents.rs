@@ -73,7 +73,7 @@ impl<P: PageStore> Kernel<P> {
             return Err(no_process(to));
         }
         let grants = match &spec.grants {
-            Some(list) => Some(Grants::parse(list).map_err(|fault| invalid(fault.to_string()))?),
+            Some(list) => Some(Grants::parse(list).map_err(|fault| invalid(fault.to_string()).hint(fault.hint))?),
             None => None,
         };
         if spec.parent == Pid::INIT {
