@@ -95,7 +95,7 @@ fn text(chance: &mut Chance) -> String {
 fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Reply) {
     let count = [0, 1, 2, 3, 4, 70][chance.weighted(&[20, 38, 20, 12, 9, 1])];
     let calls = match conspiracy(chance, scene) {
-        Some(calls) if chance.percent(8) => calls,
+        Some(calls) if chance.percent(16) => calls,
         _ => (0..count).map(|_| any_call(chance, scene)).collect(),
     };
     let said = if calls.is_empty() || chance.percent(30) { text(chance) } else { String::new() };

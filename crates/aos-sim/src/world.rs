@@ -29,7 +29,7 @@ const BEGINNING: Timestamp = Timestamp(1_795_305_600_000);
 /// Entries shown where a run fails.
 const SHOWN: usize = 40;
 /// Steps of a run where nobody says otherwise.
-const STEPS: u64 = 100;
+const STEPS: u64 = 70;
 
 /// Pages out of the journal, as they are durable.
 #[derive(Clone, Debug)]
