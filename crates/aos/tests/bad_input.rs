@@ -435,12 +435,12 @@ fn a_home_of_somebody_else_is_refused_in_words() {
         // The folder that holds the home lets others look into the home where its own bits do.
         fs::set_permissions(rig.home().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(rig.home(), fs::Permissions::from_mode(bits)).unwrap();
-        let mut command = rig.command(&["up"]);
+        let mut command = rig.command_for_anybody(&["up"]);
         command.uid(65534).gid(65534);
         let ran = Running::new(command).end();
         assert_ne!(ran.code, 0, "{ran:?}");
         assert_told(&ran, ran.code, &["try: "]);
-        let mut command = rig.command(&["up", "--foreground"]);
+        let mut command = rig.command_for_anybody(&["up", "--foreground"]);
         command.uid(65534).gid(65534);
         let ran = Running::new(command).end();
         assert_ne!(ran.code, 0, "{ran:?}");

@@ -8,7 +8,12 @@ const FOLDER: &str = "AOS_JOURNAL_TEST_FOLDER";
 
 /// The command that runs one `#[ignore]`d test on `folder`.
 pub(crate) fn command(test: &str, folder: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    command_of(&std::env::current_exe().unwrap(), test, folder)
+}
+
+/// The same from a copy of this program.
+pub(crate) fn command_of(program: &Path, test: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]).env(FOLDER, folder);
     command
 }

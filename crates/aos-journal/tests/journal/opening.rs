@@ -180,12 +180,18 @@ fn child_opens_what_it_may_not_write() {
 fn a_home_that_cannot_be_written_is_named_so() {
     let home = home_with(3);
     let folder = home.folder.path();
+    // The folder this was built in may be one's own, and the other user must be able to run it.
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = elsewhere.path().join("this-test");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     for (file_mode, what) in [(0o444, "journal.lock"), (0o666, "journal.db")] {
         fs::set_permissions(home.file("journal.lock"), fs::Permissions::from_mode(file_mode)).unwrap();
         fs::set_permissions(home.db(), fs::Permissions::from_mode(0o444)).unwrap();
         fs::set_permissions(home.file("journal.head"), fs::Permissions::from_mode(0o444)).unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
-        let mut command = child::command("opening::child_opens_what_it_may_not_write", folder);
+        let mut command = child::command_of(&program, "opening::child_opens_what_it_may_not_write", folder);
+        command.current_dir(elsewhere.path());
         // SUDO-less test runs are already such a user.
         if fs::write(folder.join("probe"), "").is_ok() {
             command.uid(65534).gid(65534);

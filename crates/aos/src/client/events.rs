@@ -134,6 +134,11 @@ impl Events {
             Err(
                 Error::Refused { status: 503, .. } | Error::NoDaemon { .. } | Error::Broken { .. } | Error::Late { .. },
             ) if self.lost_at.is_some() => Ok(()),
+            // It hung up before the stream began: whoever follows waits for it as for one that hangs up later.
+            Err(Error::Broken { .. }) if self.follow => {
+                self.lose();
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

@@ -130,7 +130,20 @@ impl Rig {
 
     /// The program with a clean environment, not started yet.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aos"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_aos")), arguments)
+    }
+
+    /// The same with a copy of the program that every user can run: the folder it was built in may be one's own.
+    pub(crate) fn command_for_anybody(&self, arguments: &[&str]) -> Command {
+        let program = self.root.path().join("aos-for-anybody");
+        if !program.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_aos"), &program).unwrap();
+        }
+        self.command_of(&program, arguments)
+    }
+
+    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
