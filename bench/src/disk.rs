@@ -1,7 +1,8 @@
-//! The floor that the disk sets: one small append with one sync, and how times are summed up.
+//! The floor that the disk sets: one small write with one sync, and how times are summed up.
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,23 +10,44 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// Bytes of one append: a page of the journal's log.
+/// Bytes of one write: a page of the journal's log.
 const BLOCK: [u8; 4096] = [7; 4096];
+/// Blocks of the file that is written over again and again.
+const BLOCKS: u64 = 256;
 
-/// A file that is appended to and synced, beside the journal.
-pub(crate) struct Floor(File);
+/// Two files beside the journal, each written and synced a block at a time.
+pub(crate) struct Floor {
+    grown: File,
+    reused: File,
+    next: u64,
+    /// Times of a write that makes the file longer, with its sync.
+    pub(crate) appends: Vec<Duration>,
+    /// Times of a write into space that the file had before, with its sync: what a log that is used again can reach.
+    pub(crate) overwrites: Vec<Duration>,
+}
 
 impl Floor {
     pub(crate) fn open(folder: &Path) -> Result<Floor, Failure> {
-        Ok(Floor(File::create(folder.join("floor"))?))
+        let (grown, mut reused) = (File::create(folder.join("grown"))?, File::create(folder.join("reused"))?);
+        for _ in 0..BLOCKS {
+            reused.write_all(&BLOCK)?;
+        }
+        reused.sync_all()?;
+        Ok(Floor { grown, reused, next: 0, appends: Vec::new(), overwrites: Vec::new() })
     }
 
-    /// One append with its sync.
-    pub(crate) fn sync(&mut self) -> Result<Duration, Failure> {
+    /// One write of each kind.
+    pub(crate) fn sample(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
-        self.0.write_all(&BLOCK)?;
-        self.0.sync_data()?;
-        Ok(began.elapsed())
+        self.reused.write_all_at(&BLOCK, self.next % BLOCKS * BLOCK.len() as u64)?;
+        self.reused.sync_data()?;
+        self.next += 1;
+        let between = Instant::now();
+        self.grown.write_all(&BLOCK)?;
+        self.grown.sync_data()?;
+        self.overwrites.push(between - began);
+        self.appends.push(between.elapsed());
+        Ok(())
     }
 }
 

@@ -38,12 +38,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
         });
     }
     let mut completed = completions(socket).await?;
-    let (mut acknowledged, mut wakes, mut whole, mut floors) = (vec![], vec![], vec![], vec![]);
+    let (mut acknowledged, mut wakes, mut whole) = (vec![], vec![], vec![]);
     let mut used = Duration::ZERO;
     let warm = (turns / 20).min(agents);
     for turn in 0..warm + turns {
         if turn % DISK_EVERY == 0 {
-            floors.push(floor.sync()?);
+            floor.sample()?;
         }
         if turn == warm {
             used = daemon::processor_time(os_pid)?;
@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
     }
     let used = daemon::processor_time(os_pid)? - used;
     Ok(json!({
-        "turn": summary(whole), "wake": summary(wakes), "acknowledged": summary(acknowledged), "fsync": summary(floors),
+        "turn": summary(whole), "wake": summary(wakes), "acknowledged": summary(acknowledged), "fsync": summary(floor.overwrites), "fsync_append": summary(floor.appends),
         "cpu_us_per_turn": used.as_secs_f64() * 1e6 / turns as f64,
         "prompt_bytes": model.received_bytes() / model.answered().max(1),
     }))
