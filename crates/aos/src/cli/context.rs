@@ -114,7 +114,7 @@ impl Context {
     /// Writes text to standard output as it is; it must be clean already.
     ///
     /// # Errors
-    /// [`gone`] where nobody reads any more.
+    /// `gone` where nobody reads any more.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| gone(&error))
