@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
         client.spawn(&json!({ "role": "You go on and on.", "task": "Go on." })).await?;
     }
     tokio::time::sleep(Duration::from_secs_f64(warm)).await;
-    let journal = journal(&mut client).await?;
+    let journal = journal(socket).await?;
     let (turns, bytes) = (model.answered(), model.received_bytes());
     let (daemon, own) = (daemon::processor_time(os_pid)?, daemon::processor_time(std::process::id())?);
     let began = Instant::now();
@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let (turns, bytes) = (model.answered() - turns, model.received_bytes() - bytes);
     let elapsed = began.elapsed().as_secs_f64();
     let (daemon, own) = (daemon::processor_time(os_pid)? - daemon, daemon::processor_time(std::process::id())? - own);
-    let after = self::journal(&mut client).await?;
+    let after = self::journal(socket).await?;
     let (entries, commits) = (after.0 - journal.0, after.1 - journal.1);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / turns.max(1) as f64;
     Ok(json!({
@@ -45,7 +45,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
 }
 
 /// Entries appended and commits so far, from `/metrics`.
-async fn journal(client: &mut Client) -> Result<(f64, f64), Failure> {
+async fn journal(socket: &Path) -> Result<(f64, f64), Failure> {
+    // A connection of its own: the daemon closes those that rest.
+    let mut client = Client::connect(socket).await?;
     let text = client.bytes(hyper::Method::GET, "/metrics", &Value::Null).await?;
     let text = String::from_utf8_lossy(&text);
     let value = |name: &str| {

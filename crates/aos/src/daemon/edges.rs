@@ -77,6 +77,11 @@ impl Edges {
         self.history.remember(entries);
     }
 
+    /// Nothing happens: what is kept only to be quick is given back.
+    pub(crate) fn rest(&self) {
+        self.history.rest();
+    }
+
     /// Tells whoever watches that these entries are durable.
     pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
         self.counters.count(&entries);

@@ -23,7 +23,7 @@ pub(crate) fn read(
     limit: Option<u64>,
 ) -> Result<Value, CallError> {
     let unknown = || CallError::new(Code::NoEnt, format!("entry {lsn} is no result or input of yours"));
-    let entries = history.get(&[lsn]).map_err(|error| CallError::new(Code::Io, error.to_string()))?;
+    let entries = history.get(pid, &[lsn]).map_err(|error| CallError::new(Code::Io, error.to_string()))?;
     let entry = entries.first().filter(|entry| entry.pid == pid).ok_or_else(unknown)?;
     let text = match &entry.body {
         Body::Result { outcome: Outcome::Success { result }, .. } => {

@@ -240,7 +240,12 @@ impl Heart {
             }
             Request::Look(look) => round.replies.push(look(&mut self.kernel)),
             Request::Prune(plan, answer) => self.prune(round, plan, answer),
-            Request::Saved(lsn) => self.saved_before = std::mem::replace(&mut self.saved, lsn),
+            Request::Saved(lsn) => {
+                self.saved_before = std::mem::replace(&mut self.saved, lsn);
+                if self.quiet() {
+                    self.edges.rest();
+                }
+            }
         }
     }
 

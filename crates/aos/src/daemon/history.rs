@@ -1,72 +1,237 @@
-//! Recent entries by position, so that a prompt is put together without reading the journal.
+//! The windows of recent use, so that a prompt is put together without reading the journal.
 //!
-//! Start at [`History::get`]. What always holds: a bounded number of bytes, oldest out first; what is not here is read
-//! from the journal, so being evicted costs time and nothing else.
+//! Start at [`History::get`]. Kept by process: a window is asked for whole, so one that lost an entry is worth little,
+//! and when room is wanted the process that asked longest ago gives up all of its own. What always holds: a bounded
+//! number of bytes; what is not here is read from the journal, so being evicted costs time and nothing else.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aos_abi::{Entry, Lsn};
+use aos_abi::entry::ItemKind;
+use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::Reader;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Bytes of entries kept: some hundred windows in use.
-const BYTES_MAX: usize = 8 << 20;
+/// Bytes of entries kept while there is work: a thousand windows of some 30,000 tokens. With less than what is in use,
+/// each turn reads its whole window from the journal, which takes longer than all the rest of the turn.
+const BYTES_MAX: usize = 128 << 20;
+/// Bytes that are kept when nothing happens.
+const BYTES_AT_REST: usize = 8 << 20;
+/// Windows that are read from the journal side by side: as many as it keeps connections for, since opening one takes
+/// longer than reading a window.
+const READS_MAX: usize = 4;
 
 /// The cache and what it is over.
 pub(crate) struct History {
     reader: Reader,
     recent: Mutex<Recent>,
+    reads: Semaphore,
 }
 
 #[derive(Default)]
 struct Recent {
-    entries: HashMap<Lsn, Arc<Entry>>,
-    order: VecDeque<(Lsn, usize)>,
+    windows: HashMap<Pid, Kept>,
+    /// Processes by their last use, longest ago first.
+    order: BTreeMap<u64, Pid>,
+    uses: u64,
     bytes: usize,
+}
+
+/// What is kept of one process's window.
+#[derive(Default)]
+struct Kept {
+    entries: BTreeMap<Lsn, (Arc<Entry>, usize)>,
+    bytes: usize,
+    /// Its place in the order.
+    used: u64,
 }
 
 impl History {
     /// A history over a journal.
     pub(crate) fn new(reader: Reader) -> History {
-        History { reader, recent: Mutex::default() }
+        History { reader, recent: Mutex::default(), reads: Semaphore::new(READS_MAX) }
     }
 
-    /// Keeps those entries that a prompt may show.
+    /// Keeps those entries that a prompt of their process may show.
     pub(crate) fn remember(&self, entries: &[Arc<Entry>]) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for entry in entries.iter().filter(|entry| aos_context::item(entry).is_some()) {
-            let bytes = aos_context::item_bytes(entry) + std::mem::size_of::<Entry>();
-            recent.bytes += bytes;
-            recent.order.push_back((entry.lsn, bytes));
-            recent.entries.insert(entry.lsn, Arc::clone(entry));
+        for entry in entries {
+            recent.keep(entry.pid, entry);
         }
-        while recent.bytes > BYTES_MAX
-            && let Some((lsn, bytes)) = recent.order.pop_front()
-        {
-            recent.bytes -= bytes;
-            recent.entries.remove(&lsn);
-        }
+        recent.shrink(BYTES_MAX);
     }
 
-    /// The entries at these positions, in the order asked for. Reads the journal for what is not at hand: not for an
-    /// async context without a blocking pool, unless [`History::at_hand`] gave `None`.
-    pub(crate) fn get(&self, lsns: &[Lsn]) -> Result<Vec<Arc<Entry>>, aos_journal::Error> {
+    /// Gives back most of the memory: nothing happens.
+    pub(crate) fn rest(&self) {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).shrink(BYTES_AT_REST);
+    }
+
+    /// Leave to call [`History::get`] for what is not at hand.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.reads.acquire().await.ok()
+    }
+
+    /// The entries at these positions, in the order asked for, as `pid` sees them. Reads the journal for what is not
+    /// at hand: not for an async context without a blocking pool, unless [`History::at_hand`] gave `None`.
+    pub(crate) fn get(&self, pid: Pid, lsns: &[Lsn]) -> Result<Vec<Arc<Entry>>, aos_journal::Error> {
         let mut found: HashMap<Lsn, Arc<Entry>> = {
-            let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            lsns.iter().filter_map(|lsn| recent.entries.get(lsn).map(|entry| (*lsn, Arc::clone(entry)))).collect()
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = recent.use_of(pid);
+            let one = |lsn: &Lsn| kept.and_then(|kept| kept.entries.get(lsn)).map(|(entry, _)| (*lsn, Arc::clone(entry)));
+            lsns.iter().filter_map(one).collect()
         };
         let missing: Vec<Lsn> = lsns.iter().copied().filter(|lsn| !found.contains_key(lsn)).collect();
         if !missing.is_empty() {
             let read: Vec<Arc<Entry>> = self.reader.get(&missing)?.into_iter().map(Arc::new).collect();
-            self.remember(&read);
-            found.extend(read.into_iter().map(|entry| (entry.lsn, entry)));
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            for entry in read {
+                // Under the one that asked: a fork's window holds another one's entries, a parent's its children's ends.
+                recent.put(pid, &entry);
+                found.insert(entry.lsn, entry);
+            }
+            recent.shrink(BYTES_MAX);
         }
         Ok(lsns.iter().filter_map(|lsn| found.remove(lsn)).collect())
     }
 
     /// The same without reading the journal; `None` where something is not at hand.
-    pub(crate) fn at_hand(&self, lsns: &[Lsn]) -> Option<Vec<Arc<Entry>>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        lsns.iter().map(|lsn| recent.entries.get(lsn).map(Arc::clone)).collect()
+    pub(crate) fn at_hand(&self, pid: Pid, lsns: &[Lsn]) -> Option<Vec<Arc<Entry>>> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kept) = recent.use_of(pid) else { return lsns.is_empty().then(Vec::new) };
+        lsns.iter().map(|lsn| kept.entries.get(lsn).map(|(entry, _)| Arc::clone(entry))).collect()
+    }
+}
+
+impl Recent {
+    /// Follows what an entry does to the window of its process.
+    fn keep(&mut self, pid: Pid, entry: &Arc<Entry>) {
+        match &entry.body {
+            Body::Exited { .. } => self.forget(pid),
+            Body::Compacted { upto, .. } => {
+                self.forget_upto(pid, *upto);
+                self.put(pid, entry);
+            }
+            _ if aos_context::item(entry).is_some() => self.put(pid, entry),
+            _ => {}
+        }
+    }
+
+    fn put(&mut self, pid: Pid, entry: &Arc<Entry>) {
+        let bytes = aos_context::item_bytes(entry) + std::mem::size_of::<Entry>();
+        let kept = self.touch(pid);
+        let before = kept.entries.insert(entry.lsn, (Arc::clone(entry), bytes)).map_or(0, |(_, before)| before);
+        kept.bytes = kept.bytes + bytes - before;
+        self.bytes = self.bytes + bytes - before;
+    }
+
+    /// What is kept of a process, if anything, and that it is used now.
+    fn use_of(&mut self, pid: Pid) -> Option<&Kept> {
+        self.windows.contains_key(&pid).then(|| &*self.touch(pid))
+    }
+
+    /// What is kept of a process, which is the last one used now.
+    fn touch(&mut self, pid: Pid) -> &mut Kept {
+        self.uses += 1;
+        let kept = self.windows.entry(pid).or_default();
+        self.order.remove(&kept.used);
+        kept.used = self.uses;
+        self.order.insert(self.uses, pid);
+        kept
+    }
+
+    fn forget(&mut self, pid: Pid) {
+        if let Some(kept) = self.windows.remove(&pid) {
+            self.order.remove(&kept.used);
+            self.bytes -= kept.bytes;
+        }
+    }
+
+    /// What a summary stands for is not shown again, but for the task before it.
+    fn forget_upto(&mut self, pid: Pid, upto: Lsn) {
+        let Some(kept) = self.windows.get_mut(&pid) else { return };
+        let is_task = |entry: &Entry| aos_context::item(entry) == Some(ItemKind::Task);
+        let before = kept.bytes;
+        let bytes = &mut kept.bytes;
+        kept.entries.retain(|lsn, (entry, size)| {
+            let stays = *lsn > upto || is_task(entry);
+            *bytes -= if stays { 0 } else { *size };
+            stays
+        });
+        self.bytes -= before - kept.bytes;
+    }
+
+    fn shrink(&mut self, most: usize) {
+        while self.bytes > most
+            && let Some((_, pid)) = self.order.pop_first()
+        {
+            self.forget(pid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_abi::Timestamp;
+
+    use super::*;
+
+    fn entry(lsn: u64, pid: u64, body: Body) -> Arc<Entry> {
+        Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(0), pid: Pid(pid), cause: None, body })
+    }
+
+    fn input(lsn: u64, pid: u64) -> Arc<Entry> {
+        entry(lsn, pid, Body::Input { text: "x".repeat(1000), eof: false, from_pid: Pid::INIT })
+    }
+
+    fn kept(recent: &Recent, pid: u64) -> Vec<u64> {
+        recent.windows.get(&Pid(pid)).map(|kept| kept.entries.keys().map(|lsn| lsn.0).collect()).unwrap_or_default()
+    }
+
+    /// The sums that eviction goes by are those of what is there.
+    fn adds_up(recent: &Recent) {
+        let sum = |kept: &Kept| kept.entries.values().map(|(_, bytes)| bytes).sum::<usize>();
+        assert!(recent.windows.values().all(|kept| sum(kept) == kept.bytes));
+        assert_eq!(recent.windows.values().map(|kept| kept.bytes).sum::<usize>(), recent.bytes);
+        assert_eq!(recent.order.len(), recent.windows.len());
+    }
+
+    #[test]
+    fn who_asked_longest_ago_gives_up_its_window_whole() {
+        let mut recent = Recent::default();
+        for (lsn, pid) in [(1, 7), (2, 8), (3, 7), (4, 8), (5, 9)] {
+            recent.keep(Pid(pid), &input(lsn, pid));
+        }
+        recent.touch(Pid(7));
+        let two = recent.bytes - 1;
+        recent.shrink(two);
+        assert_eq!([kept(&recent, 7), kept(&recent, 8), kept(&recent, 9)], [vec![1, 3], vec![], vec![5]]);
+        adds_up(&recent);
+        recent.shrink(0);
+        assert_eq!(recent.bytes, 0);
+        adds_up(&recent);
+    }
+
+    #[test]
+    fn a_summary_takes_the_place_of_what_it_stands_for() {
+        let mut recent = Recent::default();
+        (2..6).for_each(|lsn| recent.keep(Pid(7), &input(lsn, 7)));
+        let summary = Body::Compacted { upto: Lsn(4), summary: "so far".into(), tokens: (100, 10) };
+        recent.keep(Pid(7), &entry(6, 7, summary));
+        assert_eq!(kept(&recent, 7), [5, 6]);
+        adds_up(&recent);
+    }
+
+    #[test]
+    fn an_end_and_what_is_no_part_of_a_window_leave_nothing() {
+        let mut recent = Recent::default();
+        recent.keep(Pid(7), &entry(1, 7, Body::Tick));
+        assert!(recent.windows.is_empty());
+        recent.keep(Pid(7), &input(2, 7));
+        recent.keep(Pid(7), &input(2, 7));
+        adds_up(&recent);
+        recent.keep(Pid(7), &entry(3, 7, Body::Exited { exit_code: 0, result: None, reason: "answered".into() }));
+        assert!(recent.windows.is_empty());
+        adds_up(&recent);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aos_abi::entry::{InferenceOutcome, Purpose};
 use aos_abi::inference::{Failure, FailureKind, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
-use aos_abi::{Entry, Lsn};
+use aos_abi::{Entry, Lsn, Pid};
 use aos_context::Fit;
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
@@ -34,7 +34,7 @@ impl Models {
         live: &broadcast::Sender<Live>,
         token: CancellationToken,
     ) -> InferenceOutcome {
-        let entries = match entries(history, &infer.items).await {
+        let entries = match entries(history, infer.pid, &infer.items).await {
             Ok(entries) => entries,
             Err(failure) => return InferenceOutcome::Failed { failure },
         };
@@ -67,12 +67,14 @@ impl Models {
 }
 
 /// The entries of a window; read from the journal, off the async threads, where they are not at hand.
-async fn entries(history: &Arc<History>, items: &[Lsn]) -> Result<Vec<Arc<Entry>>, Failure> {
-    if let Some(entries) = history.at_hand(items) {
+async fn entries(history: &Arc<History>, pid: Pid, items: &[Lsn]) -> Result<Vec<Arc<Entry>>, Failure> {
+    if let Some(entries) = history.at_hand(pid, items) {
         return Ok(entries);
     }
+    // Waits in line without a thread, as many others may.
+    let _turn = history.turn().await;
     let (history, items) = (Arc::clone(history), items.to_vec());
-    match tokio::task::spawn_blocking(move || history.get(&items)).await {
+    match tokio::task::spawn_blocking(move || history.get(pid, &items)).await {
         Ok(Ok(entries)) => Ok(entries),
         Ok(Err(error)) => Err(unreadable(&error.to_string())),
         Err(error) => Err(unreadable(&error.to_string())),
