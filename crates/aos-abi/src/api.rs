@@ -161,8 +161,15 @@ pub struct ProposalView {
 pub struct CallView {
     /// Its name.
     pub name: String,
-    /// Its arguments.
+    /// Its arguments; none if left out.
+    #[serde(default = "CallView::no_args")]
     pub args: serde_json::Value,
+}
+
+impl CallView {
+    fn no_args() -> serde_json::Value {
+        serde_json::json!({})
+    }
 }
 
 /// `POST /v1/proposals/{id}/reject`.
@@ -193,6 +200,9 @@ pub struct ExplainView {
     pub rule: String,
     /// The narrowest grant that would pass, where it is denied.
     pub hint: Option<String>,
+    /// Required arguments that were left out of the call; they were taken from its example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<String>,
 }
 
 /// A model as `/v1/models` and `aos models` show it; `id` and `object` are what OpenAI clients read.
@@ -240,7 +250,26 @@ pub struct CostGroup {
     pub cost_unknown: u64,
 }
 
-/// `POST /v1/admin/audit/verify`: whether the journal is what was written.
+/// `POST /v1/admin/audit/verify`: what is to be proved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditRequest {
+    /// An entry's hash as an earlier verification said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<ExpectedEntry>,
+}
+
+/// An entry and the hash that the chain had there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedEntry {
+    /// The entry.
+    pub lsn: Lsn,
+    /// Its hash, 64 hex digits.
+    pub hash: String,
+}
+
+/// Whether the journal is what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditView {
     /// Nothing was altered.

@@ -8,10 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
 use aos_abi::api::{
-    BackupRequest, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest, SignalRequest, SpawnRequest,
+    AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest,
+    SignalRequest, SpawnRequest,
 };
 use aos_abi::process::BudgetSpec;
-use aos_abi::{Code, Lsn, Pid, Signal, limits};
+use aos_abi::{Code, Lsn, Pid, Signal, Usd, limits};
 
 use crate::error::ApiError;
 use crate::query::{
@@ -69,7 +70,7 @@ pub enum Call {
     MemoryShow(String),
     MemoryForget(String),
     MemoryExport(MemoryExportQuery),
-    AuditVerify,
+    AuditVerify(AuditRequest),
     AuditExport { after: Lsn },
     Backup(BackupRequest),
     Prune(PruneRequest),
@@ -108,7 +109,11 @@ impl Call {
                 Call::Fork(pid(from.subject)?, request)
             }
             Operation::Replay => Call::Replay(pid(from.subject)?, query::<ReplayQuery>(from.query)?.at),
-            Operation::Budget => Call::Budget(pid(from.subject)?, body(from.body)?),
+            Operation::Budget => {
+                let budget: BudgetSpec = body(from.body)?;
+                check_budget("", &budget)?;
+                Call::Budget(pid(from.subject)?, budget)
+            }
             Operation::Wait => Call::Wait(pid(from.subject)?, wait_timeout(query(from.query)?)?),
             Operation::ProcessEvents => events(Some(pid(from.subject)?), from)?,
             Operation::Events => events(None, from)?,
@@ -136,7 +141,13 @@ impl Call {
             Operation::MemoryShow => Call::MemoryShow(from.subject.to_owned()),
             Operation::MemoryForget => Call::MemoryForget(from.subject.to_owned()),
             Operation::MemoryExport => Call::MemoryExport(query(from.query)?),
-            Operation::AuditVerify => Call::AuditVerify,
+            Operation::AuditVerify => {
+                let request: AuditRequest = body_or_default(from.body)?;
+                if let Some(expected) = &request.expect {
+                    check_expected(expected)?;
+                }
+                Call::AuditVerify(request)
+            }
             Operation::AuditExport => {
                 Call::AuditExport { after: query::<ExportQuery>(from.query)?.after.unwrap_or(Lsn::ZERO) }
             }
@@ -243,10 +254,38 @@ fn check_spawn(request: SpawnRequest) -> Result<SpawnRequest, ApiError> {
     check_text("/task", request.task.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     check_text("/role", request.role.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     check_name(request.name.as_deref())?;
+    check_budget("/budget", &request.budget)?;
     if let Some(folder) = &request.workspace {
         check_absolute("/workspace", folder)?;
     }
     Ok(request)
+}
+
+/// A limit of nothing would end a process before it did anything, which nobody means.
+fn check_budget(at: &str, budget: &BudgetSpec) -> Result<(), ApiError> {
+    let BudgetSpec { usd, tokens, calls, wall_s } = *budget;
+    let zero = [
+        ("usd", usd == Some(Usd::ZERO)),
+        ("tokens", tokens == Some(0)),
+        ("calls", calls == Some(0)),
+        ("wall_s", wall_s == Some(0)),
+    ];
+    match zero.into_iter().find(|(_, zero)| *zero) {
+        None => Ok(()),
+        Some((field, _)) => Err(fault(&format!("{at}/{field}"), "a budget above 0 was expected")
+            .hint("leave it out for no limit; `aos pause` stops a process, `aos kill` ends it")),
+    }
+}
+
+fn check_expected(expected: &ExpectedEntry) -> Result<(), ApiError> {
+    let hint = "`aos audit verify` prints both, as LSN:HASH";
+    if expected.lsn == Lsn::ZERO {
+        return Err(fault("/expect/lsn", "the number of an entry was expected, from 1").hint(hint));
+    }
+    if expected.hash.len() != 64 || !expected.hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(fault("/expect/hash", "64 hex digits were expected").hint(hint));
+    }
+    Ok(())
 }
 
 fn check_name(name: Option<&str>) -> Result<(), ApiError> {
@@ -318,9 +357,12 @@ mod tests {
             (Operation::Spawn, r#"{"name":""}"#, "at `/name`: a name was expected"),
             (Operation::Signal, r#"{"signal":"HUP"}"#, "unknown variant `HUP`"),
             (Operation::Budget, r#"{"usd":-1}"#, "at `/usd`: expected an amount of dollars"),
+            (Operation::Budget, r#"{"tokens":0}"#, "at `/tokens`: a budget above 0 was expected"),
+            (Operation::Spawn, r#"{"budget":{"usd":0}}"#, "at `/budget/usd`: a budget above 0 was expected"),
             (Operation::Budget, "[]", "at ``: a JSON object was expected"),
             (Operation::Backup, r#"{"file":"a.tar"}"#, "at `/file`: an absolute path was expected"),
-            (Operation::Explain, r#"{"pid":7,"call":{"name":"FS_READ"}}"#, "at `/call`: missing field `args`"),
+            (Operation::Explain, r#"{"pid":7,"call":{"args":{}}}"#, "at `/call`: missing field `name`"),
+            (Operation::AuditVerify, r#"{"expect":{"lsn":9,"hash":"0g"}}"#, "at `/expect/hash`: 64 hex digits"),
         ];
         for (operation, body, expected) in table {
             let error = with_body(operation, body).unwrap_err();

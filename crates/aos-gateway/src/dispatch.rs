@@ -267,7 +267,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::MemoryShow(id) => json_response(200, &system.memory_show(&id).await?),
         Call::MemoryForget(id) => json_response(200, &system.memory_forget(&id).await?),
         Call::MemoryExport(query) => lines::memory(shared, query).await,
-        Call::AuditVerify => json_response(200, &system.audit_verify().await?),
+        Call::AuditVerify(request) => json_response(200, &system.audit_verify(request).await?),
         Call::AuditExport { after } => lines::audit(shared, after).await,
         Call::Backup(request) => system.backup(request).await.map(|()| empty(route.status)),
         Call::Prune(request) => json_response(200, &system.prune(request).await?),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
-    Accepted, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest, ProposalView,
-    PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+    Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
+    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
 };
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 
@@ -297,6 +297,7 @@ pub const ROUTES: &[Route] = &[
     route(Op::MemoryExport, Get, "/v1/memory/export", "Every memory.", Content::JsonLines)
         .query(of::<MemoryExportQuery>),
     route(Op::AuditVerify, Post, "/v1/admin/audit/verify", "Prove that nothing was altered.", json::<AuditView>())
+        .optional_body(of::<AuditRequest>)
         .long(),
     route(Op::AuditExport, Get, "/v1/admin/audit/export", "Every entry of the journal.", Content::JsonLines)
         .query(of::<ExportQuery>),

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use aos_abi::api::{
-    Accepted, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest, ModelView,
-    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+    Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
+    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
 };
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
@@ -107,7 +107,7 @@ pub trait System: Send + Sync + 'static {
     fn webhook(&self, call: WebhookCall) -> impl Future<Output = Answer<WebhookDelivery>> + Send;
 
     /// Whether the journal is what was written.
-    fn audit_verify(&self) -> impl Future<Output = Answer<AuditView>> + Send;
+    fn audit_verify(&self, request: AuditRequest) -> impl Future<Output = Answer<AuditView>> + Send;
     /// A consistent copy of the home.
     fn backup(&self, request: BackupRequest) -> impl Future<Output = Answer<()>> + Send;
     /// Takes exited processes out of the journal.

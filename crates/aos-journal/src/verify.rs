@@ -115,7 +115,8 @@ struct Walk {
     hash: Option<Hash>,
     /// Sealed entries that no mark has named yet.
     unmarked: BTreeMap<Pid, u64>,
-    head: Option<Head>,
+    /// What the chain must be at some entries, and who says so.
+    expected: Vec<(Head, &'static str)>,
 }
 
 impl Reader {
@@ -123,13 +124,27 @@ impl Reader {
     ///
     /// # Errors
     /// Only where the file cannot be read; what is wrong in it stands in the report.
-    pub fn verify(&self, mut progress: impl FnMut(Lsn, Lsn)) -> Result<Report, Error> {
-        let head = match Head::read(&Files::of(self.path()).head)? {
-            Found::Head(head) => Some(head),
-            Found::Nothing | Found::Unreadable => None,
-        };
+    pub fn verify(&self, progress: impl FnMut(Lsn, Lsn)) -> Result<Report, Error> {
+        self.verify_against(None, progress)
+    }
+
+    /// The same; and the chain must have this hash at that entry, as a person kept it elsewhere.
+    ///
+    /// # Errors
+    /// As [`Reader::verify`].
+    pub fn verify_against(
+        &self,
+        kept: Option<(Lsn, Hash)>,
+        mut progress: impl FnMut(Lsn, Lsn),
+    ) -> Result<Report, Error> {
+        let mut expected = Vec::new();
+        match Head::read(&Files::of(self.path()).head)? {
+            Found::Head(head) => expected.push((head, "the head file names")),
+            Found::Nothing | Found::Unreadable => {}
+        }
+        expected.extend(kept.map(|(lsn, hash)| (Head { lsn, hash }, "you kept")));
         let mut walk =
-            Walk { report: Report::default(), at: Lsn::ZERO, hash: Some(GENESIS), unmarked: BTreeMap::new(), head };
+            Walk { report: Report::default(), at: Lsn::ZERO, hash: Some(GENESIS), unmarked: BTreeMap::new(), expected };
         self.check_database(&mut walk.report)?;
         self.check_pages(&mut walk.report)?;
         loop {
@@ -261,11 +276,10 @@ impl Walk {
                 self.hash = self.hash.map(|before| chain::link(&before, lsn, pid, &digest));
             }
         }
-        if let (Some(head), Some(hash)) = (self.head, self.hash)
-            && head.lsn == lsn
-            && head.hash != hash
-        {
-            self.report.fault(Place::Entry(lsn), "the head file names another hash for it");
+        if let Some(hash) = self.hash {
+            for (_, who) in self.expected.iter().filter(|(head, _)| head.lsn == lsn && head.hash != hash) {
+                self.report.fault(Place::Entry(lsn), format!("{who} another hash for it"));
+            }
         }
     }
 
@@ -296,7 +310,7 @@ impl Walk {
         self.report.last = self.at;
         self.report.hash = self.hash.unwrap_or(GENESIS);
         // The head is read first, and entries only grow: what it names must be there.
-        if let Some(head) = self.head.filter(|head| head.lsn > self.at) {
+        if let Some((head, _)) = self.expected.iter().find(|(head, _)| head.lsn > self.at) {
             let detail = format!("the journal ends at {}, but entry {} had been written", self.at, head.lsn);
             self.report.fault(Place::Entry(self.at.next()), detail);
         }

@@ -146,7 +146,7 @@ impl<P: PageStore> Kernel<P> {
         let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
         let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
         let said = self.policy.explain(&subject, &call);
-        Ok(ExplainView { verdict: said.verdict, rule: said.rule, hint: said.hint })
+        Ok(ExplainView { verdict: said.verdict, rule: said.rule, hint: said.hint, taken: Vec::new() })
     }
 
     /// A process, as the kernel keeps it. For checks and tests.

@@ -175,10 +175,10 @@ impl Home {
     pub fn token_file(&self) -> PathBuf {
         self.run().join("token")
     }
-    /// `run/daemon.lock`, held locked by the one daemon of this home.
+    /// `run/listen`, the address at which the running daemon serves HTTP.
     #[must_use]
-    pub fn daemon_lock(&self) -> PathBuf {
-        self.run().join("daemon.lock")
+    pub fn listen_file(&self) -> PathBuf {
+        self.run().join("listen")
     }
     /// `run/start.lock`, held locked by the one client that starts the daemon.
     #[must_use]
@@ -270,14 +270,16 @@ impl Home {
         }
     }
 
-    /// What of the home others could read: each path with its mode. Nothing is changed. The journal and what else is in
+    /// What of the home others could read: each path with its mode. Nothing is changed. What is in
     /// the folders is guarded by them.
     #[must_use]
     pub fn exposed(&self) -> Vec<(PathBuf, u32)> {
-        let secrets = [self.token_file(), self.config_file(), self.policy_file()];
+        let journal = ["", "-wal", "-shm"].map(|part| self.data.join(format!("journal.db{part}")));
+        let secrets = [self.token_file(), self.config_file(), self.policy_file(), self.data.join("journal.head")];
         self.folders()
             .into_iter()
             .chain(secrets)
+            .chain(journal)
             .filter_map(|path| {
                 let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
                 (mode & 0o077 != 0).then_some((path, mode))

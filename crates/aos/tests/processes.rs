@@ -486,3 +486,31 @@ fn an_ended_parent_leaves_its_children_to_the_person_and_no_timers_behind() {
     assert_eq!(rig.tcp("POST", "/hooks/hooks/a", &[], Some("x")).status, 404);
     assert!(rig.entries(2, "timer").is_empty());
 }
+
+#[test]
+fn attached_through_a_pipe_one_gets_the_answers_and_leaves() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]).to_string();
+    let nothing = rig.aos(&["attach", &pid]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (0, ""), "/dev/null holds nothing to wait for: {nothing:?}");
+    let ran = rig.aos_fed(&["attach", &pid], b"ping\n");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "echo: ping\n"), "{ran:?}");
+    assert!(ran.err.contains("goes on"), "{ran:?}");
+    let json = rig.aos_fed(&["attach", "--json", &pid], b"pong\n");
+    assert_eq!(json.code, 0, "{json:?}");
+    let said = json.out.lines().any(|line| line.contains("inference_completed") && line.contains("echo: pong"));
+    assert!(said, "{json:?}");
+    rig.until_idle(pid.parse().unwrap());
+}
+
+#[test]
+fn the_end_of_a_pipe_reaches_a_process_with_one_task_and_its_end_comes_back() {
+    let read = || call("SYS_READ_STDIN", json!({}));
+    let done = call("SYS_EXIT", json!({ "code": 3, "result": "the end is {{last_result.eof}}" }));
+    let rig = Rig::new(vec![any("alpha", vec![read(), read(), done])]);
+    rig.up();
+    let asked = json!({ "task": "alpha", "mode": "one_shot" });
+    let pid = rig.http("POST", "/v1/processes", Some(&asked)).json()["pid"].to_string();
+    let ran = rig.aos_fed(&["attach", &pid], b"a word\n");
+    assert_eq!((ran.code, ran.out.as_str()), (3, "the end is true\n"), "{ran:?}");
+}

@@ -6,7 +6,8 @@
 
 mod rig;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
 
 use aos_models::scripted::{Answer, Call, Fault, Rule, When};
 use serde_json::{Value, json};
@@ -129,18 +130,20 @@ fn a_budget_too_small_ends_with_5_before_anything_is_asked() {
 }
 
 #[test]
-fn a_budget_of_zero_buys_nothing() {
+fn a_budget_of_zero_is_wrong_usage_everywhere() {
     let rig = Rig::new(vec![any("alpha", vec![say("never")])]);
-    let ran = rig.aos(&["run", "--budget", "0", "alpha"]);
-    assert!(matches!(ran.code, 2 | 5), "refused as usage or as spent: {ran:?}");
-    assert!(ran.err.contains("budget") && ran.err.contains("error: "), "{ran:?}");
+    assert_told(&rig.aos(&["run", "--budget", "0", "alpha"]), 2, &["budget", "above 0", "try: "]);
     rig.up();
-    let asked = json!({ "task": "alpha", "mode": "one_shot", "budget": { "usd": 0 } });
-    let spawned = rig.http("POST", "/v1/processes", Some(&asked));
-    assert_eq!(spawned.status, 201, "{spawned:?}");
-    let process = rig.until_state(spawned.json()["pid"].as_u64().unwrap(), "exited");
-    assert_eq!(process["exit_code"], 5, "{process}");
-    assert_eq!(rig.request_count(), 0);
+    for budget in [json!({ "usd": 0 }), json!({ "tokens": 0 }), json!({ "calls": 0 }), json!({ "wall_s": 0 })] {
+        let asked = json!({ "task": "alpha", "mode": "one_shot", "budget": budget });
+        let refused = rig.http("POST", "/v1/processes", Some(&asked));
+        assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("EINVAL")), "{refused:?}");
+    }
+    assert_eq!((rig.get("/v1/processes?all=true"), rig.request_count()), (json!([]), 0), "nothing was started");
+    let pid = rig.spawn(&["--role", "You answer."]).to_string();
+    for limit in ["--usd", "--tokens", "--calls", "--time"] {
+        assert_told(&rig.aos(&["budget", &pid, limit, "0"]), 2, &[limit, "above 0"]);
+    }
 }
 
 #[test]
@@ -371,6 +374,36 @@ fn a_second_signal_of_the_person_ends_a_run() {
     let ran = running.end();
     assert_eq!(ran.code, 137, "{ran:?}");
     assert_eq!(rig.until_state(pid, "exited")["exit_code"], 137);
+}
+
+/// A daemon that is asked to start a process, and whose person presses Ctrl-C before it has answered.
+#[test]
+fn an_interrupt_while_a_run_begins_reaches_the_process() {
+    let rig = Rig::new(vec![]);
+    std::fs::create_dir(rig.file("run")).unwrap();
+    let daemon = UnixListener::bind(rig.file("run/aos.sock")).unwrap();
+    let child = rig.command(&["run", "alpha"]).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let os_pid = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    let _running = Running::of(child);
+    // Its listeners are in a thread, so that a client that has died fails this test and does not hang it.
+    let (sender, requests) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in daemon.incoming().flatten() {
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            if line.starts_with("POST /v1/processes ") {
+                rustix::process::kill_process(os_pid, rustix::process::Signal::INT).unwrap();
+                let body = r#"{"pid":7,"lsn":5}"#;
+                let head = format!("HTTP/1.1 201 Created\r\ncontent-length: {}\r\nconnection: close", body.len());
+                write!(stream, "{head}\r\n\r\n{body}").unwrap();
+            }
+            sender.send(line).unwrap();
+        }
+    });
+    until("the process to be told", || {
+        let request = requests.recv_timeout(rig::DEADLINE).ok()?;
+        request.starts_with("POST /v1/processes/7/signal ").then_some(())
+    });
 }
 
 #[test]

@@ -242,7 +242,12 @@ impl System for Fake {
     }
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         known(request.pid)?;
-        Ok(ExplainView { verdict: Verdict::Deny, rule: "default: deny".into(), hint: Some("FS_DELETE a".into()) })
+        Ok(ExplainView {
+            verdict: Verdict::Deny,
+            rule: "default: deny".into(),
+            hint: Some("FS_DELETE a".into()),
+            taken: vec![],
+        })
     }
     async fn models(&self) -> Answer<Vec<ModelView>> {
         Ok(vec![ModelView {
@@ -306,7 +311,7 @@ impl System for Fake {
         calls.push(call);
         Ok(WebhookDelivery { request_id: format!("r{}", calls.len()), answer })
     }
-    async fn audit_verify(&self) -> Answer<AuditView> {
+    async fn audit_verify(&self, _: AuditRequest) -> Answer<AuditView> {
         Ok(AuditView { intact: true, entries: 1, last_lsn: Lsn(1), head: "00".into(), fault: None })
     }
     async fn backup(&self, _: BackupRequest) -> Answer<()> {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use aos_abi::Lsn;
-use aos_abi::api::AuditView;
+use aos_abi::api::{AuditRequest, AuditView, ExpectedEntry};
 
 use super::context::gone;
 use super::fork::event;
@@ -12,6 +12,9 @@ use crate::client::Address;
 
 /// Prove that the journal was not altered, or export it
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  aos audit verify\n  aos audit verify --expect 93:9a23…\n  aos audit export > entries.jsonl"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -20,7 +23,11 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Check the hash chain from the first entry to the last; exits 1 where it is broken
-    Verify,
+    Verify {
+        /// An entry and its hash as an earlier `aos audit verify` printed them: they must still stand there
+        #[arg(long, value_name = "LSN:HASH", value_parser = expected)]
+        expect: Option<ExpectedEntry>,
+    },
     /// Print every entry as a JSON line
     Export {
         /// Only entries after this one
@@ -32,7 +39,7 @@ enum Command {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         match self.command {
-            Command::Verify => verify(cx).await,
+            Command::Verify { expect } => verify(cx, AuditRequest { expect }).await,
             Command::Export { after } => {
                 let address = Address::of("/v1/admin/audit/export").with_some("after", after);
                 copy(cx, &address).await
@@ -41,9 +48,19 @@ impl Args {
     }
 }
 
-async fn verify(cx: &Context) -> Result<Exit, Failure> {
-    let audit: AuditView =
-        cx.client()?.post_long(&Address::of("/v1/admin/audit/verify"), &serde_json::json!({})).await?;
+/// Reads `LSN:HASH`.
+fn expected(text: &str) -> Result<ExpectedEntry, String> {
+    let read = || {
+        let (lsn, hash) = text.trim().split_once(':')?;
+        let lsn = lsn.parse().ok().filter(|lsn| *lsn > 0).map(Lsn)?;
+        let whole = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        whole.then(|| ExpectedEntry { lsn, hash: hash.to_ascii_lowercase() })
+    };
+    read().ok_or_else(|| "an entry's number, a colon and 64 hex digits, as `aos audit verify` prints them".into())
+}
+
+async fn verify(cx: &Context, request: AuditRequest) -> Result<Exit, Failure> {
+    let audit: AuditView = cx.client()?.post_long(&Address::of("/v1/admin/audit/verify"), &request).await?;
     let exit = if audit.intact { Exit::Success } else { Exit::Failed };
     if cx.json {
         cx.document(&audit)?;
@@ -51,7 +68,7 @@ async fn verify(cx: &Context) -> Result<Exit, Failure> {
     }
     match &audit.fault {
         None => cx.line(&format!(
-            "intact: {} entries, the last is {}\nkeep this elsewhere, to prove the whole later: {}",
+            "intact: {} entries, the last is {1}\nkeep this elsewhere, to prove the whole later with --expect: {1}:{2}",
             audit.entries, audit.last_lsn, audit.head
         ))?,
         Some(fault) => cx.line(&format!("ALTERED: {fault}\nchecked {} entries", audit.entries))?,

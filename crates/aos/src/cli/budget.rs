@@ -18,14 +18,18 @@ pub struct Args {
     #[arg(long, requires = "pid", value_parser = usd)]
     usd: Option<Usd>,
     /// Tokens in and out together, counted from its start
-    #[arg(long, requires = "pid")]
+    #[arg(long, requires = "pid", value_parser = above_zero)]
     tokens: Option<u64>,
     /// System calls, counted from its start
-    #[arg(long, requires = "pid")]
+    #[arg(long, requires = "pid", value_parser = above_zero)]
     calls: Option<u64>,
     /// End it this long after its start: 90s, 10m, 2h
     #[arg(long, requires = "pid", value_name = "TIME", value_parser = positive)]
     time: Option<std::time::Duration>,
+}
+
+fn above_zero(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a number above 0".into())
 }
 
 impl Args {

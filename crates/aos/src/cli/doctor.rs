@@ -2,6 +2,7 @@
 //!
 //! Start at [`Args::perform`]. Each check is one function that gives findings; nothing is changed, and no daemon started.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use aos_journal::Reader;
@@ -56,6 +57,7 @@ impl Finding {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let mut findings = Vec::new();
+        let mut listen = None;
         if cx.home.is_new() {
             findings.push(Finding::note("home", format!("{} is not made yet", cx.home.root().display()), "aos init"));
         } else {
@@ -66,13 +68,14 @@ impl Args {
             match Config::load(&cx.home.config_file(), &cx.env) {
                 Ok(config) => {
                     findings.extend(configuration(&config));
+                    listen = Some(config.listen);
                     findings.extend(models(&config, &cx.env, None).await);
                 }
                 Err(error) => {
                     findings.push(Finding::fault("config", error.to_string(), error.hints().join("\n")));
                 }
             }
-            findings.push(daemon(cx).await);
+            findings.push(daemon(cx, listen).await);
         }
         findings.extend(host(&cx.home));
         tell(cx, &findings)
@@ -213,7 +216,7 @@ pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Ve
         return vec![Finding::note(
             "model",
             "none is configured: the scripted demonstration answers",
-            "add a table [models.NAME] to aos.toml",
+            "start a model server or export a key, then aos init; or add a table [models.NAME] to aos.toml",
         )];
     }
     let keys = env.clone();
@@ -244,11 +247,18 @@ pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Ve
     futures_util::future::join_all(checks).await
 }
 
-async fn daemon(cx: &Context) -> Finding {
+async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
     match cx.client_without_start().get::<aos_abi::process::StatusView>(&crate::client::Address::of("/v1/status")).await
     {
         Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
-            Finding::good("daemon", format!("runs, listening on {}", status.listen))
+            match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
+                None => Finding::good("daemon", format!("runs, listening on {}", status.listen)),
+                Some(at) => Finding::note(
+                    "daemon",
+                    format!("runs, listening on {}, while aos.toml says {at}", status.listen),
+                    "aos down, and the next start tries that again; if another program has it, set another `listen`",
+                ),
+            }
         }
         Ok(status) => Finding::fault(
             "daemon",

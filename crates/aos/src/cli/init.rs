@@ -1,6 +1,7 @@
 //! `aos init`, which also runs by itself where a home is missing.
 //!
-//! Start at [`make`]. What always holds: nothing that is there is overwritten; the files are written whole or not at all.
+//! Start at [`make`], and at [`add_models`] for a home that is there. What always holds: nothing that a person wrote is
+//! overwritten or moved; the files are written whole or not at all.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -21,20 +22,28 @@ const PORTS: u16 = 50;
 
 /// Make the home: a commented aos.toml and policy.yaml, with the models that are found
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Nothing that is there is overwritten. Without a model, a scripted demonstration answers.")]
+#[command(after_help = "Nothing that is there is overwritten. Without a model, a scripted demonstration answers; \
+in such a home `aos init` looks again, and adds what it finds to the end of aos.toml.")]
 pub struct Args {}
 
 impl Args {
     pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let made = make(&cx.home, &cx.env)?;
+        let mut made = make(&cx.home, &cx.env)?;
+        if made.models.is_empty() && made.written.is_empty() {
+            made = add_models(&cx.home, &cx.env, made)?;
+        }
+        let stale = !made.added.is_empty() && std::os::unix::net::UnixStream::connect(cx.home.socket()).is_ok();
         if cx.json {
             cx.document(&serde_json::json!({
                 "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
-                "demo": made.models.is_empty(),
+                "added": made.added, "demo": made.models.is_empty(),
             }))?;
         } else {
             for line in made.lines() {
                 cx.note(&line);
+            }
+            if stale {
+                cx.note("the daemon that runs does not know them yet: aos down; the next command starts it with them");
             }
         }
         Ok(Exit::Success)
@@ -45,6 +54,8 @@ impl Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Made {
     written: Vec<PathBuf>,
+    /// Models that came into a file that was there.
+    added: Vec<String>,
     models: Vec<String>,
     default_model: String,
     reasons: Vec<String>,
@@ -54,12 +65,13 @@ impl Made {
     /// In words.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.written.iter().map(|path| format!("wrote {}", path.display())).collect();
+        lines.extend(self.added.iter().map(|name| format!("added [models.{name}] to aos.toml")));
         if lines.is_empty() {
             lines.push("everything is there already; nothing was changed".into());
         }
         lines.extend(self.reasons.iter().map(|reason| format!("found: {reason}")));
         lines.push(match self.models.as_slice() {
-            [] => "no model was found: the scripted demonstration answers until you add one to aos.toml".into(),
+            [] => "no model was found: the scripted demonstration answers until `aos init` finds one or you add it to aos.toml".into(),
             [only] => format!("the model is `{only}`"),
             several => format!("the model is `{}`, of {}", self.default_model, several.join(", ")),
         });
@@ -89,7 +101,45 @@ pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
     let config = Config::load(&home.config_file(), env)?;
     let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
     let models = config.models.keys().cloned().collect();
-    Ok(Made { written, models, default_model: config.default_model, reasons })
+    Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons })
+}
+
+/// Looks for models again and adds them to an `aos.toml` that has none.
+fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
+    let found = discover(env);
+    if found.is_empty() {
+        return Ok(made);
+    }
+    // A link stays one: what it leads to is written.
+    let file = home.config_file().canonicalize().unwrap_or_else(|_| home.config_file());
+    let old = std::fs::read_to_string(&file).map_err(|error| {
+        Failure::new(format!("cannot read {}", file.display())).why(error.to_string()).hint("check its permissions")
+    })?;
+    let new = with_models(&old, &found);
+    let config = Config::parse(&new, env).map_err(|error| {
+        Failure::new("the models that were found do not fit into aos.toml as it is written; nothing was changed")
+            .why(error.to_string())
+            .hint(format!("add them yourself:\n{}", tables(&found).trim()))
+    })?;
+    Home::write_private(&file, &new)?;
+    let added = found.iter().map(|candidate| candidate.name.clone()).collect();
+    let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
+    let models = config.models.keys().cloned().collect();
+    Ok(Made { added, models, default_model: config.default_model, reasons, ..made })
+}
+
+/// The text of an `aos.toml` with these models behind everything else, and the first of several as the default.
+fn with_models(text: &str, models: &[Candidate]) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if let [first, _, ..] = models {
+        let default = format!("default_model = \"{}\"", first.name);
+        let is_daemon = |line: &String| line.split('#').next().is_some_and(|code| code.trim() == "[daemon]");
+        match lines.iter().position(is_daemon) {
+            Some(at) => lines.insert(at + 1, default),
+            None => lines.extend([String::new(), "[daemon]".to_owned(), default]),
+        }
+    }
+    format!("{}\n{}", lines.join("\n"), tables(models))
 }
 
 /// The models of this machine and of the environment's keys, the best choice first, with the reason for each.
@@ -112,7 +162,15 @@ pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
         || "# The model of a process that names none. Without any model a scripted demonstration answers.\n# default_model = \"small\"".to_owned(),
         |Candidate { name, .. }| format!("# The model of a process that names none.\ndefault_model = \"{name}\""),
     );
-    let tables: String = models
+    TEMPLATE
+        .replace("@LISTEN@", &format!("{}:{port}", Ipv4Addr::LOCALHOST))
+        .replace("@DEFAULT_MODEL@", &default)
+        .replace("@MODELS@", &tables(models))
+}
+
+/// The tables of models, each with the reason why it is there.
+fn tables(models: &[Candidate]) -> String {
+    models
         .iter()
         .map(|Candidate { name, config, reason }| {
             let fields = toml::to_string(config).expect("a model is plain data with string keys");
@@ -120,11 +178,7 @@ pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
             let fields = fields.replace("\n[", &format!("\n[models.{name}."));
             format!("\n# {}\n[models.{name}]\n{fields}", super::clean_line(reason))
         })
-        .collect();
-    TEMPLATE
-        .replace("@LISTEN@", &format!("{}:{port}", Ipv4Addr::LOCALHOST))
-        .replace("@DEFAULT_MODEL@", &default)
-        .replace("@MODELS@", &tables)
+        .collect()
 }
 
 /// The first port from [`PORT`] on that nobody listens on now.
@@ -164,6 +218,24 @@ mod tests {
         let config = Config::parse(&config_text(7718, &models), &Env::default()).unwrap();
         assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "small"));
         assert_eq!(config.models["small"], model);
+    }
+
+    #[test]
+    fn models_come_behind_what_a_person_wrote() {
+        let found = |name: &str| Candidate {
+            name: name.into(),
+            config: ModelConfig::new(Provider::Gemini, "g"),
+            reason: "a key".into(),
+        };
+        for before in ["", "# mine\n[daemon] # here\nlisten = \"127.0.0.1:0\"", &config_text(7717, &[])] {
+            for models in [vec![found("a")], vec![found("b"), found("a")]] {
+                let after = with_models(before, &models);
+                let config = Config::parse(&after, &Env::default()).unwrap_or_else(|error| panic!("{error}\n{after}"));
+                assert_eq!((config.models.len(), &config.default_model), (models.len(), &models[0].name), "{after}");
+                let mut lines = after.lines();
+                assert!(before.lines().all(|line| lines.any(|other| other == line)), "a line is gone:\n{after}");
+            }
+        }
     }
 
     /// What this version writes is kept in `config/written/`, where a test of `config` reads what every version wrote.

@@ -91,7 +91,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no daemon, 4 denied by the po
 
 /// An operating system for language-model agents
 #[derive(Debug, Parser)]
-#[command(name = "aos", version, after_help = EXAMPLES, disable_help_subcommand = true, infer_long_args = false)]
+#[command(name = "aos", version, after_help = EXAMPLES, infer_long_args = false)]
 pub struct Cli {
     #[command(flatten)]
     global: Global,

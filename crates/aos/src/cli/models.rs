@@ -77,7 +77,7 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
     }
     cx.print(&table.shown(cx.width, cx.out))?;
     if data.iter().any(|model| model.id == "demo" && model.default) {
-        cx.note("`demo` is a script and no model: it shows how AOS works. Add a table [models.NAME] to aos.toml");
+        cx.note("`demo` is a script and no model: it shows how AOS works. `aos init` looks for models again");
     }
     Ok(Exit::Success)
 }

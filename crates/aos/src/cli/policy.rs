@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
-use aos_abi::{Name, Pid};
 use aos_policy::{Fault, Policy};
 
 use super::{Context, Exit, Failure};
@@ -147,15 +147,14 @@ fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
 }
 
 async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {
-    let (call, taken) = complete(read_call(call)?);
-    if !taken.is_empty() {
-        cx.note(&format!("taken from the call's example, since it was left out: {}", taken.join(", ")));
-    }
-    let request = ExplainRequest { pid, call };
+    let request = ExplainRequest { pid, call: read_call(call)? };
     let view: ExplainView = cx.client()?.post(&Address::of("/v1/policy/explain"), &request).await?;
     if cx.json {
         cx.document(&view)?;
         return Ok(Exit::Success);
+    }
+    if !view.taken.is_empty() {
+        cx.note(&format!("taken from the call's example, since it was left out: {}", view.taken.join(", ")));
     }
     cx.line(&format!("{}, by {}", view.verdict.as_str(), view.rule))?;
     if let Some(hint) = view.hint {
@@ -179,37 +178,9 @@ pub(super) fn read_call(text: &str) -> Result<CallView, Failure> {
     Ok(CallView { name: name.to_owned(), args })
 }
 
-/// Fills the arguments that a call needs and that were left out from its example; which they were. People ask about
-/// `FS_WRITE {"path":"a"}`, whatever would be written.
-pub(super) fn complete(mut call: CallView) -> (CallView, Vec<String>) {
-    let Ok(name) = call.name.parse::<Name>() else { return (call, Vec::new()) };
-    let schema = aos_abi::syscall::schema(name);
-    let example: serde_json::Value =
-        serde_json::from_str(name.spec().example).expect("every example is checked to be a call");
-    let mut taken = Vec::new();
-    for field in schema["required"].as_array().into_iter().flatten().filter_map(|field| field.as_str()) {
-        if let (Some(args), Some(value)) = (call.args.as_object_mut(), example.get(field))
-            && !args.contains_key(field)
-        {
-            args.insert(field.to_owned(), value.clone());
-            taken.push(field.to_owned());
-        }
-    }
-    (call, taken)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_call_needs_and_nobody_said_comes_from_its_example() {
-        let (call, taken) = complete(read_call("FS_WRITE {\"path\":\"a\"}").unwrap());
-        assert_eq!(taken, ["content"]);
-        assert_eq!(call.args["path"], "a");
-        assert!(aos_abi::Syscall::parse(&call.name, &call.args.to_string()).is_ok());
-        assert_eq!(complete(read_call("NO_CALL {}").unwrap()).1, Vec::<String>::new());
-    }
 
     #[test]
     fn a_file_with_faults_is_refused_with_their_lines() {

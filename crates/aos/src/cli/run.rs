@@ -18,7 +18,7 @@ use super::keyboard::Keyboard;
 use super::{Context, Exit, Failure, absent, view};
 use crate::client::Address;
 
-pub(super) use session::Session;
+pub(super) use session::{Interrupts, Session};
 
 /// Most bytes of files that are sent along: what the daemon takes, less a third for base64 and some for the rest.
 const FILES_BYTES_MAX: u64 = 47 << 20;
@@ -82,8 +82,11 @@ impl Args {
             files: file_args(&self.file)?,
         };
         let client = cx.client()?;
+        // From here on Ctrl-C means the process: without a listener it would end this program alone.
+        client.ready().await?;
+        let interrupts = Interrupts::listen()?;
         let accepted: Accepted = client.post(&Address::of("/v1/processes"), &request).await?;
-        Session::of_run(cx, client, accepted.pid, keyboard)?.until_the_end().await
+        Session::of_run(cx, client, accepted.pid, keyboard, interrupts).until_the_end().await
     }
 
     /// The task, and what is left of standard input for answers.
@@ -129,7 +132,10 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
     for path in paths {
         let shown = path.display();
         let unreadable = |why: String| Failure::usage(format!("cannot read {shown}")).why(why);
-        let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+        let metadata = std::fs::metadata(path).map_err(|error| {
+            unreadable(error.to_string())
+                .hint("-f takes a file that exists and that you may read; -w DIR takes a folder")
+        })?;
         if metadata.is_dir() {
             return Err(unreadable("it is a folder".into()).hint(format!("work on it: -w {shown}")));
         }
@@ -137,12 +143,14 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
             unreadable(format!("the files together are larger than {} MiB", FILES_BYTES_MAX >> 20))
                 .hint("work on their folder: -w DIR")
         })?;
-        let name =
-            path.file_name().and_then(|name| name.to_str()).ok_or_else(|| unreadable("it has no plain name".into()))?;
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            unreadable("it has no plain name".into()).hint("name a file, and one whose name is UTF-8")
+        })?;
         if files.iter().any(|file| file.path == name) {
             return Err(unreadable(format!("another file is named {name} too")).hint("rename one, or use -w DIR"));
         }
-        let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+        let bytes = std::fs::read(path)
+            .map_err(|error| unreadable(error.to_string()).hint("-f takes a file that you may read"))?;
         files.push(FileArg { path: name.to_owned(), base64: base64::engine::general_purpose::STANDARD.encode(bytes) });
     }
     Ok(files)

@@ -105,14 +105,14 @@ impl Talk {
         self.note_activity(&entry.body);
         match &entry.body {
             Body::Spawned(spec) if spec.model == "demo" => actions.push(Action::Tell(
-                "note: no model is configured, so a scripted demonstration answers. Add a table [models.NAME] to aos.toml"
+                "note: no model is configured, so a scripted demonstration answers; `aos init` looks for models again"
                     .into(),
             )),
             Body::Syscall { call_id, name, args } => self.called(call_id, name, args, &mut actions),
             Body::Result { call_id, outcome, .. } => {
-                self.prompts.retain(|prompt| {
-                    !matches!(prompt, Prompt::Question { call } | Prompt::Stdin { call } if call == call_id)
-                });
+                self.prompts.retain(
+                    |prompt| !matches!(prompt, Prompt::Question { call } | Prompt::Stdin { call } if call == call_id),
+                );
                 if let (Some(text), Outcome::Success { .. }) = (self.writes.remove(call_id), outcome) {
                     actions.push(self.written(&text));
                 }

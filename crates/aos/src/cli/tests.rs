@@ -58,6 +58,7 @@ fn help_for_newcomers() {
       man         Show the manual page of a system call; without a name, list them
       completion  Print a script that completes commands in your shell
       version     Print the version of this program
+      help        Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')
@@ -262,7 +263,7 @@ fn heard(kind: Kind) -> String {
 fn a_run_is_told_in_a_line_for_each_call_and_result() {
     insta::assert_snapshot!(heard(Kind::Run), @r#"
     err| process 7 on model demo
-    err| note: no model is configured, so a scripted demonstration answers. Add a table [models.NAME] to aos.toml
+    err| note: no model is configured, so a scripted demonstration answers; `aos init` looks for models again
     err| │ I will look␛[2J.
     err| │ → fake
     err| → FS_READ notes.txt

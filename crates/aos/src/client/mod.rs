@@ -97,6 +97,14 @@ impl Client {
         Ok(start::connect(&self.home).await?.is_some())
     }
 
+    /// Makes sure that a daemon answers; a missing one is started.
+    ///
+    /// # Errors
+    /// [`Error::NoDaemon`], [`Error::NotStarted`], [`Error::Closed`].
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.stream().await.map(drop)
+    }
+
     /// Asks for something.
     ///
     /// # Errors

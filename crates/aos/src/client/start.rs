@@ -4,7 +4,7 @@
 //! wait for it; a socket left behind by a daemon that died is no obstacle; where it does not come up, its own last
 //! error is shown.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -27,9 +27,15 @@ pub(super) async fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
     let socket = home.socket();
     match UnixStream::connect(&socket).await {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) if nobody_listens(error.kind()) => Ok(None),
         Err(source) => Err(Error::Closed { socket, source }),
     }
+}
+
+/// Whether an attempt to connect ended because no daemon is there. One that dies resets who waits to be accepted.
+fn nobody_listens(error: io::ErrorKind) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+    matches!(error, NotFound | ConnectionRefused | ConnectionReset)
 }
 
 /// Starts `program up --foreground` for this home in a session of its own, and connects to it.
@@ -38,7 +44,8 @@ pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Err
     let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
     home.create().map_err(|error| failed(error.to_string()))?;
     let until = Instant::now() + READY_WITHIN;
-    let lock = File::create(home.start_lock()).map_err(|error| failed(format!("cannot open its lock: {error}")))?;
+    let lock = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(home.start_lock());
+    let lock = lock.map_err(|error| failed(format!("cannot open its lock: {error}")))?;
     // Whoever holds the lock starts it; the others find it running when they get their turn.
     while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         if let Some(stream) = connect(home).await? {
@@ -119,6 +126,14 @@ fn error_in(text: &str) -> Option<(String, Option<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_daemon_that_dies_while_one_connects_is_no_daemon() {
+        for none in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset] {
+            assert!(nobody_listens(none), "{none}");
+        }
+        assert!(!nobody_listens(io::ErrorKind::PermissionDenied));
+    }
 
     #[test]
     fn the_last_error_of_the_log_is_found() {

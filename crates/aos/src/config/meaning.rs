@@ -124,7 +124,7 @@ fn unknown_model(key: &str, name: &Spanned<String>, names: &[&str], faults: &mut
 
 fn known_models(names: &[&str]) -> String {
     match names {
-        [] => "add a table [models.NAME]; `aos init` in a new home shows one".into(),
+        [] => "add a table [models.NAME]; `aos init` looks for models".into(),
         names => format!("one of {}", names.join(", ")),
     }
 }

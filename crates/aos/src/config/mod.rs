@@ -51,7 +51,7 @@ pub struct Config {
     pub usd_per_day: Option<Usd>,
     /// How commands are run.
     pub exec: Exec,
-    /// Where the network driver may go, beside what the policy says.
+    /// Limits of the network above those of the policy.
     pub net: Net,
 }
 
@@ -68,9 +68,9 @@ pub enum Exec {
 /// `[net]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// Hosts on the internet.
+    /// Where it is not empty: these hosts and those of `private` are reached, and no others. The policy decides on each.
     pub allow: Vec<HostPort>,
-    /// Private addresses, which are refused unless named here.
+    /// Hosts whose name may lead to a private address. They limit nothing.
     pub private: Vec<HostPort>,
 }
 

@@ -55,7 +55,11 @@ impl Drivers {
             commands: exec::Driver::default(),
             memory: Arc::new(memory),
             how: config.exec,
-            hosts: config.net.allow.iter().chain(&config.net.private).cloned().collect(),
+            hosts: match config.net.allow.as_slice() {
+                // Naming a private place is no wish to shut out the others.
+                [] => Vec::new(),
+                allow => allow.iter().chain(&config.net.private).cloned().collect(),
+            },
             private: private.collect(),
             watches: Mutex::default(),
         })
@@ -164,7 +168,7 @@ impl Drivers {
         }
     }
 
-    /// Whether `[net]` of aos.toml lets this host be reached. Without any host there, the policy alone decides.
+    /// Whether `[net]` of aos.toml lets this host be reached. Without any host in `allow`, the policy alone decides.
     fn configured(&self, url: &str) -> Result<(), CallError> {
         if self.hosts.is_empty() {
             return Ok(());

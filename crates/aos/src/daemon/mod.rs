@@ -7,6 +7,7 @@
 mod counters;
 mod drivers;
 mod edges;
+mod example;
 mod handles;
 mod heart;
 mod history;
@@ -17,6 +18,7 @@ mod past;
 mod programs;
 mod system;
 
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -128,10 +130,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let journal = Arc::new(journal);
     let (kernel, checkpoint) = restore(&journal, &opened)?;
 
-    let tcp = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
+    let tcp = bind_tcp(config.listen).await?;
     let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
+    Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
 
     let policy = read_policy(&home.policy_file())?;
     let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
@@ -202,6 +203,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     }
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
     drop(demo);
+    let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());
     failure.map_or(Ok(()), Err)
 }
@@ -251,6 +253,25 @@ fn restore(journal: &Journal, opened: &Opened) -> Result<(LiveKernel, Lsn), Erro
     match diverged {
         Some(lsn) => Err(Error::Diverged { lsn }),
         None => Ok((kernel, checkpoint)),
+    }
+}
+
+/// The TCP port. Where another program (often another home's daemon) has it, a free one of this machine is taken: the
+/// command line needs no port, and agents should not stand still for one. An address for other machines is what they
+/// were told, so there it is an error.
+async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Error> {
+    let failed = |source| Error::Listen { at: listen.to_string(), source };
+    match TcpListener::bind(listen).await {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && listen.ip().is_loopback() => {
+            let tcp = TcpListener::bind((listen.ip(), 0)).await.map_err(failed)?;
+            let taken = tcp.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
+            tracing::warn!(
+                "another program listens on {listen}: HTTP is served on {taken} until the next start (run/listen has it); \
+                 set another `listen` in `[daemon]` of aos.toml to choose one"
+            );
+            Ok(tcp)
+        }
+        bound => bound.map_err(failed),
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aos_abi::api::{
-    Accepted, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+    Accepted, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest,
+    InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest,
+    SpawnRequest,
 };
 use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
@@ -323,8 +324,10 @@ impl System for Daemon {
     }
 
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
-        let args = request.call.args.to_string();
-        Ok(self.heart.look(move |kernel| kernel.explain(request.pid, &request.call.name, &args)).await??)
+        let (call, taken) = super::example::completed(request.call);
+        let args = call.args.to_string();
+        let view = self.heart.look(move |kernel| kernel.explain(request.pid, &call.name, &args)).await??;
+        Ok(ExplainView { taken, ..view })
     }
 
     async fn models(&self) -> Answer<Vec<ModelView>> {
@@ -421,9 +424,10 @@ impl System for Daemon {
         Ok(WebhookDelivery { request_id: id, answer })
     }
 
-    async fn audit_verify(&self) -> Answer<AuditView> {
+    async fn audit_verify(&self, request: AuditRequest) -> Answer<AuditView> {
         let reader = self.journal.reader();
-        let report = blocking(move || reader.verify(|_, _| ())).await?;
+        let kept = request.expect.and_then(|kept| Some((kept.lsn, aos_journal::chain::unhex(&kept.hash)?)));
+        let report = blocking(move || reader.verify_against(kept, |_, _| ())).await?;
         Ok(AuditView {
             intact: report.is_sound(),
             entries: report.entries,

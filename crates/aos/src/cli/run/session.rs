@@ -8,8 +8,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use aos_abi::api::{Accepted, InputRequest, ProposalView, RejectRequest};
+use aos_abi::process::{Mode, ProcessView, State};
 use aos_abi::{Lsn, Pid, Signal};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::super::keyboard::Keyboard;
@@ -21,6 +22,33 @@ use crate::client::{Address, Client, Event, Line};
 const DRAW_EVERY: Duration = Duration::from_millis(120);
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
 
+/// Ctrl-C and TERM, which are kept from the moment that this exists until they are asked for.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    interrupt: Listener,
+    terminate: Listener,
+}
+
+impl Interrupts {
+    /// Begins to listen: from now on these signals do not end this program.
+    pub(crate) fn listen() -> Result<Interrupts, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::new("cannot listen for signals").why(error.to_string()));
+        Ok(Interrupts { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// The next one.
+    ///
+    /// # Cancel safety
+    /// None is lost where the future is dropped.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
 /// A person attached to a process.
 #[derive(Debug)]
 pub(crate) struct Session<'c> {
@@ -30,23 +58,44 @@ pub(crate) struct Session<'c> {
     kind: Kind,
     talk: Talk,
     keyboard: Keyboard,
+    signals: Interrupts,
     interrupts: u32,
     live: bool,
     drawn: bool,
     frame: usize,
     since: Instant,
     after: Lsn,
+    input: Input,
+}
+
+/// What is left of the input of somebody attached by a pipe or a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// There may be more; nothing was sent yet.
+    Silent,
+    /// There may be more; something was sent.
+    Sent,
+    /// It has ended and the process was told: it ends with its task, and so does this.
+    Closed,
+    /// It has ended; once the process has answered, this ends.
+    Leaving,
 }
 
 impl<'c> Session<'c> {
     /// With a process that was just started for its one task.
-    pub(crate) fn of_run(cx: &'c Context, client: Client, pid: Pid, keyboard: Keyboard) -> Result<Self, Failure> {
-        Ok(Session::new(cx, client, pid, keyboard, Kind::Run))
+    pub(crate) fn of_run(
+        cx: &'c Context,
+        client: Client,
+        pid: Pid,
+        keyboard: Keyboard,
+        signals: Interrupts,
+    ) -> Session<'c> {
+        Session::new(cx, client, pid, keyboard, Kind::Run, signals)
     }
 
     /// With a process that lives; what it did so far is read and not told.
     pub(crate) async fn of_attach(cx: &'c Context, client: Client, pid: Pid) -> Result<Self, Failure> {
-        let mut session = Session::new(cx, client, pid, Keyboard::default(), Kind::Attach);
+        let mut session = Session::new(cx, client, pid, Keyboard::default(), Kind::Attach, Interrupts::listen()?);
         let mut past = session.client.events(session.address(), Lsn::ZERO, false);
         while let Some(event) = past.next().await? {
             if let Event::Entry(Line { lsn, entry: Some(entry), .. }) = event {
@@ -61,7 +110,7 @@ impl<'c> Session<'c> {
         Ok(session)
     }
 
-    fn new(cx: &'c Context, client: Client, pid: Pid, keyboard: Keyboard, kind: Kind) -> Self {
+    fn new(cx: &'c Context, client: Client, pid: Pid, keyboard: Keyboard, kind: Kind, signals: Interrupts) -> Self {
         let dumb = cx.env.text("TERM") == Some("dumb");
         let width = crossterm::terminal::size().map_or(100, |(columns, _)| usize::from(columns));
         let width = if cx.err_terminal { width } else { 160 };
@@ -72,12 +121,14 @@ impl<'c> Session<'c> {
             pid,
             kind,
             keyboard,
+            signals,
             interrupts: 0,
             live: cx.err_terminal && !dumb && !cx.quiet && !cx.json,
             drawn: false,
             frame: 0,
             since: Instant::now(),
             after: Lsn::ZERO,
+            input: Input::Silent,
         }
     }
 
@@ -88,9 +139,6 @@ impl<'c> Session<'c> {
     /// Until the process has ended, or the person goes away.
     pub(crate) async fn until_the_end(mut self) -> Result<Exit, Failure> {
         let mut events = self.client.events(self.address(), self.after, true);
-        let unheard = |error: std::io::Error| Failure::new("cannot listen for signals").why(error.to_string());
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
         let mut tick = interval(DRAW_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         self.show_prompt();
@@ -98,12 +146,14 @@ impl<'c> Session<'c> {
             let listens = self.listens();
             let done = tokio::select! {
                 event = events.next() => match event? {
-                    Some(event) => self.event(event).await?,
+                    Some(event) => match self.event(event).await? {
+                        None if self.input == Input::Leaving => self.leave_if_answered().await?,
+                        done => done,
+                    },
                     None => return Err(Failure::new("the stream of events ended early").hint(format!("aos logs {}", self.pid))),
                 },
                 line = self.keyboard.line(), if listens => self.typed(line).await?,
-                _ = interrupt.recv() => self.interrupted().await?,
-                _ = terminate.recv() => self.interrupted().await?,
+                () = self.signals.next() => self.interrupted().await?,
                 _ = tick.tick(), if self.live => { self.draw(); None }
             };
             if let Some(exit) = done {
@@ -115,7 +165,9 @@ impl<'c> Session<'c> {
 
     /// Whether a line from the keyboard has a meaning now.
     fn listens(&self) -> bool {
-        if self.cx.json || self.keyboard.is_ended() {
+        // Programs that read JSON answer nothing, unless they attached with a pipe to send through.
+        let reads = !self.cx.json || (self.kind == Kind::Attach && !self.cx.in_terminal);
+        if !reads || self.keyboard.is_ended() {
             return false;
         }
         match (self.kind, self.talk.prompt()) {
@@ -139,6 +191,7 @@ impl<'c> Session<'c> {
         if self.cx.json {
             self.cx.print(&format!("{}\n", line.json))?;
         }
+        self.after = line.lsn;
         let Some(entry) = &line.entry else { return Ok(None) };
         self.since = Instant::now();
         for action in self.talk.hear(entry) {
@@ -187,6 +240,8 @@ impl<'c> Session<'c> {
             return Ok(());
         }
         match prompt {
+            // The end of the input is on its way.
+            Prompt::Stdin { .. } if self.input == Input::Closed => Ok(()),
             Prompt::Stdin { .. } if self.kind == Kind::Run && self.keyboard.is_ended() => {
                 self.send(InputRequest { text: String::new(), eof: true }).await
             }
@@ -223,11 +278,7 @@ impl<'c> Session<'c> {
             (Some(Prompt::Question { .. } | Prompt::Stdin { .. }) | None, Some(text)) => {
                 self.send(InputRequest { text, eof: false }).await?;
             }
-            (_, None) if self.kind == Kind::Attach => {
-                if self.cx.in_terminal {
-                    return Ok(Some(self.detach()));
-                }
-            }
+            (_, None) if self.kind == Kind::Attach => return self.input_ended().await,
             (Some(Prompt::Stdin { .. }), None) => self.send(InputRequest { text: String::new(), eof: true }).await?,
             (Some(Prompt::Question { .. }), None) => {
                 self.tell(&format!("  no more input here; answer it with: aos send {} TEXT", self.pid));
@@ -241,7 +292,50 @@ impl<'c> Session<'c> {
         Ok(None)
     }
 
+    /// The input of somebody attached has ended. At a terminal that is the way to leave. In a pipe, a process with one
+    /// task is told, and shown to its end; a resident one, whose input others share, is shown until it has answered.
+    async fn input_ended(&mut self) -> Result<Option<Exit>, Failure> {
+        if self.cx.in_terminal {
+            return Ok(Some(self.detach()));
+        }
+        let process: ProcessView = self.client.get(&view::process(self.pid)).await?;
+        match (process.mode, self.input) {
+            (Mode::OneShot, _) => {
+                self.input = Input::Closed;
+                self.send(InputRequest { text: String::new(), eof: true }).await?;
+                Ok(None)
+            }
+            (Mode::Resident, Input::Silent) => Ok(Some(self.detach())),
+            (Mode::Resident, _) => {
+                self.input = Input::Leaving;
+                self.leave_if_answered().await
+            }
+        }
+    }
+
+    /// Ends this where the process has nothing to do, or waits for somebody who is not here; all it said is shown.
+    async fn leave_if_answered(&mut self) -> Result<Option<Exit>, Failure> {
+        let process: ProcessView = self.client.get(&view::process(self.pid)).await?;
+        let waits =
+            matches!(process.waiting_for.as_deref(), Some("input" | "stdin" | "person" | "approval" | "budget"));
+        if !waits && process.state != State::Stopped {
+            return Ok(None);
+        }
+        let mut rest = self.client.events(self.address(), self.after, false);
+        while let Some(event) = rest.next().await? {
+            if let Event::Entry(line) = event
+                && let Some(exit) = self.entry(&line).await?
+            {
+                return Ok(Some(exit));
+            }
+        }
+        Ok(Some(self.detach()))
+    }
+
     async fn send(&mut self, request: InputRequest) -> Result<(), Failure> {
+        if !request.eof {
+            self.input = Input::Sent;
+        }
         let sent = self.client.post::<Accepted>(&view::process(self.pid).then("stdin"), &request).await;
         if let Err(error) = sent {
             self.tell(&Failure::from(error).shown());

@@ -1,0 +1,125 @@
+//! The first minutes of a person with the program: no model, no knowledge, mistakes, end to end.
+//!
+//! Start at the first test. What always holds: the home has no model, so the scripted demonstration answers, and
+//! everything that is advised on the screen is done here as it is said.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use rig::{Rig, Running, assert_told, read};
+use serde_json::json;
+
+/// A home as the program itself makes it, without a model.
+fn demo() -> Rig {
+    let rig = Rig::new(vec![]);
+    std::fs::remove_dir_all(rig.home()).unwrap();
+    rig
+}
+
+#[test]
+fn a_demo_whose_calls_are_denied_says_so_and_shows_no_template() {
+    let rig = demo();
+    let good = rig.aos(&["run", "say hello"]);
+    assert!(good.code == 0 && good.out.contains("read it back (") && good.out.contains(" bytes)"), "{good:?}");
+    let denied = rig.aos(&["run", "--grant", "FS_LIST", "say hello"]);
+    assert_eq!(denied.code, 0, "{denied:?}");
+    assert!(denied.out.contains("could not be read back") && !denied.out.contains("{{"), "{denied:?}");
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let rig = demo();
+    let (all, flag) = (rig.aos(&["help"]), rig.aos(&["--help"]));
+    assert_eq!((all.code, &all.out), (0, &flag.out), "{all:?}");
+    let (one, flag) = (rig.aos(&["help", "run"]), rig.aos(&["run", "--help"]));
+    assert_eq!((one.code, &one.out), (0, &flag.out), "{one:?}");
+    assert_eq!(rig.aos(&["help", "policy", "explain"]).code, 0);
+    assert_told(&rig.aos(&["help", "rnu"]), 2, &["rnu", "try: "]);
+    assert!(!rig.home().exists(), "help makes no home");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_with_a_way_out() {
+    let rig = demo();
+    assert_told(&rig.aos(&["run", "-f", "missing.txt", "read it"]), 2, &["missing.txt", "try: "]);
+}
+
+#[test]
+fn a_question_to_the_policy_may_leave_out_what_does_not_matter() {
+    let rig = demo();
+    let pid = rig.spawn(&["Look around"]);
+    let said = rig.aos(&["policy", "explain", &pid.to_string(), "FS_WRITE {\"path\":\"a\"}"]);
+    assert!(said.code == 0 && said.out.starts_with("allow, by "), "{said:?}");
+    assert!(said.err.contains("left out: content"), "{said:?}");
+    for call in [json!({ "name": "FS_WRITE", "args": { "path": "a" } }), json!({ "name": "FS_WRITE" })] {
+        let asked = json!({ "pid": pid, "call": call });
+        let answer = rig.http("POST", "/v1/policy/explain", Some(&asked));
+        assert_eq!((answer.status, &answer.json()["verdict"]), (200, &json!("allow")), "{answer:?}");
+        assert!(answer.json()["taken"].as_array().unwrap().contains(&json!("content")), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_hash_kept_elsewhere_proves_the_past() {
+    let rig = demo();
+    assert_eq!(rig.aos(&["run", "say hello"]).code, 0);
+    let told = rig.aos(&["audit", "verify"]);
+    let kept = told.out.trim().rsplit_once(' ').unwrap().1.to_owned();
+    assert_eq!(rig.aos(&["run", "say more"]).code, 0);
+    let held = rig.aos(&["audit", "verify", "--expect", &kept]);
+    assert!(held.code == 0 && held.out.starts_with("intact"), "{held:?}");
+    let (lsn, hash) = kept.split_once(':').unwrap();
+    let other = format!("{lsn}:{}", hash.chars().rev().collect::<String>());
+    let altered = rig.aos(&["audit", "verify", "--expect", &other]);
+    assert!(altered.code == 1 && altered.out.contains("ALTERED") && altered.out.contains(lsn), "{altered:?}");
+    let beyond = rig.aos(&["audit", "verify", "--expect", &format!("100000:{hash}")]);
+    assert!(beyond.code == 1 && beyond.out.contains("100000"), "{beyond:?}");
+    assert_told(&rig.aos(&["audit", "verify", "--expect", "12"]), 2, &["--expect", "64 hex digits"]);
+}
+
+#[test]
+fn init_in_a_home_without_a_model_adds_the_one_that_is_found() {
+    let rig = demo();
+    assert_eq!(rig.aos(&["run", "say hello"]).code, 0);
+    let mine = format!("# my own words\n{}\n# and these", read(rig.file("aos.toml")));
+    std::fs::write(rig.file("aos.toml"), &mine).unwrap();
+    let nothing = rig.aos(&["init"]);
+    // A model server that runs on this machine would be found, which is no fault.
+    if nothing.err.contains("no model was found") {
+        assert_eq!(read(rig.file("aos.toml")), mine);
+    }
+    let mut command = rig.command(&["init"]);
+    command.env("ANTHROPIC_API_KEY", "sk-test");
+    let ran = Running::new(command).end();
+    assert!(ran.code == 0 && ran.err.contains("added [models.anthropic]") && ran.err.contains("aos down"), "{ran:?}");
+    let text = read(rig.file("aos.toml"));
+    let mut lines = text.lines();
+    assert!(mine.lines().all(|line| lines.any(|other| other == line)), "{text}");
+    assert!(text.contains("ANTHROPIC_API_KEY") && !text.contains("sk-test"));
+    rig.stop();
+    assert!(rig.aos(&["models"]).out.contains("anthropic"));
+    let again = rig.aos(&["init"]);
+    assert!(again.code == 0 && again.err.contains("nothing was changed"), "{again:?}");
+}
+
+#[test]
+fn a_port_that_is_taken_keeps_no_daemon_down() {
+    let rig = demo();
+    assert_eq!(rig.aos(&["init"]).code, 0);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    std::fs::write(rig.file("aos.toml"), format!("[daemon]\nlisten = \"{taken}\"\n")).unwrap();
+    rig.up();
+    let listen = rig.listen();
+    assert_ne!(listen, taken);
+    assert_eq!(read(rig.file("run/listen")).trim(), listen, "programs find it there");
+    assert!(rig.log().contains(&taken) && rig.log().contains(&listen), "{}", rig.log());
+    assert_eq!(rig.tcp("GET", "/healthz", &[], None).status, 200);
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.out.contains(&format!("listening on {listen}, while aos.toml says {taken}")), "{doctor:?}");
+    drop(other);
+    rig.stop();
+    assert!(!rig.file("run/listen").exists());
+    rig.up();
+    assert_eq!(rig.listen(), taken, "and the port is used again once it is free");
+}
