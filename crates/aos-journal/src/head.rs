@@ -5,7 +5,7 @@
 //! journal but never ahead of it. A line that was torn fails its check and counts as unreadable, which is a remark and
 //! no error, because the journal itself is whole.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -76,7 +76,7 @@ impl HeadFile {
     /// of a start.
     pub(crate) fn open(path: &Path, head: Head, found: Found) -> Result<HeadFile, Error> {
         let fail = |source| Error::io("write", path, source);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(fail)?;
+        let file = crate::private::options().open(path).map_err(fail)?;
         if found == Found::Head(head) {
             return Ok(HeadFile(file));
         }

@@ -26,6 +26,7 @@ mod journal;
 mod lock;
 mod memory;
 mod open;
+mod private;
 mod prune;
 mod reader;
 mod row;

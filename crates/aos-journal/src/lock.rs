@@ -1,10 +1,10 @@
 //! One daemon for a home: an advisory lock that the operating system drops with its holder.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::Error;
+use crate::{Error, private};
 
 /// Held for as long as this value lives. The file stays; only the lock on it means something.
 #[derive(Debug)]
@@ -13,13 +13,7 @@ pub(crate) struct Lock(#[expect(dead_code, reason = "dropping it releases the lo
 impl Lock {
     /// Takes the lock or says who has it.
     pub(crate) fn take(path: &Path) -> Result<Lock, Error> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|source| Error::io("open", path, source))?;
+        let mut file = private::options().read(true).open(path).map_err(|source| Error::io("open", path, source))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -20,7 +20,7 @@ use crate::lock::Lock;
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
 use crate::trail::Index;
 use crate::writer::{Shared, Writer};
-use crate::{Error, Reader, checkpoint, schema};
+use crate::{Error, Reader, checkpoint, private, schema};
 
 /// Entries at the end whose chain is checked at every start, and the bytes after which it is enough.
 const TAIL_ENTRIES: u64 = 32;
@@ -134,6 +134,9 @@ impl Journal {
         let created = !exists(path)?;
         if created {
             create(&files, found)?;
+        }
+        for file in [&files.db, &files.wal, &files.shm, &files.head, &files.lock] {
+            private::mend(file);
         }
         let db = schema::open_writer(path)?;
         if let Some(pages) = options.pages_max {

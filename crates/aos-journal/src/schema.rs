@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{Error, Place};
+use crate::{Error, Place, private};
 
 /// `aosj` in ASCII, in SQLite's header, so that `file` and we know the file again.
 pub(crate) const APPLICATION_ID: i32 = 0x616f_736a;
@@ -37,7 +37,8 @@ CREATE TABLE checkpoint(
 /// Makes a new, empty journal at `path`, which must not exist.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     let fail = |source| Error::sqlite("create the journal", path, source);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    private::fresh(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(fail)?;
     db.execute_batch(&format!(
         "PRAGMA synchronous=FULL; BEGIN; {TABLES}

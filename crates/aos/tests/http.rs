@@ -68,6 +68,24 @@ fn a_web_page_of_another_name_is_kept_out() {
     assert!(answer.starts_with("HTTP/1.0 403") || answer.starts_with("HTTP/1.1 403"), "{answer}");
 }
 
+/// The files of a home that others than their owner have a right on.
+fn open_files(folder: &std::path::Path) -> Vec<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let metadata = entry.metadata().unwrap();
+        if metadata.is_dir() {
+            open.extend(open_files(&entry.path()));
+        } else if metadata.permissions().mode() & 0o077 != 0
+            && entry.file_name() != "aos.toml"
+            && entry.file_name() != "policy.yaml"
+        {
+            open.push(format!("{} {:o}", entry.path().display(), metadata.permissions().mode()));
+        }
+    }
+    open
+}
+
 #[test]
 fn secrets_of_the_home_are_private() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -80,6 +98,14 @@ fn secrets_of_the_home_are_private() {
     );
     let token = rig.token();
     assert!(token.len() >= 32 && !rig.log().contains(&token));
+    assert_eq!(open_files(&rig.home()), Vec::<String>::new());
+    // As earlier releases left them.
+    rig.kill_daemon();
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm", "journal.head", "memory/memory.db"] {
+        std::fs::set_permissions(rig.file(name), std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    rig.up();
+    assert_eq!(open_files(&rig.home()), Vec::<String>::new(), "a start mends them");
     rig.down();
     let journal = std::fs::read(rig.file("journal.db")).unwrap();
     assert!(!journal.windows(token.len()).any(|window| window == token.as_bytes()));

@@ -1,6 +1,8 @@
 //! The tables, and how the file is opened.
 
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -52,6 +54,7 @@ INSERT INTO grams (grams, rank) VALUES ('secure-delete', 1);
 /// Opens the file for writing, making the tables where it is new.
 pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     let named = |error| named(path, error);
+    keep_private(path);
     let mut connection = Connection::open(path).map_err(named)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -78,6 +81,20 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
         _ => return Err(Error::Corrupt { path: path.to_owned(), why: "it belongs to another program".into() }),
     }
     Ok(connection)
+}
+
+/// Makes the file 0600 before it holds anything, and mends those that earlier releases made; SQLite gives its log the
+/// same mode. What fails here fails again, in words, when the file is opened.
+fn keep_private(path: &Path) {
+    let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+    for file in [path.to_owned(), beside("-wal"), beside("-shm")] {
+        let mode =
+            fs::symlink_metadata(&file).ok().filter(fs::Metadata::is_file).map(|found| found.permissions().mode());
+        if let Some(mode) = mode.filter(|mode| mode & 0o077 != 0) {
+            let _ = fs::set_permissions(&file, fs::Permissions::from_mode(mode & 0o700));
+        }
+    }
 }
 
 /// Opens the file for reading alone.
