@@ -23,6 +23,8 @@ pub enum Crash {
     Lost,
     /// The disk had them all the same, though nobody was told so.
     Kept,
+    /// The disk had the first so many writes, and nothing of those after them.
+    Part(usize),
 }
 
 /// What goes wrong next.
@@ -34,10 +36,10 @@ enum Fault {
     Sync,
 }
 
-/// What was written and not yet synced.
+/// A write that was not yet synced.
 #[derive(Clone, Debug)]
 enum Pending {
-    Entry(Stored),
+    Batch(Vec<Stored>),
     Checkpoint(Checkpoint),
 }
 
@@ -77,9 +79,9 @@ impl MemoryStore {
             hash = chain::link(&hash, row.lsn, row.pid, &row.digest);
             last = row.lsn;
             let Row { lsn, at, pid, cause, kind, body, .. } = row;
-            rows.push(Pending::Entry(Stored { lsn, pid, at, cause, kind: kind.to_owned(), hash, body }));
+            rows.push(Stored { lsn, pid, at, cause, kind: kind.to_owned(), hash, body });
         }
-        self.pending.extend(rows);
+        self.pending.push(Pending::Batch(rows));
         Ok(())
     }
 
@@ -92,7 +94,7 @@ impl MemoryStore {
         let durable = self.globals.as_ref().map_or(Lsn::ZERO, |(lsn, _)| *lsn);
         let least = self.pending.iter().rev().find_map(|pending| match pending {
             Pending::Checkpoint(earlier) => Some(earlier.lsn),
-            Pending::Entry(_) => None,
+            Pending::Batch(_) => None,
         });
         let (least, most, found) = (least.unwrap_or(durable), self.tip().0, checkpoint.lsn);
         if found < least || found > most {
@@ -132,8 +134,10 @@ impl MemoryStore {
     pub fn crash(&mut self, unsynced: Crash) {
         match unsynced {
             Crash::Lost => self.pending.clear(),
-            Crash::Kept => self.settle(),
+            Crash::Kept => {}
+            Crash::Part(writes) => self.pending.truncate(writes),
         }
+        self.settle();
         (self.poison, self.fault) = (None, None);
     }
 
@@ -143,6 +147,12 @@ impl MemoryStore {
         let Some(byte) = entry.and_then(|entry| entry.body.get_mut(byte)) else { return false };
         *byte ^= 1;
         true
+    }
+
+    /// How many writes wait for a sync.
+    #[must_use]
+    pub fn unsynced(&self) -> usize {
+        self.pending.len()
     }
 
     /// How often a sync succeeded.
@@ -164,7 +174,7 @@ impl MemoryStore {
     fn settle(&mut self) {
         for pending in self.pending.drain(..) {
             match pending {
-                Pending::Entry(entry) => self.entries.push(entry),
+                Pending::Batch(entries) => self.entries.extend(entries),
                 Pending::Checkpoint(Checkpoint { lsn, globals, pages, removed }) => {
                     self.pages.extend(pages);
                     self.pages.retain(|pid, _| !removed.contains(pid));
@@ -177,7 +187,7 @@ impl MemoryStore {
     /// The last entry, written or durable.
     fn tip(&self) -> (Lsn, Hash) {
         let pending = self.pending.iter().rev().find_map(|pending| match pending {
-            Pending::Entry(entry) => Some(entry),
+            Pending::Batch(entries) => entries.last(),
             Pending::Checkpoint(_) => None,
         });
         pending.or(self.entries.last()).map_or((Lsn::ZERO, GENESIS), |entry| (entry.lsn, entry.hash))
