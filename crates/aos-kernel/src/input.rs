@@ -23,12 +23,16 @@ impl<P: PageStore> Kernel<P> {
         match process.phase.clone() {
             Phase::Waiting { wait: Wait::Person, .. } if person && !text.is_empty() => {
                 self.resolve(pid, Ok(json!({ "answer": text.trim_end_matches('\n') })));
+                self.hasten(pid);
                 return;
             }
             Phase::Waiting { wait: Wait::Stdin, .. } => {
                 self.with(pid, |process| process.stdin_eof |= eof);
                 let result = if text.is_empty() { json!({ "eof": true }) } else { json!({ "text": text }) };
                 self.resolve(pid, Ok(result));
+                if person {
+                    self.hasten(pid);
+                }
                 return;
             }
             _ => {}

@@ -350,6 +350,10 @@ impl<P: PageStore> Kernel<P> {
             InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
         };
         self.charge(pid, served, usage, reserved_usd, reserved_tokens);
+        // The server wants quiet whoever asked, and whether or not that one still lives.
+        if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
+            self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(*wait));
+        }
         let Some(process) = self.table.get(pid) else { return };
         if process.phase != Phase::Inferring(effect) {
             // Killed meanwhile: it was paid for, and that is all.
@@ -531,9 +535,6 @@ impl<P: PageStore> Kernel<P> {
                 }
                 let wait = failure.retry_after_ms.unwrap_or(BACKOFF_MS << attempts.saturating_sub(1).min(6));
                 let until = now.plus_millis(wait);
-                if failure.retry_after_ms.is_some() {
-                    self.globals.scheduler.quiet(model, until);
-                }
                 self.with(pid, |process| process.phase = Phase::Backoff(until));
             }
             FailureKind::TooLong => {

@@ -418,3 +418,40 @@ fn nobody_is_born_below_the_dead() {
     refused: ESRCH no process 2
     "#);
 }
+
+/// Who waited for exactly the person's words got them, and then stood in the queue as if nobody were waiting for it.
+#[test]
+fn whoever_answers_a_person_is_in_a_hurry() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_READ_STDIN {}
+        slots 1
+        spawn resident go
+        spawn resident go
+        input 2 hello
+        3: done
+        "#,
+    );
+    let after = told.split("> 3: done\n").nth(1).unwrap_or_default();
+    assert!(after.contains("→ infer 2"), "{told}");
+}
+
+/// A process was killed while its model's server asked for quiet; the next to ask did not know of it.
+#[test]
+fn a_servers_wish_for_quiet_outlives_whoever_asked() {
+    let told = replay(
+        r#"
+        spawn resident model=b go
+        signal 2 KILL
+        2 fails transient 30000
+        spawn resident model=b go
+        after 29
+        after 2
+        "#,
+    );
+    let (before, after) = told.split_once("> after 29\n").unwrap_or_default();
+    assert!(!before.contains("→ infer 3"), "{told}");
+    let (quiet, over) = after.split_once("> after 2\n").unwrap_or_default();
+    assert!(!quiet.contains("→ infer 3") && over.contains("→ infer 3"), "{told}");
+}
