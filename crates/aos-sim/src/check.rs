@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use aos_abi::process::{SpawnSpec, State};
-use aos_abi::{Body, Code, Pid, Timestamp};
+use aos_abi::process::{Priority, SpawnSpec, State};
+use aos_abi::{Body, Code, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
 use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
@@ -19,41 +19,78 @@ use crate::witness::Witness;
 /// How long a process waits before it counts as aged, in milliseconds: the scheduler's own number.
 const AGED_MS: u64 = 20_000;
 
+/// Every so many starts an aged process goes first: the scheduler's own number.
+const AGED_EVERY: u64 = 4;
+
 /// What is remembered from check to check.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Since when each process waits for a slot, and how many starts its model had when it had aged.
-    waiting: BTreeMap<Pid, (Timestamp, Option<u64>)>,
+    waiting: BTreeMap<Pid, Waiter>,
+    /// Inputs after which somebody waited for a limit beside a free slot.
+    pub(crate) limited: u64,
+    /// Starts by age, past somebody more urgent.
+    pub(crate) aged: u64,
+}
+
+/// A process that waits for a slot.
+#[derive(Clone, Debug)]
+struct Waiter {
+    model: String,
+    /// Since when, as far as was seen.
+    since: Timestamp,
+    /// It waited before the machine started: nobody saw since when.
+    before_boot: bool,
+    class: Priority,
+    service: u64,
+    /// Once it has aged: starts of its model until then, and how many more there may be.
+    aged: Option<(u64, u64)>,
+}
+
+impl Memory {
+    /// The machine stopped and starts again: who waits is another matter.
+    pub(crate) fn restart(&mut self) {
+        self.waiting.clear();
+    }
 }
 
 /// Everything that must hold between two inputs.
 pub(crate) fn state<P: PageStore>(
     kernel: &mut Kernel<P>,
     witness: &Witness,
-    outside: &Outside,
     memory: &mut Memory,
 ) -> Result<(), Broken> {
-    let pids: Vec<Pid> = (2..kernel.next_pid().0).map(Pid).collect();
+    let now = kernel.at();
     let mut counts = [0u64; State::ALL.len()];
     let mut due: Option<Timestamp> = None;
-    let mut waiting: BTreeMap<String, Vec<Pid>> = BTreeMap::new();
-    let mut watches = BTreeSet::new();
+    let mut waiting: BTreeMap<Pid, Waiter> = BTreeMap::new();
     let mut budgets = BTreeMap::new();
     let mut names = BTreeMap::new();
-    for pid in &pids {
-        let Some(process) = kernel.process(*pid) else { continue };
+    for pid in (2..kernel.next_pid().0).map(Pid) {
+        let Some(process) = kernel.process(pid) else { continue };
         counts[process.state() as usize] += 1;
         one(process, witness)?;
         due = [due, process.earliest_due()].into_iter().flatten().min();
         if process.phase == Phase::Ready && process.stopped.is_none() {
-            waiting.entry(process.model.clone()).or_default().push(*pid);
+            let spoken_to = process.has_person_input() || witness.spoken_to == Some(pid);
+            let urgent = spoken_to || process.terminating.is_some();
+            let waiter = Waiter {
+                model: process.model.clone(),
+                since: now,
+                before_boot: witness.booting,
+                class: if urgent { Priority::Interactive } else { process.priority },
+                service: process.service,
+                aged: None,
+            };
+            waiting.insert(pid, waiter);
         }
-        watches.extend(process.watches.keys().map(|id| (*pid, id.clone())));
-        let asking = witness.turns.in_flight.values().any(|(of, ..)| of == pid);
-        budgets.insert(*pid, (process.budget, asking));
+        let asking = witness.turns.in_flight.values().any(|(of, ..)| *of == pid);
+        budgets.insert(pid, (process.budget, asking));
         if let Some(name) = process.name.clone().filter(|_| !process.exited()) {
-            names.insert(name, *pid);
+            names.insert(name, pid);
         }
+    }
+    if witness.ticked && due.is_some_and(|due| due < now) {
+        return Err(broken("what is due happens", format!("{due:?} was due before a tick at {now}")));
     }
     for (state, count) in kernel.counts() {
         let real = State::ALL.iter().find(|of| of.as_str() == state).map_or(0, |of| counts[*of as usize]);
@@ -61,13 +98,23 @@ pub(crate) fn state<P: PageStore>(
             return Err(broken("counts by state equal a recount", format!("{count} {state}, there are {real}")));
         }
     }
-    if watches != outside.watches {
-        return Err(broken("what is watched is what processes watch", format!("{watches:?}, {:?}", outside.watches)));
-    }
     witness.money.accounts(&budgets)?;
     owners(kernel, &names)?;
-    slots(kernel, witness, &waiting, due)?;
-    starving(kernel, witness, &waiting, memory)
+    slots(kernel, witness, &waiting, due, memory)?;
+    queue(kernel, witness, waiting, memory)
+}
+
+/// What is watched outside is what processes watch.
+pub(crate) fn watches<P: PageStore>(kernel: &mut Kernel<P>, outside: &Outside) -> Result<(), Broken> {
+    let mut watches = BTreeSet::new();
+    for pid in (2..kernel.next_pid().0).map(Pid) {
+        let Some(process) = kernel.process(pid) else { continue };
+        watches.extend(process.watches.keys().map(|id| (pid, id.clone())));
+    }
+    if watches == outside.watches {
+        return Ok(());
+    }
+    Err(broken("what is watched is what processes watch", format!("{watches:?}, {:?}", outside.watches)))
 }
 
 /// What holds of each process by itself.
@@ -114,6 +161,29 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
         && !process.proposals.contains_key(id)
     {
         return Err(broken("whoever waits for a word has asked for it", format!("{pid} waits for {id}")));
+    }
+    if let Phase::Waiting { wait, .. } = &process.phase
+        && process.stopped.is_none()
+    {
+        let answered = match wait {
+            Wait::Message => !process.inbox.is_empty(),
+            Wait::Stdin => !process.stdin.is_empty() || process.stdin_eof,
+            Wait::Child(None) => !process.zombies.is_empty(),
+            Wait::Child(Some(child)) => process.zombies.iter().any(|zombie| zombie.pid == *child),
+            Wait::Sleep | Wait::Person | Wait::Approval(_) => false,
+        };
+        if answered {
+            return Err(broken("a wait ends with what it waits for", format!("{pid} waits for {wait:?}")));
+        }
+    }
+    // What is said into a pipe at the end of a turn is never refused: the turn would be lost.
+    let queues = [
+        (process.inbox.len(), limits::INBOX_MAX),
+        (process.stdin.len(), 2 * limits::STDIN_MAX),
+        (process.notices.len(), limits::NOTICES_MAX),
+    ];
+    if queues.iter().any(|(holds, most)| holds > most) {
+        return Err(broken("queues are bounded", format!("{pid}: {queues:?}")));
     }
     if process.phase == Phase::Idle && process.stopped.is_none() {
         let owed = witness.delivery.owed(pid);
@@ -166,8 +236,9 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
 fn slots<P: PageStore>(
     kernel: &mut Kernel<P>,
     witness: &Witness,
-    waiting: &BTreeMap<String, Vec<Pid>>,
+    waiting: &BTreeMap<Pid, Waiter>,
     due: Option<Timestamp>,
+    memory: &mut Memory,
 ) -> Result<(), Broken> {
     let now = kernel.at();
     let deadline = kernel.next_deadline();
@@ -176,7 +247,7 @@ fn slots<P: PageStore>(
     }
     let mut limited = false;
     for (model, slot) in kernel.slots() {
-        let ready = waiting.get(&model).map_or(0, Vec::len);
+        let ready = waiting.values().filter(|waiter| waiter.model == model).count();
         if slot.waiting as usize != ready {
             let what = format!("{model}: {} queued, {ready} ready", slot.waiting);
             return Err(broken("who is ready is queued, once", what));
@@ -189,8 +260,7 @@ fn slots<P: PageStore>(
             continue;
         }
         let limits = kernel.config().models.get(&model).map(|spec| spec.limits).unwrap_or_default();
-        let quiet = witness.turns.quiet.get(&model).is_some_and(|until| *until > now);
-        if !quiet && limits.rpm.is_none() && limits.tpm.is_none() {
+        if !witness.turns.held(&model, &limits, now) {
             return Err(broken("a free slot and a waiting process never coexist", format!("{model}: {slot:?}")));
         }
         limited = true;
@@ -198,6 +268,7 @@ fn slots<P: PageStore>(
             return Err(broken("who waits for a limit has a deadline", format!("{model}: {slot:?}")));
         }
     }
+    memory.limited += u64::from(limited);
     if let Some(at) = deadline
         && due.is_none_or(|due| at < due)
         && !limited
@@ -207,31 +278,51 @@ fn slots<P: PageStore>(
     Ok(())
 }
 
-/// Once aged, a process is served by every fourth start of its model at the latest, behind those that aged before it.
-fn starving<P: PageStore>(
+/// The queue is served in order: the more urgent first, then the least served, and by age every fourth time.
+fn queue<P: PageStore>(
     kernel: &mut Kernel<P>,
     witness: &Witness,
-    waiting: &BTreeMap<String, Vec<Pid>>,
+    waiting: BTreeMap<Pid, Waiter>,
     memory: &mut Memory,
 ) -> Result<(), Broken> {
     let now = kernel.at();
-    let everybody: BTreeSet<Pid> = waiting.values().flatten().copied().collect();
-    memory.waiting.retain(|pid, _| everybody.contains(pid));
-    for (model, pids) in waiting {
-        let starts = witness.turns.starts.get(model).copied().unwrap_or_default();
-        for pid in pids {
-            let (since, aged) = memory.waiting.entry(*pid).or_insert((now, None));
-            if now.millis_since(*since) < AGED_MS {
-                continue;
-            }
-            // An input may start several at once, so what is counted from is a little late: the bound is wide.
-            let from = *aged.get_or_insert(starts);
-            let bound = 4 * (u64::from(u32::try_from(pids.len()).unwrap_or(u32::MAX)) + 40);
+    let still = |pid: &Pid, of: &Waiter| waiting.get(pid).is_some_and(|waiter| waiter.model == of.model);
+    for (pid, model) in &witness.turns.begun {
+        let Some(started) = memory.waiting.get(pid).filter(|waiter| waiter.model == *model) else { continue };
+        // It may have become urgent by the same input that started it.
+        let terminating = kernel.process(*pid).is_some_and(|process| process.terminating.is_some());
+        let urgent = terminating || witness.spoken_to == Some(*pid);
+        let class = if urgent { Priority::Interactive } else { started.class };
+        let mut passed = memory.waiting.iter().filter(|(other, waiter)| {
+            waiter.model == *model
+                && still(other, waiter)
+                && (waiter.class < class || (waiter.class == class && waiter.service < started.service))
+        });
+        let Some((other, waiter)) = passed.next() else { continue };
+        if started.before_boot || now.millis_since(started.since) >= AGED_MS {
+            memory.aged += 1;
+            continue;
+        }
+        let what = format!("{pid} ({started:?}) started before {other} ({waiter:?})");
+        return Err(broken("the most urgent goes first, then the least served", what));
+    }
+    let earlier = std::mem::take(&mut memory.waiting);
+    for (pid, mut waiter) in waiting.clone() {
+        if let Some(known) = earlier.get(&pid).filter(|known| known.model == waiter.model) {
+            (waiter.since, waiter.before_boot, waiter.aged) = (known.since, known.before_boot, known.aged);
+            waiter.class = waiter.class.min(known.class);
+        }
+        if now.millis_since(waiter.since) >= AGED_MS {
+            let starts = witness.turns.starts.get(&waiter.model).copied().unwrap_or_default();
+            let since = |other: &Pid| earlier.get(other).map_or(now, |known| known.since);
+            let ahead = waiting.iter().filter(|(other, of)| of.model == waiter.model && since(other) <= waiter.since);
+            let (from, bound) = *waiter.aged.get_or_insert((starts, AGED_EVERY * ahead.count() as u64));
             if starts - from > bound {
-                let what = format!("{pid} has waited since {since} through {} starts of {model}", starts - from);
+                let what = format!("{pid} aged {} starts ago, {bound} would do: {waiter:?}", starts - from);
                 return Err(broken("nobody starves", what));
             }
         }
+        memory.waiting.insert(pid, waiter);
     }
     Ok(())
 }

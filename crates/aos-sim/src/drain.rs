@@ -5,14 +5,14 @@ use aos_abi::Pid;
 use aos_abi::entry::ProposalState;
 use aos_kernel::process::Phase;
 
-use crate::report::{Broken, broken};
+use crate::report::{Broken, Halt, broken};
 use crate::world::Simulation;
 
 /// Rounds after which a world must have come to rest.
 const ROUNDS: u32 = 3000;
 
 /// Lets the world come to rest and looks at what is left.
-pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Broken> {
+pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Halt> {
     sim.outside.calm = true;
     sim.sync()?;
     let open: Vec<_> = sim.kernel.proposals().into_iter().map(|proposal| (proposal.id, proposal.pid)).collect();
@@ -24,7 +24,7 @@ pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Broken> {
     while busy(sim) {
         rounds += 1;
         if rounds > ROUNDS {
-            return Err(stuck(sim, "still busy after everything was delivered"));
+            return Err(stuck(sim, "still busy after everything was delivered").into());
         }
         sim.sync()?;
         while let Some(job) = sim.outside.take_due(&mut sim.chance, sim.now) {
@@ -37,7 +37,7 @@ pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Broken> {
         let next = [sim.outside.next_due(), sim.kernel.next_deadline()].into_iter().flatten().min();
         match next {
             Some(at) => sim.go_to(at)?,
-            None => return Err(stuck(sim, "nothing is under way and nothing is due")),
+            None => return Err(stuck(sim, "nothing is under way and nothing is due").into()),
         }
     }
     sim.sync()?;
@@ -45,7 +45,7 @@ pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Broken> {
         let before = sim.history.len();
         sim.apply(Pid::SYSTEM, Body::Tick)?;
         if sim.history.len() != before + 1 || !sim.waiting.is_empty() {
-            return Err(broken("an idle system does nothing", "a tick came to something"));
+            return Err(broken("an idle system does nothing", "a tick came to something").into());
         }
         sim.sync()?;
     }

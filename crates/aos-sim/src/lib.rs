@@ -19,5 +19,6 @@ mod setup;
 mod witness;
 mod world;
 
+pub use aos_journal::Crash;
 pub use report::{Broken, Failure, Report};
 pub use world::Simulation;

@@ -25,6 +25,8 @@ pub(crate) struct Scene {
     pub(crate) max_output: u64,
     /// Nothing happens any more.
     pub(crate) calm: bool,
+    /// Everybody always has something to do.
+    pub(crate) busy: bool,
 }
 
 /// What a model makes of a prompt.
@@ -93,6 +95,13 @@ fn text(chance: &mut Chance) -> String {
 }
 
 fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Reply) {
+    if scene.busy && chance.percent(90) {
+        let name = if chance.percent(50) { Name::FsList } else { Name::SysWriteStdout };
+        let args = args(chance, scene, name).to_string();
+        reply.stop = Stop::Calls;
+        reply.calls = vec![native_call(chance, name.as_str().to_owned(), args)];
+        return;
+    }
     let count = [0, 1, 2, 3, 4, 70][chance.weighted(&[20, 38, 20, 12, 9, 1])];
     let calls = match conspiracy(chance, scene) {
         Some(calls) if chance.percent(16) => calls,
@@ -144,6 +153,11 @@ fn conspiracy(chance: &mut Chance, scene: &Scene) -> Option<Vec<(String, String)
         let wake = call(Name::SendMsg, json!({ "to_pid": scene.parent, "content": "wake up" }));
         let after = call(Name::SysWriteStdout, json!({ "text": "after" }));
         return Some(vec![wake, after.clone(), after]);
+    }
+    if chance.percent(10) {
+        // Those that nobody reads soon fill an inbox.
+        let letter = call(Name::SendMsg, json!({ "to_pid": scene.pid, "content": "to myself" }));
+        return Some(vec![letter; 64]);
     }
     let child = chance.pick(&scene.children)?;
     let signal = |signal: &str| call(Name::Kill, json!({ "pid": child, "signal": signal }));

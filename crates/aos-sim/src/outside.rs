@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use aos_abi::syscall::Handler;
-use aos_abi::{CallId, EffectId, Name, Pid, Timestamp};
+use aos_abi::syscall::{Handler, Risk};
+use aos_abi::{CallId, EffectId, Lsn, Name, Pid, Timestamp};
 use aos_kernel::effect::{Effect, Infer};
 
 use crate::chance::Chance;
@@ -39,10 +39,18 @@ pub(crate) struct Outside {
 
 impl Outside {
     /// Does what the kernel wants done.
-    pub(crate) fn perform(&mut self, chance: &mut Chance, now: Timestamp, effect: Effect) -> Result<(), Broken> {
-        let waits = effect.waits_for_disk();
+    pub(crate) fn perform(
+        &mut self,
+        chance: &mut Chance,
+        now: Timestamp,
+        durable: Lsn,
+        effect: Effect,
+    ) -> Result<(), Broken> {
         match effect {
             Effect::Infer(infer) => {
+                if infer.id.cause > durable {
+                    return Err(broken("nothing is changed before that is written", format!("{} is asked", infer.id)));
+                }
                 let twice = self.jobs.values().any(|job| matches!(job, Job::Infer(other) if other.id == infer.id));
                 if twice {
                     return Err(broken("an inference is asked once", format!("{} is under way already", infer.id)));
@@ -59,7 +67,10 @@ impl Outside {
                 if matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_)) {
                     return Err(broken("drivers get only calls of drivers", format!("{id} of {pid}: {name}")));
                 }
-                if waits {
+                if name.spec().risk != Risk::Read {
+                    if id.cause > durable {
+                        return Err(broken("nothing is changed before that is written", format!("{id}: {call:?}")));
+                    }
                     let idempotent = call.idempotent();
                     let what = format!("{pid} {call:?}");
                     let times = self.done.entry(id).or_insert_with(|| (what.clone(), 0));

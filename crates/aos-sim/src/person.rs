@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use aos_abi::entry::{ProposalState, WebhookRequest, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
-use aos_abi::{Body, Pid, Signal, Usd};
+use aos_abi::{Body, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::table::PageStore;
 
@@ -14,10 +14,17 @@ use crate::chance::Chance;
 use crate::setup::{self, MODELS, NAMES, PATHS};
 
 /// What people do next.
-pub(crate) fn act<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, serial: u64) -> Option<(Pid, Body)> {
+pub(crate) fn act<P: PageStore>(
+    chance: &mut Chance,
+    kernel: &mut Kernel<P>,
+    serial: u64,
+    busy: bool,
+) -> Option<(Pid, Body)> {
     let next = kernel.next_pid();
     let anybody = Pid(chance.between(2, next.0.max(3) - 1));
-    let body = match chance.weighted(&[18, 22, 12, 3, 5, 4, 12, 10, 2, 3]) {
+    // A busy world has enough of everybody.
+    let weights = if busy { [0, 22, 0, 0, 0, 0, 12, 10, 2, 3] } else { [18, 22, 12, 3, 5, 4, 12, 10, 2, 3] };
+    let body = match chance.weighted(&weights) {
         0 => return Some((next, Body::Spawned(Box::new(spawn(chance, next, anybody))))),
         1 => Body::Input {
             text: if chance.percent(85) { format!("input {serial}") } else { String::new() },
@@ -32,7 +39,7 @@ pub(crate) fn act<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, ser
         3 => return fork(kernel, anybody),
         4 => Body::Budgeted { budget: budget(chance, 3) },
         5 => {
-            let config = setup::configured(chance);
+            let config = setup::configured(chance, busy);
             return Some((Pid::SYSTEM, Body::Configured(Box::new(config))));
         }
         6 => return answer(chance, kernel),
@@ -47,9 +54,14 @@ pub(crate) fn act<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, ser
 }
 
 /// Somebody starts a process.
-pub(crate) fn spawns<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>) -> (Pid, Body) {
+pub(crate) fn spawns<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, busy: bool) -> (Pid, Body) {
     let next = kernel.next_pid();
-    (next, Body::Spawned(Box::new(spawn(chance, next, Pid::INIT))))
+    let mut spec = spawn(chance, next, Pid::INIT);
+    if busy {
+        spec.task = Some("never rest".into());
+        (spec.model, spec.budget, spec.grants) = (setup::NATIVE.into(), BudgetSpec::default(), None);
+    }
+    (next, Body::Spawned(Box::new(spec)))
 }
 
 fn budget(chance: &mut Chance, wealth: u64) -> BudgetSpec {
@@ -109,14 +121,18 @@ fn webhook<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, serial: u6
     let path = chance.one(&PATHS);
     let (pid, route) = kernel.route(path)?;
     let reply_by = (route.reply_within_s > 0).then(|| kernel.at().plus_millis(route.reply_within_s * 1000));
-    let request = WebhookRequest {
-        id: format!("r{serial}"),
+    Some((pid, Body::Webhook(request(format!("r{serial}"), path, reply_by))))
+}
+
+/// A request for a webhook.
+pub(crate) fn request(id: String, path: &str, reply_by: Option<Timestamp>) -> WebhookRequest {
+    WebhookRequest {
+        id,
         method: "POST".into(),
         path: path.into(),
         headers: BTreeMap::new(),
         body: "{}".into(),
         encoding: None,
         reply_by,
-    };
-    Some((pid, Body::Webhook(request)))
+    }
 }

@@ -7,25 +7,43 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Crash, Store};
 use aos_kernel::Kernel;
 use aos_kernel::table::{NoPages, PageStore};
 
-use crate::check::Memory;
-use crate::report::{Broken, broken};
+use crate::chance::Chance;
+use crate::report::{Broken, Halt, broken};
 use crate::witness::{Witness, live_through};
-use crate::world::{Pages, Simulation};
+use crate::world::{Pages, Simulation, Stops};
 
 const SAME_FACTS: &str = "replay makes the same facts";
 const SAME_STATE: &str = "replay equals live";
 
 /// The machine stops and starts again.
-pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Broken> {
+pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
     sim.crashes += 1;
-    let kind = if sim.chance.percent(60) { Crash::Lost } else { Crash::Kept };
-    sim.store.borrow_mut().crash(kind);
-    let durable = sim.store.borrow().last().map_err(|error| broken("the journal reads", error.to_string()))?.0;
+    let unsynced = sim.store.borrow().unsynced() as u64;
+    let fate = match sim.stops {
+        Stops::Once(fate) => fate,
+        Stops::Random => match sim.dice.weighted(&[40, 30, 30]) {
+            0 => Crash::Lost,
+            1 => Crash::Kept,
+            _ => Crash::Part(sim.dice.between(0, unsynced) as usize),
+        },
+    };
+    sim.next_stop = match sim.stops {
+        Stops::Once(_) => u64::MAX,
+        // A world that comes to rest is disturbed once more at most.
+        Stops::Random if sim.outside.calm => u64::MAX,
+        Stops::Random => sim.boundaries + next_stop(&mut sim.dice),
+    };
+    sim.store.borrow_mut().crash(fate);
+    let durable = sim.durable()?;
+    if durable < sim.acknowledged {
+        let what = format!("{} was acknowledged, {durable} is the last", sim.acknowledged);
+        return Err(broken("what was acknowledged is there", what).into());
+    }
     let lost = sim.history.len() as u64 - durable.0;
     sim.history.truncate(usize::try_from(durable.0).unwrap_or(usize::MAX));
     sim.round.clear();
@@ -42,11 +60,11 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Broken> {
     let picture = scratch.checkpoint();
     sim.kernel = restored;
     sim.witness = witness;
-    sim.memory = Memory::default();
+    sim.memory.restart();
     // Writing a checkpoint is optional, comparing what it would hold is not; so it is written.
     let mine = sim.kernel.checkpoint();
     if mine.globals != picture.globals {
-        return Err(broken(SAME_STATE, "the globals of a restored kernel differ from those of a full replay"));
+        return Err(broken(SAME_STATE, "the globals of a restored kernel differ from those of a full replay").into());
     }
     let saved =
         aos_journal::Checkpoint { lsn: mine.lsn, globals: mine.globals, pages: mine.pages, removed: mine.removed };
@@ -55,20 +73,25 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Broken> {
 
     let down = if sim.chance.percent(70) { 2000 } else { 3 * 86_400_000 };
     sim.now = sim.now.plus_millis(sim.chance.between(0, down));
-    sim.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
+    sim.boot()?;
     sim.commit()?;
     sim.sync()
 }
 
+/// After how many boundaries the machine stops: mostly soon, at times late enough for a queue to fill.
+pub(crate) fn next_stop(dice: &mut Chance) -> u64 {
+    if dice.percent(75) { dice.between(1, 150) } else { dice.between(200, 1500) }
+}
+
 /// A rebuilt kernel is the live one.
-pub(crate) fn replay_is_live(sim: &mut Simulation) -> Result<(), Broken> {
+pub(crate) fn replay_is_live(sim: &mut Simulation) -> Result<(), Halt> {
     let (mut scratch, _) = from_the_beginning(&sim.history)?;
     same(&mut sim.kernel, &mut scratch, "alive")?;
     sim.save()?;
     sim.sync()?;
     let saved = sim.store.borrow().globals().map_err(|error| broken("the journal reads", error.to_string()))?;
     if saved.map(|(_, globals)| globals) != Some(scratch.checkpoint().globals) {
-        return Err(broken(SAME_STATE, "the globals of the live kernel differ from those of a full replay"));
+        return Err(broken(SAME_STATE, "the globals of the live kernel differ from those of a full replay").into());
     }
     Ok(())
 }

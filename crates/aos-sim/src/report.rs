@@ -19,6 +19,16 @@ pub struct Report {
     pub calls: u64,
     /// Processes there have been.
     pub processes: u64,
+    /// Boundaries at which the machine may stop: after each decision, write, sync and effect.
+    pub boundaries: u64,
+    /// Writes and syncs of the journal that failed.
+    pub faults: u64,
+    /// What was refused because a queue was full.
+    pub full: u64,
+    /// Inputs after which somebody waited for a limit of a model beside a free slot.
+    pub limited: u64,
+    /// Starts by age, past somebody more urgent.
+    pub aged: u64,
 }
 
 /// Something that must always hold, and did not.
@@ -28,6 +38,21 @@ pub struct Broken {
     pub check: &'static str,
     /// What it saw.
     pub message: String,
+}
+
+/// Why a run does not go straight on.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// A checker objects: the run is over.
+    Broken(Broken),
+    /// The machine stops here, and starts again.
+    Crash,
+}
+
+impl From<Broken> for Halt {
+    fn from(broken: Broken) -> Halt {
+        Halt::Broken(broken)
+    }
 }
 
 /// A run that a checker ended.

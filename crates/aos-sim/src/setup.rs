@@ -54,8 +54,8 @@ roles:
       - {peer: "*", ops: [send]}
 "#;
 
-/// A random configuration.
-pub(crate) fn configured(chance: &mut Chance) -> Configured {
+/// A random configuration; in a busy world, of one slot and without limits.
+pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
     let price = Price { input: Usd(1_000_000_000), output: Usd(4_000_000_000), cached_input: Some(Usd(100_000_000)) };
     let model = |encoding, window, limits, price| ModelSpec {
         context_window: window,
@@ -65,7 +65,8 @@ pub(crate) fn configured(chance: &mut Chance) -> Configured {
         local: false,
         encoding,
     };
-    let native = ModelLimits { concurrency: chance.between(1, 4) as u32, rpm: None, tpm: None };
+    let slots = if busy { 1 } else { chance.between(1, 4) as u32 };
+    let native = ModelLimits { concurrency: slots, rpm: None, tpm: None };
     let text = ModelLimits { concurrency: 1, rpm: None, tpm: None };
     let constrained =
         ModelLimits { concurrency: 2, rpm: chance.percent(70).then_some(6), tpm: chance.percent(30).then_some(20_000) };
@@ -76,7 +77,7 @@ pub(crate) fn configured(chance: &mut Chance) -> Configured {
     if chance.percent(85) {
         models.insert(CONSTRAINED.to_owned(), model(Encoding::Constrained, 5000, constrained, Some(price)));
     }
-    let policy = match chance.weighted(&[70, 15, 12, 3]) {
+    let policy = match if busy { 0 } else { chance.weighted(&[70, 15, 12, 3]) } {
         0 => LENIENT.to_owned(),
         1 => STRICT.to_owned(),
         2 => aos_policy::Policy::default_text().to_owned(),
@@ -86,7 +87,7 @@ pub(crate) fn configured(chance: &mut Chance) -> Configured {
         models,
         default_model: NATIVE.to_owned(),
         policy,
-        usd_per_day: chance.percent(40).then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
+        usd_per_day: (!busy && chance.percent(40)).then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
         hooks_url: "http://127.0.0.1:7717/hooks/".to_owned(),
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Start at [`Simulation::run`]. What always holds, as in the real loop: entries are written in the order they were
 //! decided; what changes the outside leaves after the sync of the entries that say so; the rest may leave at once.
+//! Every decision, write, sync and effect ends at a [`Simulation::boundary`], where the machine may stop.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Failure, FailureKind};
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
-use aos_journal::{MemoryStore, Store};
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp, limits};
+use aos_journal::{Crash, MemoryStore, Store};
 use aos_kernel::Kernel;
-use aos_kernel::effect::Effect;
+use aos_kernel::effect::{Effect, Infer};
 use aos_kernel::table::PageStore;
 use serde_json::json;
 
@@ -20,7 +22,7 @@ use crate::chance::Chance;
 use crate::check::{self, Memory};
 use crate::mind::{self, Scene};
 use crate::outside::{Job, Outside};
-use crate::report::{Broken, Failure as RunFailure, Report, broken};
+use crate::report::{Broken, Failure as RunFailure, Halt, Report, broken};
 use crate::witness::{Witness, live_through};
 use crate::{drain, person, recovery, setup};
 
@@ -30,6 +32,15 @@ const BEGINNING: Timestamp = Timestamp(1_795_305_600_000);
 const SHOWN: usize = 40;
 /// Steps of a run where nobody says otherwise.
 const STEPS: u64 = 70;
+
+/// When the machine stops.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stops {
+    /// At random, with a journal that fails at times.
+    Random,
+    /// Once, with this fate of what was not synced.
+    Once(Crash),
+}
 
 /// Pages out of the journal, as they are durable.
 #[derive(Clone, Debug)]
@@ -46,6 +57,8 @@ impl PageStore for Pages {
 pub struct Simulation {
     pub(crate) seed: u64,
     pub(crate) steps: u64,
+    /// A world of many who never rest, before one slot.
+    busy: bool,
     pub(crate) chance: Chance,
     pub(crate) now: Timestamp,
     pub(crate) store: Rc<RefCell<MemoryStore>>,
@@ -58,10 +71,22 @@ pub struct Simulation {
     /// Applied and not yet written.
     pub(crate) round: Vec<Arc<Entry>>,
     /// Effects that wait for the write and sync of their entries.
-    pub(crate) waiting: Vec<Effect>,
+    pub(crate) waiting: VecDeque<Effect>,
     /// A checkpoint was written and not yet synced.
     pub(crate) checkpointing: bool,
     pub(crate) crashes: u32,
+    pub(crate) stops: Stops,
+    /// Chooses crashes and faults: apart from [`Simulation::chance`], so that a run is the same up to its crash.
+    pub(crate) dice: Chance,
+    pub(crate) boundaries: u64,
+    /// The boundary at which it stops next.
+    pub(crate) next_stop: u64,
+    /// What callers were told is done.
+    pub(crate) acknowledged: Lsn,
+    /// The journal was told to fail.
+    faulty: bool,
+    faults: u64,
+    full: u64,
     serial: u64,
 }
 
@@ -70,9 +95,12 @@ impl Simulation {
     #[must_use]
     pub fn new(seed: u64) -> Simulation {
         let store = Rc::new(RefCell::new(MemoryStore::new()));
+        let mut dice = Chance::new(!seed);
+        let next_stop = recovery::next_stop(&mut dice);
         Simulation {
             seed,
             steps: STEPS,
+            busy: seed % 16 == 5,
             chance: Chance::new(seed),
             now: BEGINNING,
             kernel: Kernel::new(Pages(Rc::clone(&store))),
@@ -82,11 +110,26 @@ impl Simulation {
             outside: Outside::default(),
             history: Vec::new(),
             round: Vec::new(),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             checkpointing: false,
             crashes: 0,
+            stops: Stops::Random,
+            dice,
+            boundaries: 0,
+            next_stop,
+            acknowledged: Lsn::ZERO,
+            faulty: false,
+            faults: 0,
+            full: 0,
             serial: 0,
         }
+    }
+
+    /// The same, where the machine stops once, at this boundary (counted from 1; [`Report::boundaries`] says how many
+    /// there are), and not at random.
+    #[must_use]
+    pub fn stops_at(self, boundary: u64, unsynced: Crash) -> Simulation {
+        Simulation { stops: Stops::Once(unsynced), next_stop: boundary, ..self }
     }
 
     /// The same with another number of steps.
@@ -95,19 +138,53 @@ impl Simulation {
         Simulation { steps, ..self }
     }
 
+    /// Runs a world once for each of its boundaries and each fate of what was not synced, stopping the machine there.
+    /// Says how many runs that was.
+    ///
+    /// # Errors
+    /// As for [`Simulation::run`], for the first run that fails.
+    pub fn stopped_everywhere(seed: u64, steps: u64) -> Result<u64, Box<RunFailure>> {
+        let world = || Simulation::new(seed).steps(steps);
+        // No boundary has the number 0.
+        let boundaries = world().stops_at(0, Crash::Lost).run()?.boundaries;
+        for boundary in 1..=boundaries {
+            for fate in [Crash::Lost, Crash::Kept] {
+                world().stops_at(boundary, fate).run().map_err(|mut failure| {
+                    failure.broken.message.push_str(&format!(" (stopped at boundary {boundary}, {fate:?})"));
+                    failure
+                })?;
+            }
+        }
+        Ok(2 * boundaries)
+    }
+
     /// Runs to the end, then lets the world come to rest.
     ///
     /// # Errors
     /// What did not hold, with the seed and the last entries.
     pub fn run(mut self) -> Result<Report, Box<RunFailure>> {
         let mut step = 0;
-        let outcome = self.begin().and_then(|()| {
-            while step < self.steps {
+        let mut begun = false;
+        let outcome = loop {
+            let mut ended = if !begun {
+                begun = true;
+                self.begin()
+            } else if step < self.steps {
                 step += 1;
-                self.step()?;
+                self.step()
+            } else {
+                match drain::to_rest(&mut self) {
+                    Ok(()) => break Ok(()),
+                    ended => ended,
+                }
+            };
+            while let Err(Halt::Crash) = ended {
+                ended = recovery::crash(&mut self);
             }
-            drain::to_rest(&mut self)
-        });
+            if let Err(Halt::Broken(broken)) = ended {
+                break Err(broken);
+            }
+        };
         match outcome {
             Ok(()) => Ok(self.report()),
             Err(broken) => Err(Box::new(RunFailure {
@@ -129,30 +206,50 @@ impl Simulation {
             inferences: self.witness.turns.started,
             calls: self.witness.calls.made,
             processes: self.kernel.next_pid().0 - 2,
+            boundaries: self.boundaries,
+            faults: self.faults,
+            full: self.full,
+            limited: self.memory.limited,
+            aged: self.memory.aged,
         }
     }
 
-    fn begin(&mut self) -> Result<(), Broken> {
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
-        let config = setup::configured(&mut self.chance);
-        self.apply(Pid::SYSTEM, Body::Configured(Box::new(config)))?;
-        for _ in 0..self.chance.between(1, 4) {
-            let (pid, body) = person::spawns(&mut self.chance, &mut self.kernel);
+    /// Here the machine may stop.
+    fn boundary(&mut self) -> Result<(), Halt> {
+        self.boundaries += 1;
+        if self.boundaries == self.next_stop { Err(Halt::Crash) } else { Ok(()) }
+    }
+
+    fn begin(&mut self) -> Result<(), Halt> {
+        self.boot()?;
+        for _ in 0..if self.busy { 9 } else { self.chance.between(1, 4) } {
+            let (pid, body) = person::spawns(&mut self.chance, &mut self.kernel, self.busy);
             self.offer(pid, body)?;
         }
         self.commit()?;
         self.sync()
     }
 
-    fn step(&mut self) -> Result<(), Broken> {
-        match self.chance.weighted(&[55, 18, 13, 3, 3, 3, 3, 2]) {
+    /// The daemon starts; the first time it says how everything is configured.
+    pub(crate) fn boot(&mut self) -> Result<(), Halt> {
+        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
+        if self.kernel.config().models.is_empty() {
+            let config = setup::configured(&mut self.chance, self.busy);
+            self.apply(Pid::SYSTEM, Body::Configured(Box::new(config)))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Halt> {
+        // Who never rests is not left alone for days.
+        let weights = if self.busy { [90, 4, 1, 1, 1, 2, 1, 0] } else { [55, 18, 13, 3, 3, 3, 2, 2] };
+        match self.chance.weighted(&weights) {
             0 => self.outcomes()?,
             1 => self.someone_acts()?,
             2 => self.time_passes(30_000)?,
             3 => self.files_change()?,
             4 => self.save()?,
             5 => self.page_out(),
-            6 if self.chance.percent(60) => recovery::crash(self)?,
             6 => recovery::replay_is_live(self)?,
             _ => self.time_passes(3 * 86_400_000)?,
         }
@@ -166,55 +263,93 @@ impl Simulation {
     }
 
     /// Offers an input to the kernel as the daemon does: what it refuses leaves no trace.
-    pub(crate) fn offer(&mut self, pid: Pid, body: Body) -> Result<bool, Broken> {
-        if self.kernel.check(pid, &body).is_err() {
+    pub(crate) fn offer(&mut self, pid: Pid, body: Body) -> Result<bool, Halt> {
+        if let Err(error) = self.kernel.check(pid, &body) {
+            self.full += u64::from(error.code == Code::Again);
             return Ok(false);
         }
         self.apply(pid, body)?;
         Ok(true)
     }
 
-    pub(crate) fn apply(&mut self, pid: Pid, body: Body) -> Result<(), Broken> {
-        let applied = live_through(&mut self.kernel, &mut self.witness, self.now, pid, body);
-        let applied = applied?;
+    pub(crate) fn apply(&mut self, pid: Pid, body: Body) -> Result<(), Halt> {
+        let applied = live_through(&mut self.kernel, &mut self.witness, self.now, pid, body)?;
         self.history.extend(applied.entries.iter().cloned());
         self.round.extend(applied.entries);
+        check::state(&mut self.kernel, &self.witness, &mut self.memory)?;
+        let mut early = Vec::new();
         for effect in applied.effects {
-            if effect.waits_for_disk() {
-                self.waiting.push(effect);
-            } else {
-                self.outside.perform(&mut self.chance, self.now, effect)?;
-            }
+            if effect.waits_for_disk() { self.waiting.push_back(effect) } else { early.push(effect) }
         }
-        check::state(&mut self.kernel, &self.witness, &self.outside, &mut self.memory)
+        self.boundary()?;
+        for effect in early {
+            self.perform(effect)?;
+        }
+        check::watches(&mut self.kernel, &self.outside)?;
+        // An input may be a round of its own, so that the journal may end after each.
+        if self.chance.percent(30) { self.commit() } else { Ok(()) }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Result<(), Halt> {
+        let durable = self.durable()?;
+        self.outside.perform(&mut self.chance, self.now, durable, effect)?;
+        self.boundary()
+    }
+
+    pub(crate) fn durable(&self) -> Result<Lsn, Broken> {
+        let last = self.store.borrow().last();
+        last.map(|(lsn, _)| lsn).map_err(|error| broken("the journal reads", error.to_string()))
     }
 
     /// Hands what was decided to the journal, which syncs it some time.
-    pub(crate) fn commit(&mut self) -> Result<(), Broken> {
+    pub(crate) fn commit(&mut self) -> Result<(), Halt> {
         if self.round.is_empty() {
             return Ok(());
         }
+        self.disk_fails_at_times();
         let round = std::mem::take(&mut self.round);
         let written = self.store.borrow_mut().write(&round);
-        written.map_err(|error| broken("the journal takes what the kernel decides", error.to_string()))
+        written.map_err(|error| self.failed(&error))?;
+        self.boundary()
     }
 
     /// What was written is durable; what waited for that leaves.
-    pub(crate) fn sync(&mut self) -> Result<(), Broken> {
-        if !self.round.is_empty() {
-            self.commit()?;
-        }
+    pub(crate) fn sync(&mut self) -> Result<(), Halt> {
+        self.commit()?;
         let synced = self.store.borrow_mut().sync();
-        synced.map_err(|error| broken("the journal syncs", error.to_string()))?;
+        synced.map_err(|error| self.failed(&error))?;
         self.checkpointing = false;
-        for effect in std::mem::take(&mut self.waiting) {
-            self.outside.perform(&mut self.chance, self.now, effect)?;
+        self.acknowledged = self.durable()?;
+        self.boundary()?;
+        while let Some(effect) = self.waiting.pop_front() {
+            self.perform(effect)?;
         }
         Ok(())
     }
 
+    fn disk_fails_at_times(&mut self) {
+        if matches!(self.stops, Stops::Random) && !self.faulty && !self.outside.calm && self.dice.percent(1) {
+            self.faulty = true;
+            let mut store = self.store.borrow_mut();
+            if self.dice.percent(50) { store.fail_write() } else { store.fail_sync() }
+        }
+    }
+
+    /// The journal did not take something: the daemon stops.
+    fn failed(&mut self, error: &aos_journal::Error) -> Halt {
+        if !std::mem::take(&mut self.faulty) {
+            return broken("the journal takes what the kernel decides", error.to_string()).into();
+        }
+        self.faults += 1;
+        let more = self.store.borrow_mut().write(&[]);
+        match more.and_then(|()| self.store.borrow_mut().sync()) {
+            Ok(()) => broken("a journal that failed takes nothing more", error.to_string()).into(),
+            Err(_) => Halt::Crash,
+        }
+    }
+
     /// Some of what is due comes back.
-    fn outcomes(&mut self) -> Result<(), Broken> {
+    fn outcomes(&mut self) -> Result<(), Halt> {
         if let Some(next) = self.outside.next_due()
             && next > self.now
             && self.chance.percent(70)
@@ -229,7 +364,7 @@ impl Simulation {
     }
 
     /// An outcome reaches the kernel.
-    pub(crate) fn deliver(&mut self, job: Job) -> Result<(), Broken> {
+    pub(crate) fn deliver(&mut self, job: Job) -> Result<(), Halt> {
         let (pid, body) = match job {
             Job::Infer(infer) => {
                 let cancelled = self.outside.is_cancelled(infer.id) && self.chance.percent(60);
@@ -244,7 +379,7 @@ impl Simulation {
                         },
                     }
                 } else {
-                    let scene = self.scene(infer.pid, u64::from(infer.max_output));
+                    let scene = self.scene(&infer);
                     mind::answer(&mut self.chance, &scene, &infer.model, infer.encoding, infer.purpose)
                 };
                 let latency_ms = self.chance.between(1, 9000);
@@ -255,7 +390,12 @@ impl Simulation {
                 (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
             }
         };
-        self.offer(pid, body).map(|_| ())
+        let again = self.chance.percent(20).then(|| body.clone());
+        self.offer(pid, body)?;
+        if again.is_some_and(|body| self.kernel.check(pid, &body).is_ok()) {
+            return Err(broken("an outcome counts once", format!("{pid} could be told again")).into());
+        }
+        Ok(())
     }
 
     fn driven(&mut self) -> Outcome {
@@ -267,7 +407,8 @@ impl Simulation {
         }
     }
 
-    fn scene(&mut self, pid: Pid, max_output: u64) -> Scene {
+    fn scene(&mut self, infer: &Infer) -> Scene {
+        let pid = infer.pid;
         let everybody = (2..self.kernel.next_pid().0).map(Pid).collect();
         let calm = self.outside.calm;
         let Some(process) = self.kernel.process(pid) else { return Scene::default() };
@@ -279,23 +420,47 @@ impl Simulation {
             timers: process.timers.keys().cloned().collect(),
             watches: process.watches.keys().cloned().collect(),
             requests: process.requests.keys().cloned().collect(),
-            worst_input: (process.window.tokens() + 128) * 3,
-            max_output,
+            worst_input: (process.window.tokens_within(infer.budget) + 128) * 3,
+            max_output: infer.max_output.into(),
             calm,
+            busy: self.busy,
         }
     }
 
-    fn someone_acts(&mut self) -> Result<(), Broken> {
+    fn someone_acts(&mut self) -> Result<(), Halt> {
         for _ in 0..self.chance.between(1, 3) {
             self.serial += 1;
-            if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial) {
+            if self.chance.percent(2) {
+                self.flood()?;
+            }
+            if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial, self.busy) {
                 self.offer(pid, body)?;
             }
         }
         Ok(())
     }
 
-    fn files_change(&mut self) -> Result<(), Broken> {
+    /// Somebody who is stopped gets more than a queue holds.
+    fn flood(&mut self) -> Result<(), Halt> {
+        let pid = Pid(self.chance.between(2, self.kernel.next_pid().0.max(3) - 1));
+        let stop = Body::Signal { signal: aos_abi::Signal::Stop, from_pid: Pid::INIT, tree: false };
+        if !self.offer(pid, stop)? {
+            return Ok(());
+        }
+        let webhook = self.kernel.process(pid).and_then(|process| process.webhooks.keys().next().cloned());
+        for nth in 0..limits::STDIN_MAX.max(limits::NOTICES_MAX) + 10 {
+            let body = match &webhook {
+                Some(path) => Body::Webhook(person::request(format!("f{}.{nth}", self.serial), path, None)),
+                None => Body::Input { text: format!("flood {} {nth}", self.serial), eof: false, from_pid: Pid::INIT },
+            };
+            if !self.offer(pid, body)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn files_change(&mut self) -> Result<(), Halt> {
         let watches: Vec<(Pid, String)> = self.outside.watches.iter().cloned().collect();
         if let Some((pid, watch_id)) = self.chance.pick(&watches) {
             let paths = ["a.txt".to_owned()].into();
@@ -305,7 +470,7 @@ impl Simulation {
     }
 
     /// Time passes, with the ticks that the kernel wants meanwhile.
-    fn time_passes(&mut self, most_ms: u64) -> Result<(), Broken> {
+    fn time_passes(&mut self, most_ms: u64) -> Result<(), Halt> {
         let until = self.now.plus_millis(self.chance.between(0, most_ms));
         // A machine that sleeps ticks once when it wakes.
         let most = if self.chance.percent(70) { 6 } else { 0 };
@@ -319,7 +484,7 @@ impl Simulation {
     }
 
     /// Sets the clock, and ticks if something is due by then.
-    pub(crate) fn go_to(&mut self, at: Timestamp) -> Result<(), Broken> {
+    pub(crate) fn go_to(&mut self, at: Timestamp) -> Result<(), Halt> {
         self.now = self.now.max(at);
         if self.kernel.next_deadline().is_some_and(|at| at <= self.now) {
             self.apply(Pid::SYSTEM, Body::Tick)?;
@@ -328,7 +493,7 @@ impl Simulation {
     }
 
     /// Takes a checkpoint; it is durable with the next sync.
-    pub(crate) fn save(&mut self) -> Result<(), Broken> {
+    pub(crate) fn save(&mut self) -> Result<(), Halt> {
         self.commit()?;
         let checkpoint = self.kernel.checkpoint();
         let saved = aos_journal::Checkpoint {
@@ -338,9 +503,9 @@ impl Simulation {
             removed: checkpoint.removed,
         };
         let written = self.store.borrow_mut().write_checkpoint(saved);
-        written.map_err(|error| broken("the journal takes checkpoints", error.to_string()))?;
+        written.map_err(|error| self.failed(&error))?;
         self.checkpointing = true;
-        Ok(())
+        self.boundary()
     }
 
     /// Idle processes leave memory. Only while no checkpoint is on its way: pages must be durable.

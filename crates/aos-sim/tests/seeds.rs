@@ -2,27 +2,49 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aos_sim::Simulation;
+use aos_sim::{Failure, Report, Simulation};
 
-/// Runs seeds on two threads, and fails with the first that fails.
-fn run(seeds: &[u64]) {
+/// Runs every seed on two threads, and fails with the first that fails.
+fn run<T: Send>(seeds: &[u64], of: impl Fn(u64) -> Result<T, Box<Failure>> + Sync) -> Vec<T> {
     let next = AtomicU64::new(0);
-    let work = || loop {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some(seed) = usize::try_from(index).ok().and_then(|index| seeds.get(index)) else { return };
-        if let Err(failure) = Simulation::new(*seed).run() {
-            panic!("{failure}\nreproduce with: cargo run -p aos-sim --bin sim -- --seeds {seed}");
+    let work = || {
+        let mut outcomes = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(seed) = usize::try_from(index).ok().and_then(|index| seeds.get(index)) else { return outcomes };
+            match of(*seed) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(failure) => {
+                    panic!("{failure}\nreproduce with: cargo run -p aos-sim --bin sim -- --seeds {seed}")
+                }
+            }
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(work);
-        work();
-    });
+        let other = scope.spawn(work);
+        let mut outcomes = work();
+        outcomes.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        outcomes
+    })
 }
 
+/// The rare things must happen too: each is far more frequent than its floor, and none is left to luck.
 #[test]
 fn a_thousand_seeds_hold() {
-    run(&(0..1000).collect::<Vec<u64>>());
+    let reports = run(&(0..1000).collect::<Vec<u64>>(), |seed| Simulation::new(seed).run());
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    let (faults, full) = (sum(|report| report.faults), sum(|report| report.full));
+    let (limited, aged) = (sum(|report| report.limited), sum(|report| report.aged));
+    let rare = faults >= 100 && full >= 30 && limited >= 500 && aged >= 100;
+    assert!(rare, "{faults} faults of the disk, {full} full queues, {limited} limits reached, {aged} starts by age");
+}
+
+/// Small worlds, each stopped at every place where a machine may stop: after each decision, write, sync and effect,
+/// once with what was not synced lost and once with it kept.
+#[test]
+fn a_stop_at_every_boundary_is_survived() {
+    let runs = run(&(0..8).collect::<Vec<u64>>(), |seed| Simulation::stopped_everywhere(seed, 8));
+    assert!(runs.iter().sum::<u64>() >= 300, "{runs:?}");
 }
 
 /// `seeds.txt` holds seeds that once failed, one a line, each with what it showed.
@@ -34,7 +56,7 @@ fn seeds_that_once_failed_hold() {
         .filter_map(|line| line.trim().parse().ok())
         .collect();
     assert!(!seeds.is_empty());
-    run(&seeds);
+    run(&seeds, |seed| Simulation::new(seed).run());
 }
 
 #[test]
@@ -50,7 +72,7 @@ fn a_seed_reproduces_its_run_exactly() {
 #[test]
 fn much_happens_in_a_world() {
     let reports: Vec<_> = (0..40).map(|seed| Simulation::new(seed).run().unwrap()).collect();
-    let sum = |of: fn(&aos_sim::Report) -> u64| reports.iter().map(of).sum::<u64>() / 40;
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>() / 40;
     let (crashes, inferences) = (sum(|report| report.crashes.into()), sum(|report| report.inferences));
     let (calls, processes) = (sum(|report| report.calls), sum(|report| report.processes));
     let much = crashes >= 1 && inferences >= 12 && calls >= 14 && processes >= 6;

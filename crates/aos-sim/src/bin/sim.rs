@@ -1,4 +1,5 @@
-//! Runs seeds: `sim [--seeds A..B] [--steps N] [--threads N]`. Prints each that fails with its last entries.
+//! Runs seeds: `sim [--seeds A..B] [--steps N] [--threads N] [--everywhere yes]`. Prints each that fails with its last
+//! entries. With `--everywhere yes` each world is run once for each place where the machine may stop, and stops there.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ fn main() -> ExitCode {
     let mut seeds = 0..1000;
     let mut steps = None;
     let mut threads = 2;
+    let mut everywhere = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let value = arguments.next().unwrap_or_default();
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
             "--seeds" => range(&value).map(|range| seeds = range),
             "--steps" => value.parse().ok().map(|number: u64| steps = Some(number)),
             "--threads" => value.parse().ok().map(|number: u64| threads = number.max(1)),
+            "--everywhere" => ["yes", "no"].contains(&&*value).then(|| everywhere = value == "yes"),
             _ => None,
         };
         if understood.is_none() {
@@ -23,7 +26,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    let (next, failed, entries) = (AtomicU64::new(seeds.start), AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(seeds.start);
+    let (failed, runs, entries) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -32,11 +36,17 @@ fn main() -> ExitCode {
                     if seed >= seeds.end {
                         return;
                     }
-                    let simulation = Simulation::new(seed);
-                    let simulation = if let Some(steps) = steps { simulation.steps(steps) } else { simulation };
-                    match simulation.run() {
-                        Ok(report) => {
-                            entries.fetch_add(report.entries, Ordering::Relaxed);
+                    let outcome = if everywhere {
+                        Simulation::stopped_everywhere(seed, steps.unwrap_or(20)).map(|runs| (runs, 0))
+                    } else {
+                        let simulation = Simulation::new(seed);
+                        let simulation = if let Some(steps) = steps { simulation.steps(steps) } else { simulation };
+                        simulation.run().map(|report| (1, report.entries))
+                    };
+                    match outcome {
+                        Ok((ran, applied)) => {
+                            runs.fetch_add(ran, Ordering::Relaxed);
+                            entries.fetch_add(applied, Ordering::Relaxed);
                         }
                         Err(failure) => {
                             failed.fetch_add(1, Ordering::Relaxed);
@@ -47,8 +57,9 @@ fn main() -> ExitCode {
             });
         }
     });
-    let (failed, entries) = (failed.into_inner(), entries.into_inner());
-    println!("{} seeds, {entries} entries, {failed} failed", seeds.end.saturating_sub(seeds.start));
+    let (failed, runs, entries) = (failed.into_inner(), runs.into_inner(), entries.into_inner());
+    let seeds = seeds.end.saturating_sub(seeds.start);
+    println!("{seeds} seeds, {runs} runs that held, {entries} entries, {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

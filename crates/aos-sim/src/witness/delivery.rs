@@ -1,6 +1,6 @@
 //! Delivery: whatever was recorded for a process is shown to it or read by it, once and in order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::entry::Outcome;
 use aos_abi::{Body, Entry, Lsn, Pid, Signal};
@@ -138,7 +138,11 @@ impl Delivery {
             // It was ended by the same input.
             return Ok(());
         };
+        let mut shown = BTreeSet::new();
         for lsn in infer.items.iter().filter(|lsn| **lsn >= born) {
+            if !shown.insert(*lsn) {
+                return Err(broken("an entry is shown once", format!("{lsn} stands twice before {}", infer.pid)));
+            }
             owed.news.remove(lsn);
             if owed.read.contains_key(lsn) {
                 return Err(broken(MESSAGES, format!("{lsn} is shown to {} after it was read", infer.pid)));

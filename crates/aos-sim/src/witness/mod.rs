@@ -31,6 +31,12 @@ pub(crate) struct Witness {
     pub(crate) turns: Turns,
     pub(crate) delivery: Delivery,
     pub(crate) money: Money,
+    /// The last input was a tick.
+    pub(crate) ticked: bool,
+    /// The last input was a start of the machine.
+    pub(crate) booting: bool,
+    /// To whom a person spoke with the last input.
+    pub(crate) spoken_to: Option<Pid>,
 }
 
 /// A pid that starts at none.
@@ -48,6 +54,10 @@ pub(crate) fn live_through<P: PageStore>(
     if let Body::Pruned { pids, .. } = &body {
         witness.money.before_prune(kernel, pids);
     }
+    witness.ticked = matches!(body, Body::Tick);
+    witness.booting = matches!(body, Body::Booted { .. });
+    witness.spoken_to = matches!(body, Body::Input { from_pid: Pid::INIT, .. }).then_some(pid);
+    witness.turns.begun.clear();
     let before = kernel.lsn();
     let applied = kernel.apply(at, pid, body);
     let mut expected = before;

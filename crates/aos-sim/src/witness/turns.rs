@@ -1,16 +1,19 @@
 //! Turns: one inference at a time, and windows in which no call is parted from its result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{Configured, InferenceOutcome, Purpose};
 use aos_abi::inference::Stop;
+use aos_abi::model::ModelLimits;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_kernel::effect::Infer;
 
 use crate::report::{Broken, broken};
 
 const ONE_AT_A_TIME: &str = "one inference at a time";
+/// The span of limits per minute.
+const MINUTE_MS: u64 = 60_000;
 const TOGETHER: &str = "a call is never parted from its result";
 
 /// The inferences and replies of every process.
@@ -33,6 +36,10 @@ pub(crate) struct Turns {
     pub(crate) started: u64,
     /// Starts by model.
     pub(crate) starts: BTreeMap<String, u64>,
+    /// Who started with the last input, on what.
+    pub(crate) begun: Vec<(Pid, String)>,
+    /// Starts of the last minute by model, with the tokens they might take.
+    minute: BTreeMap<String, VecDeque<(Timestamp, u64)>>,
 }
 
 impl Turns {
@@ -43,7 +50,17 @@ impl Turns {
                 self.models.insert(pid, spec.model.clone());
                 self.born.insert(pid, entry.lsn);
             }
-            Body::InferenceStarted { effect, model, purpose, .. } => {
+            Body::InferenceStarted { effect, model, purpose, input_tokens, max_output } => {
+                let limits = config.and_then(|config| config.models.get(model)).map(|spec| spec.limits);
+                if self.held(model, &limits.unwrap_or_default(), entry.at) {
+                    return Err(broken("limits of models hold", format!("{effect} of {pid} starts on {model}")));
+                }
+                let minute = self.minute.entry(model.clone()).or_default();
+                minute.push_back((entry.at, input_tokens + u64::from(*max_output)));
+                while minute.front().is_some_and(|(at, _)| entry.at.millis_since(*at) >= MINUTE_MS) {
+                    minute.pop_front();
+                }
+                self.begun.push((pid, model.clone()));
                 if let Some(other) = self.asking.insert(pid, *effect) {
                     return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {effect} during {other}")));
                 }
@@ -104,6 +121,15 @@ impl Turns {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether a limit keeps the next inference of this model from starting now.
+    pub(crate) fn held(&self, model: &str, limits: &ModelLimits, now: Timestamp) -> bool {
+        let quiet = self.quiet.get(model).is_some_and(|until| *until > now);
+        let recent = self.minute.get(model).into_iter().flatten();
+        let recent = recent.filter(|(at, _)| now.millis_since(*at) < MINUTE_MS);
+        let (starts, tokens) = recent.fold((0, 0), |(starts, sum), (_, tokens)| (starts + 1, sum + tokens));
+        quiet || limits.rpm.is_some_and(|rpm| starts >= rpm.max(1)) || limits.tpm.is_some_and(|tpm| tokens >= tpm)
     }
 
     pub(crate) fn infer(&mut self, infer: &Infer) -> Result<(), Broken> {
