@@ -139,7 +139,7 @@ impl Facts {
             Body::Spawned(spec) => self.task = self.task.take().or_else(|| spec.task.clone()),
             Body::Compacted { summary, .. } => self.summary = Some(summary.clone()),
             Body::Result { name, outcome, .. } => {
-                let count = self.calls.entry(shown::name(name)).or_default();
+                let count = self.calls.entry(shown::name(name).into_owned()).or_default();
                 match outcome {
                     Outcome::Success { .. } => count.done += 1,
                     Outcome::Error { error } => {

@@ -65,7 +65,7 @@ impl<'a> Segment<'a> {
         let mut calls = Vec::with_capacity(caps.pairs);
         for (nth, pair) in pairs.iter().take(caps.pairs).enumerate() {
             let args_cap = caps.args.unwrap_or(usize::MAX).min(shown::arguments_bytes(pair.call));
-            let name = shown::name(&pair.call.name);
+            let name = shown::name(&pair.call.name).into_owned();
             let content = match pair.result {
                 Some((lsn, outcome)) => shown::result(outcome, lsn, cap(nth)),
                 None => shown::NO_RESULT.to_owned(),

@@ -52,13 +52,15 @@ pub(crate) fn id(id: &str) -> &str {
 }
 
 /// A name as providers take it back, whatever the model wrote: letters, digits, `_` and `-`, one to 64 of them.
-pub(crate) fn name(name: &str) -> String {
-    let clean: String = name
-        .chars()
-        .take(WORD_BYTES_MAX)
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
-        .collect();
-    if clean.is_empty() { "unknown".to_owned() } else { clean }
+pub(crate) fn name(name: &str) -> Cow<'_, str> {
+    let taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() {
+        return "unknown".into();
+    }
+    if name.len() <= WORD_BYTES_MAX && name.chars().all(taken) {
+        return name.into();
+    }
+    name.chars().take(WORD_BYTES_MAX).map(|c| if taken(c) { c } else { '_' }).collect::<String>().into()
 }
 
 /// Most arguments of this call that are shown, in bytes.

@@ -59,11 +59,8 @@ pub(crate) fn state_digest(lsn: Lsn, pid: Pid, state: &[u8]) -> Hash {
 /// In lower-case hexadecimal.
 #[must_use]
 pub fn hex(hash: &Hash) -> String {
-    use std::fmt::Write;
-    hash.iter().fold(String::with_capacity(64), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes everything");
-        text
-    })
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).expect("a nibble is a digit");
+    hash.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// From hexadecimal; `None` where it is not 64 such digits.

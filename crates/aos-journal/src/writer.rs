@@ -148,7 +148,7 @@ impl Writer {
     /// Fills `answers` with every command of the group, also where it fails.
     fn transact(&mut self, group: Vec<Command>, answers: &mut Vec<(Done, Option<Error>)>) -> rusqlite::Result<()> {
         let before = self.last.lsn;
-        let mut outcome = self.db.execute_batch("BEGIN IMMEDIATE");
+        let mut outcome = self.say("BEGIN IMMEDIATE");
         for Command { work, done } in group {
             let refused = match outcome.is_ok().then(|| self.write(work)) {
                 None | Some(Ok(())) => None,
@@ -162,7 +162,12 @@ impl Writer {
         }
         outcome?;
         self.index.extend(&self.db, before, self.last.lsn)?;
-        self.db.execute_batch("COMMIT")
+        self.say("COMMIT")
+    }
+
+    /// Runs a statement without parameters that is used at every commit.
+    fn say(&self, statement: &str) -> rusqlite::Result<()> {
+        self.db.prepare_cached(statement)?.execute(()).map(|_| ())
     }
 
     fn committed(&mut self, before: Lsn) {

@@ -78,7 +78,8 @@ impl History {
         let mut found: HashMap<Lsn, Arc<Entry>> = {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = recent.use_of(pid);
-            let one = |lsn: &Lsn| kept.and_then(|kept| kept.entries.get(lsn)).map(|(entry, _)| (*lsn, Arc::clone(entry)));
+            let one =
+                |lsn: &Lsn| kept.and_then(|kept| kept.entries.get(lsn)).map(|(entry, _)| (*lsn, Arc::clone(entry)));
             lsns.iter().filter_map(one).collect()
         };
         let missing: Vec<Lsn> = lsns.iter().copied().filter(|lsn| !found.contains_key(lsn)).collect();
