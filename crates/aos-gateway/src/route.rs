@@ -301,7 +301,7 @@ pub const ROUTES: &[Route] = &[
         .long(),
     route(Op::AuditExport, Get, "/v1/admin/audit/export", "Every entry of the journal.", Content::JsonLines)
         .query(of::<ExportQuery>),
-    route(Op::Backup, Post, "/v1/admin/backup", "Write a consistent copy.", Content::Nothing)
+    route(Op::Backup, Post, "/v1/admin/backup", "Write a consistent copy of the home.", Content::Nothing)
         .body(of::<BackupRequest>)
         .status(204)
         .long(),

@@ -1,18 +1,25 @@
-//! Backup and restore: whole copies, verified before they get their name.
+//! Backup and restore of the journal: whole copies, verified before they get their name.
 //!
-//! Start at [`Reader::backup`], [`check_archive`] and [`restore`]. What always holds: under the name that was asked for
-//! there is a verified journal or nothing; what a restore replaces is kept beside it.
+//! Start at [`Reader::backup`], [`check_archive`] and [`Exchange`]. What always holds: under the name that was asked for
+//! there is a verified journal or nothing; what an exchange replaces is kept; between its first and its last step the
+//! journal counts as missing, so that no daemon starts in a home that is half of one state and half of another.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
 
 use crate::head::{Found, Head, HeadFile};
 use crate::lock::Lock;
 use crate::open::{Files, exists, remove};
-use crate::{Error, Reader, Report};
+use crate::{Error, Reader, Report, private};
+
+/// How long a copy waits for a lock on a database that is in use.
+const BUSY: Duration = Duration::from_secs(10);
 
 impl Reader {
-    /// A consistent, compact copy at `to`, also while the daemon writes. One file, which [`restore`] takes.
+    /// A consistent, compact copy at `to`, 0600, also while the daemon writes.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Full`], [`Error::ReadOnly`]; [`Error::Corrupt`] where what was copied is not sound,
@@ -23,8 +30,8 @@ impl Reader {
         }
         let files = Files::of(to);
         remove(&files.new)?;
-        let copied = self.copy(&files.new).and_then(|()| check_archive(&files.new)).and_then(|report| {
-            files.put_in_place()?;
+        let copied = self.with(|db| copy(db, &files.new)).and_then(|()| check_archive(&files.new)).and_then(|report| {
+            files.put_in_place(&files.new)?;
             Ok(report)
         });
         if copied.is_err() {
@@ -33,16 +40,37 @@ impl Reader {
         }
         copied
     }
+}
 
-    fn copy(&self, to: &Path) -> Result<(), Error> {
-        let name = to.to_str().ok_or_else(|| {
-            Error::io("name", to, std::io::Error::new(std::io::ErrorKind::InvalidFilename, "it is not UTF-8"))
-        })?;
-        self.with(|db| {
-            db.execute("VACUUM INTO ?1", [name]).map_err(|source| Error::sqlite("copy the journal", to, source))?;
-            Ok(())
-        })
+/// A consistent copy at `to`, 0600, of any SQLite database, also while others write to it. `to` must not exist.
+///
+/// # Errors
+/// [`Error::Full`], [`Error::ReadOnly`]; [`Error::Corrupt`] where the copy is not sound.
+pub fn copy_database(from: &Path, to: &Path) -> Result<(), Error> {
+    let open = |path: &Path| {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(BUSY)?;
+        Ok(db)
+    };
+    let db = open(from).map_err(|source| Error::sqlite("open the database", from, source))?;
+    copy(&db, to)?;
+    let check = |db: Connection| db.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+    let said = open(to).and_then(check).map_err(|source| Error::sqlite("check the copy", to, source))?;
+    if said == "ok" {
+        return Ok(());
     }
+    Err(Error::Corrupt { at: crate::Place::File, detail: format!("{}: {said}", from.display()), sound_upto: None })
+}
+
+fn copy(db: &Connection, to: &Path) -> Result<(), Error> {
+    let name = to.to_str().ok_or_else(|| {
+        Error::io("name", to, std::io::Error::new(std::io::ErrorKind::InvalidFilename, "it is not UTF-8"))
+    })?;
+    // An empty file is filled and keeps its mode.
+    private::fresh(to)?;
+    db.execute("VACUUM INTO ?1", [name]).map_err(|source| Error::sqlite("copy the database", to, source))?;
+    Ok(())
 }
 
 /// Whether a file is a sound journal, from its first entry to its last.
@@ -53,37 +81,52 @@ pub fn check_archive(file: &Path) -> Result<Report, Error> {
     Reader::open(file)?.verify(|_, _| {})?.sound()
 }
 
-/// Puts a verified archive in the place of the journal at `path`. What was there is kept as `journal.db.replaced`.
-///
-/// # Errors
-/// [`Error::Locked`] while a daemon runs; [`Error::Exists`] where an earlier restore's `.replaced` is still there;
-/// those of [`check_archive`]. In each of these cases nothing was changed.
-pub fn restore(archive: &Path, path: &Path) -> Result<Report, Error> {
-    let files = Files::of(path);
-    let _lock = Lock::take(&files.lock)?;
-    let kept = Files::of(&with_suffix(path, ".replaced"));
-    for file in [&kept.db, &kept.wal] {
-        if exists(file)? {
-            return Err(Error::Exists { path: file.clone() });
-        }
-    }
-    remove(&files.new)?;
-    fs::copy(archive, &files.new).map_err(|source| Error::io("copy", archive, source))?;
-    let report = check_archive(&files.new)?;
-    // The log first: left behind it would be taken for the new file's.
-    for (from, to) in [(&files.wal, &kept.wal), (&files.db, &kept.db)] {
-        if exists(from)? {
-            fs::rename(from, to).map_err(|source| Error::io("rename", from, source))?;
-        }
-    }
-    remove(&files.shm)?;
-    files.put_in_place()?;
-    HeadFile::open(&files.head, Head { lsn: report.last, hash: report.hash }, Found::Nothing)?;
-    Ok(report)
+/// The journal of a home while another is put in its place. Holds the home: no daemon runs as long as this lives.
+#[derive(Debug)]
+pub struct Exchange {
+    files: Files,
+    _lock: Lock,
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
+impl Exchange {
+    /// Takes the home. Nothing is changed yet.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while a daemon runs.
+    pub fn begin(path: &Path) -> Result<Exchange, Error> {
+        let files = Files::of(path);
+        let lock = Lock::take(&files.lock)?;
+        Ok(Exchange { files, _lock: lock })
+    }
+
+    /// Moves the journal that is there, if any, into `folder`, which is on the same file system. From here on a journal
+    /// is missing, namely the one that `new` is about, until [`Exchange::put`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::ReadOnly`].
+    pub fn set_aside(&self, folder: &Path, new: &Report) -> Result<(), Error> {
+        // The file first: its absence is what keeps daemons away. Its log is meaningless without it.
+        for file in [&self.files.db, &self.files.wal] {
+            if exists(file)? {
+                let name = file.file_name().unwrap_or_default();
+                fs::rename(file, folder.join(name)).map_err(|source| Error::io("rename", file, source))?;
+            }
+        }
+        remove(&self.files.shm)?;
+        if exists(&self.files.head)? {
+            let name = self.files.head.file_name().unwrap_or_default();
+            fs::copy(&self.files.head, folder.join(name))
+                .map_err(|source| Error::io("copy", &self.files.head, source))?;
+        }
+        HeadFile::open(&self.files.head, Head { lsn: new.last, hash: new.hash }, Found::Nothing)?;
+        Ok(())
+    }
+
+    /// Puts a journal that [`check_archive`] found sound in place, durably.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::ReadOnly`].
+    pub fn put(self, new: &Path) -> Result<(), Error> {
+        self.files.put_in_place(new)
+    }
 }

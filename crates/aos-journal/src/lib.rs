@@ -36,7 +36,7 @@ mod trail;
 mod verify;
 mod writer;
 
-pub use backup::{check_archive, restore};
+pub use backup::{Exchange, check_archive, copy_database};
 pub use chain::Hash;
 pub use charges::{Charge, ChargesBy};
 pub use checkpoint::{Checkpoint, PageReader};

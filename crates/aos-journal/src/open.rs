@@ -72,6 +72,7 @@ pub struct Torn {
 }
 
 /// The files of a journal at `path`, such as `journal.db`: `journal.lock`, `journal.head`, and SQLite's own.
+#[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) db: PathBuf,
     pub(crate) lock: PathBuf,
@@ -99,11 +100,11 @@ impl Files {
         }
     }
 
-    /// Renames the finished new file into place, durably.
-    pub(crate) fn put_in_place(&self) -> Result<(), Error> {
+    /// Renames a finished new file into place, durably.
+    pub(crate) fn put_in_place(&self, new: &Path) -> Result<(), Error> {
         let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
-        sync(&self.new).map_err(|source| Error::io("sync", &self.new, source))?;
-        fs::rename(&self.new, &self.db).map_err(|source| Error::io("rename", &self.new, source))?;
+        sync(new).map_err(|source| Error::io("sync", new, source))?;
+        fs::rename(new, &self.db).map_err(|source| Error::io("rename", new, source))?;
         let folder = self.db.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         sync(folder).map_err(|source| Error::io("sync", folder, source))
     }
@@ -186,7 +187,7 @@ fn create(files: &Files, found: Found) -> Result<(), Error> {
     }
     remove(&files.new)?;
     schema::create(&files.new)?;
-    files.put_in_place()
+    files.put_in_place(&files.new)
 }
 
 /// The last entry, after the chain over the last few was found whole.

@@ -22,6 +22,41 @@ pub struct Home {
     state: PathBuf,
 }
 
+/// What of a home cannot be made again, in the order in which a backup copies it: the journal first, so that whatever it
+/// speaks of is there when the rest is copied. What a later version keeps belongs into this list. Absent: local
+/// weights, which can be fetched again, logs, and `run/`, whose token is made anew.
+pub const KEPT: &[(&str, Kind)] = &[
+    ("journal.db", Kind::Journal),
+    ("memory", Kind::Databases),
+    ("workspaces", Kind::Files),
+    ("layers", Kind::Files),
+    ("apps", Kind::Files),
+    ("policy.yaml", Kind::Files),
+    ("aos.toml", Kind::Files),
+];
+
+/// Something of a home that cannot be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name, which is also its name in a backup.
+    pub name: &'static str,
+    /// Where it is; it may be missing.
+    pub place: PathBuf,
+    /// How it is copied.
+    pub kind: Kind,
+}
+
+/// How something of a home is copied while a daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As the journal.
+    Journal,
+    /// A folder with databases (`*.db`), which are copied as such, and other files.
+    Databases,
+    /// A file, or a folder of files, as they lie.
+    Files,
+}
+
 /// Why there is no home to work in.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -189,6 +224,17 @@ impl Home {
     #[must_use]
     pub fn daemon_log(&self) -> PathBuf {
         self.logs().join("daemon.log")
+    }
+
+    /// [`KEPT`], each with its place.
+    #[must_use]
+    pub fn kept(&self) -> Vec<Kept> {
+        let place = |name: &str| match name {
+            "aos.toml" => self.config_file(),
+            "policy.yaml" => self.policy_file(),
+            of_data => self.data.join(of_data),
+        };
+        KEPT.iter().map(|(name, kind)| Kept { name, place: place(name), kind: *kind }).collect()
     }
 
     /// The flags that make another `aos` use this home; none with XDG, which the environment says.

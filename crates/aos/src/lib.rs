@@ -1,8 +1,9 @@
 //! The binary `aos`: the daemon and its client in one.
 //!
-//! Start at [`cli::main`]. `home` says where everything is, `config` what `aos.toml` means, `client` talks to the daemon,
+//! Start at [`cli::main`]. `home` says where everything is, `config` what `aos.toml` means, `archive` backs it up, `client` talks to the daemon,
 //! `cli` is a file per command, `top` is the full-screen view, `daemon` is what all of them talk to.
 
+pub mod archive;
 pub mod cli;
 pub mod client;
 pub mod config;

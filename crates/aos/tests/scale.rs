@@ -241,38 +241,3 @@ fn firings_missed_while_the_daemon_was_off_come_once_at_the_start() {
     let turns = rig.entries(pid, "inference_started").len() as u64;
     assert_eq!(rig.request_count(), turns, "a turn that the start itself begins is asked once");
 }
-
-#[test]
-fn a_backup_taken_while_agents_run_is_whole() {
-    let rig = Rig::new(vec![echo()]);
-    let pid = rig.spawn(&["--role", "You answer."]);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for number in 0..40 {
-                let text = json!({ "text": format!("n{number}") });
-                rig.http("POST", &format!("/v1/processes/{pid}/stdin"), Some(&text));
-            }
-        });
-        let ran = rig.aos(&["backup", "copy.aos"]);
-        assert_eq!(ran.code, 0, "{ran:?}");
-    });
-    until("every answer", || {
-        let process = rig.process(pid);
-        (process["waiting_for"] == "input" && process["usage"]["inferences"].as_u64() > Some(0)).then_some(())
-    });
-    let before = rig.journal();
-    assert_told_exists(&rig);
-    rig.stop();
-    let restored = rig.aos(&["restore", "copy.aos", "--force"]);
-    assert_eq!(restored.code, 0, "{restored:?}");
-    rig.up();
-    let after = rig.journal();
-    let shared = after.iter().zip(&before).take_while(|(after, before)| after == before).count();
-    assert!(shared >= 3, "the copy begins as the journal did: {shared}");
-    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
-}
-
-fn assert_told_exists(rig: &Rig) {
-    let again = rig.aos(&["backup", "copy.aos"]);
-    rig::assert_told(&again, 1, &["is there already", "try: "]);
-}

@@ -1,12 +1,26 @@
 //! Backup and restore: a whole, verified copy, or none.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aos_abi::{Lsn, Pid};
-use aos_journal::{Checkpoint, Error, Reader, check_archive, restore};
+use aos_journal::{Checkpoint, Error, Exchange, Journal, OpenOptions, Reader, Report, check_archive, copy_database};
 
 use crate::sample::{Home, all, batch};
+
+/// A copy in the place of the journal; what was there goes into a folder beside it.
+fn restore(archive: &Path, path: &Path) -> Result<Report, Error> {
+    let exchange = Exchange::begin(path)?;
+    let report = check_archive(archive)?;
+    let (aside, new) = (path.with_extension("replaced"), path.with_extension("incoming"));
+    fs::create_dir_all(&aside).unwrap();
+    fs::copy(archive, &new).unwrap();
+    exchange.set_aside(&aside, &report)?;
+    exchange.put(&new)?;
+    Ok(report)
+}
 
 #[test]
 fn a_copy_made_while_entries_arrive_is_whole() {
@@ -70,9 +84,8 @@ fn a_restored_home_goes_on_from_the_copy() {
         journal.append_wait(batch(51, 52)).unwrap();
         assert_eq!(all(&journal, 0).len(), 52);
     }
-    let replaced = Reader::open(&home.file("journal.db.replaced")).unwrap();
+    let replaced = Reader::open(&home.file("journal.replaced/journal.db")).unwrap();
     assert_eq!(replaced.last().unwrap().0, Lsn(60), "what was there is kept");
-    assert!(matches!(restore(&home.file("copy.db"), &home.db()), Err(Error::Exists { .. })), "and not overwritten");
 }
 
 #[test]
@@ -88,7 +101,7 @@ fn a_restored_home_is_not_mixed_with_the_old_log() {
     }
     restore(&home.file("copy.db"), &home.db()).unwrap();
     assert_eq!(home.open().1.last, Lsn(50));
-    assert_eq!(Reader::open(&home.file("journal.db.replaced")).unwrap().last().unwrap().0, Lsn(60));
+    assert_eq!(Reader::open(&home.file("journal.replaced/journal.db")).unwrap().last().unwrap().0, Lsn(60));
 }
 
 #[test]
@@ -114,4 +127,47 @@ fn what_is_no_sound_journal_is_not_put_in_place() {
     assert!(matches!(check_archive(&home.file("changed.db")), Err(Error::Corrupt { .. })));
     assert!(matches!(check_archive(&home.file("absent.db")), Err(Error::Missing { .. })));
     assert_eq!(home.open().1.last, Lsn(50));
+}
+
+#[test]
+fn half_an_exchange_is_a_missing_journal_and_can_be_begun_again() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 50)).unwrap();
+    journal.backup(&home.file("copy.db")).unwrap();
+    journal.close().unwrap();
+    let report = check_archive(&home.file("copy.db")).unwrap();
+    for (target, aside) in [(home.db(), home.file("one")), (home.file("fresh/journal.db"), home.file("two"))] {
+        fs::create_dir_all(&aside).unwrap();
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        // As where the power fails after the first step.
+        Exchange::begin(&target).unwrap().set_aside(&aside, &report).unwrap();
+        let refused = Journal::open(&target, OpenOptions::default());
+        assert!(matches!(refused, Err(Error::Missing { expected: Some(Lsn(50)), .. })), "{refused:?}");
+        assert_eq!(restore(&home.file("copy.db"), &target).unwrap().last, Lsn(50));
+        assert_eq!(Journal::open(&target, OpenOptions::default()).unwrap().1.last, Lsn(50));
+    }
+}
+
+#[test]
+fn copies_are_private_and_any_database_can_be_copied_while_it_is_written() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 5)).unwrap();
+    let other = rusqlite::Connection::open(home.file("other.db")).unwrap();
+    other
+        .execute_batch(
+            "PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES (7); BEGIN; INSERT INTO t VALUES (8);",
+        )
+        .unwrap();
+    copy_database(&home.file("other.db"), &home.file("copy.db")).unwrap();
+    let copy = rusqlite::Connection::open(home.file("copy.db")).unwrap();
+    let held: i64 = copy.query_row("SELECT sum(a) FROM t", [], |row| row.get(0)).unwrap();
+    assert_eq!(held, 7, "what was committed and nothing else");
+    journal.backup(&home.file("journal-copy.db")).unwrap();
+    for name in ["copy.db", "journal-copy.db"] {
+        assert_eq!(fs::metadata(home.file(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+    fs::write(home.file("letter.db"), "Dear friend, ".repeat(500)).unwrap();
+    assert!(copy_database(&home.file("letter.db"), &home.file("never.db")).is_err());
 }

@@ -2,33 +2,46 @@
 
 use std::path::{Path, PathBuf};
 
-use aos_abi::api::BackupRequest;
+use super::progress::Progress;
+use super::{Context, Exit, Failure, count, now};
+use crate::archive;
 
-use super::{Context, Exit, Failure};
-use crate::client::Address;
-
-/// Write a consistent copy of the journal, also while agents run
+/// Write a consistent copy of everything in the home, also while agents run
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  aos backup monday.aos\n  aos down && aos restore monday.aos --force")]
+#[command(after_help = "Examples:\n  aos backup monday.aos\n  aos down && aos restore monday.aos --force\n\n\
+The copy holds the journal, memory, workspaces, policy.yaml and aos.toml, and a list with the\n\
+checksum of each file. It is a tar file that only you can read.")]
 pub struct Args {
     /// Where; nothing may be there yet
     file: PathBuf,
 }
 
 impl Args {
-    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+    pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let file = absolute(&self.file)?;
-        if Path::new(&file).exists() {
-            return Err(
-                Failure::new(format!("{file} is there already")).hint("choose another name, or remove it first")
-            );
-        }
-        cx.client()?.post_quiet(&Address::of("/v1/admin/backup"), &BackupRequest { file: file.clone() }).await?;
+        let mut progress = Progress::new(cx);
+        // Here and not in the daemon: it needs none, so that a home whose daemon does not start can be saved, too.
+        let written = archive::write(&cx.home, Path::new(&file), now(), &mut |what, bytes| progress.tell(what, bytes));
+        drop(progress);
+        let manifest = written.map_err(|error| {
+            Failure::new(format!("cannot back up to {file}")).why(error.to_string()).hint(error.hint())
+        })?;
+        let bytes = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
         if cx.json {
-            let bytes = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
-            cx.document(&serde_json::json!({ "file": file, "bytes": bytes }))?;
-        } else {
-            cx.note(&format!("wrote {file}"));
+            cx.document(&serde_json::json!({
+                "file": file, "bytes": bytes, "files": manifest.files(), "entries": manifest.entries,
+                "last_lsn": manifest.last_lsn, "left_out": manifest.left_out,
+            }))?;
+            return Ok(Exit::Success);
+        }
+        cx.note(&format!(
+            "wrote {file}: {} entries, {} files, {} bytes",
+            manifest.entries,
+            manifest.files(),
+            count(bytes)
+        ));
+        for left in &manifest.left_out {
+            cx.note(&format!("left out {}: {}", left.path, left.why));
         }
         Ok(Exit::Success)
     }

@@ -11,6 +11,7 @@ mod documented;
 mod failure;
 mod keyboard;
 mod narrate;
+mod progress;
 mod style;
 mod table;
 mod talk;
@@ -231,7 +232,7 @@ impl Command {
             Command::Undo(args) => wait_for(args.perform(cx)),
             Command::Policy(args) => wait_for(args.perform(cx)),
             Command::Audit(args) => wait_for(args.perform(cx)),
-            Command::Backup(args) => wait_for(args.perform(cx)),
+            Command::Backup(args) => args.perform(cx),
             Command::Restore(args) => wait_for(args.perform(cx)),
             Command::Prune(args) => wait_for(args.perform(cx)),
             Command::Models(args) => wait_for(args.perform(cx)),

@@ -2,14 +2,20 @@
 
 use std::path::PathBuf;
 
-use super::{Context, Exit, Failure};
+use super::progress::Progress;
+use super::{Context, Exit, Failure, now};
+use crate::archive;
 
-/// Put a copy made by `aos backup` in the place of the journal; the daemon must be down
+/// Put back what `aos backup` wrote; the daemon must be down
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  aos down && aos restore monday.aos --force\n  aos --home /tmp/other restore monday.aos\n\n\
+Every file is compared with the list in the copy before anything is changed."
+)]
 pub struct Args {
     /// The copy
     file: PathBuf,
-    /// Replace the journal that is there; it is kept beside, as journal.db.replaced
+    /// Replace what is there; it is kept beside, in a folder replaced-TIME
     #[arg(long)]
     force: bool,
 }
@@ -17,22 +23,36 @@ pub struct Args {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         if cx.client_without_start().is_up().await? {
-            return Err(Failure::new("the daemon runs, and has the journal to itself").hint("aos down, then again"));
+            return Err(Failure::new("the daemon runs, and has the home to itself").hint("aos down, then again"));
         }
         let journal = cx.home.journal_file();
         if journal.exists() && !self.force {
             return Err(Failure::new(format!("{} is there already", journal.display()))
-                .why("it would be replaced by the copy")
-                .hint("add --force; it is then kept beside, as journal.db.replaced"));
+                .why("everything in this home would be replaced by the copy")
+                .hint("add --force; what is there is then kept beside, in a folder replaced-TIME"));
         }
-        cx.home.create()?;
-        let report = aos_journal::restore(&self.file, &journal).map_err(|error| {
+        let mut progress = Progress::new(cx);
+        let restored = archive::restore(&self.file, &cx.home, now(), &mut |what, bytes| progress.tell(what, bytes));
+        drop(progress);
+        let restored = restored.map_err(|error| {
             Failure::new(format!("cannot restore {}", self.file.display())).why(error.to_string()).hint(error.hint())
         })?;
+        let manifest = &restored.manifest;
         if cx.json {
-            cx.document(&serde_json::json!({ "last_lsn": report.last, "entries": report.entries }))?;
-        } else {
-            cx.note(&format!("restored {} entries, the last is {}", report.entries, report.last));
+            cx.document(&serde_json::json!({
+                "last_lsn": manifest.last_lsn, "entries": manifest.entries, "files": manifest.files(),
+                "made_at": manifest.at, "replaced": restored.replaced,
+            }))?;
+            return Ok(Exit::Success);
+        }
+        cx.note(&format!(
+            "restored {} entries and {} files, as of {}",
+            manifest.entries,
+            manifest.files(),
+            manifest.at
+        ));
+        for folder in &restored.replaced {
+            cx.note(&format!("what was there is in {}; remove it when you need it no more", folder.display()));
         }
         Ok(Exit::Success)
     }

@@ -46,8 +46,8 @@ fn help_for_newcomers() {
       undo        Take back what was done, while its window lasts
       policy      Check the policy, and ask it what it would say
       audit       Prove that the journal was not altered, or export it
-      backup      Write a consistent copy of the journal, also while agents run
-      restore     Put a copy made by `aos backup` in the place of the journal; the daemon must be down
+      backup      Write a consistent copy of everything in the home, also while agents run
+      restore     Put back what `aos backup` wrote; the daemon must be down
       prune       Take processes that have ended out of the journal; a sealed mark in the chain says so
       models      List the configured models, or test whether they answer
       budget      Show what processes may still spend, or set the limits of one

@@ -160,7 +160,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         edges: Arc::clone(&edges),
         drivers,
         counters,
-        home: home.root().to_owned(),
+        home: home.clone(),
         workspaces: home.workspaces(),
         listen: listen.clone(),
         models,

@@ -3,7 +3,7 @@
 //! What always holds: a change is durable when its future resolves; a look shows only what is durable.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,7 @@ use super::drivers::Drivers;
 use super::edges::Edges;
 use super::heart::Handle;
 use super::memory::People;
+use crate::home::Home;
 
 /// Who an agent is where nobody says.
 const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
@@ -47,7 +48,7 @@ pub(crate) struct Daemon {
     pub(crate) edges: Arc<Edges>,
     pub(crate) drivers: Arc<Drivers>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) home: PathBuf,
+    pub(crate) home: Home,
     pub(crate) workspaces: PathBuf,
     pub(crate) listen: String,
     pub(crate) models: Vec<ModelView>,
@@ -142,7 +143,7 @@ impl System for Daemon {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os_pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            home: self.home.display().to_string(),
+            home: self.home.root().display().to_string(),
             listen: self.listen.clone(),
             processes,
             model_slots,
@@ -438,15 +439,16 @@ impl System for Daemon {
     }
 
     async fn backup(&self, request: BackupRequest) -> Answer<()> {
-        let journal = Arc::clone(&self.journal);
-        let file = PathBuf::from(request.file);
-        let copy = file.clone();
-        blocking(move || journal.backup(&copy).map(|_| ())).await?;
-        // It holds everything that agents were told and said, and may lie in a folder that others read.
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(&file, private).map_err(|error| {
-            ApiError::internal(format!("{}: the copy is whole, but others may read it: {error}", file.display()))
-        })
+        let home = self.home.clone();
+        let work = move || crate::archive::write(&home, Path::new(&request.file), super::heart::now(), &mut |_, _| {});
+        match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error @ crate::archive::Error::Exists(_))) => {
+                Err(CallError::new(Code::Exist, error.to_string()).hint(error.hint()).into())
+            }
+            Ok(Err(error)) => Err(ApiError::internal(error.to_string()).hint(error.hint())),
+            Err(error) => Err(ApiError::internal(error.to_string())),
+        }
     }
 
     async fn prune(&self, request: PruneRequest) -> Answer<PruneView> {

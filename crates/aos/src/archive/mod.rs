@@ -1,0 +1,170 @@
+//! Backups: everything of a home that cannot be made again, in one tar file, and back.
+//!
+//! Start at [`write`](fn@write) and [`restore`](fn@restore). What always holds: under the name that was asked for there is
+//! a whole archive that was read back and found right, or nothing; an archive is readable by its owner alone; a home
+//! is changed only after every byte of the archive was compared with its list. The list, `MANIFEST.json`, is the last
+//! file in it, so an archive that was cut has none. Deliberately absent: the token, keys (which stand in the environment),
+//! logs, local weights, and folders of people that agents worked on.
+
+mod read;
+mod restore;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aos_abi::{Lsn, Timestamp};
+use serde::{Deserialize, Serialize};
+
+pub use read::check;
+pub use restore::{Restored, restore};
+pub use write::write;
+
+/// The form of archives. Raised with every change that an older release would misread.
+const FORMAT: u32 = 1;
+/// The name of the list.
+const MANIFEST: &str = "MANIFEST.json";
+
+/// What an archive holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The form of the archive.
+    pub format: u32,
+    /// The version of aos that wrote it.
+    pub version: String,
+    /// When.
+    pub at: Timestamp,
+    /// The last entry of the journal in it.
+    pub last_lsn: Lsn,
+    /// How many entries the journal holds.
+    pub entries: u64,
+    /// What could not be copied, and why: sockets and such, and what could not be read.
+    pub left_out: Vec<LeftOut>,
+    /// Everything in it, in order.
+    pub held: Vec<Held>,
+}
+
+impl Manifest {
+    /// How many files it holds.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.held.iter().filter(|held| held.sha256.is_some()).count()
+    }
+}
+
+/// A file, a folder or a link in an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its path, below the home; what is not UTF-8 in it is shown as `�`.
+    pub path: String,
+    /// Its rights, such as 0o600.
+    pub mode: u32,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The hash of its bytes in hex, where it is a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Where it leads, where it is a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+}
+
+/// Something that is not in an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its path, below the home.
+    pub path: String,
+    /// Why it is not in it.
+    pub why: String,
+}
+
+/// How far the work is: what is done now, and bytes of it so far.
+pub type Progress<'p> = &'p mut dyn FnMut(&str, u64);
+
+/// Why there is no backup, or nothing was restored.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is there already.
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
+    /// The home has no journal, so nothing has happened in it.
+    #[error("there is nothing to back up in {}", .0.display())]
+    Empty(PathBuf),
+    /// The file is no backup.
+    #[error("{} is no backup of aos: {why}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        why: String,
+    },
+    /// The file was a backup and is not any more.
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where and how.
+        why: String,
+    },
+    /// A later release wrote it.
+    #[error("{} has form {found}, this release knows {FORMAT}", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its form.
+        found: u32,
+    },
+    /// The journal could not be copied or replaced.
+    #[error("{0}")]
+    Journal(#[from] aos_journal::Error),
+    /// The home could not be made.
+    #[error("{0}")]
+    Home(#[from] crate::home::Error),
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The way out.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Error::Exists(_) => "choose another name, or remove it first".into(),
+            Error::Empty(_) => "`aos run` begins a journal; `--home DIR` names another home".into(),
+            Error::Foreign { .. } => "name a file that `aos backup` wrote".into(),
+            Error::Damaged { .. } => "use another backup; nothing was changed".into(),
+            Error::TooNew { .. } => "run the newer release of aos".into(),
+            Error::Journal(error) => error.hint(),
+            Error::Home(error) => error.hint(),
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "make room on the disk".into(),
+            Error::Io { doing: "read", source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "name a file that `aos backup` wrote".into()
+            }
+            Error::Io { path, .. } => format!("check that {} can be written and read", folder_of(path).display()),
+        }
+    }
+
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io { doing, path, source }
+    }
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

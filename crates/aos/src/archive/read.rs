@@ -1,0 +1,181 @@
+//! Reading an archive: every byte compared with its list, and unpacked on the way where that is wanted.
+//!
+//! Start at [`check`]. The archive is not trusted: paths are plain names below the folders of a home, links are made after
+//! everything else, so that nothing is written through one, and rights beyond those of a usual file are dropped.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use tar::{Archive, Entry, EntryType};
+
+use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress, hex};
+use crate::home::KEPT;
+
+/// Longest list that is read, in bytes: some millions of files.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// Whether an archive is whole: its list, and every byte as the list says.
+///
+/// # Errors
+/// [`Error::Foreign`], [`Error::Damaged`], [`Error::TooNew`], [`Error::Io`].
+pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Manifest, Error> {
+    read(archive, None, progress)
+}
+
+/// The same, unpacked into a folder that exists and is empty; what is there after an error is not to be used.
+pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) -> Result<Manifest, Error> {
+    let file = File::open(archive).map_err(Error::io("read", archive))?;
+    let mut reading = Reading { archive, into, held: Vec::new(), folders: Vec::new(), links: Vec::new(), bytes: 0 };
+    let mut tar = Archive::new(BufReader::with_capacity(1 << 18, file));
+    let entries = tar.entries().map_err(|error| reading.foreign(error))?;
+    let mut manifest = None;
+    for entry in entries {
+        let first = reading.held.is_empty();
+        let entry = entry.map_err(|error| if first { reading.foreign(error) } else { reading.damaged(error) })?;
+        let name = entry.path().map_err(|error| reading.damaged(error))?.into_owned();
+        if name == Path::new(MANIFEST) {
+            manifest = Some(reading.manifest(entry)?);
+            break;
+        }
+        reading.entry(&name, entry)?;
+        progress(if into.is_some() { "unpacking" } else { "checking" }, reading.bytes);
+    }
+    let manifest =
+        manifest.ok_or_else(|| reading.damaged("its list of contents is missing: it was cut off somewhere"))?;
+    reading.compare(&manifest)?;
+    reading.finish()?;
+    Ok(manifest)
+}
+
+struct Reading<'r> {
+    archive: &'r Path,
+    into: Option<&'r Path>,
+    held: Vec<Held>,
+    /// Folders with the rights that they get at the end: a read-only one could not be filled.
+    folders: Vec<(PathBuf, u32)>,
+    links: Vec<(PathBuf, PathBuf)>,
+    bytes: u64,
+}
+
+impl Reading<'_> {
+    fn foreign(&self, why: impl ToString) -> Error {
+        Error::Foreign { path: self.archive.to_owned(), why: why.to_string() }
+    }
+
+    fn damaged(&self, why: impl ToString) -> Error {
+        Error::Damaged { path: self.archive.to_owned(), why: why.to_string() }
+    }
+
+    fn entry(&mut self, name: &Path, mut entry: Entry<'_, impl Read>) -> Result<(), Error> {
+        self.look_at(name)?;
+        let header = entry.header();
+        let (what, mode) = (header.entry_type(), header.mode().unwrap_or(0o600) & 0o777);
+        let bytes = entry.size();
+        let mut held = Held { path: name.to_string_lossy().into_owned(), mode, bytes, sha256: None, link: None };
+        match what {
+            EntryType::Directory => {
+                if let Some(into) = self.into {
+                    let folder = into.join(name);
+                    DirBuilder::new().mode(0o700).create(&folder).map_err(Error::io("make the folder", &folder))?;
+                    self.folders.push((folder, mode));
+                }
+            }
+            EntryType::Symlink => {
+                let target = entry.link_name().ok().flatten().map(|target| target.into_owned()).unwrap_or_default();
+                held.link = Some(target.to_string_lossy().into_owned());
+                if let Some(into) = self.into {
+                    self.links.push((into.join(name), target));
+                }
+            }
+            EntryType::Regular => {
+                let mut file = self.into.map(|into| made(&into.join(name))).transpose()?;
+                let mut hash = Sha256::new();
+                let mut piece = vec![0; 1 << 16];
+                loop {
+                    let got = entry.read(&mut piece).map_err(|error| self.damaged(error))?;
+                    if got == 0 {
+                        break;
+                    }
+                    hash.update(&piece[..got]);
+                    if let Some((path, file)) = &mut file {
+                        file.write_all(&piece[..got]).map_err(Error::io("write", path))?;
+                    }
+                    self.bytes += got as u64;
+                }
+                if let Some((path, file)) = file {
+                    file.set_permissions(Permissions::from_mode(mode)).map_err(Error::io("write", &path))?;
+                }
+                held.sha256 = Some(hex(&hash.finalize()));
+            }
+            other => return Err(self.damaged(format!("`{}` is of a kind {other:?}", name.display()))),
+        }
+        self.held.push(held);
+        Ok(())
+    }
+
+    /// Plain names only, and the journal first: so a file of anything else is known at once.
+    fn look_at(&self, name: &Path) -> Result<(), Error> {
+        if self.held.is_empty() && name != Path::new("journal.db") {
+            return Err(self.foreign(format!("it begins with `{}`", name.display())));
+        }
+        let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+        let first = name.components().next().map(|part| part.as_os_str().to_owned()).unwrap_or_default();
+        if plain && KEPT.iter().any(|(known, _)| first == *known) {
+            return Ok(());
+        }
+        Err(self.damaged(format!("`{}` belongs into no home", name.display())))
+    }
+
+    fn manifest(&self, entry: Entry<'_, impl Read>) -> Result<Manifest, Error> {
+        /// What every form has.
+        #[derive(serde::Deserialize)]
+        struct Form {
+            format: u32,
+        }
+        let mut text = Vec::new();
+        entry.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).map_err(|error| self.damaged(error))?;
+        let unreadable = |error: serde_json::Error| self.damaged(format!("its list of contents: {error}"));
+        let Form { format } = serde_json::from_slice(&text).map_err(unreadable)?;
+        if format != FORMAT {
+            return Err(Error::TooNew { path: self.archive.to_owned(), found: format });
+        }
+        serde_json::from_slice(&text).map_err(unreadable)
+    }
+
+    fn compare(&self, manifest: &Manifest) -> Result<(), Error> {
+        for (found, listed) in self.held.iter().zip(&manifest.held) {
+            if found != listed {
+                return Err(self.damaged(format!("`{}` is not what was written", listed.path)));
+            }
+        }
+        match self.held.len().cmp(&manifest.held.len()) {
+            std::cmp::Ordering::Equal => Ok(()),
+            _ => {
+                Err(self.damaged(format!("it holds {} of {} files and folders", self.held.len(), manifest.held.len())))
+            }
+        }
+    }
+
+    fn finish(&self) -> Result<(), Error> {
+        for (link, target) in &self.links {
+            symlink(target, link).map_err(Error::io("make the link", link))?;
+        }
+        for (folder, mode) in self.folders.iter().rev() {
+            fs::set_permissions(folder, Permissions::from_mode(*mode)).map_err(Error::io("change", folder))?;
+        }
+        if let Some(into) = self.into {
+            // Once for all of them, instead of a wait for the disk at each.
+            let synced = File::open(into).and_then(|into| Ok(rustix::fs::syncfs(into)?));
+            synced.map_err(Error::io("sync", into))?;
+        }
+        Ok(())
+    }
+}
+
+fn made(path: &Path) -> Result<(PathBuf, File), Error> {
+    let file: io::Result<File> = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    Ok((path.to_owned(), file.map_err(Error::io("write", path))?))
+}

@@ -1,0 +1,194 @@
+//! Archives against what lies in homes and what becomes of files.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use aos_abi::Timestamp;
+use aos_journal::{Journal, OpenOptions};
+
+use super::*;
+use crate::home::Home;
+
+fn quiet() -> impl FnMut(&str, u64) {
+    |_: &str, _: u64| {}
+}
+
+fn home_at(path: &Path) -> Home {
+    let home = Home::at(path).unwrap();
+    home.create().unwrap();
+    drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
+    home
+}
+
+fn backed_up(home: &Home, to: &Path) -> Manifest {
+    write(home, to, Timestamp(0), &mut quiet()).unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Something of every kind that agents leave behind.
+fn lived_in(dir: &Path) -> Home {
+    let home = home_at(&dir.join("home"));
+    let own = home.workspaces().join("3");
+    fs::create_dir_all(own.join("deep").join("er".repeat(80)).join("x".repeat(80))).unwrap();
+    fs::create_dir(own.join("empty")).unwrap();
+    fs::write(own.join("deep").join("er".repeat(80)).join("x".repeat(80)).join("ä.txt"), "long paths").unwrap();
+    fs::write(own.join("tool"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(own.join("tool"), Permissions::from_mode(0o755)).unwrap();
+    symlink("tool", own.join("link")).unwrap();
+    symlink("/etc", own.join("out")).unwrap();
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"no\xfftext");
+    fs::write(own.join(name), [0, 255, 10]).unwrap();
+    fs::create_dir(own.join("locked")).unwrap();
+    fs::write(own.join("locked/inside"), "x").unwrap();
+    fs::set_permissions(own.join("locked"), Permissions::from_mode(0o555)).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(own.join("socket")).unwrap());
+    Home::write_private(&home.config_file(), "[budget]\nusd_per_day = 1\n").unwrap();
+    fs::write(home.token_file(), "secret-token").unwrap();
+    home
+}
+
+#[test]
+fn everything_comes_back_as_it_was_and_nothing_secret_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (lived_in(dir.path()), dir.path().join("a.aos"));
+    let manifest = backed_up(&home, &archive);
+    assert_eq!(mode(&archive), 0o600);
+    let left: Vec<&str> = manifest.left_out.iter().map(|left| left.path.as_str()).collect();
+    assert_eq!(left, ["workspaces/3/socket"]);
+    let bytes = fs::read(&archive).unwrap();
+    assert!(!bytes.windows(12).any(|window| window == b"secret-token"), "the token stays at home");
+    assert!(matches!(write(&home, &archive, Timestamp(0), &mut quiet()), Err(Error::Exists(_))));
+
+    let other = Home::at(&dir.path().join("other")).unwrap();
+    let restored = restore(&archive, &other, Timestamp(0), &mut quiet()).unwrap();
+    assert_eq!((restored.replaced, &restored.manifest), (Vec::<PathBuf>::new(), &manifest));
+    // A copy of the copy lists the same: names, rights, bytes and where links lead.
+    let again = backed_up(&other, &dir.path().join("b.aos"));
+    let listed = |manifest: &Manifest| -> Vec<Held> {
+        manifest.held.iter().filter(|held| held.path != "journal.db").cloned().collect()
+    };
+    assert_eq!(listed(&again), listed(&manifest));
+    assert_eq!(fs::read_link(other.workspaces().join("3/out")).unwrap(), Path::new("/etc"));
+    assert_eq!([mode(&other.config_file()), mode(&other.journal_file())], [0o600, 0o600]);
+    let leftovers: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(leftovers.len(), 4, "no drafts stay: {leftovers:?}");
+    assert!(!other.root().join(".restoring").exists());
+}
+
+#[test]
+fn an_archive_with_any_byte_changed_or_cut_is_refused_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (lived_in(dir.path()), dir.path().join("a.aos"));
+    backed_up(&home, &archive);
+    let whole = fs::read(&archive).unwrap();
+    let find = |what: &[u8]| whole.windows(what.len()).position(|window| window == what).unwrap();
+    let target = home_at(&dir.path().join("target"));
+    fs::write(target.config_file(), "mine").unwrap();
+    let refused = |bytes: &[u8]| {
+        let bad = dir.path().join("bad.aos");
+        fs::write(&bad, bytes).unwrap();
+        let error = restore(&bad, &target, Timestamp(0), &mut quiet()).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. } | Error::Foreign { .. }), "{error}");
+        assert_eq!(fs::read_to_string(target.config_file()).unwrap(), "mine");
+        let names = fs::read_dir(target.root()).unwrap().flatten().map(|entry| entry.file_name());
+        let strange: Vec<_> = names
+            .filter(|name| name.to_string_lossy().starts_with(['.']) || name.to_string_lossy().contains("repl"))
+            .collect();
+        assert!(strange.is_empty(), "{strange:?}");
+        error.to_string()
+    };
+    for (at, name) in [(find(b"#!/bin/sh"), "workspaces/3/tool"), (600, "journal.db"), (find(b"usd_per"), "aos.toml")] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        assert!(refused(&bytes).contains(name), "{name}");
+    }
+    for end in [0, 100, 512, 5_000, whole.len() / 2, find(b"\"format\""), find(b"\"format\"") + 50] {
+        refused(&whole[..end]);
+    }
+    refused(b"SQLite format 3\0 and so on");
+    let future = String::from_utf8_lossy(b"\"format\":1").into_owned();
+    let mut bytes = whole.clone();
+    bytes[find(future.as_bytes()) + 9] = b'2';
+    fs::write(dir.path().join("future.aos"), bytes).unwrap();
+    let error = restore(&dir.path().join("future.aos"), &target, Timestamp(0), &mut quiet()).unwrap_err();
+    assert!(matches!(error, Error::TooNew { found: 2, .. }), "{error}");
+}
+
+#[test]
+fn an_archive_made_by_an_enemy_writes_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let file = |tar: &mut tar::Builder<File>, name: &str| {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(1);
+        // The library refuses such names itself.
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        tar.append(&header, b"x".as_slice()).unwrap();
+    };
+    let link = |tar: &mut tar::Builder<File>, name: &str| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        tar.append_link(&mut header, name, &outside).unwrap();
+    };
+    for (nth, name) in ["../outside/x", "/tmp/aos-outside-x", "run/token", "workspaces/x"].into_iter().enumerate() {
+        let archive = dir.path().join(format!("{nth}.aos"));
+        let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+        file(&mut tar, "journal.db");
+        if name == "workspaces/x" {
+            link(&mut tar, "workspaces");
+        }
+        file(&mut tar, name);
+        tar.into_inner().unwrap().flush().unwrap();
+        let home = Home::at(&dir.path().join(format!("home-{nth}"))).unwrap();
+        restore(&archive, &home, Timestamp(0), &mut quiet()).unwrap_err();
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{name}");
+        assert!(!home.token_file().exists() && !home.journal_file().exists());
+    }
+    assert!(!Path::new("/tmp/aos-outside-x").exists());
+}
+
+#[test]
+fn what_was_there_is_kept_each_time_also_where_configuration_lies_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (person, config, data, state) = (env("person"), env("config"), env("data"), env("state"));
+    let pairs =
+        [("HOME", &*person), ("XDG_CONFIG_HOME", &*config), ("XDG_DATA_HOME", &*data), ("XDG_STATE_HOME", &*state)];
+    let home = Home::find(None, &crate::env::Env::from(pairs)).unwrap();
+    home.create().unwrap();
+    drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
+    fs::write(home.config_file(), "first").unwrap();
+    let archive = dir.path().join("a.aos");
+    backed_up(&home, &archive);
+    for words in ["second", "third"] {
+        fs::write(home.config_file(), words).unwrap();
+        fs::create_dir_all(home.workspaces().join("9")).unwrap();
+        let restored = restore(&archive, &home, Timestamp(0), &mut quiet()).unwrap();
+        assert_eq!(restored.replaced.len(), 2, "{restored:?}");
+        let kept = |name: &str| restored.replaced.iter().any(|folder| folder.join(name).exists());
+        assert!(kept("journal.db") && kept("journal.head") && kept("workspaces/9"), "{restored:?}");
+        let texts: Vec<_> =
+            restored.replaced.iter().filter_map(|folder| fs::read_to_string(folder.join("aos.toml")).ok()).collect();
+        assert_eq!(texts, [words]);
+        assert_eq!(fs::read_to_string(home.config_file()).unwrap(), "first");
+        drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
+    }
+}
+
+#[test]
+fn a_home_in_which_nothing_happened_is_no_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(&dir.path().join("home")).unwrap();
+    let refused = write(&home, &dir.path().join("a.aos"), Timestamp(0), &mut quiet());
+    assert!(matches!(refused, Err(Error::Empty(_))), "{refused:?}");
+    assert!(!dir.path().join("a.aos").exists() && !home.root().exists());
+}

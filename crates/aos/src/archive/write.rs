@@ -1,0 +1,258 @@
+//! Writing an archive, also while the daemon runs.
+//!
+//! Start at [`write`]. The journal is copied first and whatever it speaks of after it, so that nothing is missing. A file
+//! that changes while it is read is taken as a power cut at that moment would leave it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use aos_abi::Timestamp;
+use aos_journal::{Reader, copy_database};
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, folder_of, hex};
+use crate::home::{Home, Kind};
+
+/// Writes everything of a home that cannot be made again to `to`, 0600, and reads it back before it gets that name.
+/// `at` is the time that is written into it.
+///
+/// # Errors
+/// Every kind of [`Error`] but [`Error::TooNew`]; then there is nothing at `to`.
+pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> Result<Manifest, Error> {
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(Error::Exists(to.to_owned()));
+    }
+    if !home.journal_file().exists() {
+        return Err(Error::Empty(home.root().to_owned()));
+    }
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name().unwrap_or_default());
+    name.push(".aos-draft");
+    let draft = Draft::new(folder_of(to).join(name))?;
+    let archive = draft.0.join("archive");
+    let manifest = Writing::begin(&draft, &archive, &mut *progress)?.all(home, at)?;
+    super::read::check(&archive, progress)?;
+    fs::rename(&archive, to).map_err(Error::io("write", to))?;
+    let folder = folder_of(to);
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", folder))?;
+    Ok(manifest)
+}
+
+/// A private folder for what is not finished; gone with this value. One that a killed program left is removed first.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn new(path: PathBuf) -> Result<Draft, Error> {
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &path)(error)),
+            _ => {}
+        }
+        DirBuilder::new().mode(0o700).create(&path).map_err(Error::io("make the folder", &path))?;
+        Ok(Draft(path))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next backup to the same name.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Writing<'w, 'p> {
+    tar: Builder<BufWriter<File>>,
+    /// Where the archive is, for errors.
+    archive: &'w Path,
+    /// Device and number of the folder of drafts, which may lie in what is copied.
+    own: (u64, u64),
+    draft: &'w Draft,
+    held: Vec<Held>,
+    left_out: Vec<LeftOut>,
+    bytes: u64,
+    progress: Progress<'p>,
+}
+
+impl<'w, 'p> Writing<'w, 'p> {
+    fn begin(draft: &'w Draft, archive: &'w Path, progress: Progress<'p>) -> Result<Self, Error> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(archive);
+        let own = fs::metadata(&draft.0).map_err(Error::io("look at", &draft.0))?;
+        Ok(Writing {
+            tar: Builder::new(BufWriter::new(file.map_err(Error::io("write", archive))?)),
+            archive,
+            own: (own.dev(), own.ino()),
+            draft,
+            held: Vec::new(),
+            left_out: Vec::new(),
+            bytes: 0,
+            progress,
+        })
+    }
+
+    fn all(mut self, home: &Home, at: Timestamp) -> Result<Manifest, Error> {
+        let (mut last_lsn, mut entries) = Default::default();
+        for kept in home.kept() {
+            let name = Path::new(kept.name);
+            match kept.kind {
+                Kind::Journal => {
+                    (self.progress)("copying the journal", 0);
+                    let copy = self.draft.0.join("journal.db");
+                    let report = Reader::open(&kept.place)?.backup(&copy)?;
+                    (last_lsn, entries) = (report.last, report.entries);
+                    self.take(&copy, name)?;
+                    fs::remove_file(&copy).map_err(Error::io("remove", &copy))?;
+                }
+                Kind::Databases | Kind::Files => {
+                    // A link of a person to another disk, or to where they keep their configuration, is followed.
+                    let place = kept.place.canonicalize().unwrap_or(kept.place);
+                    self.tree(&place, name, kept.kind)?;
+                }
+            }
+        }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let Writing { mut tar, archive, held, left_out, .. } = self;
+        let manifest = Manifest { format: FORMAT, version, at, last_lsn, entries, left_out, held };
+        let text = serde_json::to_vec(&manifest).expect("a list is plain data with string keys");
+        let mut header = header(EntryType::Regular, 0o600, 0);
+        header.set_size(text.len() as u64);
+        let wrote = Error::io("write", archive);
+        let finished = tar.append_data(&mut header, MANIFEST, text.as_slice()).and_then(|()| tar.into_inner());
+        finished
+            .and_then(|mut buffered| buffered.flush().map(|()| buffered))
+            .and_then(|buffered| buffered.get_ref().sync_all())
+            .map_err(wrote)?;
+        Ok(manifest)
+    }
+
+    /// Everything below a place, folders before what is in them. What vanishes meanwhile was taken away by a prune.
+    fn tree(&mut self, place: &Path, name: &Path, kind: Kind) -> Result<(), Error> {
+        let mut open = vec![(place.to_owned(), name.to_owned())];
+        while let Some((place, name)) = open.pop() {
+            let metadata = match fs::symlink_metadata(&place) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(Error::io("look at", &place))?,
+            };
+            let what = metadata.file_type();
+            if what.is_dir() {
+                if (metadata.dev(), metadata.ino()) == self.own {
+                    continue;
+                }
+                let mut inside = match fs::read_dir(&place).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+                    Ok(inside) => inside,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => {
+                        self.leave_out(&name, error.to_string());
+                        continue;
+                    }
+                };
+                inside.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
+                let mut header = header(EntryType::Directory, metadata.mode(), metadata.mtime());
+                self.tar.append_data(&mut header, &name, io::empty()).map_err(Error::io("write", self.archive))?;
+                self.hold(&name, metadata.mode(), 0, None, None);
+                open.extend(inside.into_iter().map(|entry| (entry.path(), name.join(entry.file_name()))));
+            } else if what.is_symlink() {
+                let Ok(target) = fs::read_link(&place) else { continue };
+                let mut header = header(EntryType::Symlink, 0o777, metadata.mtime());
+                self.tar.append_link(&mut header, &name, &target).map_err(Error::io("write", self.archive))?;
+                self.hold(&name, 0o777, 0, None, Some(target.to_string_lossy().into_owned()));
+            } else if !what.is_file() {
+                self.leave_out(&name, "it is neither a file, a folder nor a link".into());
+            } else if kind == Kind::Databases {
+                self.database_or_file(&place, &name)?;
+            } else {
+                self.take(&place, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn database_or_file(&mut self, place: &Path, name: &Path) -> Result<(), Error> {
+        let text = place.to_string_lossy();
+        if text.ends_with(".db-wal") || text.ends_with(".db-shm") {
+            return Ok(());
+        }
+        if !text.ends_with(".db") {
+            return self.take(place, name);
+        }
+        let copy = self.draft.0.join("copy.db");
+        copy_database(place, &copy)?;
+        self.take(&copy, name)?;
+        fs::remove_file(&copy).map_err(Error::io("remove", &copy))
+    }
+
+    fn take(&mut self, place: &Path, name: &Path) -> Result<(), Error> {
+        // A pipe that took the file's place would keep us waiting for ever.
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let opened = OpenOptions::new().read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(place);
+        let opened = opened.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => {
+                self.leave_out(name, error.to_string());
+                return Ok(());
+            }
+            Ok((_, metadata)) if !metadata.is_file() => {
+                self.leave_out(name, "it changed its kind while it was copied".into());
+                return Ok(());
+            }
+            Ok(opened) => opened,
+        };
+        let mut header = header(EntryType::Regular, metadata.mode(), metadata.mtime());
+        header.set_size(metadata.len());
+        let mut measured = Measured { file, left: metadata.len(), hash: Sha256::new() };
+        self.tar.append_data(&mut header, name, &mut measured).map_err(Error::io("write", self.archive))?;
+        self.bytes += metadata.len();
+        (self.progress)("writing", self.bytes);
+        let sha256 = hex(&measured.hash.finalize());
+        self.hold(name, metadata.mode(), metadata.len(), Some(sha256), None);
+        Ok(())
+    }
+
+    fn hold(&mut self, name: &Path, mode: u32, bytes: u64, sha256: Option<String>, link: Option<String>) {
+        let path = name.to_string_lossy().into_owned();
+        self.held.push(Held { path, mode: mode & 0o777, bytes, sha256, link });
+    }
+
+    fn leave_out(&mut self, name: &Path, why: String) {
+        self.left_out.push(LeftOut { path: name.to_string_lossy().into_owned(), why });
+    }
+}
+
+fn header(what: EntryType, mode: u32, mtime: i64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(what);
+    header.set_mode(mode & 0o777);
+    header.set_mtime(u64::try_from(mtime).unwrap_or(0));
+    header.set_size(0);
+    header
+}
+
+/// Exactly as many bytes of a file as it had when it was opened: what was cut off meanwhile comes as zeros, what was
+/// added not at all.
+struct Measured {
+    file: File,
+    left: u64,
+    hash: Sha256,
+}
+
+impl Read for Measured {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let room = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if room == 0 {
+            return Ok(0);
+        }
+        let into = &mut into[..room];
+        let got = match self.file.read(into)? {
+            0 => {
+                into.fill(0);
+                room
+            }
+            got => got,
+        };
+        self.hash.update(&into[..got]);
+        self.left -= got as u64;
+        Ok(got)
+    }
+}

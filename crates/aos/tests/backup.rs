@@ -1,0 +1,113 @@
+//! Backup, restore and prune, end to end: what a person keeps, gets back and throws away.
+//!
+//! Start at the first test. What always holds: agents work while the copy is made.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rig::{Rig, any, assert_told, call, echo, read, say, until, write};
+use serde_json::json;
+
+#[test]
+fn a_backup_taken_while_agents_run_is_whole() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..40 {
+                let text = json!({ "text": format!("n{number}") });
+                rig.http("POST", &format!("/v1/processes/{pid}/stdin"), Some(&text));
+            }
+        });
+        let ran = rig.aos(&["backup", "copy.aos"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+    until("every answer", || {
+        let process = rig.process(pid);
+        (process["waiting_for"] == "input" && process["usage"]["inferences"].as_u64() > Some(0)).then_some(())
+    });
+    let before = rig.journal();
+    assert_told(&rig.aos(&["backup", "copy.aos"]), 1, &["is there already", "try: "]);
+    rig.stop();
+    let restored = rig.aos(&["restore", "copy.aos", "--force"]);
+    assert_eq!(restored.code, 0, "{restored:?}");
+    rig.up();
+    let after = rig.journal();
+    let shared = after.iter().zip(&before).take_while(|(after, before)| after == before).count();
+    assert!(shared >= 3, "the copy begins as the journal did: {shared}");
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+/// Files, memory, configuration and policy: what an agent worked with and where.
+#[test]
+fn everything_that_cannot_be_made_again_comes_back() {
+    let remember = call("MEM_WRITE", json!({ "namespace": "self/notes", "key": "tea", "value": "green, at nine" }));
+    let rig = Rig::new(vec![echo(), any("alpha", vec![write("deep/a.txt", "as it was"), remember, say("ready")])]);
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let own = rig.file(&format!("workspaces/{pid}/deep/a.txt"));
+    let (config, policy) = (read(rig.file("aos.toml")), read(rig.file("policy.yaml")));
+    let written = rig.json(&["backup", "copy.aos"]);
+    assert!(written["files"].as_u64() >= Some(5) && written["left_out"] == json!([]), "{written}");
+    let archive = rig.home().parent().unwrap().join("copy.aos");
+    assert_eq!(std::fs::metadata(&archive).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let refused = rig.aos(&["restore", "copy.aos", "--force"]);
+    assert_told(&refused, 1, &["the daemon runs", "aos down"]);
+    rig.stop();
+    assert_told(&rig.aos(&["restore", "copy.aos"]), 1, &["is there already", "--force"]);
+    for round in ["one", "two"] {
+        std::fs::write(&own, round).unwrap();
+        std::fs::write(rig.file("aos.toml"), "broken").unwrap();
+        std::fs::remove_file(rig.file("policy.yaml")).unwrap();
+        std::fs::remove_dir_all(rig.file("memory")).unwrap();
+        let ran = rig.aos(&["restore", "copy.aos", "--force"]);
+        assert_eq!(ran.code, 0, "a second restore works as the first: {ran:?}");
+        let kept = ran.err.split_whitespace().find(|word| word.contains("/replaced-")).unwrap().trim_end_matches(';');
+        assert_eq!(read(format!("{kept}/workspaces/{pid}/deep/a.txt")), round, "and says where the other state is");
+        assert_eq!(
+            [read(&own), read(rig.file("aos.toml")), read(rig.file("policy.yaml"))],
+            ["as it was".into(), config.clone(), policy.clone()]
+        );
+    }
+    rig.up();
+    assert_eq!(rig.process(pid)["waiting_for"], "input", "it lives on");
+    let found = rig.aos(&["memory", "search", "green"]);
+    assert!(found.out.contains("green, at nine"), "{found:?}");
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "still there?"]).code, 0);
+    until("its answer", || rig.aos(&["logs", &pid.to_string()]).out.contains("echo: still there?").then_some(()));
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+#[test]
+fn a_home_whose_daemon_does_not_start_can_be_saved_and_restored_elsewhere() {
+    let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.kill_daemon();
+    std::fs::write(rig.file("policy.yaml"), "nonsense: [").unwrap();
+    let ran = rig.aos(&["backup", "copy.aos"]);
+    assert!(ran.code == 0 && rig.daemons().is_empty(), "{ran:?}");
+    let other = rig.folder("other");
+    let other = other.to_str().unwrap();
+    let restored = rig.aos(&["--home", other, "restore", "copy.aos"]);
+    assert!(restored.code == 0 && !restored.err.contains("replaced"), "{restored:?}");
+    assert_eq!(read(format!("{other}/workspaces/2/a.txt")), "one");
+    for (name, words) in [("missing.aos", "missing.aos"), ("h/aos.toml", "no backup of aos")] {
+        assert_told(&rig.aos(&["--home", other, "restore", name, "--force"]), 1, &[words, "try: "]);
+    }
+}
+
+#[test]
+fn over_http_a_backup_is_the_same_file() {
+    let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    let file = rig.home().parent().unwrap().join("copy.aos");
+    let asked = json!({ "file": file });
+    assert_eq!(rig.http("POST", "/v1/admin/backup", Some(&asked)).status, 204);
+    let again = rig.http("POST", "/v1/admin/backup", Some(&asked));
+    assert_eq!((again.status, &again.json()["error"]["code"]), (409, &json!("EEXIST")));
+    rig.stop();
+    assert_eq!(rig.aos(&["restore", "copy.aos", "--force"]).code, 0);
+}
