@@ -346,6 +346,8 @@ fn a_fork_has_lived_through_the_same_and_goes_its_own_way() {
         until("its answer", || words_said(&rig, pid).contains(&format!("echo: {text}")).then_some(()));
         rig.until_idle(pid);
     }
+    // A workspace is made when something first wants it.
+    std::fs::create_dir_all(rig.file(&format!("workspaces/{pid}"))).unwrap();
     std::fs::write(rig.file(&format!("workspaces/{pid}/shared.txt")), "copied").unwrap();
     let at = rig.entries(pid, "inference_completed")[1]["lsn"].to_string();
     let forked = rig.aos(&["fork", &pid.to_string(), "--at", &at, "--name", "twin"]);

@@ -171,16 +171,11 @@ impl System for Daemon {
                 let spec = spec_of(request, pid, &kernel.config().default_model);
                 let body = Body::Spawned(Box::new(spec));
                 kernel.check(pid, &body)?;
-                let own = workspaces.join(pid.to_string());
-                let placed = match staged {
-                    Some(dir) => std::fs::rename(dir.keep(), own),
-                    None => std::fs::create_dir(&own).or_else(|error| match error.kind() {
-                        // A crash between the folder and the entry leaves an empty folder of a pid never given out.
-                        std::io::ErrorKind::AlreadyExists => Ok(()),
-                        _ => Err(error),
-                    }),
-                };
-                placed.map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+                // Without files it is made when something first wants it: idle agents cost no folder.
+                if let Some(files) = staged {
+                    std::fs::rename(files.keep(), workspaces.join(pid.to_string()))
+                        .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+                }
                 Ok((pid, body))
             })
             .await?;
