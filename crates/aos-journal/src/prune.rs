@@ -4,8 +4,8 @@
 //! replaced by its digest (`sealed`, 32 bytes), and a `pruned` entry is appended that names the processes and the count.
 //! Verification walks over the digests, so a changed, missing or smuggled seal shows as much as a changed entry.
 //!
-//! What stays: the `charged` entries, so that what was spent is not forgotten, and whatever came after the last
-//! checkpoint, so that replay at boot never meets a gap. The space is used again by later entries; the file itself
+//! What stays: the `charged` entries, so that what was spent is not forgotten, and every process with an entry after the
+//! last checkpoint, so that replay at boot never meets a gap and no process goes in halves. The space is used again by later entries; the file itself
 //! shrinks when a backup of it is restored.
 
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub struct PrunePlan {
 }
 
 impl PrunePlan {
-    /// The processes, by rising pid, without repetition; only those that have something to take out.
+    /// The processes, by rising pid, without repetition; only those that have something to take out, and nothing after the
+    /// last checkpoint.
     #[must_use]
     pub fn pids(&self) -> &[Pid] {
         &self.pids
@@ -61,10 +62,15 @@ pub(crate) fn plan(db: &Connection, upto: Lsn, mut pids: Vec<Pid>) -> rusqlite::
            SELECT lsn FROM trail WHERE pid = ?1 AND lsn <= ?2
            UNION ALL SELECT lsn FROM fresh WHERE pid = ?1 AND lsn <= ?2)",
     )?;
+    let mut late = db.prepare(
+        "SELECT EXISTS(SELECT 1 FROM trail WHERE pid = ?1 AND lsn > ?2)
+             OR EXISTS(SELECT 1 FROM fresh WHERE pid = ?1 AND lsn > ?2)",
+    )?;
     // The system's own entries hold the chain's marks, and the person's side never exits.
     for pid in pids.into_iter().filter(|pid| *pid != Pid::SYSTEM && *pid != Pid::INIT) {
         let (entries, bytes): (u64, u64) = count.query_row((pid.0, upto.0), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if entries > 0 {
+        let too_late: bool = late.query_row((pid.0, upto.0), |row| row.get(0))?;
+        if entries > 0 && !too_late {
             plan.pids.push(pid);
             plan.entries += entries;
             plan.bytes += bytes;

@@ -77,15 +77,20 @@ pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Resul
     let mut expected: std::collections::VecDeque<std::sync::Arc<Entry>> = Default::default();
     let mut view = ReplayView { inputs: 0, facts: 0, difference: None };
     let mut refused = None;
+    let mut last = Lsn::ZERO;
     reader.for_each_after(Lsn::ZERO, |recorded| {
         if at.is_some_and(|at| recorded.lsn > at) {
             return ControlFlow::Break(());
         }
-        if let Body::Pruned { .. } = recorded.body {
-            refused =
-                Some(format!("the journal was pruned at entry {}; what came before is no longer whole", recorded.lsn));
+        // Every decision follows from all that came before it, whosever it was, so a gap ends what can be made again.
+        if recorded.lsn != last.next() {
+            let (from, to) = (last.next(), recorded.lsn);
+            refused = Some(format!(
+                "entries from {from} on, before {to}, were pruned, so what came after them cannot be decided again"
+            ));
             return ControlFlow::Break(());
         }
+        last = recorded.lsn;
         if recorded.cause.is_none() {
             let applied = kernel.apply(recorded.at, recorded.pid, recorded.body.clone());
             expected = applied.entries.into();
@@ -166,4 +171,56 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+    use aos_abi::{Signal, Timestamp};
+    use aos_journal::{Checkpoint, Journal, OpenOptions};
+
+    use super::*;
+
+    fn spawned(parent: Pid) -> Body {
+        Body::Spawned(Box::new(SpawnSpec {
+            parent,
+            name: None,
+            role: "r".into(),
+            task: None,
+            mode: Mode::Resident,
+            model: "m".into(),
+            priority: Default::default(),
+            policy_role: None,
+            grants: None,
+            budget: BudgetSpec::default(),
+            pipe_to: None,
+            workspace: Workspace::Home(Pid(2)),
+            quarantine: false,
+        }))
+    }
+
+    /// What was left of a pruned process was taken for decisions that differ.
+    #[test]
+    fn a_replay_over_a_prune_says_that_it_cannot_be() {
+        let home = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
+        let mut kernel = Kernel::new(NoPages);
+        let kill = Body::Signal { signal: Signal::Kill, from_pid: Pid::INIT, tree: false };
+        let inputs = [(Pid(2), spawned(Pid::INIT)), (Pid(3), spawned(Pid::INIT)), (Pid(2), kill)];
+        for (pid, body) in inputs {
+            journal.append_wait(kernel.apply(Timestamp(1), pid, body).entries).unwrap();
+        }
+        journal.checkpoint_wait(Checkpoint { lsn: kernel.lsn(), ..Checkpoint::default() }).unwrap();
+        let reader = journal.reader();
+        assert_eq!(replay(&reader, Pid(3), None).unwrap().unwrap().difference, None);
+
+        let plan = reader.prune_plan(vec![Pid(2)]).unwrap();
+        let (sender, answer) = sync_channel(1);
+        journal.prune(plan, kernel.lsn().next(), Timestamp(2), move |outcome| sender.send(outcome).unwrap());
+        answer.recv().unwrap().unwrap();
+        let why = replay(&reader, Pid(3), None).unwrap().unwrap_err();
+        assert!(why.contains("entries from 1 on, before 2, were pruned"), "{why}");
+    }
 }
