@@ -31,6 +31,9 @@ pub struct SpawnRequest {
     /// Its class; `interactive` for one-shot processes, else `normal`, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// The role of `policy.yaml` that it runs under; left out: the file's `default_role`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_role: Option<String>,
     /// What it may do, each `CALL` or `CALL PATTERN`; left out: what the policy's role grants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,

@@ -209,6 +209,11 @@ pub enum Body {
         /// Why it ended, in words.
         reason: String,
     },
+    /// Fact: children that ended and were never waited for were put away, oldest first; `WAIT` returns them no more.
+    Reaped {
+        /// Which.
+        children: Vec<Pid>,
+    },
     /// Fact: the process stopped and a person must act, `reason` says how.
     Stopped {
         /// Why, and the way out.
@@ -440,6 +445,7 @@ impl Body {
             Body::Forked { .. } => "forked",
             Body::Budgeted { .. } => "budgeted",
             Body::Exited { .. } => "exited",
+            Body::Reaped { .. } => "reaped",
             Body::Stopped { .. } => "stopped",
             Body::Pruned { .. } => "pruned",
         }

@@ -57,6 +57,9 @@ pub const TERM_GRACE_MS: u64 = 5000;
 pub const SPAWN_DEPTH_MAX: usize = 16;
 /// Most live children of one process.
 pub const CHILDREN_MAX: usize = 256;
+/// Most ended children of one process that it has not waited for; beyond, the oldest is put away, its parent is told, and
+/// only people can look at its result.
+pub const ZOMBIES_MAX: usize = 256;
 /// Times a failed inference that may pass is tried again by the kernel before the process stops and says why.
 /// (The model edge has its own, faster retries within each.)
 pub const INFERENCE_RETRIES_MAX: u32 = 5;

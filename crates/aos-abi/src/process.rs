@@ -26,6 +26,9 @@ pub struct SpawnSpec {
     pub model: String,
     /// Its class on the model slots.
     pub priority: Priority,
+    /// The role of `policy.yaml` that it runs under; `None`: the file's `default_role`. A child has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_role: Option<String>,
     /// What it may do, each `CALL` or `CALL PATTERN`; `None`: whatever the policy's role grants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
@@ -141,7 +144,8 @@ pub struct ProcessView {
     pub name: String,
     /// Its state.
     pub state: State,
-    /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle) or `model`.
+    /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle), `model`,
+    /// or `pipe`: room in the standard input that its words go to.
     pub waiting_for: Option<String>,
     /// The model it runs on.
     pub model: String,
@@ -173,6 +177,9 @@ pub struct ProcessDetail {
     pub process: ProcessView,
     /// Who it is.
     pub role: String,
+    /// The role of the policy that it runs under; `null`: the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_role: Option<String>,
     /// What it may do; `null`: what the policy's role grants.
     pub grants: Option<Vec<String>>,
     /// Its live children and those not yet waited for.

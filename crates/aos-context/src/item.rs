@@ -16,6 +16,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Timer { .. }
         | Body::Webhook(_)
         | Body::Watch { .. }
+        | Body::Reaped { .. }
         | Body::Exited { .. } => Some(ItemKind::User),
         Body::Signal { signal, .. } => match signal {
             Signal::Term => Some(ItemKind::User),

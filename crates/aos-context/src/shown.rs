@@ -290,6 +290,14 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
             let body = json_text(&json!({"result": result, "reason": reason}));
             Told::fenced(entry, &format!("child pid {}, ended with exit code {exit_code}", entry.pid), body)
         }
+        Body::Reaped { children } => {
+            let pids: Vec<String> = children.iter().map(ToString::to_string).collect();
+            let told = format!(
+                "[children you never waited for were put away, {at}: WAIT returns them no more: pid {}]",
+                pids.join(", ")
+            );
+            Told::plain(String::new(), told)
+        }
         _ => return None,
     })
 }

@@ -86,6 +86,7 @@ fn spawn(task: &str) -> Body {
         mode: Mode::Resident,
         model: "m".into(),
         priority: Priority::Normal,
+        policy_role: None,
         grants: None,
         budget: Default::default(),
         pipe_to: None,

@@ -73,6 +73,7 @@ impl World {
             mode: Mode::Resident,
             model: "m".to_owned(),
             priority: Priority::Normal,
+            policy_role: None,
             grants: None,
             budget: BudgetSpec::default(),
             pipe_to: None,

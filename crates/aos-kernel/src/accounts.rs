@@ -1,4 +1,4 @@
-//! The budget tree at work: reserving, settling, carving and closing.
+//! The budget tree at work: settling, carving and closing.
 //!
 //! A process draws on itself where it has a limit, else on the account it was spawned from, alive or not: an exited
 //! process's account stays open until nobody draws on it, so adoption by another parent never widens a budget.
@@ -13,7 +13,7 @@ use crate::table::PageStore;
 impl<P: PageStore> Kernel<P> {
     /// The accounts that an amount in this dimension goes through: itself and each it draws on, up to and including
     /// the nearest with a limit of its own.
-    fn drawn_on(&mut self, pid: Pid, dimension: Dimension) -> Vec<Pid> {
+    pub(crate) fn drawn_on(&mut self, pid: Pid, dimension: Dimension) -> Vec<Pid> {
         let mut path = Vec::new();
         let mut at = pid;
         while let Some(process) = self.table.get(at) {
@@ -32,33 +32,10 @@ impl<P: PageStore> Kernel<P> {
         self.table.get(last)?.budget.account(dimension).left()
     }
 
-    fn each_account(&mut self, pid: Pid, dimension: Dimension, change: impl Fn(&mut Account)) {
+    pub(crate) fn each_account(&mut self, pid: Pid, dimension: Dimension, change: impl Fn(&mut Account)) {
         for at in self.drawn_on(pid, dimension) {
             if let Some(process) = self.table.get_mut(at) {
                 change(process.budget.account_mut(dimension));
-            }
-        }
-    }
-
-    /// Sets an amount aside, or says what is short.
-    pub(crate) fn reserve(&mut self, pid: Pid, dimension: Dimension, amount: u64) -> Result<(), CallError> {
-        match self.left(pid, dimension) {
-            // A budget of nothing buys nothing, not even what happens to be free.
-            Some(left) if left < amount || left == 0 => Err(CallError::new(
-                Code::DQuot,
-                format!("the budget is spent: {} left, up to {} needed", dimension.show(left), dimension.show(amount)),
-            )
-            .hint(format!(
-                "`aos budget {pid} --{} MORE` gives it more",
-                match dimension {
-                    Dimension::Usd => "usd",
-                    Dimension::Tokens => "tokens",
-                    Dimension::Calls => "calls",
-                }
-            ))),
-            _ => {
-                self.each_account(pid, dimension, |account| account.reserved += amount);
-                Ok(())
             }
         }
     }
@@ -103,6 +80,8 @@ impl<P: PageStore> Kernel<P> {
                 return;
             }
             process.budget.closed = true;
+            self.freed = true;
+            let Some(process) = self.table.get(at) else { return };
             let (budget, from) = (process.budget, process.budget.from);
             for dimension in Dimension::ALL {
                 let account = *budget.account(dimension);
@@ -155,5 +134,6 @@ impl<P: PageStore> Kernel<P> {
             up.carved = up.carved.saturating_sub(counted.carved).saturating_add(limit);
         });
         self.with(pid, |process| process.budget.account_mut(dimension).limit = Some(limit));
+        self.freed = true;
     }
 }

@@ -6,7 +6,7 @@
 use aos_abi::entry::Verdict;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
 
-use crate::budget::Dimension;
+use crate::budget::Need;
 use crate::effect::Effect;
 use crate::process::CallState;
 use crate::table::PageStore;
@@ -35,8 +35,7 @@ impl<P: PageStore> Kernel<P> {
                     // Its process was killed: nobody wants the answer, and what it cost will never be known.
                     self.globals.in_flight.remove(&id);
                     self.globals.scheduler.finished(&model);
-                    self.unreserve(pid, reserved_usd, reserved_tokens);
-                    self.close_account(pid);
+                    self.unreserve(pid, Need { usd: reserved_usd, tokens: reserved_tokens });
                 }
                 InFlight::Infer { pid, model, purpose, upto, max_output, reserved_usd, reserved_tokens, .. } => {
                     match self.redraft(id, pid, &model, purpose, upto, max_output) {
@@ -45,7 +44,7 @@ impl<P: PageStore> Kernel<P> {
                         None => {
                             self.globals.in_flight.remove(&id);
                             self.globals.scheduler.finished(&model);
-                            self.unreserve(pid, reserved_usd, reserved_tokens);
+                            self.unreserve(pid, Need { usd: reserved_usd, tokens: reserved_tokens });
                             self.want_turn_again(pid);
                         }
                     }
@@ -56,13 +55,6 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Call { pid, call } => self.recover_call(id, pid, call),
             }
         }
-    }
-
-    /// Gives back what was set aside for an inference that will not come.
-    fn unreserve(&mut self, pid: Pid, usd: u64, tokens: u64) {
-        self.settle(pid, Dimension::Usd, usd, 0);
-        self.settle(pid, Dimension::Tokens, tokens, 0);
-        self.globals.day.reserved = self.globals.day.reserved.saturating_sub(usd);
     }
 
     fn recover_call(&mut self, id: EffectId, pid: Pid, index: usize) {

@@ -23,6 +23,16 @@ impl Dimension {
     /// Every dimension.
     pub const ALL: [Dimension; 3] = [Dimension::Usd, Dimension::Tokens, Dimension::Calls];
 
+    /// Its name in the policy and on the command line.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Dimension::Usd => "usd",
+            Dimension::Tokens => "tokens",
+            Dimension::Calls => "calls",
+        }
+    }
+
     /// An amount of it in words.
     #[must_use]
     pub fn show(self, amount: u64) -> String {
@@ -123,6 +133,51 @@ impl Budget {
             Dimension::Calls => &mut self.calls,
         }
     }
+}
+
+/// What an inference may cost at worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// Nano-dollars.
+    pub usd: u64,
+    /// Tokens in and out together.
+    pub tokens: u64,
+}
+
+/// A count that begins anew when its time is over. The time begins with the first that is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// When the count began.
+    pub since: Timestamp,
+    /// When it ends; it is over from there on.
+    pub until: Timestamp,
+    /// The count.
+    pub used: u64,
+}
+
+impl Count {
+    /// What has been used by now.
+    #[must_use]
+    pub fn used_at(&self, now: Timestamp) -> u64 {
+        if now < self.until { self.used } else { 0 }
+    }
+
+    /// Counts `amount` more; where the count begins anew, it does so for so many seconds.
+    pub fn add(&mut self, now: Timestamp, per_s: u64, amount: u64) {
+        if now >= self.until {
+            *self = Count { since: now, until: now.plus_millis(per_s.saturating_mul(1000)), used: 0 };
+        }
+        self.used = self.used.saturating_add(amount);
+    }
+}
+
+/// What is used of a budget that renews.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowance {
+    /// Used.
+    pub window: Count,
+    /// Set aside for what is under way.
+    pub reserved: u64,
 }
 
 /// The day's budget of the whole system: US dollars from midnight to midnight UTC.

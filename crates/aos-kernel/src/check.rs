@@ -32,6 +32,9 @@ impl<P: PageStore> Kernel<P> {
                     return Err(CallError::new(Code::Inval, "`text` is empty"));
                 }
                 let process = self.live(pid)?;
+                if text.is_empty() && process.notices.len() >= limits::NOTICES_MAX {
+                    return Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)));
+                }
                 if process.stdin.len() >= limits::STDIN_MAX {
                     return Err(busy(format!("process {pid} has {} unread pieces of input", limits::STDIN_MAX)));
                 }

@@ -71,6 +71,8 @@ pub struct Authority {
     pub pid: Pid,
     /// The policy of that moment.
     pub policy: Policy,
+    /// The policy's role it runs under; empty: the default one.
+    pub role: String,
     /// The process's grants and its ancestors'.
     pub chain: Vec<Grants>,
 }
@@ -81,8 +83,7 @@ impl Authority {
     /// # Errors
     /// `EPERM` with the deciding rule.
     pub fn allows(&self, call: &Syscall) -> Result<(), CallError> {
-        let role = self.policy.default_role();
-        let subject = Subject { pid: self.pid, role, chain: &self.chain, labels: Default::default() };
+        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: Default::default() };
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
             return Ok(());

@@ -8,7 +8,7 @@ use aos_abi::{Body, Lsn, Pid, limits};
 use serde_json::json;
 
 use crate::Kernel;
-use crate::process::{Chunk, Letter, Phase, Wait};
+use crate::process::{Chunk, Letter, Phase, Process, Wait};
 use crate::table::PageStore;
 
 impl<P: PageStore> Kernel<P> {
@@ -67,8 +67,9 @@ impl<P: PageStore> Kernel<P> {
         self.resolve(pid, Ok(result));
     }
 
-    /// A waiting process moves up to the interactive class.
+    /// A process moves up to the interactive class until its next turn.
     fn hasten(&mut self, pid: Pid) {
+        self.with(pid, |process| process.hurried = true);
         let Some(process) = self.table.get(pid) else { return };
         if process.phase == Phase::Ready && process.stopped.is_none() {
             let (model, service) = (process.model.clone(), process.service);
@@ -80,11 +81,56 @@ impl<P: PageStore> Kernel<P> {
     /// Text on a process's standard output: to whoever it is piped to.
     pub(crate) fn pipe(&mut self, pid: Pid, text: &str) {
         let Some(to) = self.table.get(pid).and_then(|process| process.pipe_to) else { return };
-        if text.is_empty() || self.table.get(to).is_none_or(crate::process::Process::exited) {
+        if text.is_empty() || self.table.get(to).is_none_or(Process::exited) {
             return;
         }
         let lsn = self.fact(to, Body::Input { text: text.to_owned(), eof: false, from_pid: pid });
         self.input(to, lsn, pid, text, false);
+    }
+
+    /// Whether a process must wait before its words go where they are piped to; then it does.
+    pub(crate) fn must_wait_to_write(&mut self, pid: Pid, text: &str) -> bool {
+        let Some(to) = self.table.get(pid).and_then(|process| process.pipe_to).filter(|_| !text.is_empty()) else {
+            return false;
+        };
+        if self.table.get(to).is_none_or(|reader| reader.exited() || reader.stdin.len() < limits::STDIN_MAX) {
+            return false;
+        }
+        self.with(pid, |process| process.phase = Phase::Writing(text.to_owned()));
+        self.with(to, |reader| {
+            if !reader.writers.contains(&pid) {
+                reader.writers.push_back(pid);
+            }
+        });
+        self.find_deadlock(pid);
+        true
+    }
+
+    /// There may be room for the words of a process that waits to write.
+    pub(crate) fn write_on(&mut self, pid: Pid) {
+        let Some(Process { phase: Phase::Writing(text), stopped: None, .. }) = self.table.get(pid) else { return };
+        let text = text.clone();
+        if !self.must_wait_to_write(pid, &text) {
+            self.wrote(pid, &text);
+            self.spoke(pid, &text);
+        }
+    }
+
+    /// The words of a process that waited to write go to their reader.
+    pub(crate) fn wrote(&mut self, pid: Pid, text: &str) {
+        if let Some(to) = self.table.get(pid).and_then(|process| process.pipe_to) {
+            self.with(to, |reader| reader.writers.retain(|writer| *writer != pid));
+        }
+        self.with(pid, |process| process.phase = Phase::Idle);
+        self.pipe(pid, text);
+    }
+
+    /// A process has taken from its standard input, or has ended: whoever waits to write there goes on.
+    pub(crate) fn made_room(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid).filter(|process| !process.writers.is_empty()) else { return };
+        let room = limits::STDIN_MAX.saturating_sub(process.stdin.len()).min(process.writers.len());
+        let writers: Vec<Pid> = self.with(pid, |process| process.writers.drain(..room).collect()).unwrap_or_default();
+        writers.into_iter().for_each(|writer| self.run_step(writer));
     }
 
     /// A message into an inbox, or straight to a process that waits for one.
@@ -121,8 +167,9 @@ impl<P: PageStore> Kernel<P> {
     /// Something that goes into the window at the next turn.
     pub(crate) fn notice(&mut self, pid: Pid, lsn: Lsn) {
         let notice = self.as_notice(lsn);
+        // It was checked for room before it was recorded; a timer that goes with its firing is taken all the same.
         let taken = self.with(pid, |process| {
-            if process.exited() || process.notices.len() >= limits::NOTICES_MAX {
+            if process.exited() {
                 return false;
             }
             process.notices.push_back(notice);

@@ -21,17 +21,19 @@ mod check;
 mod deadlock;
 mod input;
 mod lifecycle;
+mod money;
 mod proposals;
+mod rates;
 mod step;
 mod time;
 mod turn;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use aos_abi::entry::{Configured, Outcome, Purpose};
-use aos_abi::model::ModelSpec;
+use aos_abi::model::{ModelSpec, Price};
 use aos_abi::process::State;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_context::Calibration;
@@ -40,9 +42,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Day;
 use crate::effect::Effect;
-use crate::process::{Notice, Process};
+use crate::process::{Notice, Phase, Process};
 use crate::scheduler::Scheduler;
-use crate::table::{PageStore, Table};
+use crate::table::{PAGE_FORMAT, PageStore, Table};
 
 pub use time::next_after;
 
@@ -63,11 +65,15 @@ pub struct Kernel<P> {
     globals: Globals,
     config: Arc<Configured>,
     policy: Policy,
-    /// What the policy's role grants, in words: part of every prompt, so made once per policy.
-    role_grants: Vec<String>,
+    /// What each role of the policy grants, in words: part of every prompt, so made once per policy.
+    role_grants: BTreeMap<String, Arc<Vec<String>>>,
     /// What the input under way has come to so far.
     applied: Applied,
     nth: u32,
+    /// Processes whose steps go on before the input under way is over, in the order in which they were woken.
+    to_run: VecDeque<Pid>,
+    /// Money was settled, returned or granted: whoever cannot pay is looked at again.
+    freed: bool,
 }
 
 /// Everything that is not of one process. Written whole at each checkpoint, so it stays small.
@@ -87,6 +93,8 @@ struct Globals {
     proposals: BTreeMap<String, Pid>,
     last_proposal: u64,
     scheduler: Scheduler,
+    /// Processes that cannot pay their next inference.
+    broke: BTreeSet<Pid>,
     day: Day,
     calibration: BTreeMap<String, Calibration>,
     /// Processes that living forks came from, with how many.
@@ -104,6 +112,8 @@ enum InFlight {
         estimate: u64,
         reserved_usd: u64,
         reserved_tokens: u64,
+        /// The price it was set aside at, which is the price it is charged at.
+        price: Option<Price>,
         max_output: u32,
     },
     Call {
@@ -116,6 +126,14 @@ impl InFlight {
     fn pid(&self) -> Pid {
         match self {
             InFlight::Infer { pid, .. } | InFlight::Call { pid, .. } => *pid,
+        }
+    }
+
+    /// Who asks a model.
+    fn asker(&self) -> Option<Pid> {
+        match self {
+            InFlight::Infer { pid, .. } => Some(*pid),
+            InFlight::Call { .. } => None,
         }
     }
 }
@@ -139,6 +157,9 @@ pub enum RestoreError {
     /// Replay from the journal instead.
     #[error("the checkpoint is not readable: {0}")]
     Unreadable(String),
+    /// The program that wrote it can still read it.
+    #[error("the checkpoint is of format {0}, and this program reads format {PAGE_FORMAT}")]
+    Format(u32),
 }
 
 impl<P: PageStore> Kernel<P> {
@@ -149,9 +170,11 @@ impl<P: PageStore> Kernel<P> {
             globals: Globals { last_pid: Pid::INIT.0, ..Globals::default() },
             config: Arc::new(no_configuration()),
             policy: Policy::deny_all(),
-            role_grants: Vec::new(),
+            role_grants: BTreeMap::new(),
             applied: Applied::default(),
             nth: 0,
+            to_run: VecDeque::new(),
+            freed: false,
         }
     }
 
@@ -160,6 +183,11 @@ impl<P: PageStore> Kernel<P> {
     /// # Errors
     /// Where the checkpoint is none of ours.
     pub fn restore(globals: &[u8], pages: P) -> Result<Self, RestoreError> {
+        let (format, globals): (u32, &[u8]) =
+            postcard::take_from_bytes(globals).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+        if format != PAGE_FORMAT {
+            return Err(RestoreError::Format(format));
+        }
         let globals: Globals =
             postcard::from_bytes(globals).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
         let mut kernel = Kernel::new(pages);
@@ -185,6 +213,7 @@ impl<P: PageStore> Kernel<P> {
         let entry = Arc::new(Entry { lsn, at: self.globals.at, pid, cause: None, body });
         self.applied.entries.push(Arc::clone(&entry));
         self.decide(&entry);
+        self.run_steps();
         self.schedule();
         std::mem::take(&mut self.applied)
     }
@@ -216,6 +245,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Charged { .. }
             | Body::Compacted { .. }
             | Body::Exited { .. }
+            | Body::Reaped { .. }
             | Body::Stopped { .. } => {}
         }
     }
@@ -257,7 +287,7 @@ impl<P: PageStore> Kernel<P> {
         let (pages, removed) = self.table.take_changes();
         Checkpoint {
             lsn: self.globals.lsn,
-            globals: postcard::to_stdvec(&self.globals).expect("globals are plain data"),
+            globals: postcard::to_stdvec(&(PAGE_FORMAT, &self.globals)).expect("globals are plain data"),
             pages,
             removed,
         }
@@ -265,9 +295,8 @@ impl<P: PageStore> Kernel<P> {
 
     /// Puts processes out of memory that have been idle since `before` and whose pages are durable.
     pub fn evict(&mut self, before: Lsn) {
-        self.table.evict(before, |process| {
-            !matches!(process.phase, process::Phase::Idle | process::Phase::Exited | process::Phase::Waiting { .. })
-        });
+        self.table
+            .evict(before, |process| !matches!(process.phase, Phase::Idle | Phase::Exited | Phase::Waiting { .. }));
     }
 
     /// Processes held in memory.
@@ -291,13 +320,15 @@ impl<P: PageStore> Kernel<P> {
     fn configure(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
         self.take_config(config.clone());
-        // A slot may have become free, a model may have come back; who waited is looked at by `schedule`.
+        // A slot may have become free, a model may have come back; who waited is looked at by `schedule`, and so is
+        // whoever waits for a day with more money.
+        self.freed = true;
     }
 
     fn take_config(&mut self, config: Configured) {
         // The edge has checked it; what does not parse here denies everything.
         self.policy = Policy::parse(&config.policy).unwrap_or_else(|_| Policy::deny_all());
-        self.role_grants = self.policy.describe(self.policy.default_role());
+        self.role_grants.clear();
         self.config = Arc::new(config);
     }
 
@@ -337,13 +368,19 @@ impl<P: PageStore> Kernel<P> {
     /// Changes a process and keeps every index over it in step. `None` where there is no such process.
     fn with<R>(&mut self, pid: Pid, change: impl FnOnce(&mut Process) -> R) -> Option<R> {
         let process = self.table.get_mut(pid)?;
-        let (state, due) = (process.state(), process.due);
+        let broke = |process: &Process| matches!(process.phase, Phase::Broke { .. });
+        let (state, due, was_broke) = (process.state(), process.due, broke(process));
         let result = change(process);
-        let (state_now, due_now) = (process.state(), process.earliest_due());
+        let (state_now, due_now, is_broke) = (process.state(), process.earliest_due(), broke(process));
         process.due = due_now;
         if state != state_now {
             self.globals.counts[state as usize] -= 1;
             self.globals.counts[state_now as usize] += 1;
+        }
+        match (was_broke, is_broke) {
+            (false, true) => _ = self.globals.broke.insert(pid),
+            (true, false) => _ = self.globals.broke.remove(&pid),
+            _ => {}
         }
         if due != due_now {
             if let Some(due) = due {

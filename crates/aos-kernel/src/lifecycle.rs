@@ -10,7 +10,7 @@ use aos_context::{ItemKind, Window};
 use aos_policy::Grants;
 use serde_json::Value;
 
-use crate::budget::{Budget, Dimension, Grant};
+use crate::budget::{Budget, Count, Dimension, Grant};
 use crate::effect::Effect;
 use crate::process::{Attempts, CallState, Counters, Exit, Phase, Process, Terminating, Zombie};
 use crate::table::PageStore;
@@ -41,12 +41,16 @@ impl<P: PageStore> Kernel<P> {
             Some(parent) => (parent.chain.clone(), parent.depth + 1, parent.budget.ends_at),
             None => (Vec::new(), 1, None),
         };
+        let policy_role = spec.policy_role.clone().unwrap_or_default();
+        let roles_end = self.policy.role(&policy_role).and_then(|role| role.budget.wall_ms);
         let mut budget = Budget {
             usd: Default::default(),
             tokens: Default::default(),
             calls: Default::default(),
-            ends_at: [spec.budget.wall_s.map(|seconds| now.plus_millis(seconds.saturating_mul(1000))), parents_end]
+            ends_at: [spec.budget.wall_s.map(|seconds| seconds.saturating_mul(1000)), roles_end]
                 .into_iter()
+                .map(|millis| millis.map(|millis| now.plus_millis(millis)))
+                .chain([parents_end])
                 .flatten()
                 .min(),
             from: spec.parent,
@@ -90,6 +94,7 @@ impl<P: PageStore> Kernel<P> {
             model: spec.model.clone(),
             priority: spec.priority,
             chain: own.into_iter().chain(above).collect(),
+            policy_role,
             own_grants,
             depth,
             origin: None,
@@ -98,23 +103,30 @@ impl<P: PageStore> Kernel<P> {
             pipe_sources: 0,
             children: Default::default(),
             zombies: Default::default(),
+            put_away: Vec::new(),
             budget,
             usage: Counters::default(),
             started_at: now,
             phase: Phase::Idle,
             stopped: None,
             terminating: None,
+            hurried: false,
             step: Vec::new(),
             window: Window::default(),
             inbox: Default::default(),
             stdin: Default::default(),
             stdin_eof: false,
+            writers: Default::default(),
             notices: Default::default(),
             timers: Default::default(),
             webhooks: Default::default(),
             requests: Default::default(),
             watches: Default::default(),
             proposals: Default::default(),
+            refusals: Default::default(),
+            rates: Default::default(),
+            asked: Count::default(),
+            allowances: Default::default(),
             next_id: 0,
             attempts: Attempts::default(),
             service: 0,
@@ -209,7 +221,8 @@ impl<P: PageStore> Kernel<P> {
         }
         match self.table.get(pid).map(|process| process.phase.clone()) {
             Some(Phase::Ready) => self.want_turn(pid),
-            Some(Phase::Calling) => self.run_step(pid),
+            Some(Phase::Calling | Phase::Writing(_)) => self.run_step(pid),
+            Some(Phase::Broke { .. }) => self.want_turn_again(pid),
             Some(Phase::Idle) => self.wake(pid),
             _ => {}
         }
@@ -241,7 +254,12 @@ impl<P: PageStore> Kernel<P> {
                     Err(CallError::new(Code::Intr, "TERM ended the wait").hint("this is your last turn")),
                 );
             }
-            Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke(_) | Phase::Ready) => self.want_turn(pid),
+            Some(Phase::Writing(text)) => {
+                // It has said them already, and has no time to wait for its reader.
+                self.wrote(pid, &text);
+                self.want_turn(pid);
+            }
+            Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Ready) => self.want_turn(pid),
             _ => {}
         }
     }
@@ -282,6 +300,9 @@ impl<P: PageStore> Kernel<P> {
             process.stdin = Default::default();
             process.notices = Default::default();
             process.zombies = Default::default();
+            process.put_away = Vec::new();
+            process.refusals = Default::default();
+            process.rates = Default::default();
             (process.parent, std::mem::take(&mut process.children), process.pipe_to, process.origin)
         }) else {
             return;
@@ -297,6 +318,7 @@ impl<P: PageStore> Kernel<P> {
                 self.globals.origins.remove(&origin);
             }
         }
+        self.made_room(pid);
         if let Some(to) = pipe_to {
             self.unpipe(pid, to);
         }
@@ -359,7 +381,9 @@ impl<P: PageStore> Kernel<P> {
     fn unpipe(&mut self, from: Pid, to: Pid) {
         let last = self.with(to, |to| {
             to.pipe_sources = to.pipe_sources.saturating_sub(1);
-            to.pipe_sources == 0 && !to.exited()
+            to.writers.retain(|writer| *writer != from);
+            // Whoever knows that its input has ended need not be told again.
+            to.pipe_sources == 0 && !to.exited() && !to.stdin_eof
         });
         if last == Some(true) {
             let lsn = self.fact(to, Body::Input { text: String::new(), eof: true, from_pid: from });
@@ -375,6 +399,13 @@ impl<P: PageStore> Kernel<P> {
                 return false;
             }
             parent.zombies.push_back(zombie);
+            // Shown or not: its next prompt says that they ended and were put away.
+            while parent.zombies.len() > limits::ZOMBIES_MAX
+                && let Some(zombie) = parent.zombies.pop_front()
+            {
+                parent.children.remove(&zombie.pid);
+                parent.put_away.push(zombie.pid);
+            }
             true
         });
         if alive != Some(true) {
@@ -404,14 +435,17 @@ impl<P: PageStore> Kernel<P> {
             self.set_limit(pid, dimension, limit);
         }
         let now = self.globals.at;
-        let resumed = self.with(pid, |process| {
+        self.with(pid, |process| {
             if let Some(seconds) = spec.wall_s {
                 process.budget.ends_at = Some(process.started_at.plus_millis(seconds.saturating_mul(1000)).max(now));
             }
-            process.stopped.as_ref().is_some_and(|why| why.starts_with("the budget"))
         });
-        if resumed == Some(true) {
-            self.go_on(pid);
+        // Those below may draw on it.
+        for at in std::iter::once(pid).chain(self.below(pid)) {
+            let short = self.table.get(at).and_then(|process| process.stopped.as_ref());
+            if short.is_some_and(|why| why.starts_with("the budget")) {
+                self.go_on(at);
+            }
         }
     }
 
@@ -466,6 +500,7 @@ impl<P: PageStore> Kernel<P> {
             role: process.role.clone(),
             task: None,
             mode: Mode::Resident,
+            policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             model: process.model.clone(),
             priority: process.priority,
             grants: own,

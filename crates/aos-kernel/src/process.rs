@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd};
 use aos_context::Window;
-use aos_policy::Grants;
+use aos_policy::{Grants, Subject};
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Budget;
+use crate::budget::{Allowance, Budget, Count, Need};
 
 /// One agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct Process {
     pub priority: Priority,
     /// The grants it was spawned with, then those of its ancestors, nearest first. Empty: the policy's role alone.
     pub chain: Vec<Grants>,
+    /// The role of the policy it runs under; empty: the default one.
+    pub policy_role: String,
     /// Whether the first of `chain` is its own.
     pub own_grants: bool,
     /// Distance from [`Pid::INIT`].
@@ -51,6 +53,8 @@ pub struct Process {
     pub children: BTreeSet<Pid>,
     /// Ended children not yet waited for, oldest first.
     pub zombies: VecDeque<Zombie>,
+    /// Children put away since it was last told.
+    pub put_away: Vec<Pid>,
     /// Limits and what was used of them.
     pub budget: Budget,
     /// Counters.
@@ -63,6 +67,8 @@ pub struct Process {
     pub stopped: Option<String>,
     /// Set by `TERM`.
     pub terminating: Option<Terminating>,
+    /// A person waits for its next turn.
+    pub hurried: bool,
     /// The calls of its last reply.
     pub step: Vec<StepCall>,
     /// What its next prompt holds.
@@ -73,6 +79,8 @@ pub struct Process {
     pub stdin: VecDeque<Chunk>,
     /// No more input will come.
     pub stdin_eof: bool,
+    /// Processes whose words wait for room in its standard input, oldest first.
+    pub writers: VecDeque<Pid>,
     /// Timers, webhooks and watches that fired and were not yet shown, oldest first.
     pub notices: VecDeque<Notice>,
     /// Its timers by id.
@@ -85,6 +93,14 @@ pub struct Process {
     pub watches: BTreeMap<String, WatchSpec>,
     /// Its open proposals by id.
     pub proposals: BTreeMap<String, OpenProposal>,
+    /// Calls a person has said no to, oldest first: asked again, they get the same answer.
+    pub refusals: VecDeque<Refusal>,
+    /// How often it has made the calls of each rule with a `rate`, by the rule's name.
+    pub rates: BTreeMap<String, Count>,
+    /// Questions that it and those below it have put to people.
+    pub asked: Count,
+    /// What it and those below it have used of its role's budget: money, tokens, calls.
+    pub allowances: [Allowance; 3],
     /// Numbers the ids it hands out (calls, timers, watches).
     pub next_id: u64,
     /// Failures of its current turn.
@@ -119,12 +135,32 @@ pub enum Phase {
     },
     /// Its model failed and is tried again then.
     Backoff(Timestamp),
-    /// The day's budget is spent; it goes on at this moment.
-    Broke(Timestamp),
+    /// It cannot pay its next inference.
+    Broke {
+        /// When what it lacks renews; `None`: as soon as others have settled what they have set aside.
+        until: Option<Timestamp>,
+        /// What it lacks.
+        need: Need,
+    },
+    /// It has spoken, and its words wait for room in the standard input they are piped to.
+    Writing(String),
     /// A resident process with nothing to do.
     Idle,
     /// Ended.
     Exited,
+}
+
+/// A call that a person has said no to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Names the call: its name and arguments.
+    pub fingerprint: u128,
+    /// Under which proposal.
+    pub id: String,
+    /// Why.
+    pub why: String,
+    /// Until when the answer holds.
+    pub until: Timestamp,
 }
 
 /// What a call waits for.
@@ -157,6 +193,8 @@ pub struct StepCall {
     pub fault: Option<Fault>,
     /// How far it is.
     pub state: CallState,
+    /// The proposal under which it may run now, as soon as the process goes on.
+    pub approved: Option<(String, OpenProposal)>,
 }
 
 /// Why a call did not decode.
@@ -246,6 +284,8 @@ pub struct Timer {
     pub rule: TimerRule,
     /// It goes after its next firing.
     pub once: bool,
+    /// Firings for which there was no room among the notices; its next one tells how many.
+    pub passed: u64,
 }
 
 /// When a timer fires.
@@ -362,7 +402,10 @@ impl Process {
             (Phase::Ready, None) => State::Ready,
             (Phase::Inferring(_) | Phase::Calling, None) => State::Running,
             (Phase::Waiting { wait: Wait::Sleep, .. }, None) => State::Sleeping,
-            (Phase::Waiting { .. } | Phase::Backoff(_) | Phase::Broke(_) | Phase::Idle, None) => State::Blocked,
+            (
+                Phase::Waiting { .. } | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Writing(_) | Phase::Idle,
+                None,
+            ) => State::Blocked,
         }
     }
 
@@ -379,10 +422,17 @@ impl Process {
                 Wait::Approval(_) => "approval",
             }),
             Phase::Backoff(_) => Some("model"),
-            Phase::Broke(_) => Some("budget"),
+            Phase::Broke { .. } => Some("budget"),
+            Phase::Writing(_) => Some("pipe"),
             Phase::Idle => Some("input"),
             Phase::Ready | Phase::Inferring(_) | Phase::Calling | Phase::Exited => None,
         }
+    }
+
+    /// Who it is to the policy.
+    #[must_use]
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: Default::default() }
     }
 
     /// Whether it has ended.
@@ -403,10 +453,10 @@ impl Process {
         if self.exited() {
             return None;
         }
-        let phase = match self.phase {
+        let phase = match &self.phase {
             // A stopped process wakes by a signal alone; its waits are settled when it goes on.
-            Phase::Waiting { until, .. } => until,
-            Phase::Backoff(at) | Phase::Broke(at) if self.stopped.is_none() => Some(at),
+            Phase::Waiting { until, .. } => *until,
+            Phase::Backoff(at) | Phase::Broke { until: Some(at), .. } if self.stopped.is_none() => Some(*at),
             _ => None,
         };
         let timers = self.timers.values().map(|timer| timer.next_at).min();

@@ -1,72 +1,80 @@
 //! Proposals: calls that wait for a person.
 //!
-//! What always holds: an approved call is checked against the policy again when it runs, runs once, and is the very
-//! call that was shown; nobody's silence is a yes to an `ask`.
+//! Start at [`Kernel::propose`]. What always holds: a call that a person approved is checked against the policy again when
+//! it runs, runs once, and is the very call that was shown; nobody's silence is a yes to an `ask`; what was refused is
+//! not asked again while the answer holds; a stopped process starts nothing, approved or not.
 
 use aos_abi::entry::{Proposal, ProposalState, Verdict};
-use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, Timestamp, limits};
-use aos_policy::{Approval, Subject};
+use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, Timestamp};
+use aos_policy::{Approval, fingerprint};
 
 use crate::Kernel;
-use crate::process::{CallState, OpenProposal, Phase, Wait};
+use crate::process::{CallState, OpenProposal, Phase, Refusal, Wait};
 use crate::table::PageStore;
 
-/// How long a held call waits for a veto, in seconds, where the policy names no other window.
-const HOLD_S: u64 = 15 * 60;
+/// Refusals of one process that are kept; the oldest goes first.
+const REFUSALS_MAX: usize = 64;
+
+/// A call to put before a person.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// Its name.
+    pub(crate) name: Name,
+    /// Its arguments, canonical.
+    pub(crate) args: serde_json::Value,
+    /// It runs after so many milliseconds unless vetoed; `None`: it needs a yes.
+    pub(crate) hold_ms: Option<u64>,
+    /// The rule that asks.
+    pub(crate) rule: String,
+    /// Why the process wants it.
+    pub(crate) why: Option<String>,
+    /// What could go wrong.
+    pub(crate) risk: Option<String>,
+}
 
 impl<P: PageStore> Kernel<P> {
-    /// Puts a call before a person; it waits.
-    #[expect(clippy::too_many_arguments, reason = "each is a field of the proposal")]
-    pub(crate) fn propose(
-        &mut self,
-        pid: Pid,
-        call: usize,
-        name: Name,
-        args: &serde_json::Value,
-        hold: bool,
-        rule: String,
-        why: Option<String>,
-        risk: Option<String>,
-    ) {
-        let Some(call_id) =
-            self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.call_id.clone())
-        else {
+    /// Puts a call before a person; it waits. Where a person has refused the very same already, that answer holds.
+    pub(crate) fn propose(&mut self, pid: Pid, call: usize, question: Question) {
+        let Question { name, args, hold_ms, rule, why, risk } = question;
+        let Some(process) = self.table.get(pid) else { return };
+        let Some(call_id) = process.step.get(call).map(|call| call.call_id.clone()) else { return };
+        let now = self.globals.at;
+        let print = fingerprint(name, &args);
+        let refused = process.refusals.iter().rev().find(|refusal| refusal.fingerprint == print && now < refusal.until);
+        if let Some(Refusal { id, why, until, .. }) = refused {
+            let error = CallError::new(Code::Rejected, format!("refused already, as {id}: {why}"))
+                .hint(format!("do something else; the same call can be asked for again at {until}"));
+            self.finish_call(pid, call, Err(error));
+            self.run_step(pid);
             return;
-        };
+        }
+        if hold_ms.is_none() {
+            self.count_ask(pid);
+        }
         self.globals.last_proposal += 1;
         let id = format!("p{}", self.globals.last_proposal);
-        let life_s = if hold { HOLD_S } else { limits::PROPOSAL_TTL_S };
-        let expires_at = self.globals.at.plus_millis(life_s * 1000);
-        let proposal = Proposal {
-            call_id,
-            name,
-            args: args.clone(),
-            verdict: if hold { Verdict::Hold } else { Verdict::Ask },
+        let expires_at = now.plus_millis(hold_ms.unwrap_or(self.policy.proposals().ttl_ms));
+        let hold = hold_ms.is_some();
+        let open = OpenProposal {
+            call,
+            name: name.as_str().to_owned(),
+            args: args.to_string(),
+            hold,
             rule: rule.clone(),
             why: why.clone(),
             risk: risk.clone(),
             expires_at,
+            generation: self.policy.generation().to_owned(),
         };
-        self.fact(
-            pid,
-            Body::Proposal {
-                id: id.clone(),
-                state: ProposalState::Pending,
-                proposal: Some(Box::new(proposal)),
-                why: None,
-            },
-        );
+        let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
+        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, why, risk, expires_at });
+        let state = ProposalState::Pending;
+        self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
-        let since = self.globals.at;
-        let generation = self.policy.generation().to_owned();
         self.with(pid, |process| {
             process.step[call].state = CallState::Waiting;
-            process.phase = Phase::Waiting { call, wait: Wait::Approval(id.clone()), since, until: None };
-            let name = name.as_str().to_owned();
-            let args = args.to_string();
-            process
-                .proposals
-                .insert(id, OpenProposal { call, name, args, hold, rule, why, risk, expires_at, generation });
+            process.phase = Phase::Waiting { call, wait: Wait::Approval(id.clone()), since: now, until: None };
+            process.proposals.insert(id, open);
         });
     }
 
@@ -74,13 +82,32 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn proposal_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) {
         let Some(open) = self.take_proposal(pid, id) else { return };
         match state {
-            ProposalState::Approved => self.run_proposed(pid, id, &open),
+            ProposalState::Approved => self.approved(pid, id, open),
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
-                self.settle_proposal(pid, &open, CallError::new(Code::Rejected, reason));
+                self.remember_refusal(pid, id, &open, reason);
+                self.settle_proposal(pid, open.call, CallError::new(Code::Rejected, reason));
             }
             ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone => {}
         }
+    }
+
+    fn remember_refusal(&mut self, pid: Pid, id: &str, open: &OpenProposal, why: &str) {
+        let Ok(call) = Syscall::parse(&open.name, &open.args) else { return };
+        let (now, ttl_ms) = (self.globals.at, self.policy.proposals().ttl_ms);
+        let refusal = Refusal {
+            fingerprint: fingerprint(call.name(), &call.args()),
+            id: id.to_owned(),
+            why: why.to_owned(),
+            until: now.plus_millis(ttl_ms),
+        };
+        self.with(pid, |process| {
+            process.refusals.retain(|earlier| now < earlier.until);
+            if process.refusals.len() >= REFUSALS_MAX {
+                process.refusals.pop_front();
+            }
+            process.refusals.push_back(refusal);
+        });
     }
 
     /// Proposals whose time is over: held calls run, asked ones are refused.
@@ -91,12 +118,12 @@ impl<P: PageStore> Kernel<P> {
         for id in due {
             let Some(open) = self.take_proposal(pid, &id) else { continue };
             if open.hold {
-                self.run_proposed(pid, &id, &open);
+                self.approved(pid, &id, open);
             } else {
                 self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
                 let error = CallError::new(Code::Rejected, "nobody answered in time")
                     .hint("propose it again if it still matters");
-                self.settle_proposal(pid, &open, error);
+                self.settle_proposal(pid, open.call, error);
             }
         }
     }
@@ -107,39 +134,55 @@ impl<P: PageStore> Kernel<P> {
         Some(open)
     }
 
-    fn run_proposed(&mut self, pid: Pid, id: &str, open: &OpenProposal) {
-        let role = self.policy.default_role().to_owned();
+    /// The call may run: at once, or when its process goes on.
+    fn approved(&mut self, pid: Pid, id: &str, open: OpenProposal) {
+        self.with(pid, |process| {
+            let call = &mut process.step[open.call];
+            call.state = CallState::Queued;
+            call.approved = Some((id.to_owned(), open));
+            process.phase = Phase::Calling;
+        });
+        self.run_step(pid);
+    }
+
+    /// Runs a call under its approval, which is used up by it.
+    pub(crate) fn run_approved(&mut self, pid: Pid, index: usize, id: &str, open: &OpenProposal) {
+        self.with(pid, |process| process.step[index].state = CallState::Waiting);
+        if !open.hold && self.globals.at > open.expires_at {
+            let error =
+                CallError::new(Code::Rejected, "the approval is over, since the process was stopped for too long")
+                    .hint("propose it again if it still matters");
+            self.finish_call(pid, index, Err(error));
+            return;
+        }
+        let Some(process) = self.table.get(pid) else { return };
         let ruling = Syscall::parse(&open.name, &open.args).map(|call| {
-            let chain = self.table.get(pid).map(|process| process.chain.clone()).unwrap_or_default();
-            let subject = Subject { pid, role: &role, chain: &chain, labels: Default::default() };
             let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
             let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
-            self.policy.authorize_approved(&subject, call, &approval)
+            self.policy.authorize_approved(&process.subject(), call, &approval)
         });
-        match ruling {
+        let error = match ruling {
             Ok(ruling) => match ruling.permit {
                 Some(permit) => {
-                    self.fact(
-                        pid,
-                        Body::Proposal { id: id.to_owned(), state: ProposalState::Executed, proposal: None, why: None },
-                    );
-                    self.with(pid, |process| process.phase = Phase::Calling);
-                    self.carry_out(pid, open.call, permit);
-                    self.run_step(pid);
+                    let state = ProposalState::Executed;
+                    self.fact(pid, Body::Proposal { id: id.to_owned(), state, proposal: None, why: None });
+                    self.carry_out(pid, index, permit);
+                    return;
                 }
                 None => {
                     let mut error =
                         CallError::new(Code::Perm, format!("the policy denies {} by now: {}", open.name, ruling.rule));
                     error.hint = ruling.hint;
-                    self.settle_proposal(pid, open, error);
+                    error
                 }
             },
-            Err(error) => self.settle_proposal(pid, open, error),
-        }
+            Err(error) => error,
+        };
+        self.finish_call(pid, index, Err(error));
     }
 
-    fn settle_proposal(&mut self, pid: Pid, open: &OpenProposal, error: CallError) {
-        self.finish_call(pid, open.call, Err(error));
+    fn settle_proposal(&mut self, pid: Pid, call: usize, error: CallError) {
+        self.finish_call(pid, call, Err(error));
         self.run_step(pid);
     }
 }

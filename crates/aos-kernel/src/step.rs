@@ -1,6 +1,6 @@
 //! The step: the calls of one reply, in order, each through the policy.
 //!
-//! Start at [`Kernel::run_step`]. Calls run one after the other; neighbours that only read run side by side at the
+//! Start at [`Kernel::run_steps`]. Calls run one after the other; neighbours that only read run side by side at the
 //! drivers. What always holds: no call happens without a verdict `allow` recorded before it; every call gets exactly
 //! one result; results enter the window in the order of the calls, whatever order they came in.
 
@@ -8,11 +8,12 @@ use aos_abi::entry::{Outcome, Verdict};
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_context::ItemKind;
-use aos_policy::{Permit, Ruling, Subject};
+use aos_policy::terms::HOLD_MS;
+use aos_policy::{Permit, Ruling};
 
-use crate::budget::Dimension;
 use crate::effect::{Authority, Effect};
 use crate::process::{CallState, Phase, Wait};
+use crate::proposals::Question;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure};
 
@@ -27,15 +28,27 @@ pub(crate) enum Done {
 }
 
 impl<P: PageStore> Kernel<P> {
-    /// Goes on with the calls of the last reply as far as it can.
+    /// Goes on with the calls of a process's last reply once what is being done now is over. Whoever is woken waits its turn
+    /// here, so that a chain of any length, each waking the next, takes no stack.
     pub(crate) fn run_step(&mut self, pid: Pid) {
+        self.to_run.push_back(pid);
+    }
+
+    /// Goes on with everybody whose calls can.
+    pub(crate) fn run_steps(&mut self) {
+        while let Some(pid) = self.to_run.pop_front() {
+            self.advance(pid);
+        }
+    }
+
+    /// Goes on with the calls of the last reply as far as it can.
+    fn advance(&mut self, pid: Pid) {
+        if self.table.get(pid).is_some_and(|process| matches!(process.phase, Phase::Writing(_))) {
+            self.write_on(pid);
+        }
         loop {
             let Some(process) = self.table.get(pid) else { return };
             if process.phase != Phase::Calling || process.stopped.is_some() {
-                return;
-            }
-            // A call of the kernel is under way further up: it woke somebody who signalled this process.
-            if process.step.iter().any(|call| call.state == CallState::Waiting) {
                 return;
             }
             let running = process.step.iter().filter(|call| matches!(call.state, CallState::Running(_))).count();
@@ -71,6 +84,10 @@ impl<P: PageStore> Kernel<P> {
     fn start_call(&mut self, pid: Pid, index: usize) {
         let Some(process) = self.table.get(pid) else { return };
         let call = process.step[index].clone();
+        if let Some((id, open)) = call.approved {
+            self.run_approved(pid, index, &id, &open);
+            return;
+        }
         let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
         self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
         self.with(pid, |process| {
@@ -90,9 +107,7 @@ impl<P: PageStore> Kernel<P> {
             if matches!(parsed, Syscall::SysExit(_)) {
                 return Ok(parsed);
             }
-            self.reserve(pid, Dimension::Calls, 1)?;
-            self.settle(pid, Dimension::Calls, 1, 1);
-            Ok(parsed)
+            self.pay_call(pid).map(|()| parsed)
         });
         match parsed {
             Ok(parsed) => self.decide_call(pid, index, parsed),
@@ -102,10 +117,8 @@ impl<P: PageStore> Kernel<P> {
 
     /// The policy's word on a call.
     pub(crate) fn rule(&mut self, pid: Pid, call: Syscall) -> Option<Ruling> {
-        let role = self.policy.default_role().to_owned();
         let process = self.table.get(pid)?;
-        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
-        Some(self.policy.authorize(&subject, call))
+        Some(self.policy.authorize(&process.subject(), call))
     }
 
     fn decide_call(&mut self, pid: Pid, index: usize, call: Syscall) {
@@ -117,12 +130,25 @@ impl<P: PageStore> Kernel<P> {
         let (name, args) = (call.name(), call.args());
         let Some(ruling) = self.rule(pid, call) else { return };
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
+        let over = match ruling.verdict {
+            Verdict::Deny => None,
+            Verdict::Ask => self.over_rate(pid, &ruling.obligations).or_else(|| self.over_asks(pid)),
+            Verdict::Hold | Verdict::Allow => self.over_rate(pid, &ruling.obligations),
+        };
+        if let Some(over) = over {
+            self.fact(pid, Body::Verdict { call_id, verdict: Verdict::Deny, rule: over.rule.clone() });
+            self.finish_call(pid, index, Err(over.error(name)));
+            return;
+        }
         self.fact(pid, Body::Verdict { call_id, verdict: ruling.verdict, rule: ruling.rule.clone() });
+        if ruling.verdict > Verdict::Deny {
+            self.count_rates(pid, &ruling.obligations);
+        }
         match (ruling.verdict, ruling.permit) {
             (Verdict::Allow, Some(permit)) => self.carry_out(pid, index, permit),
             (Verdict::Ask | Verdict::Hold, _) => {
-                let hold = ruling.verdict == Verdict::Hold;
-                self.propose(pid, index, name, &args, hold, ruling.rule, None, None);
+                let hold_ms = (ruling.verdict == Verdict::Hold).then(|| ruling.obligations.hold_ms.unwrap_or(HOLD_MS));
+                self.propose(pid, index, Question { name, args, hold_ms, rule: ruling.rule, why: None, risk: None });
             }
             (Verdict::Deny | Verdict::Allow, _) => {
                 let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
@@ -164,8 +190,11 @@ impl<P: PageStore> Kernel<P> {
 
     /// The policy as it holds for a process now.
     pub(crate) fn authority(&mut self, pid: Pid) -> Authority {
-        let chain = self.table.get(pid).map(|process| process.chain.clone()).unwrap_or_default();
-        Authority { pid, policy: self.policy.clone(), chain }
+        let policy = self.policy.clone();
+        match self.table.get(pid) {
+            Some(process) => Authority { pid, policy, role: process.policy_role.clone(), chain: process.chain.clone() },
+            None => Authority { pid, policy, role: String::new(), chain: Vec::new() },
+        }
     }
 
     /// Records a result decided by the kernel.
@@ -224,8 +253,11 @@ impl<P: PageStore> Kernel<P> {
             (0..process.step.len()).filter(|index| process.step[*index].state == CallState::Queued).collect();
         for index in queued {
             let Some(call) = self.table.get(pid).map(|process| process.step[index].clone()) else { return };
-            let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
-            self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
+            // One that was put before a person was made already.
+            if call.approved.is_none() {
+                let args = serde_json::from_str(&call.args).unwrap_or(serde_json::Value::Null);
+                self.fact(pid, Body::Syscall { call_id: call.call_id.clone(), name: call.name.clone(), args });
+            }
             let error = CallError::new(Code::Intr, format!("not run: {why}"));
             let body = Body::Result { call_id: call.call_id, name: call.name, effect: None, outcome: failure(error) };
             let lsn = self.fact(pid, body);

@@ -10,8 +10,8 @@ use aos_abi::{Lsn, Pid};
 
 use crate::process::Process;
 
-/// Version of the page format. A store with another version is rebuilt by replay.
-pub const PAGE_FORMAT: u32 = 1;
+/// Version of the format of pages and checkpoints; a checkpoint of another one is refused.
+pub const PAGE_FORMAT: u32 = 2;
 
 /// Where pages of processes are read from. Writing is the journal's: see [`crate::Kernel::checkpoint`].
 pub trait PageStore {

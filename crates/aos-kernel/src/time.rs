@@ -1,6 +1,6 @@
 //! Time: what is due, and when a timer fires next.
 
-use aos_abi::{Body, CallError, Code, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, Pid, Timestamp, limits};
 use serde_json::json;
 
 use crate::Kernel;
@@ -68,7 +68,7 @@ impl<P: PageStore> Kernel<P> {
                 let waited_s = now.millis_since(since) as f64 / 1000.0;
                 self.wait_over(pid, &wait, waited_s);
             }
-            Phase::Backoff(at) | Phase::Broke(at) if at <= now => self.want_turn_again(pid),
+            Phase::Backoff(at) | Phase::Broke { until: Some(at), .. } if at <= now => self.want_turn_again(pid),
             _ => {}
         }
     }
@@ -95,12 +95,25 @@ impl<P: PageStore> Kernel<P> {
                 continue;
             };
             let (missed, next) = missed(&timer.rule, timer.next_at, now);
+            let full = self.table.get(pid).is_some_and(|process| process.notices.len() >= limits::NOTICES_MAX);
+            if let (true, false, Some(next)) = (full, timer.once, next) {
+                // What is recorded is shown in the end, so what cannot be kept is not recorded: its next firing tells.
+                self.with(pid, |process| {
+                    if let Some(timer) = process.timers.get_mut(&timer_id) {
+                        timer.next_at = next;
+                        timer.passed = timer.passed.saturating_add(missed + 1);
+                    }
+                });
+                continue;
+            }
+            let missed = missed.saturating_add(timer.passed);
             let body = Body::Timer { timer_id: timer_id.clone(), name: timer.name, prompt: timer.prompt, missed };
             let lsn = self.fact(pid, body);
             self.with(pid, |process| match next {
                 Some(next) if !timer.once => {
                     if let Some(timer) = process.timers.get_mut(&timer_id) {
                         timer.next_at = next;
+                        timer.passed = 0;
                     }
                 }
                 _ => {

@@ -13,11 +13,10 @@ use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::{Mode, Priority};
 use aos_abi::syscall::CallSet;
-use aos_abi::{Body, CallError, EffectId, Lsn, Name, Pid, Usd, limits};
+use aos_abi::{Body, EffectId, Lsn, Name, Pid, Usd, limits};
 use aos_context::{Calibration, Identity, ItemKind};
-use aos_policy::Subject;
 
-use crate::budget::Dimension;
+use crate::budget::{Dimension, Need};
 use crate::effect::{Effect, Infer};
 use crate::process::{CallState, Fault, Notice, Phase, Process, StepCall};
 use crate::table::PageStore;
@@ -51,6 +50,8 @@ impl<P: PageStore> Kernel<P> {
         // A process that cannot pay ends here, and may wake others that wait for a model already looked at.
         let mut again = true;
         while std::mem::take(&mut again) {
+            self.run_steps();
+            self.look_at_the_broke();
             for model in self.globals.scheduler.waited_for() {
                 let Some(spec) = config.models.get(&model) else {
                     for pid in self.globals.scheduler.dismiss(&model) {
@@ -84,7 +85,7 @@ impl<P: PageStore> Kernel<P> {
             self.exit(pid, 143, serde_json::Value::Null, "ended by TERM after its last turn");
             return;
         }
-        let urgent = process.has_person_input() || process.terminating.is_some();
+        let urgent = process.hurried || process.has_person_input() || process.terminating.is_some();
         let class = if urgent { Priority::Interactive } else { process.priority };
         let (model, service) = (process.model.clone(), process.service);
         let service = self.globals.scheduler.enqueue(&model, pid, class, service, self.globals.at);
@@ -105,6 +106,7 @@ impl<P: PageStore> Kernel<P> {
     /// Takes what is new into the window. A process that is in the middle of something leaves messages and piped input
     /// to the calls that read them; what a person says, timers, webhooks and watches are shown at once.
     fn absorb(&mut self, pid: Pid) {
+        let mut put_away = Vec::new();
         self.with(pid, |process| {
             let at_rest = process.step.is_empty();
             let mut news: Vec<Notice> = process.notices.drain(..).collect();
@@ -115,6 +117,7 @@ impl<P: PageStore> Kernel<P> {
                     process.stdin.push_back(chunk);
                 }
             }
+            put_away = std::mem::take(&mut process.put_away);
             if at_rest {
                 news.extend(process.inbox.drain(..).map(|letter| letter.notice));
                 for zombie in process.zombies.iter_mut().filter(|zombie| !zombie.shown) {
@@ -130,7 +133,14 @@ impl<P: PageStore> Kernel<P> {
                 terminating.last_turn = true;
             }
             process.step.clear();
+            process.hurried = false;
         });
+        if !put_away.is_empty() {
+            let lsn = self.fact(pid, Body::Reaped { children: put_away });
+            let notice = self.as_notice(lsn);
+            self.with(pid, |process| process.window.push(notice.lsn, notice.tokens, ItemKind::User));
+        }
+        self.made_room(pid);
     }
 
     fn start_turn(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
@@ -143,8 +153,7 @@ impl<P: PageStore> Kernel<P> {
         };
         let cost = spec.price.map_or(Usd::ZERO, |price| price.of(&worst));
         let tokens = worst.input_tokens + worst.output_tokens;
-        if let Err(error) = self.afford(pid, cost, tokens) {
-            self.broke(pid, &error);
+        if !self.afford(pid, Need { usd: cost.0, tokens }) {
             return;
         }
         let id = draft.infer.id;
@@ -160,6 +169,7 @@ impl<P: PageStore> Kernel<P> {
                 estimate: draft.estimate,
                 reserved_usd: cost.0,
                 reserved_tokens: tokens,
+                price: spec.price,
                 max_output,
             },
         );
@@ -178,43 +188,6 @@ impl<P: PageStore> Kernel<P> {
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }
 
-    /// Sets the worst case aside, in the process's own budget tree and in the day's.
-    fn afford(&mut self, pid: Pid, cost: Usd, tokens: u64) -> Result<(), CallError> {
-        if let Some(limit) = self.config.usd_per_day {
-            let day = self.globals.day;
-            let left = limit.0.saturating_sub(day.spent.saturating_add(day.reserved));
-            if left < cost.0 || limit == Usd::ZERO {
-                return Err(CallError::new(
-                    aos_abi::Code::DQuot,
-                    format!("the day's budget of {limit} is spent: {} left, up to {cost} needed", Usd(left)),
-                )
-                .hint(format!("it renews at {}; `[budget] usd_per_day` in aos.toml changes it", day.renews_at())));
-            }
-        }
-        self.reserve(pid, Dimension::Usd, cost.0)?;
-        if let Err(error) = self.reserve(pid, Dimension::Tokens, tokens) {
-            self.settle(pid, Dimension::Usd, cost.0, 0);
-            return Err(error);
-        }
-        self.globals.day.reserved += cost.0;
-        Ok(())
-    }
-
-    /// The process cannot pay its next inference.
-    fn broke(&mut self, pid: Pid, error: &CallError) {
-        let Some(process) = self.table.get(pid) else { return };
-        let daily = error.message.starts_with("the day's");
-        match process.mode {
-            Mode::OneShot => self.exit(pid, 5, serde_json::Value::Null, &words(error)),
-            Mode::Resident if daily => {
-                let at = self.globals.day.renews_at();
-                self.fact(pid, Body::Stopped { reason: words(error) });
-                self.with(pid, |process| process.phase = Phase::Broke(at));
-            }
-            Mode::Resident => self.stop_with(pid, &words(error)),
-        }
-    }
-
     /// Stops a process until a person acts.
     pub(crate) fn stop_with(&mut self, pid: Pid, reason: &str) {
         self.fact(pid, Body::Stopped { reason: reason.to_owned() });
@@ -227,8 +200,9 @@ impl<P: PageStore> Kernel<P> {
     /// The next prompt of a process: a turn, or first a summary where the window is full.
     fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
         let tools = self.calls_of(pid);
+        let role_grants = self.granted_by_role(pid);
         let process = self.table.get(pid)?;
-        let system = aos_context::system_prompt(&identity(process, &self.role_grants, spec, tools));
+        let system = aos_context::system_prompt(&identity(process, &role_grants, spec, tools));
         let max_output = spec.max_output.min(spec.context_window / 2).max(1);
         let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
         let fixed = fixed_tokens(&system, tools, spec.encoding);
@@ -276,8 +250,9 @@ impl<P: PageStore> Kernel<P> {
     ) -> Option<Infer> {
         let spec = self.model(model)?;
         let tools = self.calls_of(pid);
+        let role_grants = self.granted_by_role(pid);
         let process = self.table.get(pid)?;
-        let system = aos_context::system_prompt(&identity(process, &self.role_grants, &spec, tools));
+        let system = aos_context::system_prompt(&identity(process, &role_grants, &spec, tools));
         let items = match purpose {
             Purpose::Turn => process.window.items().map(|item| item.lsn).collect(),
             Purpose::Summary => process.window.covered(upto).map(|item| item.lsn).collect(),
@@ -323,14 +298,23 @@ impl<P: PageStore> Kernel<P> {
         })
     }
 
+    /// What the role of a process grants, in words.
+    fn granted_by_role(&mut self, pid: Pid) -> Arc<Vec<String>> {
+        let Some(process) = self.table.get(pid) else { return Arc::default() };
+        if let Some(lines) = self.role_grants.get(&process.policy_role) {
+            return Arc::clone(lines);
+        }
+        let lines = Arc::new(self.policy.describe(&process.policy_role));
+        self.role_grants.insert(process.policy_role.clone(), Arc::clone(&lines));
+        lines
+    }
+
     /// The calls a process may make at all.
     pub(crate) fn calls_of(&mut self, pid: Pid) -> CallSet {
-        let role = self.policy.default_role().to_owned();
         let Some(process) = self.table.get(pid) else { return CallSet::EMPTY };
-        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
         // What has no handler yet is not offered; a call to it still gets a plain answer.
         self.policy
-            .calls(&subject)
+            .calls(&process.subject())
             .iter()
             .filter(|name| !matches!(name.spec().handler, aos_abi::syscall::Handler::Absent(_)))
             .collect()
@@ -338,7 +322,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// A model has answered, or failed to.
     pub(crate) fn inference_completed(&mut self, effect: EffectId, lsn: Lsn, outcome: &InferenceOutcome) {
-        let Some(InFlight::Infer { pid, model, purpose, upto, estimate, reserved_usd, reserved_tokens, .. }) =
+        let Some(InFlight::Infer { pid, model, purpose, upto, estimate, reserved_usd, reserved_tokens, price, .. }) =
             self.globals.in_flight.get(&effect).cloned()
         else {
             return;
@@ -349,7 +333,12 @@ impl<P: PageStore> Kernel<P> {
             InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
             InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
         };
-        self.charge(pid, served, usage, reserved_usd, reserved_tokens);
+        // Another model than the one asked has served it: nothing was agreed but what the configuration says now.
+        let price = match served == model {
+            true => price,
+            false => self.config.models.get(served).and_then(|spec| spec.price),
+        };
+        self.charge(pid, served, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
         // The server wants quiet whoever asked, and whether or not that one still lives.
         if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
             self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(*wait));
@@ -369,33 +358,6 @@ impl<P: PageStore> Kernel<P> {
             (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
             (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
         }
-    }
-
-    fn charge(&mut self, pid: Pid, model: &str, usage: Option<Usage>, reserved_usd: u64, reserved_tokens: u64) {
-        let used = usage.unwrap_or_default();
-        let price = self.config.models.get(model).and_then(|spec| spec.price);
-        let cost = price.map(|price| price.of(&used));
-        let nanos = cost.unwrap_or_default().0;
-        let tokens = used.input_tokens.saturating_add(used.output_tokens);
-        self.settle(pid, Dimension::Usd, reserved_usd, nanos);
-        self.settle(pid, Dimension::Tokens, reserved_tokens, tokens);
-        self.globals.day.reserved = self.globals.day.reserved.saturating_sub(reserved_usd);
-        self.globals.day.spent = self.globals.day.spent.saturating_add(nanos);
-        self.close_account(pid);
-        if usage.is_none() {
-            return;
-        }
-        self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost });
-        self.with(pid, |process| {
-            process.service = process.service.saturating_add(crate::scheduler::service_of(&used));
-            let counters = &mut process.usage;
-            counters.inferences += 1;
-            counters.input_tokens += used.input_tokens;
-            counters.output_tokens += used.output_tokens;
-            counters.cached_input_tokens += used.cached_input_tokens;
-            counters.cost = counters.cost.plus(Usd(nanos));
-            counters.cost_unknown |= cost.is_none();
-        });
     }
 
     /// A reply: its calls run, or it ends the turn.
@@ -429,6 +391,7 @@ impl<P: PageStore> Kernel<P> {
                         hint: error.hint,
                     }),
                     state: CallState::Queued,
+                    approved: None,
                 })
                 .collect();
         });
@@ -446,14 +409,24 @@ impl<P: PageStore> Kernel<P> {
     fn said(&mut self, pid: Pid, text: &str) {
         let Some(process) = self.table.get(pid) else { return };
         let cut_off = process.attempts.cut_off;
-        let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
         let terminating = process.terminating.is_some();
         if (1..=limits::EMPTY_REPLIES_MAX).contains(&cut_off) && !terminating {
             // It was not done; the status line tells it to go on.
             self.want_turn(pid);
             return;
         }
+        if !terminating && self.must_wait_to_write(pid, text) {
+            return;
+        }
         self.pipe(pid, text);
+        self.spoke(pid, text);
+    }
+
+    /// What a process does once it has spoken.
+    pub(crate) fn spoke(&mut self, pid: Pid, text: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
+        let terminating = process.terminating.is_some();
         match mode {
             _ if terminating => self.exit(pid, 143, text.into(), "ended by TERM after its last turn"),
             Mode::OneShot if !more => self.exit(pid, 0, text.into(), "answered"),
@@ -617,12 +590,5 @@ fn identity<'a>(process: &'a Process, role_grants: &[String], spec: &ModelSpec, 
         model: &process.model,
         encoding: spec.encoding,
         calls,
-    }
-}
-
-fn words(error: &CallError) -> String {
-    match &error.hint {
-        Some(hint) => format!("{}; {hint}", error.message),
-        None => error.message.clone(),
     }
 }

@@ -6,7 +6,6 @@ use aos_abi::api::{CallView, ExplainView, ProposalView};
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
 use aos_abi::{CallError, Pid, Syscall};
-use aos_policy::Subject;
 
 use crate::process::{Process, Route, TimerRule};
 use crate::table::PageStore;
@@ -71,6 +70,7 @@ impl<P: PageStore> Kernel<P> {
         let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
         Ok(ProcessDetail {
             role: process.role.clone(),
+            policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             grants: if process.own_grants { process.chain.first().map(aos_policy::Grants::texts) } else { None },
             children: process.children.iter().copied().collect(),
             pipe_to: process.pipe_to,
@@ -142,11 +142,18 @@ impl<P: PageStore> Kernel<P> {
     /// `ESRCH` for no such process, `EINVAL` or `ENOSYS` for no such call.
     pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
         let call = Syscall::parse(name, args)?;
-        let role = self.policy.default_role().to_owned();
         let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
-        let subject = Subject { pid, role: &role, chain: &process.chain, labels: Default::default() };
-        let said = self.policy.explain(&subject, &call);
-        Ok(ExplainView { verdict: said.verdict, rule: said.rule, hint: said.hint, taken: Vec::new() })
+        let said = self.policy.explain(&process.subject(), &call);
+        let over = match said.verdict {
+            Verdict::Deny => None,
+            Verdict::Ask => self.over_rate(pid, &said.obligations).or_else(|| self.over_asks(pid)),
+            Verdict::Hold | Verdict::Allow => self.over_rate(pid, &said.obligations),
+        };
+        let (verdict, rule, hint) = match over {
+            Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
+            None => (said.verdict, said.rule, said.hint),
+        };
+        Ok(ExplainView { verdict, rule, hint, taken: Vec::new() })
     }
 
     /// A process, as the kernel keeps it. For checks and tests.

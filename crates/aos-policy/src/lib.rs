@@ -48,6 +48,6 @@ pub use fault::Fault;
 pub use grant::{Grant, GrantFault, Grants};
 pub use label::Labels;
 pub use permit::Permit;
-pub use policy::{Approval, Policy, Ruling};
+pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;
 pub use terms::{Obligations, Rate, Terms};

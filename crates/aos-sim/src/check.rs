@@ -151,7 +151,9 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
         }
         Phase::Calling => waits == 0 && (running > 0 || process.stopped.is_some()),
         Phase::Inferring(_) => process.step.is_empty(),
-        Phase::Ready | Phase::Backoff(_) | Phase::Broke(_) | Phase::Idle => running == 0 && waits == 0,
+        Phase::Ready | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Writing(_) | Phase::Idle => {
+            running == 0 && waits == 0
+        }
         Phase::Exited => true,
     };
     if !fits {
@@ -216,6 +218,7 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
         mode: aos_abi::process::Mode::Resident,
         model: String::new(),
         priority: Default::default(),
+        policy_role: None,
         grants: None,
         budget: Default::default(),
         pipe_to: None,

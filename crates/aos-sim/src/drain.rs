@@ -65,7 +65,7 @@ fn at_work(sim: &mut Simulation) -> Vec<Pid> {
             Phase::Ready => process.stopped.is_none() && config.models.contains_key(&process.model),
             Phase::Calling | Phase::Backoff(_) => process.stopped.is_none(),
             Phase::Inferring(_) => true,
-            Phase::Waiting { .. } | Phase::Broke(_) | Phase::Idle | Phase::Exited => false,
+            Phase::Waiting { .. } | Phase::Broke { .. } | Phase::Writing(_) | Phase::Idle | Phase::Exited => false,
         })
     })
     .collect()

@@ -83,6 +83,7 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
         mode: if chance.percent(50) { Mode::OneShot } else { Mode::Resident },
         model: chance.one(&MODELS).to_owned(),
         priority: [Priority::Interactive, Priority::Normal, Priority::Batch][chance.weighted(&[20, 60, 20])],
+        policy_role: None,
         grants: chance.percent(20).then(|| chance.one(&RIGHTS).iter().map(|text| (*text).to_owned()).collect()),
         budget: if chance.percent(50) { budget(chance, 4) } else { BudgetSpec::default() },
         pipe_to: chance.percent(10).then_some(anybody),

@@ -167,6 +167,7 @@ impl System for Fake {
         Ok(ProcessDetail {
             process: view(pid),
             role: "You count.".into(),
+            policy_role: None,
             grants: None,
             children: vec![],
             pipe_to: None,

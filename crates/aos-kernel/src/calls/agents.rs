@@ -1,9 +1,11 @@
 //! `SPAWN_AGENT`, `WAIT`, `KILL`.
 
+use aos_abi::entry::Verdict;
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+use aos_abi::syscall::SendMsg;
 use aos_abi::syscall::{Kill, SpawnAgent, Wait as WaitArgs, WorkspaceArg};
-use aos_abi::{Body, CallError, Code, Pid, Signal, limits};
-use aos_policy::{Grants, Subject};
+use aos_abi::{Body, CallError, Code, Pid, Signal, Syscall, limits};
+use aos_policy::Grants;
 use serde_json::{Value, json};
 
 use super::invalid;
@@ -41,6 +43,7 @@ impl<P: PageStore> Kernel<P> {
             task: args.task,
             model: args.model.unwrap_or_else(|| parent.model.clone()),
             priority: parent.priority,
+            policy_role: Some(parent.policy_role.clone()).filter(|role| !role.is_empty()),
             // No permissions given: none but those nobody can take away.
             grants: Some(args.permissions.unwrap_or_default()),
             budget: args.budget.map_or_else(BudgetSpec::default, |budget| BudgetSpec {
@@ -72,6 +75,13 @@ impl<P: PageStore> Kernel<P> {
         {
             return Err(no_process(to));
         }
+        if let Some(role) = &spec.policy_role
+            && self.policy.role(role).is_none()
+        {
+            let roles: Vec<&str> = self.policy.roles().collect();
+            return Err(CallError::new(Code::NoEnt, format!("the policy has no role `{role}`"))
+                .hint(format!("it has: {}", roles.join(", "))));
+        }
         let grants = match &spec.grants {
             Some(list) => Some(Grants::parse(list).map_err(|fault| invalid(fault.to_string()).hint(fault.hint))?),
             None => None,
@@ -79,31 +89,63 @@ impl<P: PageStore> Kernel<P> {
         if spec.parent == Pid::INIT {
             return Ok(());
         }
-        let role = self.policy.default_role().to_owned();
+        let most = self.policy.limits().clone();
         let parent = self.table.get(spec.parent).filter(|parent| !parent.exited());
         let Some(parent) = parent else { return Err(no_process(spec.parent)) };
         let live = parent.children.len() - parent.zombies.len().min(parent.children.len());
-        if live >= limits::CHILDREN_MAX {
+        if live >= most.spawn_children.min(limits::CHILDREN_MAX) {
             return Err(CallError::new(
                 Code::Again,
-                format!("{live} children live already, the most is {}", limits::CHILDREN_MAX),
+                format!("{live} children live already, the most is {} (limits.spawn.children)", most.spawn_children),
             )
             .hint("WAIT for one of them first"));
         }
-        if parent.depth as usize >= limits::SPAWN_DEPTH_MAX {
+        // What a person started is at depth 1.
+        if parent.depth as usize > most.spawn_depth.min(limits::SPAWN_DEPTH_MAX) {
             return Err(CallError::new(
-                Code::Again,
-                format!("the process tree is {} deep, the most is {}", parent.depth, limits::SPAWN_DEPTH_MAX),
-            ));
+                Code::Perm,
+                format!(
+                    "the policy denies it: processes are {} deep below the first, the most is {} (limits.spawn.depth)",
+                    parent.depth - 1,
+                    most.spawn_depth
+                ),
+            )
+            .hint("do it yourself, or leave it to your parent"));
         }
         if let Some(grants) = &grants {
-            let subject = Subject { pid: spec.parent, role: &role, chain: &parent.chain, labels: Default::default() };
-            self.policy.check_child(&subject, grants.as_slice()).map_err(|exceeds| {
+            self.policy.check_child(&parent.subject(), grants.as_slice()).map_err(|exceeds| {
                 CallError::new(Code::Perm, exceeds.to_string())
                     .hint("a child can never do what its parent cannot: give it less")
             })?;
         }
+        self.check_pipe(spec)?;
         self.check_carve(spec)
+    }
+
+    /// A child's words may go to its parent, to its siblings and to its parent's parent; to anybody else only if its parent
+    /// may send messages there.
+    fn check_pipe(&mut self, spec: &SpawnSpec) -> Result<(), CallError> {
+        let Some(to) = spec.pipe_to else { return Ok(()) };
+        let Some(parent) = self.table.get(spec.parent) else { return Err(no_process(spec.parent)) };
+        if to == spec.parent || to == parent.parent || parent.children.contains(&to) {
+            return Ok(());
+        }
+        let parent = parent.clone();
+        let name = self.table.get(to).and_then(|reader| reader.name.clone());
+        let message = |to_pid, to| {
+            let message = SendMsg { to_pid, to, content: String::new(), attachments: None };
+            self.policy.explain(&parent.subject(), &Syscall::SendMsg(message))
+        };
+        let said = message(Some(to), None);
+        if said.verdict == Verdict::Allow || name.is_some() && message(None, name).verdict == Verdict::Allow {
+            return Ok(());
+        }
+        let mut error = CallError::new(
+            Code::Perm,
+            format!("the policy does not let you speak to process {to}, so neither may your child: {}", said.rule),
+        );
+        error.hint = said.hint.or_else(|| Some("pipe it to yourself and pass it on".into()));
+        Err(error)
     }
 
     fn check_carve(&mut self, spec: &SpawnSpec) -> Result<(), CallError> {
@@ -130,7 +172,13 @@ impl<P: PageStore> Kernel<P> {
         if let Some(child) = args.pid
             && !process.children.contains(&child)
         {
-            return Done::Now(Err(CallError::new(Code::Child, format!("process {child} is no child of yours"))));
+            let error = CallError::new(Code::Child, format!("process {child} is no child of yours"));
+            let put_away = self.table.get(child).is_some_and(|child| child.exited() && child.parent == pid);
+            return Done::Now(Err(if put_away {
+                error.hint("it ended, and its result was taken already, or put away since nobody waited for it")
+            } else {
+                error
+            }));
         }
         match self.reap(pid, args.pid) {
             Some(result) => Done::Now(Ok(result)),

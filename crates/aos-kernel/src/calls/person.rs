@@ -7,6 +7,7 @@ use aos_abi::{CallError, Code, Pid, Syscall};
 use super::invalid;
 use crate::Kernel;
 use crate::process::Wait;
+use crate::proposals::Question;
 use crate::step::Done;
 use crate::table::PageStore;
 
@@ -37,12 +38,19 @@ impl<P: PageStore> Kernel<P> {
         };
         let (name, canonical) = (action.name(), action.args());
         let Some(ruling) = self.rule(pid, action) else { return Done::Ended };
+        let over = self.over_rate(pid, &ruling.obligations).or_else(|| self.over_asks(pid));
         if ruling.verdict == Verdict::Deny {
             let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
             error.hint = ruling.hint;
             return Done::Now(Err(error));
         }
-        self.propose(pid, index, name, &canonical, false, "PROPOSE".into(), Some(args.why), args.risk);
+        if let Some(over) = over {
+            return Done::Now(Err(over.error(name)));
+        }
+        self.count_rates(pid, &ruling.obligations);
+        let rule = "PROPOSE".to_owned();
+        let question = Question { name, args: canonical, hold_ms: None, rule, why: Some(args.why), risk: args.risk };
+        self.propose(pid, index, question);
         // `propose` has put the call into its waiting state already.
         Done::Ended
     }

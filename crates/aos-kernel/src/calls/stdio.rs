@@ -29,6 +29,7 @@ impl<P: PageStore> Kernel<P> {
 
     pub(super) fn read_stdin(&mut self, pid: Pid, args: &SysReadStdin) -> Done {
         let next = self.with(pid, |process| (process.stdin.pop_front(), process.stdin_eof));
+        self.made_room(pid);
         match next {
             Some((Some(chunk), _)) => Done::Now(Ok(json!({ "text": chunk.text }))),
             Some((None, true)) => Done::Now(Ok(json!({ "eof": true }))),

@@ -1,11 +1,16 @@
 //! Scripted cases: a journal's inputs in, entries and effects out, as text.
 //!
 //! Start at [`rig`] for the language of the scripts. `stories` tells how each part of the kernel behaves, `pitfalls`
-//! what it must never do, `mended` what once went wrong.
+//! what it must never do, `mended` what once went wrong; `money`, `bounds`, `waits` and `limits` go into what is scarce,
+//! what is full, who waits for whom, and what the policy limits.
 
 #![expect(clippy::unwrap_used, reason = "a script that does not parse is a fault of the test")]
 
+mod bounds;
+mod limits;
 mod mended;
+mod money;
 mod pitfalls;
 mod rig;
 mod stories;
+mod waits;

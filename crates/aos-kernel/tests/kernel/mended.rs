@@ -24,14 +24,14 @@ fn calls_are_not_made_twice_by_whoever_they_wake() {
     > 3: => SEND_MSG {"to":"ann","content":"hi"} => SYS_WRITE_STDOUT {"text":"after"}
     2 message from 3: hi
     2 RECV_MSG = {"messages":[{"from_pid":3,"content":"hi","at":"2026-11-22T00:00:00.000Z"}]}
+    3 SEND_MSG = {"message_id":"m18"}
+    3 SYS_WRITE_STDOUT = {}
     3 STOP from 2
     2 KILL = {}
     3 CONT from 2
     2 KILL = {}
     3 TERM from 2
-    3 SYS_WRITE_STDOUT = EINTR not run: TERM came first
     2 KILL = {}
-    3 SEND_MSG = {"message_id":"m18"}
       → infer 3 turn [task, turn, send_msg, sys_write_stdout, term]
       → infer 2 turn [task, turn, spawn_agent, recv_msg, kill, kill, kill]
     "#);
@@ -367,13 +367,13 @@ fn a_process_without_its_model_says_so() {
     > 2: ok
     > drop b
     > input 2 hello
-    2 stopped: no model `b` is configured; configured are: free, m, small; then `aos resume 2`
+    2 stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > boot
-    3 exited 1: no model `b` is configured; configured are: free, m, small
+    3 exited 1: no model `b` is configured; configured are: free, m, small, wide
     > ps 2
-    2 is stopped: no model `b` is configured; configured are: free, m, small; then `aos resume 2`
+    2 is stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > ps 3
-    3 is exited: no model `b` is configured; configured are: free, m, small
+    3 is exited: no model `b` is configured; configured are: free, m, small, wide
     "#);
 }
 

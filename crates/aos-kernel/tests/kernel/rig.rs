@@ -4,18 +4,19 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
+//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
 //! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
 //! | `PID cut: TEXT` | the same, cut off at its length limit |
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
 //! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
-//! | `day USD` · `drop MODEL` · `slots N` | another configuration |
+//! | `day USD` · `drop MODEL` · `slots N` · `price USD` | another configuration; the price is for a million tokens of every model |
 //! | `after SECONDS` | time passes, with the ticks that the kernel wants |
 //! | `off SECONDS` | time passes while the daemon is off, then it boots |
 //! | `boot` | the daemon stops and starts again |
-//! | `ps PID` · `budgets` · `idle` | prints the state of a process · every account · whether anything is due |
+//! | `times N LINE` | does a line so many times |
+//! | `ps PID` · `explain PID CALL {json}` · `budgets` · `idle` | prints the state of a process · what the policy says to a call · every account · whether anything is due |
 //!
 //! Every boot replays the whole journal into a fresh kernel and asserts that it makes the same entries.
 
@@ -57,7 +58,12 @@ roles:
 
 /// Runs a script and returns what it came to.
 pub(crate) fn replay(script: &str) -> String {
-    let mut rig = Rig::new();
+    replay_under(POLICY, script)
+}
+
+/// The same under another policy.
+pub(crate) fn replay_under(policy: &str, script: &str) -> String {
+    let mut rig = Rig::new(policy);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let _ = writeln!(rig.out, "> {line}");
         rig.command(line);
@@ -77,7 +83,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Rig {
+    fn new(policy: &str) -> Rig {
         let price = Price { input: Usd(1_000_000_000), output: Usd(1_000_000_000), cached_input: None };
         let spec = |price| ModelSpec {
             context_window: 20_000,
@@ -93,10 +99,11 @@ impl Rig {
                 ("m".to_owned(), spec(Some(price))),
                 ("b".to_owned(), spec(Some(price))),
                 ("free".to_owned(), spec(None)),
+                ("wide".to_owned(), ModelSpec { context_window: 1_000_000, ..spec(None) }),
                 ("small".to_owned(), small),
             ]),
             default_model: "m".into(),
-            policy: POLICY.into(),
+            policy: policy.into(),
             usd_per_day: None,
             hooks_url: "http://hooks/".into(),
         };
@@ -143,6 +150,12 @@ impl Rig {
             "fork" => self.fork(pid),
             "prune" => self.offer(Pid::SYSTEM, Body::Pruned { pids: vec![pid], entries: 0 }),
             "day" => self.configure(|config| config.usd_per_day = first.parse().ok().and_then(Usd::from_dollars)),
+            "price" => self.configure(|config| {
+                let usd = first.parse().ok().and_then(Usd::from_dollars).unwrap();
+                let price = Price { input: usd, output: usd, cached_input: None };
+                config.models.values_mut().for_each(|model| model.price = Some(price));
+            }),
+            "times" => (0..first.parse().unwrap()).for_each(|_| self.command(tail)),
             "drop" => self.configure(|config| config.models.retain(|name, _| name != first)),
             "slots" => self.configure(|config| {
                 config.models.values_mut().for_each(|model| model.limits.concurrency = first.parse().unwrap());
@@ -154,6 +167,7 @@ impl Rig {
             }
             "boot" => self.boot(),
             "ps" => self.ps(pid),
+            "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
             "idle" => {
                 let due = self.kernel.next_deadline();
@@ -176,6 +190,7 @@ impl Rig {
             mode: if mode == "oneshot" { Mode::OneShot } else { Mode::Resident },
             model: keys.get("model").cloned().unwrap_or_else(|| "m".into()),
             priority: Priority::Normal,
+            policy_role: keys.get("role").cloned(),
             grants: keys.get("grants").map(|list| list.split(',').map(|grant| grant.replace('+', " ")).collect()),
             budget: budget(&keys),
             pipe_to: number("pipe"),
@@ -367,6 +382,7 @@ impl Rig {
             Body::InferenceCompleted { .. } => "turn".into(),
             Body::Result { name, .. } => name.to_lowercase(),
             Body::Exited { .. } => format!("end of {}", entry.pid),
+            Body::Reaped { children } => format!("{} put away", children.len()),
             Body::Compacted { .. } => "summary".into(),
             Body::Signal { signal, .. } => format!("{signal}"),
             other => other.kind().into(),
@@ -378,6 +394,13 @@ impl Rig {
         let more = [view.waiting_for.map(|what| format!(" for {what}")), view.reason.map(|why| format!(": {why}"))];
         let more: String = more.into_iter().flatten().collect();
         let _ = writeln!(self.out, "{pid} is {}{more}", view.state.as_str());
+    }
+
+    fn explain(&mut self, pid: Pid, call: &str) {
+        let (name, args) = call.split_once(' ').unwrap_or((call, "{}"));
+        let said = self.kernel.explain(pid, name, args).unwrap();
+        let hint = said.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        let _ = writeln!(self.out, "{} by {}{hint}", said.verdict.as_str(), said.rule);
     }
 
     fn budgets(&mut self) {
@@ -457,6 +480,7 @@ fn fact(entry: &Entry) -> Option<String> {
             )
         }
         Body::Stopped { reason } => format!("stopped: {reason}"),
+        Body::Reaped { children } => format!("put away {}", children.len()),
         other => other.kind().into(),
     })
 }

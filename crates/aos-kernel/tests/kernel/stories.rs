@@ -202,8 +202,8 @@ fn a_pipe_carries_text_and_then_its_end() {
     3 SYS_WRITE_STDOUT = {}
     2 input from 3: two
     3 SYS_WRITE_STDOUT = {}
-      → infer 2 turn [task, turn, sys_read_stdin]
       → infer 3 turn [task, turn, sys_write_stdout, sys_write_stdout]
+      → infer 2 turn [task, turn, sys_read_stdin]
     > 2: => SYS_READ_STDIN {} => SYS_READ_STDIN {}
     2 SYS_READ_STDIN = {"text":"two"}
     > 3: bye
@@ -244,8 +244,8 @@ fn messages_reach_whoever_waits_and_whoever_is_idle() {
     2 message from 3: two
     3 SEND_MSG = {"message_id":"m20"}
     3 SEND_MSG = ESRCH no live process is named `cat`
-      → infer 2 turn [task, turn, recv_msg]
       → infer 3 turn [task, turn, send_msg, send_msg, send_msg]
+      → infer 2 turn [task, turn, recv_msg]
     > 2: thanks
       → infer 2 turn [task, turn, recv_msg, turn, message two]
     > 3: => SEND_MSG {"to":"ann","content":"three"}

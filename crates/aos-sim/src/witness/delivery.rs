@@ -75,6 +75,11 @@ impl Delivery {
                 }
                 self.owe(pid, entry.lsn, News::Result);
             }
+            Body::Reaped { children } => {
+                if let Some(owed) = self.of.get_mut(&pid) {
+                    owed.news.retain(|_, news| !matches!(news, News::End(child) if children.contains(child)));
+                }
+            }
             Body::Exited { .. } => {
                 self.of.remove(&pid);
                 if let Some(parent) = self.parents.get(&pid).copied() {

@@ -105,6 +105,11 @@ impl Narrator {
                     ),
                 ]
             }
+            Body::Reaped { children } => {
+                let pids: Vec<String> = children.iter().map(ToString::to_string).collect();
+                let text = format!("put away, since nobody waited for them: {}", pids.join(", "));
+                vec![style.dim(&self.fit(&text))]
+            }
             Body::Stopped { reason } => {
                 vec![self.lead(&style.yellow("!"), &format!("stopped: {}", clean_line(reason)))]
             }

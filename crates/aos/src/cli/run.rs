@@ -71,6 +71,7 @@ impl Args {
             mode: Mode::OneShot,
             model: self.model.filter(|model| !model.is_empty()),
             priority: None,
+            policy_role: None,
             grants: (!self.grant.is_empty()).then_some(self.grant),
             budget: BudgetSpec {
                 usd: self.budget,

@@ -28,6 +28,9 @@ pub struct Args {
     /// The model it runs on
     #[arg(short, long, env = "AOS_MODEL", hide_env = true)]
     model: Option<String>,
+    /// The role of policy.yaml that it runs under, instead of the default one
+    #[arg(long, value_name = "NAME")]
+    policy_role: Option<String>,
     /// Allow only this: a call, or a call and a pattern, such as "FS_READ docs/**"; may be repeated
     #[arg(long, value_name = "CALL [PATTERN]")]
     grant: Vec<String>,
@@ -72,6 +75,7 @@ impl Args {
             mode: Mode::Resident,
             model: self.model.filter(|model| !model.is_empty()),
             priority: self.priority,
+            policy_role: self.policy_role,
             grants: (!self.grant.is_empty()).then_some(self.grant),
             budget: BudgetSpec {
                 usd: self.budget,

@@ -106,7 +106,7 @@ impl Drivers {
 
     fn scene(&self, workspace: PathBuf, authority: &Authority) -> Result<exec::Scene, CallError> {
         let policy = &authority.policy;
-        let settings = policy.role(policy.default_role()).and_then(|role| role.exec.as_ref());
+        let settings = policy.role(&authority.role).and_then(|role| role.exec.as_ref());
         let Some(settings) = settings else {
             return Err(CallError::new(Code::Perm, "the policy's role has no `exec`"));
         };

@@ -249,7 +249,9 @@ impl System for Daemon {
         self.process(pid).await?;
         let journal = Arc::clone(&self.journal);
         let replayed = blocking(move || super::past::replay(&journal.reader(), pid, at)).await?;
-        replayed.map_err(|why| ApiError::usage(why).hint("processes that ended before a prune cannot be replayed"))
+        replayed.map_err(|why| {
+            ApiError::usage(why).hint("`aos audit verify` still proves what is left; `aos logs PID` shows it")
+        })
     }
 
     async fn budget(&self, pid: Pid, budget: BudgetSpec) -> Answer<Accepted> {
@@ -457,9 +459,9 @@ impl System for Daemon {
             .collect();
         let pids = self.heart.look(move |kernel| kernel.prunable(old)).await?;
         let reader = self.journal.reader();
-        let listed = pids.clone();
-        let plan = blocking(move || reader.prune_plan(listed)).await?;
-        let entries = plan.entries();
+        // Those that ended since the last checkpoint stay: the next prune takes them.
+        let plan = blocking(move || reader.prune_plan(pids)).await?;
+        let (pids, entries) = (plan.pids().to_vec(), plan.entries());
         if !request.dry_run && !pids.is_empty() {
             self.heart.prune(plan).await?;
             for pid in &pids {
@@ -515,6 +517,7 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         mode: request.mode,
         model: request.model.unwrap_or_else(|| default_model.to_owned()),
         priority: request.priority.unwrap_or(priority),
+        policy_role: request.policy_role,
         grants: request.grants,
         budget: request.budget,
         pipe_to: request.pipe_to,

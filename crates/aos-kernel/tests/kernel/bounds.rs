@@ -1,0 +1,185 @@
+//! What is full: notices, standard input, ended children nobody waits for.
+
+use insta::assert_snapshot;
+
+use crate::rig::{replay, replay_under};
+
+/// Its firings were recorded and shown to nobody, once 256 notices waited.
+#[test]
+fn a_timer_that_finds_no_room_is_told_of_later() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_SCHEDULE {"seconds":1,"prompt":"tick"} => SYS_SCHEDULE {"seconds":400,"prompt":"once","once":true}
+        2: ok
+        signal 2 STOP
+        after 500
+        signal 2 CONT
+        after 1
+        2: => SYS_UNSCHEDULE {"timer_id":"t1"}
+        "#,
+    );
+    let fired = told.lines().filter(|line| line.starts_with("2 timer")).count();
+    assert_eq!(fired, 256 + 1 + 1, "{told}");
+    let shown = told.lines().rfind(|line| line.contains("infer 2 turn")).unwrap();
+    assert_eq!(shown.matches("timer tick").count() + shown.matches("timer once").count(), 258, "{shown}");
+    // Of 500 firings 256 were kept; the next one tells of the rest.
+    assert!(told.contains("timer t1: tick (244 missed)"), "{told}");
+}
+
+/// What was said went into a pipe however full it was.
+#[test]
+fn words_wait_for_room_in_a_pipe() {
+    let told = replay(
+        r#"
+        spawn resident read
+        2: ok
+        signal 2 STOP
+        spawn resident pipe=2 write
+        times 256 input 2 x
+        3: my words
+        ps 3
+        3: more
+        input 3 hello
+        signal 2 CONT
+        ps 3
+        "#,
+    );
+    let told = told.replace("> input 2 x\n", "").replace("input x, ", "");
+    assert_snapshot!(told, @r#"
+    > spawn resident read
+      → infer 2 turn [task]
+    > 2: ok
+    > signal 2 STOP
+    > spawn resident pipe=2 write
+      → infer 3 turn [task]
+    > times 256 input 2 x
+    > 3: my words
+    > ps 3
+    3 is blocked for pipe
+    > 3: more
+    refused: ENOENT nothing waits for effect 8.0
+    > input 3 hello
+    > signal 2 CONT
+    2 input from 3: my words
+      → infer 2 turn [task, turn, input x]
+      → infer 3 turn [task, turn, input hello]
+    > ps 3
+    3 is running
+    "#);
+}
+
+/// A one-shot process ends once its last words are delivered, or its reader has gone.
+#[test]
+fn last_words_wait_too() {
+    let told = replay(
+        r#"
+        spawn resident read
+        2: ok
+        signal 2 STOP
+        spawn oneshot pipe=2 write
+        spawn oneshot pipe=2 write
+        spawn oneshot pipe=2 write
+        times 256 input 2 x
+        3: last words
+        4: last words
+        5: last words
+        signal 3 TERM
+        signal 4 STOP
+        3: not now
+        signal 2 KILL
+        ps 4
+        signal 4 CONT
+        "#,
+    );
+    let told = told.replace("> input 2 x\n", "");
+    assert_snapshot!(told, @r#"
+    > spawn resident read
+      → infer 2 turn [task]
+    > 2: ok
+    > signal 2 STOP
+    > spawn oneshot pipe=2 write
+      → infer 3 turn [task]
+    > spawn oneshot pipe=2 write
+      → infer 4 turn [task]
+    > spawn oneshot pipe=2 write
+      → infer 5 turn [task]
+    > times 256 input 2 x
+    > 3: last words
+    > 4: last words
+    > 5: last words
+    > signal 3 TERM
+    2 input from 3: last words
+      → infer 3 turn [task, turn, term]
+    > signal 4 STOP
+    > 3: not now
+    3 charged 1000 + 100 tokens, $0.0011
+    2 input from 3: not now
+    3 exited 143: ended by TERM after its last turn = "not now"
+    > signal 2 KILL
+    2 exited 137: killed
+    5 exited 0: answered = "last words"
+    > ps 4
+    4 is stopped for pipe: stopped by a signal
+    > signal 4 CONT
+    4 exited 0: answered = "last words"
+    "#);
+}
+
+/// Any process could be written to by naming it in `pipe_to`.
+#[test]
+fn a_pipe_goes_only_where_messages_may() {
+    let policy = crate::rig::POLICY.replace("peer: \"*\"", "peer: \"bob\"");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident name=ann one
+        spawn resident name=bob two
+        3: => SPAWN_AGENT {"role":"r","task":"t","pipe_to":2}
+        2: => SPAWN_AGENT {"role":"r","pipe_to":3}
+        3: => SPAWN_AGENT {"role":"r","pipe_to":3} => SPAWN_AGENT {"role":"r","pipe_to":5}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident name=ann one
+      → infer 2 turn [task]
+    > spawn resident name=bob two
+      → infer 3 turn [task]
+    > 3: => SPAWN_AGENT {"role":"r","task":"t","pipe_to":2}
+    3 SPAWN_AGENT = EPERM the policy does not let you speak to process 2, so neither may your child: role assistant: no rule
+      → infer 3 turn [task, turn, spawn_agent]
+    > 2: => SPAWN_AGENT {"role":"r","pipe_to":3}
+    4 spawned by 2
+    2 SPAWN_AGENT = {"pid":4}
+      → infer 2 turn [task, turn, spawn_agent]
+    > 3: => SPAWN_AGENT {"role":"r","pipe_to":3} => SPAWN_AGENT {"role":"r","pipe_to":5}
+    5 spawned by 3
+    3 SPAWN_AGENT = {"pid":5}
+    6 spawned by 3
+    3 SPAWN_AGENT = {"pid":6}
+      → infer 3 turn [task, turn, spawn_agent, turn, spawn_agent, spawn_agent]
+    "#);
+}
+
+/// They were kept for ever.
+#[test]
+fn children_nobody_waits_for_are_put_away_and_their_parent_is_told() {
+    let policy = crate::rig::POLICY.replace("default_role:", "limits: {spawn: {children: 256}}\ndefault_role:");
+    let mut script = String::from("spawn resident model=wide go\n");
+    for child in 3..263 {
+        script += "2: => SPAWN_AGENT {\"role\":\"r\",\"task\":\"t\"}\n";
+        script += &format!("{child}: done\n");
+    }
+    script += "2: => WAIT {\"pid\":3} => WAIT {}\nps 3";
+    let told = replay_under(&policy, &script);
+    let put_away: usize = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("2 put away "))
+        .map(|count| count.parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(put_away, 260 - 256, "{told}");
+    assert!(told.contains("1 put away"), "it is shown: {told}");
+    assert!(told.contains("2 WAIT = ECHILD process 3 is no child of yours"), "{told}");
+    assert!(told.contains("2 WAIT = {\"pid\":7,"), "{told}");
+    assert!(told.contains("3 is exited: answered"), "{told}");
+}

@@ -1,0 +1,525 @@
+//! What the policy limits: rates, budgets of roles, children, and questions to people.
+
+use insta::assert_snapshot;
+
+use crate::rig::{POLICY, replay_under};
+
+const LIMITED: &str = r#"
+version: 1
+default_role: assistant
+limits: {spawn: {depth: 1, children: 2}}
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, PROPOSE]
+    fs:
+      - {path: "**", ops: [read, write]}
+      - {path: "asks/**", ops: [write], verdict: ask}
+      - {path: "holds/**", ops: [write], verdict: hold, window: 2m}
+      - {path: "log/**", ops: [write], rate: 2/min}
+    ipc: [{peer: "*", ops: [send], rate: 1/h}]
+  reader:
+    fs: [{path: "**", ops: [read]}]
+  cheap:
+    calls: [SPAWN_AGENT]
+    fs: [{path: "**", ops: [read]}]
+    budget: {usd: 0.0108/h, tokens: 1M/day, calls: 3/h, wall: 4h}
+  tiny:
+    budget: {tokens: 10/day}
+proposals: {ttl: 1h, max_asks: 2/h}
+"#;
+
+/// A rate counts from the first call, tells when it begins anew, and outlives a restart.
+#[test]
+fn a_rate_holds() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"log/a","content":""} => FS_WRITE {"path":"a","content":""}
+        done 2 FS_WRITE
+        done 2 FS_WRITE
+        after 20
+        2: => FS_WRITE {"path":"log/b","content":""} => FS_WRITE {"path":"log/c","content":""}
+        explain 2 FS_WRITE {"path":"log/d","content":""}
+        boot
+        done 2 FS_WRITE
+        after 39
+        2: => FS_WRITE {"path":"log/e","content":""}
+        after 1
+        explain 2 FS_WRITE {"path":"log/d","content":""}
+        2: => FS_WRITE {"path":"log/f","content":""}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"log/a","content":""} => FS_WRITE {"path":"a","content":""}
+      → call 2 FS_WRITE {"path":"log/a","content":""}
+    > done 2 FS_WRITE
+      → call 2 FS_WRITE {"path":"a","content":""}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_write, fs_write]
+    > after 20
+    > 2: => FS_WRITE {"path":"log/b","content":""} => FS_WRITE {"path":"log/c","content":""}
+      → call 2 FS_WRITE {"path":"log/b","content":""}
+    > explain 2 FS_WRITE {"path":"log/d","content":""}
+    deny by role assistant: fs[3] log/**, rate 2/min; it begins anew at 2026-11-22T00:01:00.000Z
+    > boot
+      → call 2 FS_WRITE {"path":"log/b","content":""}
+    > done 2 FS_WRITE
+    2 deny by role assistant: fs[3] log/**, rate 2/min
+    2 FS_WRITE = EAGAIN the policy lets FS_WRITE no oftener: role assistant: fs[3] log/**, rate 2/min
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, fs_write]
+    > after 39
+    > 2: => FS_WRITE {"path":"log/e","content":""}
+    2 deny by role assistant: fs[3] log/**, rate 2/min
+    2 FS_WRITE = EAGAIN the policy lets FS_WRITE no oftener: role assistant: fs[3] log/**, rate 2/min
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, fs_write, turn, fs_write]
+    > after 1
+    > explain 2 FS_WRITE {"path":"log/d","content":""}
+    deny by role assistant: fs[3] log/**, rate 2/min; it begins anew at 2026-11-22T00:01:00.000Z
+    > 2: => FS_WRITE {"path":"log/f","content":""}
+      → call 2 FS_WRITE {"path":"log/f","content":""}
+    "#);
+}
+
+/// The role's budget renews; what is under way counts; children draw on it too.
+#[test]
+fn the_budget_of_a_role_holds() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident role=cheap go
+        2: ok
+        input 2 more
+        ps 2
+        after 3600
+        2: ok
+        budgets
+        spawn oneshot role=cheap parent=2 below
+        spawn oneshot role=cheap other
+        input 2 more
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident role=cheap go
+      → infer 2 turn [task]
+    > 2: ok
+    > input 2 more
+    2 stopped: role cheap: budget.usd of $0.0108 is spent: $0.0097 left, up to $0.010504 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
+    > ps 2
+    2 is blocked for budget
+    > after 3600
+      → infer 2 turn [task, turn, input more]
+    > 2: ok
+    > budgets
+    2 of no limit: spent $0.0022, reserved $0, carved $0
+    > spawn oneshot role=cheap parent=2 below
+    3 exited 5: role cheap: budget.usd of $0.0108 is spent: $0.0097 left, up to $0.010264 needed; it renews at 2026-11-22T02:00:00.000Z; policy.yaml changes it
+    2 stopped: the budget is too small: role cheap: budget.usd of $0.0108, up to $0.010993 needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    > spawn oneshot role=cheap other
+      → infer 4 turn [task]
+    > input 2 more
+    "#);
+}
+
+#[test]
+fn the_calls_of_a_role_are_counted() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident role=cheap model=free go
+        2: => FS_READ {"path":"a"} => FS_READ {"path":"b"} => SLEEP {"seconds":1} => FS_READ {"path":"c"} => SYS_EXIT {}
+        done 2 FS_READ
+        done 2 FS_READ
+        after 1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident role=cheap model=free go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"a"} => FS_READ {"path":"b"} => SLEEP {"seconds":1} => FS_READ {"path":"c"} => SYS_EXIT {}
+      → call 2 FS_READ {"path":"a"}
+      → call 2 FS_READ {"path":"b"}
+    > done 2 FS_READ
+    > done 2 FS_READ
+    > after 1
+    2 SLEEP = {"slept_s":1.0}
+    2 FS_READ = EDQUOT role cheap: budget.calls of 3 calls is spent: 0 calls left, up to 1 calls needed
+    2 exited 0: SYS_EXIT
+    "#);
+}
+
+#[test]
+fn a_role_may_be_too_poor_for_its_model() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn oneshot role=tiny go
+        spawn resident role=tiny go
+        ps 3
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot role=tiny go
+    2 exited 5: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5938 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    > spawn resident role=tiny go
+    3 stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5926 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    > ps 3
+    3 is stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5926 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    "#);
+}
+
+#[test]
+fn a_role_limits_how_long_its_processes_live() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident role=cheap model=free go
+        2: ok
+        after 14400
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident role=cheap model=free go
+      → infer 2 turn [task]
+    > 2: ok
+    > after 14400
+    2 exited 124: ran past its time
+    "#);
+}
+
+/// A child has its parent's role; nobody has a role that is not there.
+#[test]
+fn a_process_has_the_role_it_was_given() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident role=nobody go
+        spawn resident role=reader model=free go
+        2: => FS_READ {"path":"a"} => FS_WRITE {"path":"a","content":""}
+        spawn resident role=cheap model=free go
+        3: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ **"]}
+        explain 4 FS_READ {"path":"a"}
+        explain 4 FS_WRITE {"path":"a","content":""}
+        fork 2
+        explain 5 FS_WRITE {"path":"a","content":""}
+        3: => SPAWN_AGENT {"role":"r","permissions":["FS_WRITE **"]}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident role=nobody go
+    refused: ENOENT the policy has no role `nobody`
+    > spawn resident role=reader model=free go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"a"} => FS_WRITE {"path":"a","content":""}
+      → call 2 FS_READ {"path":"a"}
+    > spawn resident role=cheap model=free go
+      → infer 3 turn [task]
+    > 3: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ **"]}
+    4 spawned by 3
+    3 SPAWN_AGENT = {"pid":4}
+      → infer 4 turn [task]
+      → infer 3 turn [task, turn, spawn_agent]
+    > explain 4 FS_READ {"path":"a"}
+    allow by role cheap: fs[0] **
+    > explain 4 FS_WRITE {"path":"a","content":""}
+    deny by role cheap: no rule; FS_WRITE a
+    > fork 2
+      → infer 5 turn [task, turn]
+    > explain 5 FS_WRITE {"path":"a","content":""}
+    deny by role reader: no rule; FS_WRITE a
+    > 3: => SPAWN_AGENT {"role":"r","permissions":["FS_WRITE **"]}
+    3 SPAWN_AGENT = EPERM the grant `FS_WRITE **` exceeds its parent: `FS_WRITE x` would be allowed to the child and is not to the role cheap
+      → infer 3 turn [task, turn, spawn_agent, turn, spawn_agent]
+    "#);
+}
+
+#[test]
+fn children_are_limited_in_number_and_depth() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident model=free go
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["SPAWN_AGENT"]} => SPAWN_AGENT {"role":"r"} => SPAWN_AGENT {"role":"r"}
+        3: => SPAWN_AGENT {"role":"r"}
+        spawn resident parent=3 below
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["SPAWN_AGENT"]} => SPAWN_AGENT {"role":"r"} => SPAWN_AGENT {"role":"r"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    4 spawned by 2
+    2 SPAWN_AGENT = {"pid":4}
+    2 SPAWN_AGENT = EAGAIN 2 children live already, the most is 2 (limits.spawn.children)
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent, spawn_agent, spawn_agent]
+    > 3: => SPAWN_AGENT {"role":"r"}
+    3 SPAWN_AGENT = EPERM the policy denies it: processes are 1 deep below the first, the most is 1 (limits.spawn.depth)
+      → infer 3 turn [task, turn, spawn_agent]
+    > spawn resident parent=3 below
+    refused: EPERM the policy denies it: processes are 1 deep below the first, the most is 1 (limits.spawn.depth)
+    "#);
+}
+
+/// A held call waits as long as its rule says, not a quarter of an hour.
+#[test]
+fn a_held_call_waits_as_long_as_its_rule_says() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident model=free go
+        2: => FS_WRITE {"path":"holds/a","content":""}
+        after 119
+        ps 2
+        after 1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"holds/a","content":""}
+    2 hold by role assistant: fs[2] holds/**
+    2 proposal p1 pending
+    > after 119
+    > ps 2
+    2 is blocked for approval
+    > after 1
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"holds/a","content":""}
+    "#);
+}
+
+/// A question lives as long as the policy says.
+#[test]
+fn a_question_lives_as_long_as_the_policy_says() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident model=free go
+        2: => FS_WRITE {"path":"asks/a","content":""}
+        after 3599
+        ps 2
+        after 1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > after 3599
+    > ps 2
+    2 is blocked for approval
+    > after 1
+    2 proposal p1 expired
+    2 FS_WRITE = EREJECTED nobody answered in time
+      → infer 2 turn [task, turn, fs_write]
+    "#);
+}
+
+/// The whole tree shares the questions it may ask.
+#[test]
+fn people_are_asked_no_oftener_than_they_want() {
+    let told = replay_under(
+        LIMITED,
+        r#"
+        spawn resident model=free go
+        2: => FS_WRITE {"path":"asks/a","content":""} => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_WRITE **"]}
+        approve p1
+        done 2 FS_WRITE
+        3: => FS_WRITE {"path":"asks/b","content":""}
+        approve p2
+        done 3 FS_WRITE
+        explain 3 FS_WRITE {"path":"asks/c","content":""}
+        3: => FS_WRITE {"path":"asks/c","content":""}
+        2: => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"x","content":""}},"why":"?"} => FS_WRITE {"path":"holds/a","content":""}
+        boot
+        after 3600
+        2: => FS_WRITE {"path":"asks/d","content":""}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""} => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_WRITE **"]}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > approve p1
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"asks/a","content":""}
+    > done 2 FS_WRITE
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, fs_write, spawn_agent]
+    > 3: => FS_WRITE {"path":"asks/b","content":""}
+    3 ask by role assistant: fs[1] asks/**
+    3 proposal p2 pending
+    > approve p2
+    3 proposal p2 executed
+      → call 3 FS_WRITE {"path":"asks/b","content":""}
+    > done 3 FS_WRITE
+      → infer 3 turn [task, turn, fs_write]
+    > explain 3 FS_WRITE {"path":"asks/c","content":""}
+    deny by proposals.max_asks 2/h; it begins anew at 2026-11-22T01:00:00.000Z
+    > 3: => FS_WRITE {"path":"asks/c","content":""}
+    3 deny by proposals.max_asks 2/h
+    3 FS_WRITE = EAGAIN the policy lets FS_WRITE no oftener: proposals.max_asks 2/h
+      → infer 3 turn [task, turn, fs_write, turn, fs_write]
+    > 2: => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"x","content":""}},"why":"?"} => FS_WRITE {"path":"holds/a","content":""}
+    2 PROPOSE = EAGAIN the policy lets FS_WRITE no oftener: proposals.max_asks 2/h
+    2 hold by role assistant: fs[2] holds/**
+    2 proposal p3 pending
+    > boot
+      → infer 3 turn [task, turn, fs_write, turn, fs_write]
+    > after 3600
+    2 proposal p3 executed
+      → call 2 FS_WRITE {"path":"holds/a","content":""}
+    > 2: => FS_WRITE {"path":"asks/d","content":""}
+    refused: ENOENT nothing waits for effect 12.1
+    "#);
+}
+
+/// The same call again gets the same answer, and nobody is asked. To the byte: another one is another question.
+#[test]
+fn what_was_refused_is_not_asked_again() {
+    let told = replay_under(
+        POLICY,
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":"x"}
+        reject p1 not that file
+        2: => FS_WRITE {"content":"x","path":"asks/a"} => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"asks/a","content":"x"}},"why":"?"} => FS_WRITE {"path":"asks/a","content":"y"}
+        boot
+        approve p2
+        done 2 FS_WRITE
+        after 86400
+        2: => FS_WRITE {"path":"asks/a","content":"x"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":"x"}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > reject p1 not that file
+    2 FS_WRITE = EREJECTED not that file
+      → infer 2 turn [task, turn, fs_write]
+    > 2: => FS_WRITE {"content":"x","path":"asks/a"} => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"asks/a","content":"x"}},"why":"?"} => FS_WRITE {"path":"asks/a","content":"y"}
+    2 ask by role assistant: fs[1] asks/**
+    2 FS_WRITE = EREJECTED refused already, as p1: not that file
+    2 PROPOSE = EREJECTED refused already, as p1: not that file
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p2 pending
+    > boot
+    > approve p2
+    2 proposal p2 executed
+      → call 2 FS_WRITE {"path":"asks/a","content":"y"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_write, turn, fs_write, propose, fs_write]
+    > after 86400
+    > 2: => FS_WRITE {"path":"asks/a","content":"x"}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p3 pending
+    "#);
+}
+
+/// It ran while its process was stopped.
+#[test]
+fn an_approved_call_waits_until_its_process_goes_on() {
+    let told = replay_under(
+        POLICY,
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":""} => FS_WRITE {"path":"b","content":""}
+        signal 2 STOP
+        approve p1
+        approve p1
+        boot
+        signal 2 CONT
+        done 2 FS_WRITE
+        done 2 FS_WRITE
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""} => FS_WRITE {"path":"b","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > signal 2 STOP
+    > approve p1
+    > approve p1
+    refused: ENOENT no open proposal `p1`
+    > boot
+    > signal 2 CONT
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"asks/a","content":""}
+    > done 2 FS_WRITE
+      → call 2 FS_WRITE {"path":"b","content":""}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_write, fs_write]
+    "#);
+}
+
+/// Nor does it run after TERM.
+#[test]
+fn an_approved_call_that_term_overtakes_is_not_run() {
+    let told = replay_under(
+        POLICY,
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":""}
+        signal 2 STOP
+        approve p1
+        signal 2 TERM
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > signal 2 STOP
+    > approve p1
+    > signal 2 TERM
+    2 FS_WRITE = EINTR not run: TERM came first
+      → infer 2 turn [task, turn, fs_write, term]
+    "#);
+}
+
+/// An approval holds as long as the question did, and no longer.
+#[test]
+fn an_approval_is_over_with_its_question() {
+    let told = replay_under(
+        POLICY,
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"asks/a","content":""}
+        signal 2 STOP
+        approve p1
+        after 86401
+        signal 2 CONT
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"asks/a","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > signal 2 STOP
+    > approve p1
+    > after 86401
+    > signal 2 CONT
+    2 FS_WRITE = EREJECTED the approval is over, since the process was stopped for too long
+      → infer 2 turn [task, turn, fs_write]
+    "#);
+}

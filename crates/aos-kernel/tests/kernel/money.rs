@@ -1,0 +1,273 @@
+//! Money that is scarce: who waits for whom to settle, and who is refused.
+
+use insta::assert_snapshot;
+
+use crate::rig::replay;
+
+/// It was refused, and the process ended with 5, though all it lacked came back a moment later.
+#[test]
+fn what_others_have_set_aside_is_waited_for() {
+    let told = replay(
+        r#"
+        day 0.03
+        spawn oneshot one
+        spawn oneshot two
+        ps 3
+        2: done
+        3: done too
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > day 0.03
+    > spawn oneshot one
+      → infer 2 turn [task]
+    > spawn oneshot two
+    > ps 3
+    3 is blocked for budget
+    > 2: done
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: answered = "done"
+      → infer 3 turn [task]
+    > 3: done too
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: answered = "done too"
+    "#);
+}
+
+#[test]
+fn a_resident_does_not_wait_until_midnight_for_what_is_settled_now() {
+    let told = replay(
+        r#"
+        day 0.03
+        spawn oneshot one
+        spawn resident two
+        idle
+        2 fails permanent
+        ps 3
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > day 0.03
+    > spawn oneshot one
+      → infer 2 turn [task]
+    > spawn resident two
+    > idle
+    nothing is due
+    > 2 fails permanent
+    2 exited 1: model `m`: it failed; do this
+      → infer 3 turn [task]
+    > ps 3
+    3 is running
+    "#);
+}
+
+/// The same in a budget that two share; what the first spent stays spent.
+#[test]
+fn those_who_share_a_budget_wait_for_each_other() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.03 go
+        spawn resident parent=2 below
+        ps 3
+        2: ok
+        3: ok
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.03 go
+      → infer 2 turn [task]
+    > spawn resident parent=2 below
+    > ps 3
+    3 is blocked for budget
+    > 2: ok
+      → infer 3 turn [task]
+    > 3: ok
+    > budgets
+    2 of $0.03: spent $0.0022, reserved $0, carved $0
+    3 of no limit: spent $0.0011, reserved $0, carved $0
+    "#);
+}
+
+/// A share comes back when the last inference of the process that had it is settled.
+#[test]
+fn a_share_that_is_about_to_come_back_is_waited_for() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.04 go
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":[],"budget":{"usd":0.03}} => SLEEP {"seconds":5}
+        signal 3 KILL
+        after 6
+        ps 2
+        3: late
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.04 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","permissions":[],"budget":{"usd":0.03}} => SLEEP {"seconds":5}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > signal 3 KILL
+    3 exited 137: killed
+      → cancel
+    > after 6
+    2 SLEEP = {"slept_s":5.0}
+    > ps 2
+    2 is blocked for budget
+    > 3: late
+    3 charged 1000 + 100 tokens, $0.0011
+      → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
+    > budgets
+    2 of $0.04: spent $0.0022, reserved $0.018607, carved $0
+    3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+/// What lives on keeps its share, so nothing is waited for.
+#[test]
+fn a_share_that_was_given_away_is_gone() {
+    let told = replay(
+        r#"
+        spawn oneshot usd=0.04 go
+        2: => SPAWN_AGENT {"role":"r","permissions":[],"budget":{"usd":0.03}}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot usd=0.04 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","permissions":[],"budget":{"usd":0.03}}
+    2 charged 1000 + 100 tokens, $0.0011
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.0181 needed; `aos budget 2 --usd MORE` gives it more
+    "#);
+}
+
+/// It took effect at the next midnight.
+#[test]
+fn more_money_for_the_day_wakes_whoever_waits_for_it() {
+    let told = replay(
+        r#"
+        day 0.01
+        spawn resident go
+        ps 2
+        day 0.005
+        ps 2
+        day 1
+        ps 2
+        2: ok
+        day 0
+        input 2 more
+        off 10
+        day 2
+        ps 2
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > day 0.01
+    > spawn resident go
+    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017482 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    > ps 2
+    2 is blocked for budget
+    > day 0.005
+    > ps 2
+    2 is blocked for budget
+    > day 1
+      → infer 2 turn [task]
+    > ps 2
+    2 is running
+    > 2: ok
+    > day 0
+    > input 2 more
+    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.01774 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    > off 10
+    > day 2
+      → infer 2 turn [task, turn, input more]
+    > ps 2
+    2 is running
+    "#);
+}
+
+/// The budget of the parent was raised, and the child that draws on it stayed stopped.
+#[test]
+fn more_money_for_a_parent_wakes_its_children() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.018 go
+        2: => SPAWN_AGENT {"role":"r","permissions":[]} => SEND_MSG {"to_pid":3,"content":"go"}
+        ps 2
+        ps 3
+        budget 2 usd=1
+        ps 2
+        ps 3
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.018 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","permissions":[]} => SEND_MSG {"to_pid":3,"content":"go"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    3 message from 2: go
+    2 SEND_MSG = {"message_id":"m13"}
+    2 stopped: the budget is spent: $0.01089 left, up to $0.018445 needed; `aos budget 2 --usd MORE` gives it more
+      → infer 3 turn [message go]
+    > ps 2
+    2 is stopped: the budget is spent: $0.01089 left, up to $0.018445 needed; `aos budget 2 --usd MORE` gives it more
+    > ps 3
+    3 is running
+    > budget 2 usd=1
+      → infer 2 turn [task, turn, spawn_agent, send_msg]
+    > ps 2
+    2 is running
+    > ps 3
+    3 is running
+    "#);
+}
+
+/// An inference is charged at the price it was set aside at; the new one holds from the next on.
+#[test]
+fn a_price_that_rises_meanwhile_overdraws_nothing() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.02 go
+        price 100000
+        2: ok
+        budgets
+        input 2 more
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.02 go
+      → infer 2 turn [task]
+    > price 100000
+    > 2: ok
+    > budgets
+    2 of $0.02: spent $0.0011, reserved $0, carved $0
+    > input 2 more
+    2 stopped: the budget is spent: $0.0189 left, up to $1774 needed; `aos budget 2 --usd MORE` gives it more
+    "#);
+}
+
+#[test]
+fn a_model_that_goes_meanwhile_is_paid_all_the_same() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.02 go
+        drop m
+        2: ok
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.02 go
+      → infer 2 turn [task]
+    > drop m
+    > 2: ok
+    > budgets
+    2 of $0.02: spent $0.0011, reserved $0, carved $0
+    "#);
+}
