@@ -1,7 +1,8 @@
 //! Durable appends a second: the journal against the disk's floor and against a bare segment file with group commit.
 //!
-//! `cargo bench -p aos-journal [-- FOLDER [large]]`; `large` leaves out the first table. Everything runs in one process on one disk, in turn and several times, and
-//! the medians are compared, because the disk's mood changes within minutes; ratios hold, absolute figures do not.
+//! `cargo bench -p aos-journal [-- FOLDER [large]]`; `large` leaves out the first table. Everything runs in one process
+//! on one disk, in turn and several times, and the medians are compared, because the disk's mood changes within minutes;
+//! ratios hold, absolute figures do not. Under `cargo test` everything runs once and small.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -15,34 +16,53 @@ use std::time::{Duration, Instant};
 use aos_abi::{Body, Entry, Lsn, Pid, Timestamp};
 use aos_journal::{Checkpoint, Journal, OpenOptions};
 
-const ROUND: Duration = Duration::from_millis(1500);
-const ROUNDS: usize = 5;
-const OPENED_ENTRIES: u64 = 1_000_000;
 const PROCESSES: u64 = 1000;
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Scale {
+    round: Duration,
+    rounds: usize,
+    /// Entries of the journal that is opened and read.
+    opened: u64,
+}
+
+impl Scale {
+    fn of_arguments() -> Scale {
+        // Cargo says so to a benchmark that is run as one.
+        if std::env::args().any(|argument| argument == "--bench") {
+            Scale { round: Duration::from_millis(1500), rounds: 5, opened: 1_000_000 }
+        } else {
+            Scale { round: Duration::from_millis(20), rounds: 1, opened: 20_000 }
+        }
+    }
+}
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let (large, folder): (Vec<_>, Vec<_>) = arguments.into_iter().partition(|argument| argument == "large");
     let folder = folder.into_iter().next();
     let folder = tempfile::tempdir_in(folder.unwrap_or_else(|| ".".into())).expect("a folder to write in");
+    let scale = Scale::of_arguments();
     if large.is_empty() {
-        appends(folder.path());
+        appends(folder.path(), scale);
     }
-    reads(folder.path());
+    reads(folder.path(), scale);
 }
 
-fn appends(folder: &Path) {
-    println!("entries of about 256 bytes, durable appends per second, medians of {ROUNDS} rounds");
+fn appends(folder: &Path, scale: Scale) {
+    let Scale { round: length, rounds, .. } = scale;
+    println!("entries of about 256 bytes, durable appends per second, medians of {rounds} rounds");
     println!(
         "{:>8} {:>14} {:>14} {:>14} {:>10} {:>10}",
         "writers", "write+sync", "segment", "journal", "of segment", "per commit"
     );
     for writers in [1, 64, 1000] {
         let (mut floors, mut segments, mut journals, mut grouped) = (vec![], vec![], vec![], vec![]);
-        for round in 0..ROUNDS {
-            floors.push(floor(&folder.join(format!("floor-{writers}-{round}"))));
-            segments.push(segment(&folder.join(format!("segment-{writers}-{round}")), writers));
-            let (rate, group) = journal(&folder.join(format!("journal-{writers}-{round}.db")), writers);
+        for round in 0..rounds {
+            floors.push(floor(&folder.join(format!("floor-{writers}-{round}")), length));
+            segments.push(segment(&folder.join(format!("segment-{writers}-{round}")), writers, length));
+            let (rate, group) = journal(&folder.join(format!("journal-{writers}-{round}.db")), writers, length);
             journals.push(rate);
             grouped.push(group);
         }
@@ -69,11 +89,11 @@ fn entry(lsn: u64, pid: u64) -> Arc<Entry> {
 }
 
 /// One thread, one append, one sync: what the disk allows without sharing.
-fn floor(path: &Path) -> f64 {
+fn floor(path: &Path, length: Duration) -> f64 {
     let mut file = File::create(path).expect("a file");
     let line = vec![b'x'; 288];
     let (start, mut count) = (Instant::now(), 0);
-    while start.elapsed() < ROUND {
+    while start.elapsed() < length {
         file.write_all(&line).expect("room");
         file.sync_data().expect("a disk");
         count += 1;
@@ -82,7 +102,7 @@ fn floor(path: &Path) -> f64 {
 }
 
 /// `writers` threads that each append one entry and wait for it, again and again; appends a second.
-fn drive(writers: usize, append: impl Fn(u64, SyncSender<()>) + Sync) -> f64 {
+fn drive(writers: usize, length: Duration, append: impl Fn(u64, SyncSender<()>) + Sync) -> f64 {
     let start = Instant::now();
     let count: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..writers)
@@ -93,7 +113,7 @@ fn drive(writers: usize, append: impl Fn(u64, SyncSender<()>) + Sync) -> f64 {
                     .spawn_scoped(scope, move || {
                         let (done, wait) = sync_channel(1);
                         let mut count = 0;
-                        while start.elapsed() < ROUND {
+                        while start.elapsed() < length {
                             append(writer as u64 + 2, done.clone());
                             wait.recv().expect("every append is answered");
                             count += 1;
@@ -108,10 +128,10 @@ fn drive(writers: usize, append: impl Fn(u64, SyncSender<()>) + Sync) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-fn journal(path: &Path, writers: usize) -> (f64, f64) {
+fn journal(path: &Path, writers: usize, length: Duration) -> (f64, f64) {
     let (journal, opened) = Journal::open(path, OpenOptions::default()).expect("a journal");
     let last = Mutex::new(opened.last.0);
-    let rate = drive(writers, |pid, done| {
+    let rate = drive(writers, length, |pid, done| {
         // Stamping and queueing in one order, as the kernel loop does it.
         let mut last = last.lock().expect("no panic");
         *last += 1;
@@ -128,7 +148,7 @@ fn journal(path: &Path, writers: usize) -> (f64, f64) {
 type Waiting = (Vec<u8>, SyncSender<()>);
 
 /// The least that can be done: JSON, a length, one write and one sync for all that wait.
-fn segment(path: &Path, writers: usize) -> f64 {
+fn segment(path: &Path, writers: usize, length: Duration) -> f64 {
     let mut file = File::options().create(true).append(true).open(path).expect("a file");
     let (queue, waiting) = sync_channel::<Waiting>(1024);
     let writer = std::thread::spawn(move || {
@@ -149,7 +169,7 @@ fn segment(path: &Path, writers: usize) -> f64 {
         }
     });
     let last = Mutex::new(0);
-    let rate = drive(writers, |pid, done| {
+    let rate = drive(writers, length, |pid, done| {
         let mut last = last.lock().expect("no panic");
         *last += 1;
         let bytes = serde_json::to_vec(&*entry(*last, pid)).expect("JSON");
@@ -160,21 +180,22 @@ fn segment(path: &Path, writers: usize) -> f64 {
     rate
 }
 
-/// Opening and reading a journal of a million entries of a thousand processes.
-fn reads(folder: &Path) {
+/// Opening and reading a long journal of a thousand processes.
+fn reads(folder: &Path, scale: Scale) {
+    let count = scale.opened;
     let path = folder.join("large.db");
     let (journal, _) = Journal::open(&path, OpenOptions::default()).expect("a journal");
     let start = Instant::now();
-    for from in (1..=OPENED_ENTRIES).step_by(4000) {
+    for from in (1..=count).step_by(4000) {
         journal.append((from..from + 4000).map(|lsn| entry(lsn, 2 + lsn % PROCESSES)).collect(), |done| {
             done.expect("durable")
         });
     }
     let pages = (2..10_002).map(|pid| (Pid(pid), vec![7; 1000])).collect();
-    let checkpoint = Checkpoint { lsn: Lsn(OPENED_ENTRIES - 10_000), globals: vec![1; 4000], pages, removed: vec![] };
+    let checkpoint = Checkpoint { lsn: Lsn(count - 10_000), globals: vec![1; 4000], pages, removed: vec![] };
     journal.checkpoint_wait(checkpoint).expect("durable");
     let seconds = start.elapsed().as_secs_f64();
-    println!("{OPENED_ENTRIES} entries in batches of 4,000: {:.0} per second", OPENED_ENTRIES as f64 / seconds);
+    println!("{count} entries in batches of 4,000: {:.0} per second", count as f64 / seconds);
     // As a kill leaves it: the log as long as it was, nothing folded in.
     let killed = folder.join("killed.db");
     for (from, to) in [("large.db", "killed.db"), ("large.db-wal", "killed.db-wal"), ("large.head", "killed.head")] {
@@ -185,7 +206,7 @@ fn reads(folder: &Path) {
     let log = std::fs::metadata(folder.join("killed.db-wal")).expect("a file").len();
     println!("log at the kill: {:.1} MB", log as f64 / 1e6);
     let size = std::fs::metadata(&path).expect("a file").len();
-    println!("bytes per entry on disk: {:.0}", size as f64 / OPENED_ENTRIES as f64);
+    println!("bytes per entry on disk: {:.0}", size as f64 / count as f64);
 
     let timed = |what: &str, count: u64, work: &mut dyn FnMut()| {
         let (start, busy) = (Instant::now(), on_cpu());
@@ -205,8 +226,9 @@ fn reads(folder: &Path) {
     let (journal, _) = Journal::open(&path, OpenOptions::default()).expect("a journal");
     let reader = journal.reader();
     let pages = journal.page_reader().expect("a reader");
-    timed("one process's 1,000 entries", 1000, &mut || {
-        assert_eq!(reader.entries_of(Pid(50), Lsn::ZERO, 20_000).expect("entries").len(), 1000);
+    timed("the entries of one process", count / PROCESSES, &mut || {
+        let entries = reader.entries_of(Pid(50), Lsn::ZERO, 20_000).expect("entries");
+        assert_eq!(entries.len() as u64, count / PROCESSES);
     });
     timed("10,000 pages one by one", 10_000, &mut || {
         for pid in 2..10_002 {
@@ -214,7 +236,7 @@ fn reads(folder: &Path) {
         }
     });
     timed("replay of the last 10,000", 10_000, &mut || {
-        let after = Lsn(OPENED_ENTRIES - 10_000);
+        let after = Lsn(count - 10_000);
         reader
             .for_each_after(after, |entry| {
                 black_box(entry);
@@ -222,15 +244,15 @@ fn reads(folder: &Path) {
             })
             .expect("sound");
     });
-    timed("verify everything", OPENED_ENTRIES, &mut || {
+    timed("verify everything", count, &mut || {
         assert!(reader.verify(|_, _| {}).expect("readable").is_sound());
     });
     drop(journal);
     // Each process's trail is now long, and a thousand writers extend a thousand of them.
     let before = written();
-    let (rates, grouped): (Vec<_>, Vec<_>) = (0..ROUNDS).map(|_| self::journal(&path, 1000)).unzip();
+    let (rates, grouped): (Vec<_>, Vec<_>) = (0..scale.rounds).map(|_| self::journal(&path, 1000, scale.round)).unzip();
     let (bytes, entries) =
-        (written() - before, Journal::open(&path, OpenOptions::default()).expect("open").1.last.0 - OPENED_ENTRIES);
+        (written() - before, Journal::open(&path, OpenOptions::default()).expect("open").1.last.0 - count);
     println!(
         "1,000 writers on top of it: {:.0} per second, {:.0} per commit, {:.0} bytes written per entry",
         median(rates),
