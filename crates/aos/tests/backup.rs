@@ -7,7 +7,7 @@ mod rig;
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use rig::{Rig, any, assert_told, call, echo, read, say, until, write};
+use rig::{Rig, any, assert_told, call, echo, read, role, say, until, write};
 use serde_json::json;
 
 #[test]
@@ -110,4 +110,34 @@ fn over_http_a_backup_is_the_same_file() {
     assert_eq!((again.status, &again.json()["error"]["code"]), (409, &json!("EEXIST")));
     rig.stop();
     assert_eq!(rig.aos(&["restore", "copy.aos", "--force"]).code, 0);
+}
+
+#[test]
+fn what_ended_a_moment_ago_is_pruned_and_what_a_child_works_in_stays() {
+    let child = json!({ "name": "child", "role": "<child>" });
+    let rig = Rig::new(vec![
+        role("<child>", vec![say("ready")]),
+        any("alpha", vec![write("shared.txt", "ours"), call("SPAWN_AGENT", child), say("I am done.")]),
+        any("gamma", vec![write("own.txt", "mine"), say("done")]),
+    ]);
+    for task in ["alpha", "gamma"] {
+        assert_eq!(rig.aos(&["run", task]).code, 0);
+    }
+    let (parent, other) = (rig.file("workspaces/2/shared.txt"), rig.file("workspaces/4"));
+    assert!(other.is_dir());
+    let would = rig.json(&["prune", "--dry-run"]);
+    assert_eq!(would["pids"], json!([4]), "one whose child lives stays with it: {would}");
+    assert!(would["entries"].as_u64() > Some(5) && other.is_dir(), "{would}");
+    assert_eq!(rig.json(&["prune"])["pids"], json!([4]));
+    let texts =
+        |pid: u64| rig.journal().into_iter().filter(|entry| entry["pid"] == pid && entry["type"] != "charged").count();
+    assert!(texts(4) == 0 && texts(2) > 0, "whoever prunes is rid of it");
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 2);
+    assert!(!other.exists());
+    assert_eq!(read(&parent), "ours");
+    assert_eq!(rig.aos(&["kill", "-s", "KILL", "3"]).code, 0);
+    rig.until_state(3, "exited");
+    assert_eq!(rig.json(&["prune"])["pids"], json!([2, 3]));
+    assert!(!rig.file("workspaces/2").exists() && texts(2) + texts(3) == 0);
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
 }

@@ -51,6 +51,8 @@ enum Request {
     Look(Look),
     /// The journal takes ended processes out.
     Prune(aos_journal::PrunePlan, oneshot::Sender<Result<(), CallError>>),
+    /// A checkpoint is wanted now.
+    Save(oneshot::Sender<Result<(), CallError>>),
     /// A checkpoint is durable: what it holds may leave memory.
     Saved(Lsn),
 }
@@ -87,6 +89,13 @@ impl Handle {
         });
         self.requests.send(Request::Look(look)).await.map_err(|_| stopping())?;
         answer.await.map_err(|_| stopping())
+    }
+
+    /// Takes a checkpoint; durable when it resolves.
+    pub(crate) async fn save(&self) -> Result<(), CallError> {
+        let (sender, answer) = oneshot::channel();
+        self.requests.send(Request::Save(sender)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
     }
 
     /// Takes ended processes out of the journal and the kernel.
@@ -240,6 +249,11 @@ impl Heart {
             }
             Request::Look(look) => round.replies.push(look(&mut self.kernel)),
             Request::Prune(plan, answer) => self.prune(round, plan, answer),
+            Request::Save(answer) => {
+                // What is in a checkpoint must be in the journal before it.
+                self.commit(std::mem::take(round));
+                self.save(Some(answer));
+            }
             Request::Saved(lsn) => {
                 self.saved_before = std::mem::replace(&mut self.saved, lsn);
                 if self.quiet() {
@@ -305,9 +319,12 @@ impl Heart {
     fn save_if_due(&mut self, last: bool) {
         let since = self.kernel.lsn().0 - self.checkpoint.0;
         let due = since >= CHECKPOINT_ENTRIES || (since > 0 && self.requests.is_empty() && self.quiet());
-        if since == 0 || !(due || last) {
-            return;
+        if since > 0 && (due || last) {
+            self.save(None);
         }
+    }
+
+    fn save(&mut self, answer: Option<oneshot::Sender<Result<(), CallError>>>) {
         let checkpoint = self.kernel.checkpoint();
         self.checkpoint = checkpoint.lsn;
         let lsn = checkpoint.lsn;
@@ -319,13 +336,18 @@ impl Heart {
             pages: checkpoint.pages,
             removed: checkpoint.removed,
         };
-        self.journal.checkpoint(saved, move |outcome| match outcome {
-            Ok(()) => {
-                // A full queue only means that memory is given back at the next checkpoint.
-                let _ = requests.try_send(Request::Saved(lsn));
+        self.journal.checkpoint(saved, move |outcome| {
+            if let Some(answer) = answer {
+                let _ = answer.send(outcome.clone().map_err(|error| journal_failed(&error)));
             }
-            Err(error) => {
-                let _ = failed.send(error);
+            match outcome {
+                Ok(()) => {
+                    // A full queue only means that memory is given back at the next checkpoint.
+                    let _ = requests.try_send(Request::Saved(lsn));
+                }
+                Err(error) => {
+                    let _ = failed.send(error);
+                }
             }
         });
     }

@@ -94,6 +94,45 @@ impl Daemon {
         Ok(Some(dir))
     }
 
+    /// Removes the workspaces of processes that are no more, also those that a power cut after an earlier prune left. One
+    /// that another process names as its own stays.
+    async fn sweep(&self) -> Answer<()> {
+        let folders = std::fs::read_dir(&self.workspaces).into_iter().flatten().flatten();
+        // Read before the processes are, so that the folder of one that is just being born is not taken for old.
+        let mut old: BTreeMap<Pid, PathBuf> = folders
+            .filter_map(|folder| Some((Pid(folder.file_name().to_str()?.parse().ok()?), folder.path())))
+            .collect();
+        let pids: Vec<Pid> = self.processes(true).await?.into_iter().map(|process| process.pid).collect();
+        for piece in pids.chunks(LIST_PIECE) {
+            let piece = piece.to_vec();
+            let used = self.heart.look(move |kernel| {
+                let workspace = |pid: &Pid| kernel.process(*pid).map(|process| process.workspace.clone());
+                piece.iter().filter_map(workspace).collect::<Vec<_>>()
+            });
+            for workspace in used.await? {
+                if let Workspace::Home(owner) = workspace {
+                    old.remove(&owner);
+                }
+            }
+        }
+        let next = self.heart.look(|kernel| kernel.next_pid()).await?;
+        for (_, folder) in old.range(..next) {
+            // What cannot be removed now is only disk space.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        Ok(())
+    }
+
+    /// Whether an entry that somebody names is there: what is to come cannot be lived through.
+    fn happened(&self, at: Option<Lsn>) -> Result<(), CallError> {
+        let last = self.journal.last();
+        match at.filter(|at| *at > last) {
+            None => Ok(()),
+            Some(at) => Err(CallError::new(Code::NoEnt, format!("there is no entry {at} yet, the last is {last}"))
+                .hint("`aos logs PID --events` shows the number of each")),
+        }
+    }
+
     async fn memory<T: Send + 'static>(
         &self,
         read: impl FnOnce(&People<'_>) -> Result<T, ApiError> + Send + 'static,
@@ -220,6 +259,7 @@ impl System for Daemon {
 
     async fn fork(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
         self.process(pid).await?;
+        self.happened(request.at)?;
         let journal = Arc::clone(&self.journal);
         let at = request.at;
         let past = blocking(move || super::past::window(&journal.reader(), pid, at)).await?;
@@ -247,6 +287,7 @@ impl System for Daemon {
 
     async fn replay(&self, pid: Pid, at: Option<Lsn>) -> Answer<ReplayView> {
         self.process(pid).await?;
+        self.happened(at)?;
         let journal = Arc::clone(&self.journal);
         let replayed = blocking(move || super::past::replay(&journal.reader(), pid, at)).await?;
         replayed.map_err(|why| {
@@ -457,17 +498,17 @@ impl System for Daemon {
             .filter(|process| before.is_none_or(|before| process.exited_at.is_some_and(|at| at < before)))
             .map(|process| process.pid)
             .collect();
+        // Only what a checkpoint holds can be taken out, and who prunes means what has ended by now.
+        self.heart.save().await?;
         let pids = self.heart.look(move |kernel| kernel.prunable(old)).await?;
         let reader = self.journal.reader();
-        // Those that ended since the last checkpoint stay: the next prune takes them.
         let plan = blocking(move || reader.prune_plan(pids)).await?;
         let (pids, entries) = (plan.pids().to_vec(), plan.entries());
-        if !request.dry_run && !pids.is_empty() {
-            self.heart.prune(plan).await?;
-            for pid in &pids {
-                // What cannot be removed now is only disk space.
-                let _ = std::fs::remove_dir_all(self.workspaces.join(pid.to_string()));
+        if !request.dry_run {
+            if !pids.is_empty() {
+                self.heart.prune(plan).await?;
             }
+            self.sweep().await?;
         }
         Ok(PruneView { pids, entries, dry_run: request.dry_run })
     }
