@@ -153,7 +153,8 @@ impl<P: PageStore> Kernel<P> {
             return Err(CallError::new(Code::Inval, "that is no name for a process").hint(hint));
         }
         match self.globals.names.get(name) {
-            Some(pid) => Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))),
+            Some(pid) => Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))
+                .hint("choose another name, or none")),
             None => Ok(()),
         }
     }

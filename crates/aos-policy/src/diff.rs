@@ -89,5 +89,10 @@ fn changes_of(old: &Tables, new: &Tables, role: &str, action: Action, changes: &
             new_rule: after.rule,
         });
     }
-    changes.extend(found.into_values());
+    for change in found.into_values() {
+        // Where a call goes from and where it goes to are two actions, and often one sentence.
+        if !changes.contains(&change) {
+            changes.push(change);
+        }
+    }
 }

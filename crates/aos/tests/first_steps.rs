@@ -123,3 +123,79 @@ fn a_port_that_is_taken_keeps_no_daemon_down() {
     rig.up();
     assert_eq!(rig.listen(), taken, "and the port is used again once it is free");
 }
+
+#[test]
+fn every_mistake_is_told_with_a_way_out() {
+    let rig = demo();
+    let pid = rig.spawn(&["--name", "helper", "Look around"]).to_string();
+    let mistakes: [(&[&str], i32, &str); 14] = [
+        (&["inspect", "helper"], 2, "a pid is a number"),
+        (&["kill", "1x"], 2, "aos ps"),
+        (&["send", "-1", "hi"], 2, "-1"),
+        (&["send", "99", "hi"], 1, "no process 99"),
+        (&["spawn", "--name", "helper", "again"], 1, "another name"),
+        (&["spawn", "--pipe-to", "helper", "x"], 2, "a pid is a number"),
+        (&["logs", &pid, "--since", "yesterday"], 2, "10m or 2h"),
+        (&["prune", "--before", "whenever"], 2, "10m or 2h"),
+        (&["fork", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
+        (&["replay", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
+        (&["run", "-m", "nope", "hi"], 1, "configured are: demo"),
+        (&["models", "test", "nope"], 2, "nope"),
+        (&["memory", "show", "m99"], 1, "m99"),
+        (&["audit", "nope"], 2, "aos audit --help"),
+    ];
+    for (words, code, told) in mistakes {
+        let ran = rig.aos(words);
+        assert_told(&ran, code, &[told, "  try: "]);
+        assert_eq!(ran.out, "", "{words:?}");
+        let mut json = vec!["--json"];
+        json.extend(words);
+        let ran = rig.aos(&json);
+        let body: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{words:?}: {ran:?}"));
+        assert!(ran.code == code && body["error"]["hint"].is_string(), "{words:?}: {body}");
+    }
+}
+
+#[test]
+fn every_command_speaks_json() {
+    let rig = demo();
+    let pid = rig.spawn(&["Look around"]).to_string();
+    rig.until_idle(pid.parse().unwrap());
+    let commands: [&[&str]; 24] = [
+        &["status"],
+        &["ps", "-a"],
+        &["tree"],
+        &["inspect", &pid],
+        &["top"],
+        &["proposals"],
+        &["policy", "check"],
+        &["policy", "explain", &pid, "FS_READ"],
+        &["audit", "verify"],
+        &["models"],
+        &["models", "test"],
+        &["budget"],
+        &["cost"],
+        &["memory", "list"],
+        &["memory", "search", "tea"],
+        &["doctor"],
+        &["man"],
+        &["man", "FS_READ"],
+        &["completion", "bash"],
+        &["version"],
+        &["init"],
+        &["prune", "--dry-run"],
+        &["replay", &pid],
+        &["backup", "copy.aos"],
+    ];
+    for command in commands {
+        rig.json(command);
+    }
+    for command in [&["logs", &pid, "--events"][..], &["logs", &pid], &["audit", "export"], &["attach", &pid]] {
+        let ran = rig.aos(&[&["--json"], command].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for line in ran.out.lines() {
+            serde_json::from_str::<serde_json::Value>(line)
+                .unwrap_or_else(|error| panic!("{command:?}: {error}: {line}"));
+        }
+    }
+}

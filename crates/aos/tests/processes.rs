@@ -515,4 +515,7 @@ fn the_end_of_a_pipe_reaches_a_process_with_one_task_and_its_end_comes_back() {
     let pid = rig.http("POST", "/v1/processes", Some(&asked)).json()["pid"].to_string();
     let ran = rig.aos_fed(&["attach", &pid], b"a word\n");
     assert_eq!((ran.code, ran.out.as_str()), (3, "the end is true\n"), "{ran:?}");
+    let ended = rig.aos(&["attach", &pid]);
+    assert_eq!((ended.code, ended.out.as_str()), (3, "the end is true\n"), "an end can be seen again: {ended:?}");
+    assert!(!ended.err.contains("has ended"), "{ended:?}");
 }

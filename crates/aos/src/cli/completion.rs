@@ -18,7 +18,12 @@ impl Args {
     pub(super) fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "aos", &mut script);
-        cx.print(&String::from_utf8_lossy(&script))?;
+        let script = String::from_utf8_lossy(&script);
+        if cx.json {
+            cx.document(&serde_json::json!({ "shell": self.shell.to_string(), "script": script }))?;
+        } else {
+            cx.print(&script)?;
+        }
         Ok(Exit::Success)
     }
 }

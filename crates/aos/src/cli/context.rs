@@ -152,7 +152,7 @@ pub(super) fn gone(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure { exit: Exit::Success, code: GONE.into(), ..Failure::new("") };
     }
-    Failure::new("cannot write to standard output").why(error.to_string())
+    Failure::new("cannot write to standard output").why(error.to_string()).hint("make room there, or write elsewhere")
 }
 
 /// The code of a failure that is not to be shown.

@@ -27,7 +27,7 @@ pub struct Args {
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let since = self.since.map(|text| when::moment(&text, now())).transpose().map_err(Failure::usage)?;
+        let since = self.since.map(|text| when::moment(&text, now())).transpose().map_err(when::wrong)?;
         let width = cx.width.unwrap_or(if self.events { usize::MAX } else { 200 });
         let mut narrator = Narrator::new(cx.out, width.min(10_000), true);
         let mut events = cx.client()?.events(view::process(self.pid).then("events"), Lsn::ZERO, self.follow);

@@ -175,7 +175,7 @@ pub(super) fn read_call(text: &str) -> Result<CallView, Failure> {
             .why(error.to_string())
             .hint("such as: aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'")
     })?;
-    Ok(CallView { name: name.to_owned(), args })
+    Ok(CallView { name: name.to_ascii_uppercase(), args })
 }
 
 #[cfg(test)]

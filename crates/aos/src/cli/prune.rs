@@ -19,7 +19,7 @@ pub struct Args {
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let before = self.before.map(|text| when::moment(&text, now())).transpose().map_err(Failure::usage)?;
+        let before = self.before.map(|text| when::moment(&text, now())).transpose().map_err(when::wrong)?;
         let request = PruneRequest { before, dry_run: self.dry_run };
         let pruned: PruneView = cx.client()?.post_long(&Address::of("/v1/admin/prune"), &request).await?;
         if cx.json {

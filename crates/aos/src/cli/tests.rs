@@ -169,7 +169,9 @@ fn wrong_usage_is_told_like_every_error() {
       try: aos logs --help
     exit 2
 
-    error: invalid value 'seven' for '<PID>': invalid digit found in string
+    error: invalid value 'seven' where a pid belongs
+      why: a pid is a number, which `aos spawn` prints
+      try: aos ps shows pids and names
       try: aos logs --help
     exit 2
 

@@ -31,7 +31,14 @@ pub(super) fn told(error: &clap::Error, arguments: &[OsString], json: bool) -> E
 pub(super) fn failure(text: &str, arguments: &[OsString]) -> Failure {
     let (first, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let mut words = first.trim_start_matches("error: ").lines().map(str::trim);
-    let mut failure = Failure::usage(words.next().unwrap_or("wrong usage").trim_end_matches(':'));
+    let what = words.next().unwrap_or("wrong usage").trim_end_matches(':');
+    // The library says how digits failed, which nobody asked.
+    let mut failure = match what.split_once(" for '<PID>").or_else(|| what.split_once(" for '--pipe-to <PID>")) {
+        Some((value, _)) => Failure::usage(format!("{value} where a pid belongs"))
+            .why("a pid is a number, which `aos spawn` prints")
+            .hint("aos ps shows pids and names"),
+        None => Failure::usage(what),
+    };
     let details: Vec<&str> = words.filter(|line| !line.is_empty()).collect();
     if !details.is_empty() {
         failure = failure.why(details.join(", "));

@@ -6,6 +6,13 @@ use std::time::Duration;
 
 use aos_abi::Timestamp;
 
+use super::Failure;
+
+/// A moment that was not understood, with the ways to write one.
+pub(super) fn wrong(what: String) -> Failure {
+    Failure::usage(what).hint("10m or 2h for that long ago, 2026-11-22, or 2026-11-22T13:00:00Z")
+}
+
 /// A length such as `90`, `90s`, `10m`, `2h`, `3d` or `1.5h`; a bare number is seconds.
 ///
 /// # Errors
@@ -37,9 +44,7 @@ pub(super) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         return Ok(Timestamp(now.0.saturating_sub(millis).max(0)));
     }
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
-    whole.parse().map_err(|_| {
-        format!("`{text}` is no time; write 10m or 2h for that long ago, 2026-11-22, or 2026-11-22T13:00:00Z")
-    })
+    whole.parse().map_err(|_| format!("`{text}` is no time"))
 }
 
 #[cfg(test)]

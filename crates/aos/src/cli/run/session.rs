@@ -300,6 +300,8 @@ impl<'c> Session<'c> {
         }
         let process: ProcessView = self.client.get(&view::process(self.pid)).await?;
         match (process.mode, self.input) {
+            // Its end is on its way, and there is nobody to tell.
+            _ if process.state == State::Exited => Ok(None),
             (Mode::OneShot, _) => {
                 self.input = Input::Closed;
                 self.send(InputRequest { text: String::new(), eof: true }).await?;
