@@ -67,3 +67,17 @@ pub const INFERENCE_RETRIES_MAX: u32 = 5;
 pub const EMPTY_REPLIES_MAX: u32 = 3;
 /// Default life of a proposal, in seconds.
 pub const PROPOSAL_TTL_S: u64 = 24 * 3600;
+/// How long a change to files can be undone where the policy names no window, in seconds.
+pub const UNDO_WINDOW_S: u64 = 15 * 60;
+/// Most bytes kept of one process for undoing; beyond, its oldest changes can no longer be undone.
+pub const UNDO_PROCESS_BYTES_MAX: u64 = 256 << 20;
+/// Most bytes kept in a home for undoing; beyond, the oldest changes can no longer be undone.
+pub const UNDO_BYTES_MAX: u64 = 1 << 30;
+/// Most changes kept in a home for undoing.
+pub const UNDO_CHANGES_MAX: usize = 10_000;
+/// Largest file to which something is added so that it can be undone, in bytes; to a larger one it is added for good.
+pub const UNDO_APPEND_BYTES_MAX: u64 = 64 << 20;
+/// Most paths of one change that are journaled; how many more there were is journaled too.
+pub const CHANGED_PATHS_MAX: usize = 1000;
+/// Longest time a changing call waits for another one in the same workspace, in seconds; then it gets `EAGAIN`.
+pub const WORKSPACE_WAIT_S: u64 = 120;

@@ -35,10 +35,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Something changed that an undo would have to bring back; a person has to decide.
-    #[error("{path} has changed since")]
+    #[error("changed since: {}", shown(paths))]
     Conflict {
-        /// The first such path, relative to the workspace.
-        path: PathBuf,
+        /// Each such path, relative to the workspace.
+        paths: Vec<PathBuf>,
     },
     /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
     #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
@@ -64,6 +64,14 @@ pub enum Error {
         /// The cause, where the kernel named one.
         source: Option<io::Error>,
     },
+}
+
+/// The first of many paths, escaped.
+fn shown(paths: &[PathBuf]) -> String {
+    let first: Vec<String> =
+        paths.iter().take(5).map(|path| path.to_string_lossy().escape_debug().collect::<String>()).collect();
+    let more = paths.len().saturating_sub(5);
+    if more == 0 { first.join(", ") } else { format!("{} and {more} more", first.join(", ")) }
 }
 
 /// A feature of the host that isolation is built on.

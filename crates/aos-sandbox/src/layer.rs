@@ -1,11 +1,12 @@
 //! Workspaces that are written to only on paper: what commands change goes to a layer, which is then kept or dropped.
 //!
-//! Start at [`Layer::create`]; give it to [`Spec::layer`](crate::Spec), and afterwards [`Layer::commit`] or
-//! [`Layer::discard`] it. A commit keeps what it replaces, so that [`Committed::undo`] can bring it back.
+//! Start at [`Layer::create`]; give it to [`Spec::layer`](crate::Spec), or put single changes into it, and afterwards
+//! [`Layer::commit`] or [`Layer::discard`] it. A commit keeps what it replaces, so that
+//! [`Committed::undo`](crate::Committed::undo) can bring it back.
 //!
-//! The layer is the upper folder of an overlayfs mount inside the sandbox. Committing moves files, it copies none; so
-//! the layer has to be on the workspace's file system. Always true: a commit that was cut off can be run again, an
-//! undo begins only when nothing is in its way, and neither follows a link that a command left in the workspace.
+//! The layer is the upper folder of an overlayfs mount inside the sandbox. Committing moves files, and copies them only
+//! where the layer is on another file system than the workspace. Always true: what is no file, folder or link (pipes,
+//! sockets, devices) is not committed, and no file keeps a set-id bit.
 //!
 //! Unless the daemon is root, a folder that a command has locked for its own user is opened for that user again: the
 //! daemon is the same user and could not move what is in it.
@@ -13,29 +14,38 @@
 //! One thing at a time: while a layer is in use by a run, a commit or an undo, the caller keeps others away from it and
 //! the workspace's other writers too; overlayfs says nothing about folders that change beneath it.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::Metadata;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-
+use crate::commit::{Committed, Name, Step};
 use crate::error::Error;
+use crate::image::{Image, Kind};
 use crate::outcome::{Change, ChangeKind};
+use crate::transfer::{delete, unlock};
 
 /// Attributes that overlayfs leaves on what it wrote (`userxattr` in the kernel's `overlayfs.rst`).
 const MARKS: &str = "user.overlay.";
+
+/// Permission bits by which a program runs as its file's owner.
+const SET_ID: u32 = 0o6000;
 
 /// Changes to a workspace that are not in it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     dir: PathBuf,
+}
+
+/// What a new file is to have of the one that it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Like {
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group; given where one may.
+    pub owner: (u32, u32),
 }
 
 impl Layer {
@@ -51,9 +61,52 @@ impl Layer {
         Ok(Layer { dir: layer.dir.canonicalize().map_err(at(&layer.dir))? })
     }
 
+    pub(crate) fn at(dir: &Path) -> Self {
+        Layer { dir: dir.to_owned() }
+    }
+
     /// The layer's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Puts a file into the layer, durably; committing puts it into the workspace, with the folders above it that are
+    /// missing. The caller has made sure that those that are there are folders.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when it cannot be written.
+    pub fn write(&self, workspace: &Path, path: &Path, content: &[u8], like: Option<Like>) -> Result<(), Error> {
+        self.folders_above(workspace, path)?;
+        let target = self.upper().join(path);
+        let write = || -> io::Result<()> {
+            let mode = like.map_or(0o666, |like| like.mode & 0o777);
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&target)?;
+            if let Some(like) = like {
+                // Only root may give a file away; anybody else keeps it, as with every editor.
+                let _ = std::os::unix::fs::fchown(&file, Some(like.owner.0), Some(like.owner.1));
+                file.set_permissions(PermissionsExt::from_mode(mode))?;
+            }
+            file.write_all(content)?;
+            file.sync_all()
+        };
+        write().map_err(at(&target))
+    }
+
+    /// The folders above a path: those of the workspace with the same permissions, so that they do not count as changed.
+    fn folders_above(&self, workspace: &Path, path: &Path) -> Result<(), Error> {
+        let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+        above.reverse();
+        for folder in above {
+            let made = self.upper().join(folder);
+            match std::fs::create_dir(&made) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&made)(error)),
+                _ => {}
+            }
+            if let Ok(meta) = std::fs::symlink_metadata(workspace.join(folder)) {
+                std::fs::set_permissions(&made, meta.permissions()).map_err(at(&made))?;
+            }
+        }
+        Ok(())
     }
 
     /// What differs between the layer and the workspace below it, sorted by path.
@@ -61,28 +114,60 @@ impl Layer {
     /// # Errors
     /// [`Error::Path`] when one of the two cannot be read.
     pub fn changes(&self, workspace: &Path) -> Result<Vec<Change>, Error> {
-        let mut changes: Vec<Change> = self.plan(workspace)?.iter().map(|(path, step)| step.change(path)).collect();
+        let plan = self.plan(workspace, Depth::Names)?;
+        let mut changes: Vec<Change> = plan.steps.iter().map(|(path, step)| change(path, step)).collect();
         changes.sort();
         Ok(changes)
     }
 
-    /// Moves the changes into the workspace and keeps what they replace. After a crash it can be called again.
+    /// Moves the changes into the workspace and keeps what they replace. `note` is written down with it. With `since`,
+    /// only if none of the files to be replaced or deleted was changed after that.
     ///
     /// # Errors
-    /// [`Error::Path`] when something cannot be moved; what has been moved by then stays so.
-    pub fn commit(self, workspace: &Path) -> Result<Committed, Error> {
-        let mut committed = Committed::load(&self.dir)?.unwrap_or_else(|| Committed::none(&self.dir));
-        for (path, step) in self.plan(workspace)? {
-            // What an interrupted commit planned knows the workspace as it was before.
-            committed.steps.entry(Name::of(&path)).or_insert(step);
+    /// [`Error::Conflict`] where one was: nothing is done, and the layer is as it was. [`Error::Path`] when something
+    /// cannot be moved: then everything is as it was, and the layer is gone.
+    pub fn commit(
+        self,
+        workspace: &Path,
+        since: Option<SystemTime>,
+        note: serde_json::Value,
+    ) -> Result<Committed, Error> {
+        let plan = self.plan(workspace, Depth::Content)?;
+        let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let later = |time: &Duration| since.is_some_and(|since| *time > since);
+        let paths: Vec<PathBuf> =
+            plan.replaced.into_iter().filter(|(_, time)| later(time)).map(|(path, _)| path).collect();
+        if !paths.is_empty() {
+            return Err(Error::Conflict { paths });
         }
-        committed.save()?;
-        let root = open_root(workspace)?;
-        for (name, step) in &committed.steps {
-            let path = name.path();
-            step.apply(&self, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
-        }
-        Ok(committed)
+        Committed::perform(self, workspace, plan.steps, note)
+    }
+
+    /// Takes a file, a link or a folder with all in it out of the workspace, and keeps it.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when it is not there or cannot be moved.
+    pub fn remove(self, workspace: &Path, path: &Path, note: serde_json::Value) -> Result<Committed, Error> {
+        let before = image(&workspace.join(path))?;
+        Committed::perform(self, workspace, vec![(path.to_owned(), Step::Remove { before })], note)
+    }
+
+    /// Moves a file, a link or a folder within the workspace to where nothing is, making the folders above.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when it is not there, something is at its new place, or it cannot be moved.
+    pub fn relocate(
+        self,
+        workspace: &Path,
+        from: &Path,
+        to: &Path,
+        note: serde_json::Value,
+    ) -> Result<Committed, Error> {
+        let image = image(&workspace.join(from))?;
+        self.folders_above(workspace, to)?;
+        let mut steps = self.plan(workspace, Depth::Names)?.steps;
+        steps.push((to.to_owned(), Step::Move { from: Name::of(from), image }));
+        Committed::perform(self, workspace, steps, note)
     }
 
     /// Deletes the layer with all that is in it.
@@ -93,7 +178,7 @@ impl Layer {
         delete(&self.dir).map_err(at(&self.dir))
     }
 
-    fn upper(&self) -> PathBuf {
+    pub(crate) fn upper(&self) -> PathBuf {
         self.dir.join("upper")
     }
 
@@ -101,17 +186,13 @@ impl Layer {
         self.dir.join("work")
     }
 
-    fn old(&self) -> PathBuf {
+    pub(crate) fn old(&self) -> PathBuf {
         self.dir.join("old")
     }
 
     /// Makes the layer usable for a run over `workspace`.
     pub(crate) fn prepare(&self, workspace: &Path) -> Result<(), Error> {
         let meta = std::fs::metadata(workspace).map_err(at(workspace))?;
-        let own = std::fs::metadata(&self.dir).map_err(at(&self.dir))?;
-        if own.dev() != meta.dev() {
-            return Err(Error::Spec { reason: "the layer is on another file system than the workspace".into() });
-        }
         if self.dir.starts_with(workspace) || workspace.starts_with(&self.dir) {
             return Err(Error::Spec { reason: "the layer and the workspace contain each other".into() });
         }
@@ -126,18 +207,44 @@ impl Layer {
     }
 
     /// The steps that make the workspace what the layer says, folders before what is in them.
-    fn plan(&self, workspace: &Path) -> Result<Vec<(PathBuf, Step)>, Error> {
-        let mut plan = Plan { upper: self.upper(), lower: workspace.to_owned(), steps: Vec::new() };
+    fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan, Error> {
+        let mut plan =
+            Plan { upper: self.upper(), lower: workspace.to_owned(), depth, steps: Vec::new(), replaced: Vec::new() };
         plan.folder(Path::new(""), true)?;
-        Ok(plan.steps)
+        Ok(plan)
     }
+}
+
+fn image(path: &Path) -> Result<Image, Error> {
+    Image::of(path).ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
+}
+
+fn change(path: &Path, step: &Step) -> Change {
+    let kind = match step {
+        Step::Put { before: None, .. } | Step::Folder { before: None, .. } | Step::Move { .. } => ChangeKind::Created,
+        Step::Put { .. } | Step::Folder { .. } | Step::Mode { .. } => ChangeKind::Modified,
+        Step::Remove { .. } => ChangeKind::Deleted,
+    };
+    Change { path: path.to_owned(), kind }
+}
+
+/// How much of each file is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// That it is there.
+    Names,
+    /// What is in it.
+    Content,
 }
 
 /// Compares the upper folder with the workspace.
 struct Plan {
     upper: PathBuf,
     lower: PathBuf,
+    depth: Depth,
     steps: Vec<(PathBuf, Step)>,
+    /// The workspace's files that would be replaced or deleted, with the time of their last change since 1970.
+    replaced: Vec<(PathBuf, Duration)>,
 }
 
 impl Plan {
@@ -159,25 +266,60 @@ impl Plan {
             for entry in std::fs::read_dir(&lower).map_err(at(&lower))? {
                 let name = entry.map_err(at(&lower))?.file_name();
                 if names.binary_search(&name).is_err() {
-                    self.steps.push((folder.join(name), Step::Remove));
+                    self.remove(folder.join(name));
                 }
             }
         }
         Ok(())
     }
 
+    fn remove(&mut self, path: PathBuf) {
+        if let Some(before) = self.before(&path) {
+            self.steps.push((path, Step::Remove { before }));
+        }
+    }
+
+    /// What of the workspace is at a path that is going to be replaced.
+    fn before(&mut self, path: &Path) -> Option<Image> {
+        let host = self.lower.join(path);
+        let meta = std::fs::symlink_metadata(&host).ok()?;
+        if !meta.is_dir() {
+            let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
+            let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
+            self.replaced.push((path.to_owned(), Duration::new(seconds, nanos)));
+        }
+        self.look(&host)
+    }
+
+    fn look(&self, host: &Path) -> Option<Image> {
+        match self.depth {
+            Depth::Names => Some(Image::plain(Kind::Other, 0)),
+            Depth::Content => Image::of(host),
+        }
+    }
+
     fn entry(&mut self, path: &Path, beneath: bool) -> Result<(), Error> {
         let host = self.upper.join(path);
         let meta = std::fs::symlink_metadata(&host).map_err(at(&host))?;
         let lower = if beneath { std::fs::symlink_metadata(self.lower.join(path)).ok() } else { None };
-        if meta.file_type().is_char_device() && meta.rdev() == 0 {
+        let kind = meta.file_type();
+        if kind.is_char_device() && meta.rdev() == 0 {
             if lower.is_some() {
-                self.steps.push((path.to_owned(), Step::Remove));
+                self.remove(path.to_owned());
             }
             return Ok(());
         }
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            return Ok(());
+        }
         if !meta.is_dir() {
-            self.steps.push((path.to_owned(), Step::Put { mark: Mark::of(&meta), replaces: lower.is_some() }));
+            if meta.mode() & SET_ID != 0 && !kind.is_symlink() {
+                let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
+                std::fs::set_permissions(&host, plain).map_err(at(&host))?;
+            }
+            let after = self.look(&host).ok_or_else(|| at(&host)(io::ErrorKind::NotFound.into()))?;
+            let before = if lower.is_some() { self.before(path) } else { None };
+            self.steps.push((path.to_owned(), Step::Put { after, before }));
             return Ok(());
         }
         let meta = unlock(&host).map_err(at(&host))?;
@@ -188,7 +330,10 @@ impl Plan {
             Some(old) if merged => {
                 self.steps.push((path.to_owned(), Step::Mode { from: old.mode() & 0o7777, to: mode }));
             }
-            other => self.steps.push((path.to_owned(), Step::Folder { mode, owner, replaces: other.is_some() })),
+            other => {
+                let before = if other.is_some() { self.before(path) } else { None };
+                self.steps.push((path.to_owned(), Step::Folder { mode, owner, before }));
+            }
         }
         self.folder(path, merged)
     }
@@ -200,264 +345,8 @@ fn is_opaque(host: &Path) -> bool {
     rustix::fs::lgetxattr(host, format!("{MARKS}opaque"), &mut value[..]).is_ok_and(|length| value[..length] == *b"y")
 }
 
-/// One step of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Step {
-    /// Put a file of the layer in place.
-    Put {
-        /// What it looks like, so that an undo sees whether it is still the same.
-        mark: Mark,
-        /// Whether something is in its place.
-        replaces: bool,
-    },
-    /// Make a folder.
-    Folder {
-        /// Its permissions.
-        mode: u32,
-        /// Its user and group.
-        owner: (u32, u32),
-        /// Whether something that is no folder is in its place.
-        replaces: bool,
-    },
-    /// Change a folder's permissions.
-    Mode {
-        /// What they were.
-        from: u32,
-        /// What they become.
-        to: u32,
-    },
-    /// Take a file or a folder with all that is in it away.
-    Remove,
-}
-
-/// What tells a file from a later one of the same name; moving it changes none of this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Mark {
-    fn of(meta: &Metadata) -> Self {
-        Mark { inode: meta.ino(), size: meta.size(), modified: (meta.mtime(), meta.mtime_nsec()) }
-    }
-}
-
-impl Step {
-    fn change(&self, path: &Path) -> Change {
-        let kind = match self {
-            Step::Put { replaces: false, .. } | Step::Folder { replaces: false, .. } => ChangeKind::Created,
-            Step::Put { .. } | Step::Folder { .. } | Step::Mode { .. } => ChangeKind::Modified,
-            Step::Remove => ChangeKind::Deleted,
-        };
-        Change { path: path.to_owned(), kind }
-    }
-
-    /// Does the step, or what an interruption has left of it.
-    fn apply(self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-        let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
-        let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
-        match self {
-            Step::Put { replaces, .. } => {
-                if std::fs::symlink_metadata(&upper).is_err() {
-                    return Ok(());
-                }
-                if replaces {
-                    keep(&parent, name, &old)?;
-                }
-                unmark(&upper);
-                rustix::fs::renameat(CWD, &upper, &parent, name)
-            }
-            Step::Folder { mode, owner, replaces } => {
-                if replaces {
-                    keep(&parent, name, &old)?;
-                }
-                match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno),
-                }
-                let made = open_folder(&parent, name)?;
-                if rustix::process::geteuid().is_root() {
-                    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
-                    rustix::fs::fchown(&made, Some(uid), Some(gid))?;
-                }
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))
-            }
-            Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(to)),
-            Step::Remove => keep(&parent, name, &old),
-        }
-    }
-
-    /// Reverses the step.
-    fn revert(self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-        let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
-        let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
-        match self {
-            Step::Put { replaces, .. } => {
-                make_parent(&upper)?;
-                rustix::fs::renameat(&parent, name, CWD, &upper)?;
-                if replaces { rustix::fs::renameat(CWD, &old, &parent, name) } else { Ok(()) }
-            }
-            Step::Folder { replaces, .. } => match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-                Ok(()) | Err(Errno::NOENT) if replaces => rustix::fs::renameat(CWD, &old, &parent, name),
-                // What came into the folder later stays, and so does the folder.
-                Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
-                Err(errno) => Err(errno),
-            },
-            Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(from)),
-            Step::Remove => rustix::fs::renameat(CWD, &old, &parent, name),
-        }
-    }
-
-    /// Whether the workspace still is as this step left it.
-    fn stands(self, root: &OwnedFd, path: &Path) -> bool {
-        let Ok(parent) = beneath(root, path.parent().unwrap_or(Path::new(""))) else { return false };
-        let stat = rustix::fs::statat(&parent, path.file_name().unwrap_or_default(), AtFlags::SYMLINK_NOFOLLOW);
-        match (self, stat) {
-            (Step::Put { mark, .. }, Ok(stat)) => {
-                mark.inode == stat.st_ino
-                    && mark.size == stat.st_size.unsigned_abs()
-                    && mark.modified == (stat.st_mtime, stat.st_mtime_nsec as i64)
-            }
-            (Step::Folder { .. } | Step::Mode { .. }, Ok(stat)) => {
-                rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir()
-            }
-            (Step::Remove, Err(Errno::NOENT)) => true,
-            _ => false,
-        }
-    }
-}
-
-/// A layer whose changes are in the workspace, with what they replaced.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Committed {
-    layer: Layer,
-    /// In the order of the paths, so folders before what is in them.
-    steps: BTreeMap<Name, Step>,
-}
-
-impl Committed {
-    fn none(dir: &Path) -> Self {
-        Committed { layer: Layer { dir: dir.to_owned() }, steps: BTreeMap::new() }
-    }
-
-    /// The commit that is recorded in a layer's folder, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Path`] when the record cannot be read.
-    pub fn load(dir: &Path) -> Result<Option<Self>, Error> {
-        let path = dir.join(RECORD);
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(&path)(error)),
-        };
-        let steps: Vec<(Name, Step)> = serde_json::from_slice(&text).map_err(|error| at(&path)(error.into()))?;
-        Ok(Some(Committed { steps: steps.into_iter().collect(), ..Committed::none(dir) }))
-    }
-
-    /// Writes the record; a crash leaves the old one or the new one.
-    fn save(&self) -> Result<(), Error> {
-        let (path, draft) = (self.layer.dir.join(RECORD), self.layer.dir.join("draft"));
-        let steps: Vec<_> = self.steps.iter().collect();
-        let write = || -> io::Result<()> {
-            let file = std::fs::File::create(&draft)?;
-            serde_json::to_writer(io::BufWriter::new(&file), &steps)?;
-            file.sync_all()?;
-            std::fs::rename(&draft, &path)
-        };
-        write().map_err(at(&path))
-    }
-
-    /// What the commit changed.
-    pub fn changes(&self) -> Vec<Change> {
-        self.steps.iter().map(|(name, step)| step.change(&name.path())).collect()
-    }
-
-    /// Brings back what the commit replaced. Folders that something was put into since stay.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`] when something that the commit put there has changed since; then nothing is undone.
-    pub fn undo(self, workspace: &Path) -> Result<(), Error> {
-        let root = open_root(workspace)?;
-        if let Some((name, _)) = self.steps.iter().find(|(name, step)| !step.stands(&root, &name.path())) {
-            return Err(Error::Conflict { path: name.path() });
-        }
-        // Backwards, so that what is in a folder goes before the folder.
-        for (name, step) in self.steps.iter().rev() {
-            let path = name.path();
-            step.revert(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
-        }
-        self.layer.discard()
-    }
-
-    /// Deletes what the commit replaced: from now on it cannot be undone.
-    ///
-    /// # Errors
-    /// [`Error::Path`] when something cannot be deleted.
-    pub fn forget(self) -> Result<(), Error> {
-        self.layer.discard()
-    }
-}
-
-/// The file in a layer's folder that says what is being committed.
-const RECORD: &str = "committed.json";
-
-/// A path as bytes, so that any survives being recorded. Ordered by part, so that a folder comes before what is in it
-/// and `a/b` before `a-b`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Name(Vec<Vec<u8>>);
-
-impl Name {
-    fn of(path: &Path) -> Self {
-        Name(path.iter().map(|part| part.as_bytes().to_vec()).collect())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.iter().map(|part| OsString::from_vec(part.clone())).collect()
-    }
-}
-
-/// Deletes a folder with all that is in it, also what a command or overlayfs has locked.
-fn delete(folder: &Path) -> io::Result<()> {
-    unlock(folder)?;
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() { delete(&entry.path())? } else { std::fs::remove_file(entry.path())? }
-    }
-    std::fs::remove_dir(folder)
-}
-
-/// Lets a folder's owner into it and returns what is known of it then. Root needs no letting in.
-fn unlock(folder: &Path) -> io::Result<Metadata> {
-    let meta = std::fs::symlink_metadata(folder)?;
-    if meta.mode() & 0o700 == 0o700 || rustix::process::geteuid().is_root() {
-        return Ok(meta);
-    }
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(meta.mode() & 0o7777 | 0o700);
-    std::fs::set_permissions(folder, mode)?;
-    std::fs::symlink_metadata(folder)
-}
-
-/// Moves what is at a place to where it is kept, unless that has been done.
-fn keep(parent: &OwnedFd, name: &OsStr, old: &Path) -> Result<(), Errno> {
-    if std::fs::symlink_metadata(old).is_ok() {
-        return Ok(());
-    }
-    make_parent(old)?;
-    rustix::fs::renameat(parent, name, CWD, old)
-}
-
-fn make_parent(path: &Path) -> Result<(), Errno> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(parent).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
-
 /// Takes overlayfs's own attributes off a file; a file system without attributes has none to take.
-fn unmark(path: &Path) {
+pub(crate) fn unmark(path: &Path) {
     let mut names = vec![0u8; 64 << 10];
     let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
     for name in names[..length].split(|byte| *byte == 0).filter(|name| name.starts_with(MARKS.as_bytes())) {
@@ -465,23 +354,6 @@ fn unmark(path: &Path) {
     }
 }
 
-fn open_root(workspace: &Path) -> Result<OwnedFd, Error> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(workspace, flags, Mode::empty()).map_err(|errno| at(workspace)(errno.into()))
-}
-
-/// Opens a folder below the workspace. Links in it are a command's work and lead nowhere.
-fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
-}
-
-fn open_folder(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
-}
-
-fn at(path: &Path) -> impl Fn(io::Error) -> Error {
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Error {
     move |source| Error::Path { path: path.to_owned(), source }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aos_abi::syscall::ExecCmd;
 use aos_abi::{CallError, Code, Syscall, limits};
@@ -30,6 +30,8 @@ pub struct Scene {
     pub layer: Option<PathBuf>,
     /// What becomes of the layer when the command has ended.
     pub keep: Keep,
+    /// What is written down with a commit; the caller's own.
+    pub note: Value,
     /// Further files and folders it may see.
     pub mounts: Vec<Mount>,
     /// Programs it may execute.
@@ -57,6 +59,7 @@ pub enum Keep {
 
 /// Where a command's changes are.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per command")]
 #[must_use = "a layer that nobody keeps fills the disk"]
 pub enum Changes {
     /// In the workspace, for good; or there are none.
@@ -121,6 +124,7 @@ impl Driver {
         let wall = timeout(args.timeout_s)?.min(scene.limits.wall);
         let env = environment(&args)?;
         let layer = scene.layer.map(Layer::create).transpose()?;
+        let began = SystemTime::now();
         let argv: [OsString; 3] = ["sh".into(), "-c".into(), args.cmd.into()];
         let output = scene.limits.output.min(limits::EXEC_OUTPUT_BYTES_MAX);
         let spec = Spec {
@@ -156,7 +160,16 @@ impl Driver {
                 Changes::Direct
             }
             (Some(layer), Keep::Hold) => Changes::Held(layer),
-            (Some(layer), Keep::Commit) => Changes::Committed(layer.commit(&scene.workspace)?),
+            (Some(layer), Keep::Commit) => {
+                match layer.clone().commit(&scene.workspace, Some(began), scene.note) {
+                    Ok(committed) => Changes::Committed(committed),
+                    Err(error) => {
+                        // What failed half-way was taken back and is gone already.
+                        let _ = layer.discard();
+                        return Err(error.into());
+                    }
+                }
+            }
         };
         Ok(Ran { answer: answer(&outcome, &spec.limits), changes })
     }

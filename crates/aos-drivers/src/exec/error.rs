@@ -45,7 +45,13 @@ impl From<Error> for CallError {
                 Sandbox::Spec { .. } => (Code::Inval, None),
                 Sandbox::Program { source, .. } if source.kind() == ErrorKind::NotFound => (Code::NoEnt, None),
                 Sandbox::Program { .. } => (Code::Perm, Some("only granted programs can be run".to_owned())),
-                Sandbox::Conflict { .. } => (Code::Again, Some("somebody changed the workspace meanwhile".to_owned())),
+                Sandbox::Conflict { .. } => (
+                    Code::Again,
+                    Some(
+                        "somebody changed these files while the command ran, so nothing of it was kept; run it again"
+                            .to_owned(),
+                    ),
+                ),
                 // Whether it ran is not known.
                 Sandbox::Helper { .. } => {
                     (Code::Intr, Some("it may have run; look before running it again".to_owned()))

@@ -8,14 +8,20 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::error::Error;
+use super::keep::Keeper;
 use super::path::Beneath;
 use super::walk::DEPTH_MAX;
 use super::workspace::{INSIDE, Missing, Workspace, look, open_at};
 
 /// Deletes a file, a link (never what it leads to) or a folder with all in it. Never crosses into another mount.
-pub(super) fn delete(workspace: &Workspace, args: &FsDelete) -> Result<Value, Error> {
+pub(super) fn delete(workspace: &Workspace, args: &FsDelete, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
     let path = Beneath::parse(&args.path)?;
     let (folder, name) = workspace.parent(&path, Missing::Fail)?;
+    if keeper.keeps() {
+        look(&folder, name, path.as_str())?.ok_or_else(|| Error::system(path.as_str())(Errno::NOENT))?;
+        keeper.remove(&path)?;
+        return Ok(json!({}));
+    }
     remove(&folder, name, path.as_str(), DEPTH_MAX)?;
     rustix::fs::fsync(&folder).map_err(Error::system(path.as_str()))?;
     Ok(json!({}))
@@ -80,7 +86,7 @@ fn empty(folder: &OwnedFd, path: &str, depth: u32) -> Result<(), Error> {
 }
 
 /// Moves a file, a link or a folder to where nothing is yet, making the folders above.
-pub(super) fn relocate(workspace: &Workspace, args: &FsMove) -> Result<Value, Error> {
+pub(super) fn relocate(workspace: &Workspace, args: &FsMove, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
     let (from, to) = (Beneath::parse(&args.from)?, Beneath::parse(&args.to)?);
     if is_below(&to, &from) {
         return Err(Error::IntoItself { path: from.as_str().to_owned() });
@@ -89,6 +95,18 @@ pub(super) fn relocate(workspace: &Workspace, args: &FsMove) -> Result<Value, Er
     if look(&from_folder, from_name, from.as_str())?.is_none() {
         // Before folders are made for nothing.
         return Err(Error::system(from.as_str())(Errno::NOENT));
+    }
+    if keeper.keeps() {
+        match workspace.parent(&to, Missing::Fail) {
+            Ok((to_folder, to_name)) if look(&to_folder, to_name, to.as_str())?.is_some() => {
+                return Err(Error::system(to.as_str())(Errno::EXIST));
+            }
+            // Missing folders are made.
+            Ok(_) | Err(Error::System { errno: Errno::NOENT, .. }) => {}
+            Err(error) => return Err(error),
+        }
+        keeper.relocate(&from, &to)?;
+        return Ok(json!({}));
     }
     let (to_folder, to_name) = workspace.parent(&to, Missing::Make)?;
     match rustix::fs::renameat_with(&from_folder, from_name, &to_folder, to_name, RenameFlags::NOREPLACE) {

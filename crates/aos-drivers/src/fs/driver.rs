@@ -4,8 +4,10 @@ use std::path::Path;
 
 use aos_abi::{CallError, Code, Syscall};
 use aos_policy::Permit;
+use aos_sandbox::Committed;
 use serde_json::Value;
 
+use super::keep::{Keeper, Keeping};
 use super::locks::Locks;
 use super::path::Beneath;
 use super::workspace::Workspace;
@@ -30,37 +32,53 @@ impl Driver {
         Driver { locks: Locks::new() }
     }
 
-    /// Carries out an allowed call in a workspace. Blocking: call it from a thread that may wait for a disk.
+    /// Carries out an allowed call in a workspace; with `keeping`, so that it can be undone. Blocking: call it from a thread
+    /// that may wait for a disk.
     ///
-    /// # Errors
-    /// As the contract has them: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOSPC`, `EPERM` for what is outside or no
-    /// regular file, `EINVAL`, `EAGAIN`, `EIO`; `ENOSYS` for a call that is no file call.
+    /// The answer's error is as the contract has them: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOSPC`, `EPERM` for what
+    /// is outside or no regular file, `EINVAL`, `EAGAIN`, `EIO`; `ENOSYS` for a call that is no file call.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up by the call")]
-    pub fn call(&self, permit: Permit, workspace: &Path) -> Result<Value, CallError> {
-        self.perform(permit.call(), workspace)
+    pub fn call(&self, permit: Permit, workspace: &Path, keeping: Option<Keeping>) -> Done {
+        self.perform(permit.call(), workspace, keeping)
     }
 
     /// Carries out a call whatever the policy says of it.
-    pub(super) fn perform(&self, call: &Syscall, workspace: &Path) -> Result<Value, CallError> {
-        let open = || Workspace::open(workspace);
+    pub(super) fn perform(&self, call: &Syscall, root: &Path, keeping: Option<Keeping>) -> Done {
+        let mut keeper = Keeper::new(root, keeping);
+        let answer = self.dispatch(call, root, &mut keeper);
+        Done { answer, committed: keeper.into_committed() }
+    }
+
+    fn dispatch(&self, call: &Syscall, root: &Path, keeper: &mut Keeper<'_>) -> Result<Value, CallError> {
+        let open = || Workspace::open(root);
         let done = match call {
             Syscall::FsRead(args) => read::read(&open()?, args),
             Syscall::FsWrite(args) => {
                 let path = Beneath::parse(&args.path)?.of_file()?;
-                let _turn = self.locks.hold(workspace, &path);
-                write::write(&open()?, args, &path)
+                let _turn = self.locks.hold(root, &path);
+                write::write(&open()?, args, &path, keeper)
             }
             Syscall::FsEdit(args) => {
                 let path = Beneath::parse(&args.path)?.of_file()?;
-                let _turn = self.locks.hold(workspace, &path);
-                edit::edit(&open()?, args, &path)
+                let _turn = self.locks.hold(root, &path);
+                edit::edit(&open()?, args, &path, keeper)
             }
             Syscall::FsList(args) => list::list(&open()?, args),
             Syscall::FsSearch(args) => search::search(&open()?, args),
-            Syscall::FsDelete(args) => delete::delete(&open()?, args),
-            Syscall::FsMove(args) => delete::relocate(&open()?, args),
+            Syscall::FsDelete(args) => delete::delete(&open()?, args, keeper),
+            Syscall::FsMove(args) => delete::relocate(&open()?, args, keeper),
             other => return Err(CallError::new(Code::NoSys, format!("{} is no file call", other.name()))),
         };
         Ok(done?)
     }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+#[must_use]
+pub struct Done {
+    /// What the agent is told.
+    pub answer: Result<Value, CallError>,
+    /// The change, where it was kept.
+    pub committed: Option<Committed>,
 }

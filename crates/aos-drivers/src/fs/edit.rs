@@ -8,9 +8,9 @@ use aos_abi::syscall::{Edit, FsEdit};
 use serde_json::{Value, json};
 
 use super::error::Error;
+use super::keep::{Keeper, replace};
 use super::path::Beneath;
 use super::workspace::{Missing, Workspace, file_in, look};
-use super::write::replace;
 
 /// Largest file that is edited, in bytes: what one call's arguments could write anew.
 const EDITED_BYTES_MAX: u64 = limits::ARGS_BYTES_MAX as u64;
@@ -21,7 +21,12 @@ const DIFF_EXACT: Duration = Duration::from_millis(500);
 
 /// Applies the edits in order, each to what the ones before it made, and puts the file back whole. The caller holds the
 /// path's lock; a change by somebody else (a command, a person) between reading and writing is noticed and refused.
-pub(super) fn edit(workspace: &Workspace, args: &FsEdit, path: &Beneath) -> Result<Value, Error> {
+pub(super) fn edit(
+    workspace: &Workspace,
+    args: &FsEdit,
+    path: &Beneath,
+    keeper: &mut Keeper<'_>,
+) -> Result<Value, Error> {
     let (folder, name) = workspace.parent(path, Missing::Fail)?;
     // Through the workspace, not through the folder: its errors say where a link leads.
     let (file, before) = workspace.file(path)?;
@@ -46,7 +51,11 @@ pub(super) fn edit(workspace: &Workspace, args: &FsEdit, path: &Beneath) -> Resu
     if seen(&now) != seen(&before) || file_in(&folder, name, path.as_str()).is_err() {
         return Err(changed());
     }
-    replace(&folder, name, new.as_bytes(), Some(&before), path.as_str())?;
+    if keeper.keeps() {
+        keeper.put(path, new.as_bytes(), Some(&before))?;
+    } else {
+        replace(&folder, name, new.as_bytes(), Some(&before), path.as_str())?;
+    }
     let (diff, truncated) = diff(&old, &new, path.as_str());
     let mut result = json!({ "diff": diff });
     if truncated {
@@ -93,7 +102,9 @@ fn occurrences(text: &str, sought: &str) -> (Option<usize>, usize) {
     (first, count)
 }
 
-fn diff(old: &str, new: &str, path: &str) -> (String, bool) {
+/// A unified diff, and whether it was cut.
+#[must_use]
+pub fn diff(old: &str, new: &str, path: &str) -> (String, bool) {
     let mut diff = similar::TextDiff::configure()
         .timeout(DIFF_EXACT)
         .diff_lines(old, new)

@@ -13,13 +13,16 @@
 //!   appending to a file with several names is refused. Reading one is allowed, as an agent cannot make one to the outside.
 //! - Devices, pipes and sockets are neither read nor written.
 //!
-//! Deliberately absent: undo (snapshots are made round the call), mounts, and any cache.
+//! - A change for which a layer is given goes through it and can be undone (`keep`).
+//!
+//! Deliberately absent: what is kept for how long (the caller says), mounts, and any cache.
 
 mod delete;
 mod draft;
 mod driver;
 mod edit;
 mod error;
+mod keep;
 mod list;
 mod locks;
 mod path;
@@ -32,7 +35,9 @@ mod walk;
 mod workspace;
 mod write;
 
-pub use driver::Driver;
+pub use driver::{Done, Driver};
+pub use edit::diff;
+pub use keep::Keeping;
 
 // What watching needs of the way paths are kept inside.
 pub(crate) use draft::Draft;

@@ -1,9 +1,10 @@
 //! `FS_WRITE`: replace, append or create.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
+use aos_abi::limits;
 use aos_abi::syscall::{FsWrite, WriteMode};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -11,12 +12,21 @@ use serde_json::{Value, json};
 
 use super::draft::Draft;
 use super::error::Error;
+use super::keep::{Keeper, replace};
 use super::path::Beneath;
 use super::workspace::{INSIDE, Missing, Workspace, look, regular};
 
 /// Writes a file, making the folders above it. Replacing and creating are atomic and durable; appending is one write
 /// at the end, durable, and says how much got there if the disk fills up.
-pub(super) fn write(workspace: &Workspace, args: &FsWrite, path: &Beneath) -> Result<Value, Error> {
+pub(super) fn write(
+    workspace: &Workspace,
+    args: &FsWrite,
+    path: &Beneath,
+    keeper: &mut Keeper<'_>,
+) -> Result<Value, Error> {
+    if keeper.keeps() && keep(workspace, args, path, keeper)? {
+        return Ok(json!({ "bytes": args.content.len() }));
+    }
     let (folder, name) = workspace.parent(path, Missing::Make)?;
     let content = args.content.as_bytes();
     let there = look(&folder, name, path.as_str())?;
@@ -38,18 +48,45 @@ pub(super) fn write(workspace: &Workspace, args: &FsWrite, path: &Beneath) -> Re
     Ok(json!({ "bytes": content.len() }))
 }
 
-/// Puts new content in the place of a regular file, or of nothing.
-pub(super) fn replace(
-    folder: &OwnedFd,
-    name: &str,
-    content: &[u8],
-    there: Option<&Stat>,
-    path: &str,
-) -> Result<(), Error> {
-    if let Some(stat) = there {
-        regular(stat, path)?;
+/// The same through a layer. Adding to a file is making a longer one, so a file that is too large for that is left to
+/// the other way, which cannot be undone: then nothing is done and the answer is `false`.
+fn keep(workspace: &Workspace, args: &FsWrite, path: &Beneath, keeper: &mut Keeper<'_>) -> Result<bool, Error> {
+    let there = match workspace.parent(path, Missing::Fail) {
+        Ok((folder, name)) => look(&folder, name, path.as_str())?,
+        // Its folders are to be made.
+        Err(Error::System { errno: Errno::NOENT, .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let mode = args.mode.unwrap_or_default();
+    let content = args.content.as_bytes();
+    match (mode, &there) {
+        (WriteMode::Create, Some(_)) => Err(Error::system(path.as_str())(Errno::EXIST)),
+        (WriteMode::Append, Some(stat)) => {
+            regular(stat, path.as_str())?;
+            single(stat, path.as_str())?;
+            if stat.st_size.unsigned_abs() > limits::UNDO_APPEND_BYTES_MAX {
+                return Ok(false);
+            }
+            let (file, _) = workspace.file(path)?;
+            let mut whole = Vec::new();
+            file.take(limits::UNDO_APPEND_BYTES_MAX + 1).read_to_end(&mut whole).map_err(Error::io(path.as_str()))?;
+            whole.extend_from_slice(content);
+            keeper.put(path, &whole, there.as_ref()).map(|()| true)
+        }
+        (WriteMode::Create | WriteMode::Replace | WriteMode::Append, there) => {
+            keeper.put(path, content, there.as_ref()).map(|()| true)
+        }
     }
-    Draft::write(folder, content, there, path)?.replace(name, path)
+}
+
+/// Refuses a file that has further names.
+fn single(stat: &Stat, path: &str) -> Result<(), Error> {
+    if stat.st_nlink > 1 {
+        // The count is 32 bits wide on some targets.
+        #[allow(clippy::useless_conversion)]
+        return Err(Error::HardLinked { path: path.to_owned(), names: stat.st_nlink.into() });
+    }
+    Ok(())
 }
 
 fn append(folder: &OwnedFd, name: &str, content: &[u8], path: &str) -> Result<(), Error> {
@@ -62,11 +99,7 @@ fn append(folder: &OwnedFd, name: &str, content: &[u8], path: &str) -> Result<()
     })?;
     let stat = rustix::fs::fstat(&file).map_err(Error::system(path))?;
     regular(&stat, path)?;
-    if stat.st_nlink > 1 {
-        // The count is 32 bits wide on some targets.
-        #[allow(clippy::useless_conversion)]
-        return Err(Error::HardLinked { path: path.to_owned(), names: stat.st_nlink.into() });
-    }
+    single(&stat, path)?;
     let mut file = File::from(file);
     let mut written = 0;
     while written < content.len() {

@@ -6,16 +6,19 @@ mod reading;
 mod writing;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aos_abi::{CallError, Code, Syscall};
 use serde_json::{Value, json};
 
-use super::Driver;
+use super::{Done, Driver, Keeping};
 
 /// A workspace called `work` with a neighbour called `work-evil`, as the prefix mistake wants them.
 pub(super) struct Room {
     home: tempfile::TempDir,
     driver: Driver,
+    keeps: bool,
+    calls: AtomicU32,
 }
 
 impl Room {
@@ -24,7 +27,8 @@ impl Room {
         std::fs::create_dir(home.path().join("work")).unwrap();
         std::fs::create_dir(home.path().join("work-evil")).unwrap();
         std::fs::write(home.path().join("work-evil/secret"), "evil").unwrap();
-        Room { home, driver: Driver::new() }
+        std::fs::create_dir(home.path().join("layers")).unwrap();
+        Room { home, driver: Driver::new(), keeps: true, calls: AtomicU32::new(0) }
     }
 
     pub(super) fn work(&self) -> PathBuf {
@@ -50,8 +54,20 @@ impl Room {
     }
 
     pub(super) fn call(&self, name: &str, args: Value) -> Result<Value, CallError> {
+        self.done(name, args).answer
+    }
+
+    /// A call whose change is kept, in a layer of its own; or made at once, in a room that says so.
+    pub(super) fn done(&self, name: &str, args: Value) -> Done {
         let call = Syscall::parse(name, &args.to_string()).unwrap();
-        self.driver.perform(&call, &self.work())
+        let nth = self.calls.fetch_add(1, Ordering::Relaxed);
+        let layer = self.home.path().join(format!("layers/{nth}"));
+        self.driver.perform(&call, &self.work(), self.keeps.then_some(Keeping { layer, note: json!(nth) }))
+    }
+
+    /// A room where changes are made at once.
+    pub(super) fn without_layers() -> Room {
+        Room { keeps: false, ..Room::new() }
     }
 
     pub(super) fn code(&self, name: &str, args: Value) -> Code {

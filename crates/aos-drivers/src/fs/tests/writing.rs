@@ -194,3 +194,64 @@ fn moving_overwrites_nothing() {
         ("a".into(), "b".into(), "x".into())
     );
 }
+
+#[test]
+fn every_change_is_kept_and_can_be_undone() {
+    let room = Room::new();
+    room.put("d/a", "one\n");
+    room.put("d/b", "two");
+    let done = |name: &str, args: serde_json::Value| {
+        let done = room.done(name, args);
+        done.answer.unwrap();
+        done.committed.expect("it changed something")
+    };
+    let mut kept = vec![
+        done("FS_WRITE", json!({ "path": "d/a", "content": "uno\n" })),
+        done("FS_WRITE", json!({ "path": "d/a", "content": "due\n", "mode": "append" })),
+        done("FS_WRITE", json!({ "path": "new/deep/f", "content": "f", "mode": "create" })),
+        done("FS_EDIT", json!({ "path": "d/b", "edits": [{ "old": "two", "new": "2" }] })),
+        done("FS_MOVE", json!({ "from": "d/b", "to": "other/place" })),
+        done("FS_DELETE", json!({ "path": "d" })),
+    ];
+    assert_eq!(room.names(), ["new", "other"]);
+    assert_eq!(room.text("other/place"), "2");
+    while let Some(committed) = kept.pop() {
+        committed.undo(serde_json::Value::Null).unwrap().forget().unwrap();
+    }
+    assert_eq!(room.names(), ["d"]);
+    assert_eq!((room.text("d/a"), room.text("d/b")), ("one\n".into(), "two".into()));
+}
+
+#[test]
+fn a_call_that_fails_or_only_reads_keeps_nothing() {
+    let room = Room::new();
+    room.put("a", "a");
+    for (name, args) in [
+        ("FS_READ", json!({ "path": "a" })),
+        ("FS_WRITE", json!({ "path": "a", "content": "x", "mode": "create" })),
+        ("FS_WRITE", json!({ "path": "a/b", "content": "x" })),
+        ("FS_DELETE", json!({ "path": "missing" })),
+        ("FS_MOVE", json!({ "from": "a", "to": "a" })),
+    ] {
+        assert!(room.done(name, args.clone()).committed.is_none(), "{name} {args}");
+    }
+    assert_eq!(std::fs::read_dir(room.work().with_file_name("layers")).unwrap().count(), 0);
+    assert_eq!(room.text("a"), "a");
+}
+
+#[test]
+fn without_a_layer_changes_are_made_at_once() {
+    let room = Room::without_layers();
+    let call = |name: &str, args: serde_json::Value| {
+        let done = room.done(name, args);
+        assert!(done.committed.is_none());
+        done.answer.unwrap();
+    };
+    call("FS_WRITE", json!({ "path": "d/a", "content": "one" }));
+    call("FS_WRITE", json!({ "path": "d/a", "content": "!", "mode": "append" }));
+    call("FS_WRITE", json!({ "path": "d/new", "content": "", "mode": "create" }));
+    call("FS_EDIT", json!({ "path": "d/a", "edits": [{ "old": "one", "new": "two" }] }));
+    call("FS_MOVE", json!({ "from": "d/a", "to": "e/b" }));
+    call("FS_DELETE", json!({ "path": "d" }));
+    assert_eq!((room.names(), room.text("e/b")), (vec!["e".to_owned()], "two!".to_owned()));
+}

@@ -1,0 +1,571 @@
+//! A commit: the changes of a layer, moved into the workspace with everything they replace kept, and taken back again.
+//!
+//! Start at [`Committed`]. What is to be done is written down first ([`Record`]), then done step by step. Always true: a
+//! commit or an undo that was cut off at any point is finished by [`recover`], and comes to all of it or nothing; one that
+//! fails takes back what it had done; an undo begins only when nothing is in its way; what was there is kept, not
+//! copied, and no link that a command left in the workspace is followed.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::failpoint::pass;
+use crate::image::{Image, Kind, bytes_below};
+use crate::layer::{Layer, at, unmark};
+use crate::outcome::{Change, ChangeKind};
+use crate::transfer::{delete, is_leaving, put_in_place, set_aside, sync_folder, take_away, there, there_in, within};
+
+/// The file in a layer's folder that says what is being done.
+const RECORD: &str = "committed.json";
+
+/// Commits of at most so many steps are made to last before they are called done. What a command leaves behind is the
+/// command's own to sync.
+const SYNCED_STEPS_MAX: usize = 16;
+
+/// One step of a commit. Its place in the workspace is beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Put a file of the layer in place.
+    Put {
+        /// What it is.
+        after: Image,
+        /// What it replaces.
+        before: Option<Image>,
+    },
+    /// Make a folder.
+    Folder {
+        /// Its permissions.
+        mode: u32,
+        /// Its user and group.
+        owner: (u32, u32),
+        /// What it replaces, which is no folder.
+        before: Option<Image>,
+    },
+    /// Change a folder's permissions.
+    Mode {
+        /// What they were.
+        from: u32,
+        /// What they become.
+        to: u32,
+    },
+    /// Take a file or a folder with all that is in it away.
+    Remove {
+        /// What it was.
+        before: Image,
+    },
+    /// Give something of the workspace this place.
+    Move {
+        /// Where it was.
+        from: Name,
+        /// What it is.
+        image: Image,
+    },
+}
+
+/// How far a commit has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Being done; after a crash it is finished.
+    Committing,
+    /// Done.
+    Committed,
+    /// Being taken back; after a crash that is finished.
+    Undoing,
+    /// Taken back. What it had put in place is kept, so that it can be done again.
+    Undone,
+}
+
+/// What is written down of a commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Record {
+    workspace: Name,
+    stage: Stage,
+    /// Rises with each time it is done or taken back.
+    turn: u32,
+    /// The caller's own.
+    note: serde_json::Value,
+    /// In the order of the paths, so folders before what is in them.
+    steps: Vec<(Name, Step)>,
+}
+
+/// One change of a commit, with what was there before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Altered {
+    /// Where, relative to the workspace.
+    pub path: PathBuf,
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// What was there.
+    pub before: Option<Image>,
+    /// What is there now.
+    pub after: Option<Image>,
+}
+
+/// A layer whose changes are in the workspace, with what they replaced; or that were taken back again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Committed {
+    layer: Layer,
+    record: Record,
+}
+
+impl Committed {
+    /// Writes down what is to be done and does it. Where a step fails, what was done is taken back and the layer is gone.
+    pub(crate) fn perform(
+        layer: Layer,
+        workspace: &Path,
+        steps: Vec<(PathBuf, Step)>,
+        note: serde_json::Value,
+    ) -> Result<Self, Error> {
+        let workspace = workspace.canonicalize().map_err(at(workspace))?;
+        let mut steps: Vec<(Name, Step)> = steps.into_iter().map(|(path, step)| (Name::of(&path), step)).collect();
+        steps.sort_by(|a, b| a.0.cmp(&b.0));
+        let workspace = Name(vec![workspace.into_os_string().into_vec()]);
+        let record = Record { workspace, stage: Stage::Committing, turn: 0, note, steps };
+        let mut committed = Committed { layer, record };
+        committed.save()?;
+        pass();
+        match committed.forward() {
+            Ok(()) => Ok(committed),
+            Err(error) => {
+                committed.record.stage = Stage::Undoing;
+                committed.save()?;
+                committed.backward()?;
+                committed.layer.discard()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The commit that is recorded in a layer's folder, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when the record cannot be read.
+    pub fn load(dir: &Path) -> Result<Option<Self>, Error> {
+        let path = dir.join(RECORD);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(at(&path)(error)),
+        };
+        let record = serde_json::from_slice(&text).map_err(|error| at(&path)(error.into()))?;
+        Ok(Some(Committed { layer: Layer::at(dir), record }))
+    }
+
+    /// Writes the record; a crash leaves the old one or the new one.
+    fn save(&self) -> Result<(), Error> {
+        let (path, draft) = (self.layer.dir().join(RECORD), self.layer.dir().join("draft"));
+        let write = || -> io::Result<()> {
+            let file = std::fs::File::create(&draft)?;
+            serde_json::to_writer(io::BufWriter::new(&file), &self.record)?;
+            file.sync_all()?;
+            pass();
+            std::fs::rename(&draft, &path)?;
+            std::fs::File::open(self.layer.dir())?.sync_all()
+        };
+        write().map_err(at(&path))
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.record.stage
+    }
+
+    /// How often it was taken back and done again: even where it stands, odd where it is taken back.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        self.record.turn
+    }
+
+    /// The workspace that it changed.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.record.workspace.path()
+    }
+
+    /// The layer's folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.layer.dir()
+    }
+
+    /// What the caller had written down with it.
+    #[must_use]
+    pub fn note(&self) -> &serde_json::Value {
+        &self.record.note
+    }
+
+    /// What the commit changed.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        self.altered().into_iter().map(|Altered { path, kind, .. }| Change { path, kind }).collect()
+    }
+
+    /// The same with what was there before and after.
+    #[must_use]
+    pub fn altered(&self) -> Vec<Altered> {
+        let mut all = Vec::new();
+        for (name, step) in &self.record.steps {
+            let path = name.path();
+            let mut tell = |path: PathBuf, before: Option<Image>, after: Option<Image>| {
+                let kind = match (&before, &after) {
+                    (None, _) => ChangeKind::Created,
+                    (_, None) => ChangeKind::Deleted,
+                    _ => ChangeKind::Modified,
+                };
+                all.push(Altered { path, kind, before, after });
+            };
+            match step {
+                Step::Put { after, before } => tell(path, before.clone(), Some(after.clone())),
+                Step::Folder { mode, before, .. } => tell(path, before.clone(), Some(Image::folder(*mode))),
+                Step::Mode { from, to } => tell(path, Some(Image::folder(*from)), Some(Image::folder(*to))),
+                Step::Remove { before } => tell(path, Some(before.clone()), None),
+                Step::Move { from, image } => {
+                    tell(from.path(), Some(image.clone()), None);
+                    tell(path, None, Some(image.clone()));
+                }
+            }
+        }
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all
+    }
+
+    /// Where the kept content of a path is: what it was before, while the commit stands; what it would be again, once it
+    /// is taken back. A path that is there only if something is kept.
+    #[must_use]
+    pub fn kept(&self, path: &Path) -> PathBuf {
+        match self.record.stage {
+            Stage::Committing | Stage::Committed => self.layer.old().join(path),
+            Stage::Undoing | Stage::Undone => self.layer.upper().join(path),
+        }
+    }
+
+    /// Bytes of what is kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        bytes_below(&self.layer.old()) + bytes_below(&self.layer.upper())
+    }
+
+    /// Reads a file of the workspace as the commit would find it, through no link; at most `most` bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn read_now(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let root = open_root(&self.workspace()).map_err(|error| io::Error::other(error.to_string()))?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), inside())?;
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), most), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// What would be lost if it were taken back now, or done again: the paths that somebody changed since.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when the workspace cannot be opened.
+    pub fn in_the_way(&self) -> Result<Vec<PathBuf>, Error> {
+        let root = open_root(&self.workspace())?;
+        let stands = self.record.stage == Stage::Committed;
+        let fails = self.record.steps.iter().filter(|(name, step)| !step.may(&root, name, stands));
+        Ok(fails.map(|(name, _)| name.path()).collect())
+    }
+
+    /// Brings back what the commit replaced. Folders that something was put into since stay. What it had put in place is
+    /// kept, so that [`Committed::redo`] can do it again.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when something that the commit put there has changed since; then nothing is undone.
+    pub fn undo(mut self, note: serde_json::Value) -> Result<Self, Error> {
+        self.turn_around(Stage::Committed, Stage::Undoing, note)?;
+        self.backward()?;
+        Ok(self)
+    }
+
+    /// Does again what was undone.
+    ///
+    /// # Errors
+    /// As of [`Committed::undo`].
+    pub fn redo(mut self, note: serde_json::Value) -> Result<Self, Error> {
+        self.turn_around(Stage::Undone, Stage::Committing, note)?;
+        self.forward()?;
+        Ok(self)
+    }
+
+    fn turn_around(&mut self, from: Stage, to: Stage, note: serde_json::Value) -> Result<(), Error> {
+        if self.record.stage != from {
+            return Err(Error::Spec { reason: "that has been done already".into() });
+        }
+        let paths = self.in_the_way()?;
+        if !paths.is_empty() {
+            return Err(Error::Conflict { paths });
+        }
+        self.record.turn += 1;
+        self.record.stage = to;
+        self.record.note = note;
+        self.save()
+    }
+
+    /// Does every step that is not done, and writes down that it is done.
+    fn forward(&mut self) -> Result<(), Error> {
+        let workspace = self.workspace();
+        let root = open_root(&workspace)?;
+        for (name, step) in &self.record.steps {
+            pass();
+            let path = name.path();
+            step.apply(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+        }
+        self.finish(&root, Stage::Committed)
+    }
+
+    /// Takes back every step that is done, and writes that down. Backwards, so that what is in a folder goes before it.
+    fn backward(&mut self) -> Result<(), Error> {
+        let workspace = self.workspace();
+        let root = open_root(&workspace)?;
+        for (name, step) in self.record.steps.iter().rev() {
+            pass();
+            let path = name.path();
+            step.revert(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+        }
+        self.finish(&root, Stage::Undone)
+    }
+
+    fn finish(&mut self, root: &OwnedFd, stage: Stage) -> Result<(), Error> {
+        if self.record.steps.len() <= SYNCED_STEPS_MAX {
+            for (name, _) in &self.record.steps {
+                if let Ok(folder) = beneath(root, name.path().parent().unwrap_or(Path::new(""))) {
+                    sync_folder(&folder).map_err(|errno| at(&self.workspace())(errno.into()))?;
+                }
+            }
+        }
+        pass();
+        self.record.stage = stage;
+        self.save()
+    }
+
+    /// Deletes what is kept: from now on nothing can be taken back.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when something cannot be deleted.
+    pub fn forget(self) -> Result<(), Error> {
+        self.layer.discard()
+    }
+}
+
+/// What became of a layer's folder that a crash may have left.
+#[derive(Debug)]
+pub enum Recovered {
+    /// Nothing of it was in the workspace, and it is gone.
+    Nothing,
+    /// It was done or taken back, by now wholly.
+    Whole(Committed),
+}
+
+/// Brings a layer's folder to rest after a crash: what was begun is finished, what was not begun is deleted.
+///
+/// # Errors
+/// [`Error::Path`] when that cannot be done now; it can be tried again.
+pub fn recover(dir: &Path) -> Result<Recovered, Error> {
+    let Some(mut committed) = Committed::load(dir)? else {
+        delete(dir).map_err(at(dir))?;
+        return Ok(Recovered::Nothing);
+    };
+    match committed.record.stage {
+        Stage::Committing => committed.forward()?,
+        // It failed and was being cleaned away, or a person wanted it undone.
+        Stage::Undoing => {
+            let failed = committed.record.turn == 0;
+            committed.backward()?;
+            if failed {
+                committed.layer.discard()?;
+                return Ok(Recovered::Nothing);
+            }
+        }
+        Stage::Undone if committed.record.turn == 0 => {
+            committed.layer.discard()?;
+            return Ok(Recovered::Nothing);
+        }
+        Stage::Committed | Stage::Undone => {}
+    }
+    Ok(Recovered::Whole(committed))
+}
+
+impl Step {
+    /// Does the step, or what an interruption has left of it.
+    fn apply(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
+        match self {
+            Step::Put { .. } => {
+                if there(&upper) {
+                    // Also what somebody put there since it was planned.
+                    set_aside(&parent, name, &old)?;
+                    pass();
+                    unmark(&upper);
+                }
+                if there(&upper) || is_leaving(&upper) { put_in_place(&upper, &parent, name) } else { Ok(()) }
+            }
+            Step::Folder { mode, owner, before } => {
+                if before.is_some() {
+                    take_away(&parent, name, &old)?;
+                    pass();
+                }
+                match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                let made = open_folder(&parent, name)?;
+                if rustix::process::geteuid().is_root() {
+                    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
+                    rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+                }
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+            }
+            Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*to)),
+            Step::Remove { .. } => take_away(&parent, name, &old),
+            Step::Move { from, .. } => relocate(root, &from.path(), &parent, name),
+        }
+    }
+
+    /// Takes the step back, or what an interruption has left of it. A step that was not done is none.
+    fn revert(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
+        let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
+            // Its folder was not made yet, or is gone already; or it was never begun.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(_) if there(&upper) && !there(&old) => return Ok(()),
+            parent => parent?,
+        };
+        match self {
+            Step::Put { .. } => {
+                // What was not placed is in the layer still.
+                if !there(&old) && !is_leaving(&old) {
+                    return take_away(&parent, name, &upper);
+                }
+                if old.is_dir() && !old.is_symlink() {
+                    // A folder cannot take a file's place in one step.
+                    take_away(&parent, name, &upper)?;
+                } else {
+                    set_aside(&parent, name, &upper)?;
+                }
+                pass();
+                put_in_place(&old, &parent, name)
+            }
+            Step::Folder { .. } => {
+                match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+                    // What came into the folder later stays, and so does the folder.
+                    Err(Errno::NOTEMPTY) => return Ok(()),
+                    Err(errno) => return Err(errno),
+                }
+                pass();
+                if there(&old) || is_leaving(&old) { put_in_place(&old, &parent, name) } else { Ok(()) }
+            }
+            Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*from)),
+            Step::Remove { .. } => {
+                if there(&old) || is_leaving(&old) {
+                    put_in_place(&old, &parent, name)
+                } else {
+                    Ok(())
+                }
+            }
+            Step::Move { from, .. } => {
+                let from = from.path();
+                let back = beneath(root, from.parent().unwrap_or(Path::new("")))?;
+                let old_name = from.file_name().unwrap_or_default();
+                if there_in(&back, old_name) { Ok(()) } else { relocate(root, path, &back, old_name) }
+            }
+        }
+    }
+
+    /// Whether the workspace still is as this step left it (`stands`), or as it was before.
+    fn may(&self, root: &OwnedFd, at: &Name, stands: bool) -> bool {
+        let is = |name: &Name, image: Option<&Image>| {
+            let path = name.path();
+            let Ok(parent) = beneath(root, path.parent().unwrap_or(Path::new(""))) else { return image.is_none() };
+            let name = path.file_name().unwrap_or_default();
+            match image {
+                Some(image) => image.stands_at(&within(&parent, name)),
+                None => !there_in(&parent, name),
+            }
+        };
+        match self {
+            Step::Put { after, before } => is(at, if stands { Some(after) } else { before.as_ref() }),
+            Step::Folder { mode, .. } if stands => is(at, Some(&Image::folder(*mode))),
+            // A folder that stayed because something is in it is there already.
+            Step::Folder { mode, before, .. } => {
+                is(at, before.as_ref()) || (before.is_none() && is(at, Some(&Image::folder(*mode))))
+            }
+            Step::Mode { from, .. } => is(at, Some(&Image::folder(*from))),
+            Step::Remove { before } => is(at, if stands { None } else { Some(before) }),
+            Step::Move { from, image } => {
+                let (here, there) = (Some(image), None);
+                is(at, if stands { here } else { there }) && is(from, if stands { there } else { here })
+            }
+        }
+    }
+}
+
+/// Moves within the workspace to where nothing is, unless that has been done.
+fn relocate(root: &OwnedFd, from: &Path, to: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let parent = beneath(root, from.parent().unwrap_or(Path::new("")))?;
+    let old_name = from.file_name().unwrap_or_default();
+    match rustix::fs::renameat_with(&parent, old_name, to, name, RenameFlags::NOREPLACE) {
+        Err(Errno::NOENT) if there_in(to, name) => Ok(()),
+        done => done,
+    }
+}
+
+impl Image {
+    /// A folder with these permissions; nothing else of it is held to.
+    pub(crate) fn folder(mode: u32) -> Image {
+        Image::plain(Kind::Folder, mode)
+    }
+}
+
+/// A path as bytes, so that any survives being recorded. Ordered by part, so that a folder comes before what is in it
+/// and `a/b` before `a-b`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Name(Vec<Vec<u8>>);
+
+impl Name {
+    pub(crate) fn of(path: &Path) -> Self {
+        Name(path.iter().map(|part| part.as_bytes().to_vec()).collect())
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.iter().map(|part| OsString::from_vec(part.clone())).collect()
+    }
+}
+
+fn inside() -> ResolveFlags {
+    ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+}
+
+fn open_root(workspace: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(workspace, flags, Mode::empty()).map_err(|errno| at(workspace)(errno.into()))
+}
+
+/// Opens a folder below the workspace. Links in it are a command's work and lead nowhere.
+fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), inside())
+}
+
+fn open_folder(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! Commits cut off between any two steps on the disk, on one file system and across two.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::failpoint::cut;
+use crate::layer::Like;
+
+/// A workspace and a place for a layer.
+struct Room {
+    work: tempfile::TempDir,
+    layers: tempfile::TempDir,
+}
+
+/// Where the layer is: beside the workspace, or on memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Same,
+    Other,
+}
+
+impl Room {
+    fn new(place: Place) -> Room {
+        let work = tempfile::tempdir().unwrap();
+        let layers = match place {
+            Place::Same => tempfile::tempdir().unwrap(),
+            Place::Other => tempfile::tempdir_in("/dev/shm").unwrap(),
+        };
+        let room = Room { work, layers };
+        for folder in ["d/deep", "becomes-file/in", "keep"] {
+            std::fs::create_dir_all(room.at(folder)).unwrap();
+        }
+        for (file, mode) in [
+            ("edited", 0o640),
+            ("d/one", 0o644),
+            ("d/deep/two", 0o755),
+            ("becomes-file/in/x", 0o600),
+            ("becomes-folder", 0o600),
+            ("keep/same", 0o644),
+        ] {
+            std::fs::write(room.at(file), format!("the old {file}")).unwrap();
+            std::fs::set_permissions(room.at(file), PermissionsExt::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::symlink("edited", room.at("link")).unwrap();
+        room
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.work.path().join(path)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.layers.path().join("41.0")
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::create(self.dir()).unwrap()
+    }
+
+    /// Every path with kind, mode and content.
+    fn listing(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.work.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let meta = std::fs::symlink_metadata(&path).unwrap();
+                let content = if meta.is_dir() {
+                    folders.push(path.clone());
+                    Vec::new()
+                } else if meta.is_symlink() {
+                    std::fs::read_link(&path).unwrap().into_os_string().into_vec()
+                } else {
+                    std::fs::read(&path).unwrap()
+                };
+                found.insert(path.strip_prefix(self.work.path()).unwrap().to_owned(), (meta.mode(), content));
+            }
+        }
+        found
+    }
+}
+
+/// Everything that can be committed at once.
+fn edits(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    let write = |path: &str, mode: u32| {
+        let me = std::fs::metadata(room.work.path()).unwrap();
+        let like = Like { mode, owner: (me.uid(), me.gid()) };
+        layer.write(room.work.path(), Path::new(path), format!("the new {path}").as_bytes(), Some(like)).unwrap();
+    };
+    write("edited", 0o600);
+    write("d/one", 0o644);
+    write("n/m/f", 0o755);
+    write("becomes-file", 0o644);
+    std::fs::create_dir(layer.upper().join("becomes-folder")).unwrap();
+    std::fs::write(layer.upper().join("becomes-folder/in"), "in").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", layer.upper().join("link")).unwrap();
+    std::fs::set_permissions(layer.upper().join("d"), PermissionsExt::from_mode(0o700)).unwrap();
+    layer.commit(room.work.path(), None, json!("edits"))
+}
+
+fn removal(room: &Room) -> Result<Committed, Error> {
+    room.layer().remove(room.work.path(), Path::new("d"), Value::Null)
+}
+
+fn relocation(room: &Room) -> Result<Committed, Error> {
+    room.layer().relocate(room.work.path(), Path::new("d"), Path::new("new/place"), Value::Null)
+}
+
+type Work = fn(&Room) -> Result<Committed, Error>;
+const WORKS: [(&str, Work); 3] = [("edits", edits), ("removal", removal), ("relocation", relocation)];
+
+/// The places there are, and for each kind of work what the workspace is like afterwards.
+fn places() -> Vec<Place> {
+    let dev = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    let other = dev(Path::new("/dev/shm"));
+    if other.is_some() && other != dev(&std::env::temp_dir()) {
+        return vec![Place::Same, Place::Other];
+    }
+    eprintln!("SKIPPED: no second file system at /dev/shm");
+    vec![Place::Same]
+}
+
+#[test]
+fn what_is_committed_can_be_undone_and_done_again() {
+    for place in places() {
+        for (name, work) in WORKS {
+            let room = Room::new(place);
+            let before = room.listing();
+            let committed = work(&room).unwrap();
+            let after = room.listing();
+            assert_ne!(before, after, "{name}");
+            assert!(!after.keys().any(|path| path.to_string_lossy().contains(".aos-draft")), "{name}: {after:?}");
+            assert_eq!(Committed::load(&room.dir()).unwrap().unwrap(), committed, "{name}");
+            let undone = committed.undo(json!("undo")).unwrap();
+            assert_eq!((room.listing(), undone.turn()), (before.clone(), 1), "{name} {place:?}");
+            let redone = undone.redo(json!("redo")).unwrap();
+            assert_eq!((room.listing(), redone.note()), (after, &json!("redo")), "{name} {place:?}");
+            redone.undo(Value::Null).unwrap().forget().unwrap();
+            assert_eq!(room.listing(), before, "{name} {place:?}");
+            assert!(!room.dir().exists());
+        }
+    }
+}
+
+#[test]
+fn a_commit_cut_off_anywhere_is_all_or_nothing() {
+    for place in places() {
+        for (name, work) in WORKS {
+            let whole = Room::new(place);
+            let before = whole.listing();
+            work(&whole).unwrap();
+            let after = whole.listing();
+            let mut cuts = 0;
+            loop {
+                let room = Room::new(place);
+                if !cut::at(cuts, || drop(work(&room))) {
+                    break;
+                }
+                match recover(&room.dir()).unwrap() {
+                    Recovered::Nothing => assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts}"),
+                    Recovered::Whole(committed) => {
+                        assert_eq!(room.listing(), after, "{name} {place:?} cut at {cuts}");
+                        committed.undo(Value::Null).unwrap();
+                        assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts} and undone");
+                    }
+                }
+                cuts += 1;
+            }
+            assert!(cuts > 4, "{name} {place:?} has {cuts} places to be cut off at");
+        }
+    }
+}
+
+#[test]
+fn an_undo_cut_off_anywhere_is_all_or_nothing_and_so_is_its_recovery() {
+    for place in places() {
+        for (name, work) in WORKS {
+            let mut cuts = 0;
+            loop {
+                let room = Room::new(place);
+                let before = room.listing();
+                let committed = work(&room).unwrap();
+                let after = room.listing();
+                if !cut::at(cuts, || drop(committed.undo(Value::Null))) {
+                    break;
+                }
+                // The recovery is cut off as well, three places further on each time, until it comes through.
+                let mut again = 0;
+                while cut::at(again, || drop(recover(&room.dir()).unwrap())) {
+                    again += 3;
+                }
+                let Recovered::Whole(found) = recover(&room.dir()).unwrap() else { panic!("{name}: it was committed") };
+                let expected = if found.stage() == Stage::Undone { &before } else { &after };
+                assert_eq!(&room.listing(), expected, "{name} {place:?} cut at {cuts}");
+                cuts += 1;
+            }
+            assert!(cuts > 2, "{name} {place:?} has {cuts} places to be cut off at");
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_fails_half_way_leaves_everything_as_it_was() {
+    let room = Room::new(Place::Same);
+    let before = room.listing();
+    // Sorted first, `a` is put in place; then `d/one` finds a link where its folder was.
+    let layer = room.layer();
+    layer.write(room.work.path(), Path::new("a"), b"a", None).unwrap();
+    layer.write(room.work.path(), Path::new("d/one"), b"one", None).unwrap();
+    let plan: Vec<_> = vec![(PathBuf::from("a"), put(&layer, "a")), (PathBuf::from("d/one"), put(&layer, "d/one"))];
+    std::fs::rename(room.at("d"), room.at("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", room.at("d")).unwrap();
+    let swapped = room.listing();
+    assert!(matches!(Committed::perform(layer, room.work.path(), plan, Value::Null), Err(Error::Path { .. })));
+    assert_eq!(room.listing(), swapped);
+    assert!(!room.dir().exists());
+    assert_ne!(before, swapped);
+}
+
+fn put(layer: &Layer, path: &str) -> Step {
+    Step::Put { after: Image::of(&layer.upper().join(path)).unwrap(), before: None }
+}
+
+#[test]
+fn what_changed_since_is_named_and_nothing_is_undone() {
+    let room = Room::new(Place::Same);
+    let committed = edits(&room).unwrap();
+    std::fs::write(room.at("edited"), "by a person").unwrap();
+    std::fs::remove_file(room.at("n/m/f")).unwrap();
+    // The same bytes written again are no change.
+    let same = std::fs::read(room.at("d/one")).unwrap();
+    std::fs::write(room.at("d/one"), same).unwrap();
+    let now = room.listing();
+    let Err(Error::Conflict { paths }) = committed.undo(Value::Null) else { panic!("it was changed") };
+    assert_eq!(paths, [PathBuf::from("edited"), PathBuf::from("n/m/f")]);
+    assert_eq!(room.listing(), now);
+}
+
+#[test]
+fn a_file_that_a_person_saved_meanwhile_is_not_overwritten() {
+    let room = Room::new(Place::Same);
+    let layer = room.layer();
+    layer.write(room.work.path(), Path::new("edited"), b"by the command", None).unwrap();
+    let began = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let now = room.listing();
+    let Err(Error::Conflict { paths }) = layer.clone().commit(room.work.path(), Some(began), Value::Null) else {
+        panic!("it was written in this hour")
+    };
+    assert_eq!((paths, room.listing()), (vec![PathBuf::from("edited")], now));
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    layer.commit(room.work.path(), Some(later), Value::Null).unwrap();
+}
+
+#[test]
+fn pipes_sockets_and_set_id_bits_are_not_committed() {
+    let room = Room::new(Place::Same);
+    let layer = room.layer();
+    rustix::fs::mkfifoat(rustix::fs::CWD, layer.upper().join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(layer.upper().join("socket")).unwrap();
+    std::fs::write(layer.upper().join("tool"), "x").unwrap();
+    std::fs::set_permissions(layer.upper().join("tool"), PermissionsExt::from_mode(0o6755)).unwrap();
+    let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
+    let names: Vec<PathBuf> = committed.changes().into_iter().map(|change| change.path).collect();
+    assert_eq!(names, [PathBuf::from("tool")]);
+    assert!(!room.at("pipe").exists() && !room.at("socket").exists());
+    assert_eq!(std::fs::metadata(room.at("tool")).unwrap().mode() & 0o7777, 0o755);
+}

@@ -1,0 +1,123 @@
+//! What a file, link or folder was at one moment: by which a later one of the same name is told from it.
+
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Files larger than this are told apart by their times alone; reading them would take seconds.
+const HASHED_BYTES_MAX: u64 = 64 << 20;
+
+/// What something was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// File, folder or link.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Bytes; of a folder those of all files in it.
+    pub size: u64,
+    /// SHA-256 of a file's content or a link's target, in hex; `None` for folders and for files above 64 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Of a file that has only been moved since, none of these has changed.
+    inode: u64,
+    modified: (i64, i64),
+}
+
+/// What can be committed and kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder with all in it.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A pipe, socket or device.
+    Other,
+}
+
+impl Image {
+    /// What is at a path; `None` where nothing is.
+    pub(crate) fn of(path: &Path) -> Option<Image> {
+        let meta = std::fs::symlink_metadata(path).ok()?;
+        let kind = kind(&meta);
+        let sha256 = match kind {
+            Kind::File if meta.len() <= HASHED_BYTES_MAX => digest_of_file(path),
+            Kind::Link => std::fs::read_link(path).ok().map(|target| digest(target.as_os_str().as_bytes())),
+            Kind::File | Kind::Folder | Kind::Other => None,
+        };
+        let size = if kind == Kind::Folder { bytes_below(path) } else { meta.len() };
+        let modified = (meta.mtime(), meta.mtime_nsec());
+        Some(Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode: meta.ino(), modified })
+    }
+
+    /// Something of which only kind and permissions are held to.
+    pub(crate) fn plain(kind: Kind, mode: u32) -> Image {
+        Image { kind, mode, size: 0, sha256: None, inode: 0, modified: (0, 0) }
+    }
+
+    /// Whether what is at a path is this still. Of a folder only that it is one: what is in it is looked at by itself.
+    pub(crate) fn stands_at(&self, path: &Path) -> bool {
+        let Ok(meta) = std::fs::symlink_metadata(path) else { return false };
+        if kind(&meta) != self.kind {
+            return false;
+        }
+        if self.kind == Kind::Folder {
+            return true;
+        }
+        let same_size = meta.len() == self.size && meta.mode() & 0o7777 == self.mode;
+        let untouched = meta.ino() == self.inode && (meta.mtime(), meta.mtime_nsec()) == self.modified;
+        same_size
+            && (untouched || (self.sha256.is_some() && Image::of(path).is_some_and(|now| now.sha256 == self.sha256)))
+    }
+}
+
+/// SHA-256 in hex.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn kind(meta: &Metadata) -> Kind {
+    let kind = meta.file_type();
+    if kind.is_dir() {
+        Kind::Folder
+    } else if kind.is_symlink() {
+        Kind::Link
+    } else if kind.is_file() {
+        Kind::File
+    } else {
+        Kind::Other
+    }
+}
+
+fn digest_of_file(path: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?.take(HASHED_BYTES_MAX);
+    let (mut hasher, mut piece) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(hex(&hasher.finalize())),
+            length => hasher.update(&piece[..length]),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes of all files below a folder, links not followed.
+pub(crate) fn bytes_below(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let sizes = entries.flatten().filter_map(|entry| {
+        let meta = entry.metadata().ok()?;
+        Some(if meta.is_dir() { bytes_below(&entry.path()) } else { meta.len() })
+    });
+    sizes.sum()
+}

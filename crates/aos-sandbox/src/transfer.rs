@@ -1,0 +1,212 @@
+//! Moving files and folders between a workspace and a layer, also where they are on different file systems.
+//!
+//! Start at [`take_away`] and [`put_in_place`]. What always holds: a move that was cut off can be made again and comes to
+//! the same; a copy gets its name only when it is whole; no link is followed. On one file system a move is one rename.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How the names begin that things have on their way out of a workspace's folder, and into it. Listings, searches and
+/// watches leave such names out.
+const AWAY: &str = ".aos-draft-away-";
+const INTO: &str = ".aos-draft-into-";
+
+/// Such a name for something of that name: no two on their way through one folder have the same.
+fn passing(prefix: &str, name: &OsStr) -> String {
+    format!("{prefix}{}", &crate::image::digest(name.as_bytes())[..16])
+}
+
+/// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
+pub(crate) fn take_away(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+    let away = passing(AWAY, name);
+    if !there(to) {
+        if !there_in(folder, name) && !there_in(folder, away.as_ref()) {
+            return Ok(());
+        }
+        make_parent(to)?;
+        if !there_in(folder, away.as_ref()) {
+            match rustix::fs::renameat(folder, name, CWD, to) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::XDEV) => {}
+                Err(errno) => return Err(errno),
+            }
+            // In one step out of sight; then as long as it takes.
+            rustix::fs::renameat(folder, name, folder, &away)?;
+        }
+        crate::failpoint::pass();
+        let part = beside(to, "part");
+        delete(&part).map_err(errno)?;
+        copy(&within(folder, away.as_ref()), &part).map_err(errno)?;
+        rustix::fs::renameat(CWD, &part, CWD, to)?;
+    }
+    crate::failpoint::pass();
+    if there_in(folder, away.as_ref()) { delete(&within(folder, away.as_ref())).map_err(errno) } else { Ok(()) }
+}
+
+/// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
+/// where it is, so that nobody finds it missing before it is replaced; a folder, which nothing can replace, is moved.
+pub(crate) fn set_aside(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+    let is_folder = |stat: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+    let folder_there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(is_folder);
+    if there(to) || folder_there != Ok(false) {
+        return take_away(folder, name, to);
+    }
+    make_parent(to)?;
+    match rustix::fs::linkat(folder, name, CWD, to, AtFlags::empty()) {
+        Ok(()) => Ok(()),
+        // Another file system, one without hard links, or a file of somebody else's (`fs.protected_hardlinks`).
+        Err(_) => {
+            let part = beside(to, "part");
+            delete(&part).map_err(errno)?;
+            copy(&within(folder, name), &part).map_err(errno)?;
+            crate::failpoint::pass();
+            rustix::fs::renameat(CWD, &part, CWD, to)
+        }
+    }
+}
+
+/// Moves what is at `from` to `name` in a folder, unless there is nothing any more. A file replaces what has the name.
+pub(crate) fn put_in_place(from: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let leaving = beside(from, "leaving");
+    if !there(&leaving) {
+        match rustix::fs::renameat(CWD, from, folder, name) {
+            Ok(()) => return Ok(()),
+            Err(Errno::NOENT) if !there(from) => return Ok(()),
+            Err(Errno::XDEV) => {}
+            Err(errno) => return Err(errno),
+        }
+        // From here on it counts as placed, so that what has the name is never taken for what was there before.
+        rustix::fs::renameat(CWD, from, CWD, &leaving)?;
+    }
+    crate::failpoint::pass();
+    let passing = passing(INTO, name);
+    let into = within(folder, passing.as_ref());
+    delete(&into).map_err(errno)?;
+    copy(&leaving, &into).map_err(errno)?;
+    match rustix::fs::renameat(folder, &passing, folder, name) {
+        Ok(()) => {}
+        // The folder was placed before the cut.
+        Err(Errno::NOTEMPTY | Errno::EXIST) => delete(&into).map_err(errno)?,
+        Err(errno) => return Err(errno),
+    }
+    crate::failpoint::pass();
+    delete(&leaving).map_err(errno)
+}
+
+/// Whether a move in was begun and not ended.
+pub(crate) fn is_leaving(from: &Path) -> bool {
+    there(&beside(from, "leaving"))
+}
+
+/// Whether anything has this path, a link included.
+pub(crate) fn there(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+/// Whether anything has this name in a folder.
+pub(crate) fn there_in(folder: &OwnedFd, name: &OsStr) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Makes the folders above a path of the daemon's own.
+pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(errno)
+}
+
+/// Deletes a file or a folder with all that is in it, also what a command or overlayfs has locked; nothing is fine too.
+pub(crate) fn delete(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(meta) if !meta.is_dir() => return std::fs::remove_file(path),
+        Ok(_) => {}
+    }
+    unlock(path)?;
+    for entry in std::fs::read_dir(path)? {
+        delete(&entry?.path())?;
+    }
+    std::fs::remove_dir(path)
+}
+
+/// Lets a folder's owner into it and returns what is known of it then. Root needs no letting in.
+pub(crate) fn unlock(folder: &Path) -> io::Result<std::fs::Metadata> {
+    let meta = std::fs::symlink_metadata(folder)?;
+    if meta.mode() & 0o700 == 0o700 || rustix::process::geteuid().is_root() {
+        return Ok(meta);
+    }
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(meta.mode() & 0o7777 | 0o700))?;
+    std::fs::symlink_metadata(folder)
+}
+
+/// An operating system's error by its number.
+pub(crate) fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// Copies a file, a link or a folder with all in it: bytes, modes, times and, as far as one may, owners. Pipes, sockets
+/// and devices are left out.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let meta = std::fs::symlink_metadata(from)?;
+    let kind = meta.file_type();
+    if kind.is_symlink() {
+        std::os::unix::fs::symlink(std::fs::read_link(from)?, to)?;
+    } else if kind.is_dir() {
+        std::fs::create_dir(to)?;
+        for entry in std::fs::read_dir(from)? {
+            let name = entry?.file_name();
+            copy(&from.join(&name), &to.join(&name))?;
+        }
+    } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+        return Ok(());
+    } else {
+        std::fs::copy(from, to)?;
+        std::fs::File::open(to)?.sync_all()?;
+    }
+    let (uid, gid) = (rustix::fs::Uid::from_raw(meta.uid()), rustix::fs::Gid::from_raw(meta.gid()));
+    // Only root may give files away; anybody else keeps what it copied.
+    let _ = rustix::fs::chownat(CWD, to, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
+    let time = |seconds: i64, nanos: i64| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let times = rustix::fs::Timestamps {
+        last_access: time(meta.atime(), meta.atime_nsec()),
+        last_modification: time(meta.mtime(), meta.mtime_nsec()),
+    };
+    if !kind.is_symlink() {
+        std::fs::set_permissions(to, PermissionsExt::from_mode(meta.mode() & 0o1777))?;
+    }
+    rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+/// A name beside a path, for what is not whole yet.
+fn beside(path: &Path, mark: &str) -> PathBuf {
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    // Long names have no room for more: the mark goes to a name of its own in the same folder, made of the name's digest.
+    let own = path.file_name().map_or(0, OsStr::len);
+    if own + mark.len() + 1 > 255 {
+        let digest = crate::image::digest(path.file_name().unwrap_or_default().as_bytes());
+        return path.with_file_name(format!(".{digest}.{mark}"));
+    }
+    name.push(b'.');
+    name.extend_from_slice(mark.as_bytes());
+    PathBuf::from(OsStr::from_bytes(&name))
+}
+
+/// A path by which the standard library reaches a name in an open folder.
+pub(crate) fn within(folder: &OwnedFd, name: &OsStr) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
+}
+
+/// Makes a folder's names last.
+pub(crate) fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
+    // The descriptor may be one that only names the folder.
+    let readable =
+        rustix::fs::openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::fsync(readable)
+}
