@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{ProposalState, Verdict};
+use crate::entry::{FileChange, ProposalState, Verdict};
 use crate::process::{BudgetSpec, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
@@ -46,6 +46,9 @@ pub struct SpawnRequest {
     /// A person's own folder to work on, absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Work on a copy of that folder, so that what it would change can be looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// Files to put into its workspace before it starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileArg>,
@@ -156,6 +159,38 @@ pub struct ProposalView {
     pub state: ProposalState,
     /// When it is over.
     pub expires_at: Timestamp,
+}
+
+/// `POST /v1/proposals/{id}/undo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoRequest {
+    /// Only show what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What taking something back does, or would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UndoView {
+    /// What is taken back.
+    #[serde(flatten)]
+    pub proposal: ProposalView,
+    /// What happens to each path: from what is there now to what will be there.
+    pub changes: Vec<FileChange>,
+    /// Paths beyond those that are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+    /// The same as a unified diff, as far as it is text; cut where it is long.
+    pub diff: String,
+    /// Paths that somebody changed since, for which nothing is taken back.
+    pub conflicts: Vec<String>,
+    /// Whether it was done.
+    pub done: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A call as data.

@@ -153,6 +153,8 @@ pub enum Body {
         #[serde(flatten)]
         outcome: Outcome,
     },
+    /// Input: files were changed by a call, or a person took such a change back; what they replaced is kept.
+    Changed(Box<Changed>),
     /// A proposal: made (fact), answered by a person (input) or ended by time or by its execution (fact).
     Proposal {
         /// Its id, such as `p3`.
@@ -226,6 +228,69 @@ pub enum Body {
         /// How many entries.
         entries: u64,
     },
+}
+
+/// A change to the files of a workspace, wholly made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The effect of the call that made it; for taking back, of the call whose change was taken back.
+    pub effect: EffectId,
+    /// How often it was taken back and made again: 0 for the call itself, odd for taking back.
+    pub turn: u32,
+    /// Of which call.
+    pub call_id: CallId,
+    /// The call's name.
+    pub name: Name,
+    /// What says which call it was: its arguments without contents.
+    pub args: serde_json::Value,
+    /// The rule that allowed it; for taking back, whose word it was.
+    pub rule: String,
+    /// What changed, sorted by path.
+    pub changes: Vec<FileChange>,
+    /// How many more changed than are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+    /// For how long it can be taken back, in milliseconds; `None`: it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_ms: Option<u64>,
+    /// Why it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// The id of what this takes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<String>,
+    /// The id of what stands again by this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restores: Option<String>,
+}
+
+/// A changed file, folder or link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FileChange {
+    /// Where, relative to the workspace; what is no UTF-8 is replaced.
+    pub path: String,
+    /// `created`, `modified` or `deleted`.
+    pub kind: String,
+    /// What was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<FileImage>,
+    /// What is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<FileImage>,
+}
+
+/// What a file, folder or link was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FileImage {
+    /// `file`, `folder`, `link` or `other`.
+    pub is: String,
+    /// Permission bits in octal, such as `644`.
+    pub mode: String,
+    /// Bytes; of a folder that is gone those of all files in it.
+    pub bytes: u64,
+    /// SHA-256 of the content in hex; left out for folders and large files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 /// An entry as a part of a window.
@@ -439,6 +504,7 @@ impl Body {
             Body::Syscall { .. } => "syscall",
             Body::Verdict { .. } => "verdict",
             Body::Result { .. } => "result",
+            Body::Changed(_) => "changed",
             Body::Proposal { .. } => "proposal",
             Body::Charged { .. } => "charged",
             Body::Compacted { .. } => "compacted",

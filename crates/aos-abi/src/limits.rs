@@ -39,6 +39,10 @@ pub const EXEC_TIMEOUT_S: u64 = 30;
 pub const EXEC_TIMEOUT_S_MAX: u64 = 3600;
 /// `EXEC_CMD`'s most output kept of each stream, in bytes.
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Most bytes that one command sends and gets through its proxy, together.
+pub const EGRESS_BYTES_MAX: u64 = 256 << 20;
+/// Most requests of one command that are listed in its result; all are logged.
+pub const EGRESS_SHOWN_MAX: usize = 50;
 /// Most timers of one process.
 pub const TIMERS_MAX: usize = 64;
 /// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.

@@ -34,6 +34,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::InferenceStarted { .. }
         | Body::Syscall { .. }
         | Body::Verdict { .. }
+        | Body::Changed(_)
         | Body::Proposal { .. }
         | Body::Charged { .. }
         | Body::Forked { .. }

@@ -9,7 +9,7 @@ use serde_path_to_error::Segment;
 
 use aos_abi::api::{
     AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest,
-    SignalRequest, SpawnRequest,
+    SignalRequest, SpawnRequest, UndoRequest,
 };
 use aos_abi::process::BudgetSpec;
 use aos_abi::{Code, Lsn, Pid, Signal, Usd, limits};
@@ -61,7 +61,7 @@ pub enum Call {
     Proposals { all: bool },
     Approve(String),
     Reject(String, RejectRequest),
-    Undo(String),
+    Undo(String, UndoRequest),
     Explain(ExplainRequest),
     Models,
     Cost(CostBy),
@@ -124,7 +124,7 @@ impl Call {
                 check_text("/why", &request.why, limits::TEXT_BYTES_MAX)?;
                 Call::Reject(from.subject.to_owned(), request)
             }
-            Operation::Undo => Call::Undo(from.subject.to_owned()),
+            Operation::Undo => Call::Undo(from.subject.to_owned(), body_or_default(from.body)?),
             Operation::Explain => Call::Explain(body(from.body)?),
             Operation::Models => Call::Models,
             Operation::Cost => Call::Cost(query::<CostQuery>(from.query)?.by),

@@ -258,7 +258,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::Proposals { all } => json_response(200, &system.proposals(all).await?),
         Call::Approve(id) => json_response(200, &system.approve(&id).await?),
         Call::Reject(id, request) => json_response(200, &system.reject(&id, request).await?),
-        Call::Undo(id) => json_response(200, &system.undo(&id).await?),
+        Call::Undo(id, request) => json_response(200, &system.undo(&id, request).await?),
         Call::Explain(request) => json_response(200, &system.explain(request).await?),
         Call::Models => json_response(200, &ModelList { object: "list", data: system.models().await? }),
         Call::Cost(by) => json_response(200, &system.cost(by).await?),

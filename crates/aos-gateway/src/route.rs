@@ -10,7 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest, UndoRequest,
+    UndoView,
 };
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 
@@ -285,7 +286,8 @@ pub const ROUTES: &[Route] = &[
     route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes.", json::<ProposalView>()),
     route(Op::Reject, Post, "/v1/proposals/{id}/reject", "Say no.", json::<ProposalView>())
         .optional_body(of::<RejectRequest>),
-    route(Op::Undo, Post, "/v1/proposals/{id}/undo", "Take back what was done.", json::<ProposalView>()),
+    route(Op::Undo, Post, "/v1/proposals/{id}/undo", "Take back what was done.", json::<UndoView>())
+        .optional_body(of::<UndoRequest>),
     route(Op::Explain, Post, "/v1/policy/explain", "What the policy would say to a call.", json::<ExplainView>())
         .body(of::<ExplainRequest>),
     route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()),

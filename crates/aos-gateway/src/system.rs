@@ -15,6 +15,7 @@ use serde_json::Value;
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
     ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
+    UndoRequest, UndoView,
 };
 use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
@@ -74,7 +75,7 @@ pub trait System: Send + Sync + 'static {
     /// A person says no, or takes back what waits in its window.
     fn reject(&self, id: &str, request: RejectRequest) -> impl Future<Output = Answer<ProposalView>> + Send;
     /// A person takes back what was done.
-    fn undo(&self, id: &str) -> impl Future<Output = Answer<ProposalView>> + Send;
+    fn undo(&self, id: &str, request: UndoRequest) -> impl Future<Output = Answer<UndoView>> + Send;
     /// What the policy would say to a call.
     fn explain(&self, request: ExplainRequest) -> impl Future<Output = Answer<ExplainView>> + Send;
 

@@ -65,6 +65,9 @@ impl<P: PageStore> Kernel<P> {
                     Err(CallError::new(Code::NoEnt, format!("nothing waits for effect {effect}")))
                 }
             }
+            // Also of one that has ended: a person may take back what it did.
+            Body::Changed(_) if self.table.get(pid).is_some() => Ok(()),
+            Body::Changed(_) => Err(no_process(pid)),
             Body::Proposal { state, .. }
                 if !matches!(state, ProposalState::Approved | ProposalState::Rejected | ProposalState::Vetoed) =>
             {

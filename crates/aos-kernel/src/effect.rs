@@ -92,6 +92,18 @@ impl Authority {
         error.hint = said.hint;
         Err(error)
     }
+
+    /// Whether the policy allows a connection of which only host and port can be seen.
+    ///
+    /// # Errors
+    /// `EPERM` with the reason.
+    pub fn opens(&self, host: &str, port: u16) -> Result<(), CallError> {
+        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: Default::default() };
+        self.policy.opens(&subject, host, port).map_err(|why| {
+            CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))
+                .hint("plain http is decided by method and path; NET_FETCH and NET_SEND reach https by them too")
+        })
+    }
 }
 
 /// An inference to make. The texts of `items` are read from the journal.

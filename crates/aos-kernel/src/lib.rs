@@ -231,6 +231,7 @@ impl<P: PageStore> Kernel<P> {
             Body::Watch { .. } => self.notice(pid, entry.lsn),
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
             Body::Result { effect: Some(effect), .. } => self.driver_result(*effect, entry.lsn),
+            Body::Changed(changed) => self.files_changed(pid, changed),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
             Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),
             Body::Budgeted { budget } => self.budgeted(pid, budget),

@@ -4,7 +4,7 @@
 //! it runs, runs once, and is the very call that was shown; nobody's silence is a yes to an `ask`; what was refused is
 //! not asked again while the answer holds; a stopped process starts nothing, approved or not.
 
-use aos_abi::entry::{Proposal, ProposalState, Verdict};
+use aos_abi::entry::{Changed, Proposal, ProposalState, Verdict};
 use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Approval, fingerprint};
 
@@ -76,6 +76,33 @@ impl<P: PageStore> Kernel<P> {
             process.phase = Phase::Waiting { call, wait: Wait::Approval(id.clone()), since: now, until: None };
             process.proposals.insert(id, open);
         });
+    }
+
+    /// Files were changed, or a change was taken back. What can be taken back is listed as carried out from the start.
+    pub(crate) fn files_changed(&mut self, pid: Pid, changed: &Changed) {
+        let mut became = |id: &Option<String>, state| {
+            if let Some(id) = id {
+                self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: None, why: None });
+            }
+        };
+        became(&changed.undoes, ProposalState::Undone);
+        became(&changed.restores, ProposalState::Executed);
+        // What stands again has its id already.
+        let Some(undo_ms) = changed.undo_ms.filter(|_| changed.restores.is_none()) else { return };
+        self.globals.last_proposal += 1;
+        let id = format!("p{}", self.globals.last_proposal);
+        let proposal = Proposal {
+            call_id: changed.call_id.clone(),
+            name: changed.name,
+            args: changed.args.clone(),
+            verdict: Verdict::Allow,
+            rule: changed.rule.clone(),
+            why: None,
+            risk: None,
+            expires_at: self.globals.at.plus_millis(undo_ms),
+        };
+        let (state, proposal) = (ProposalState::Executed, Some(Box::new(proposal)));
+        self.fact(pid, Body::Proposal { id, state, proposal, why: None });
     }
 
     /// A person has answered.

@@ -17,6 +17,7 @@ mod scope;
 
 pub mod label;
 pub mod terms;
+mod tunnel;
 
 mod grant;
 

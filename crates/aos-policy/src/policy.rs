@@ -173,6 +173,22 @@ impl Policy {
         decide(&self.tables, subject, call)
     }
 
+    /// Whether a connection of which only host and port can be seen, such as TLS through a proxy, is allowed: that takes
+    /// every method and every path there to be.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<(), String> {
+        crate::tunnel::opens(&self.tables, subject, host, port)
+    }
+
+    /// The hosts that a role's rules name with `private: true`, each as `HOST:PORT`: they may be reached at private
+    /// addresses, where the request itself is allowed.
+    #[must_use]
+    pub fn private_hosts(&self, role: &str) -> Vec<String> {
+        crate::tunnel::private_hosts(&self.tables, role)
+    }
+
     /// The calls that could ever be other than denied: what an agent is told about. An upper bound, since whether
     /// three patterns meet in one target is not decided here.
     #[must_use]

@@ -70,7 +70,7 @@ pub fn probe(helper: &Helper, state: &Path) -> Result<HostReport, Error> {
             0 => Ok("tried, works".to_owned()),
             errno => Err(io::Error::from_raw_os_error(errno).to_string()),
         };
-        findings.push(Finding { feature, needed: feature != Feature::Overlay, state });
+        findings.push(Finding { feature, needed: true, state });
     }
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(HostReport { kernel, findings })

@@ -175,6 +175,18 @@ impl Home {
     pub fn workspaces(&self) -> PathBuf {
         self.data.join("workspaces")
     }
+    /// `undo/`, a folder for each change that can be taken back.
+    #[must_use]
+    pub fn undo(&self) -> PathBuf {
+        self.data.join("undo")
+    }
+    /// The folders that hold it all; one, unless XDG says otherwise. No agent may ever see into them, but for workspaces.
+    #[must_use]
+    pub fn roots(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.config.clone(), self.data.clone(), self.state.clone()];
+        folders.dedup();
+        folders
+    }
     /// `memory/`.
     #[must_use]
     pub fn memory(&self) -> PathBuf {
@@ -248,7 +260,15 @@ impl Home {
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut all = vec![self.config.clone(), self.data.clone(), self.state.clone()];
-        all.extend([self.workspaces(), self.memory(), self.models(), self.apps(), self.run(), self.logs()]);
+        all.extend([
+            self.workspaces(),
+            self.undo(),
+            self.memory(),
+            self.models(),
+            self.apps(),
+            self.run(),
+            self.logs(),
+        ]);
         all.dedup();
         all
     }

@@ -59,7 +59,6 @@ pub enum Keep {
 
 /// Where a command's changes are.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one per command")]
 #[must_use = "a layer that nobody keeps fills the disk"]
 pub enum Changes {
     /// In the workspace, for good; or there are none.

@@ -3,7 +3,7 @@
 //! Start at [`reach`]. The reading of URLs and the table of special addresses are the policy's own, so that the driver
 //! reaches what the policy saw; the library's reading must agree with it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use aos_policy::address::{Address, AddressFault, Class, class};
@@ -43,6 +43,14 @@ pub(super) struct Destination {
     pub(super) pinned: Pinned,
     /// For messages.
     pub(super) host: String,
+}
+
+impl Destination {
+    /// Where to connect to.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        let port = self.url.port_or_known_default().unwrap_or(0);
+        self.pinned.addresses().map(|ip| SocketAddr::new(ip, port)).collect()
+    }
 }
 
 /// Reads a URL, resolves its host and checks every address.

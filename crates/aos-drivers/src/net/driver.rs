@@ -163,18 +163,7 @@ impl Driver {
         body: Option<String>,
         done: &Done,
     ) -> Result<Response, Error> {
-        let tls = self.tls.of(to.url.scheme()).map_err(Error::Tls)?;
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .dns_resolver(to.pinned.clone())
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .retry(reqwest::retry::never())
-            .pool_max_idle_per_host(0)
-            .build()
-            .map_err(|error| Error::Tls(words(&error)))?;
-        let mut request = client.request(method, to.url.clone());
+        let mut request = self.client(to)?.request(method, to.url.clone());
         // First ours, then the caller's, which may name another program but not another encoding.
         request = request.header(USER_AGENT, concat!("aos/", env!("CARGO_PKG_VERSION")));
         request = request.headers(headers).header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
@@ -187,6 +176,39 @@ impl Driver {
             why: words(&error),
             sent: done.changes && !error.is_connect(),
         })
+    }
+
+    /// A client that reaches the checked addresses and no others, and keeps nothing.
+    fn client(&self, to: &Destination) -> Result<reqwest::Client, Error> {
+        let tls = self.tls.of(to.url.scheme()).map_err(Error::Tls)?;
+        reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .dns_resolver(to.pinned.clone())
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .retry(reqwest::retry::never())
+            .pool_max_idle_per_host(0)
+            .build()
+            .map_err(|error| Error::Tls(words(&error)))
+    }
+
+    /// Makes a command's request anew; its answer as it comes.
+    pub(super) async fn pass_on(
+        &self,
+        to: &Destination,
+        method: Method,
+        headers: HeaderMap,
+        body: bytes::Bytes,
+    ) -> Result<Response, Error> {
+        let request = self.client(to)?.request(method, to.url.clone()).headers(headers).body(body);
+        let failed = |error: reqwest::Error| Error::Failed { host: to.host.clone(), why: words(&error), sent: false };
+        request.send().await.map_err(failed)
+    }
+
+    /// Who knows the addresses of names.
+    pub(super) fn resolver(&self) -> &dyn Resolve {
+        &*self.resolver
     }
 
     async fn answer(&self, response: Response, to: &Destination, done: &Done) -> Result<Value, Error> {

@@ -30,6 +30,11 @@ const FRAMING: [&str; 13] = [
 /// What goes along when a redirect leads to another origin; anything else may be a credential.
 const PORTABLE: [&str; 3] = ["accept", "accept-language", "user-agent"];
 
+/// Whether a header frames the message or belongs to one connection.
+pub(super) fn is_framing(name: &str) -> bool {
+    FRAMING.contains(&name) || name.starts_with("proxy-")
+}
+
 /// Reads the headers of a call.
 pub(super) fn parse(headers: Option<&BTreeMap<String, String>>) -> Result<HeaderMap, Error> {
     let mut parsed = HeaderMap::new();
@@ -42,7 +47,7 @@ pub(super) fn parse(headers: Option<&BTreeMap<String, String>>) -> Result<Header
     for (name, value) in headers {
         let known =
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name, "has a name that no header can have"))?;
-        if FRAMING.contains(&known.as_str()) || known.as_str().starts_with("proxy-") {
+        if is_framing(known.as_str()) {
             return Err(bad(name, "is not for callers to set"));
         }
         let value =

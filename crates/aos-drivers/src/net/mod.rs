@@ -1,6 +1,6 @@
 //! The network: `NET_FETCH` and `NET_SEND`.
 //!
-//! Start at [`Driver::call`]; `destination` says where a request may go.
+//! Start at [`Driver::call`]; `destination` says where a request may go. Commands reach the same through a [`Proxy`].
 //!
 //! What always holds:
 //! - A name is resolved once per hop, every address of it is checked, and the connection goes to exactly those
@@ -18,6 +18,7 @@ mod destination;
 mod driver;
 mod error;
 mod headers;
+mod proxy;
 mod resolver;
 #[cfg(test)]
 mod tests;
@@ -25,4 +26,5 @@ mod tls;
 
 pub use destination::HostPort;
 pub use driver::{Driver, Options, Trip};
+pub use proxy::{Gate, Proxy, Seen};
 pub use resolver::{Resolve, Resolving, SystemResolver};

@@ -37,6 +37,11 @@ impl Pinned {
     pub(super) fn new(host: &str, addresses: Vec<IpAddr>) -> Pinned {
         Pinned { host: host.to_owned(), addresses }
     }
+
+    /// The addresses, in the order to try them in.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().copied()
+    }
 }
 
 impl ReqwestResolve for Pinned {

@@ -1,5 +1,7 @@
 //! The network driver against servers on this machine.
 
+mod proxy;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;

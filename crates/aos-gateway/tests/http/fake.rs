@@ -238,8 +238,10 @@ impl System for Fake {
     async fn reject(&self, id: &str, _: RejectRequest) -> Answer<ProposalView> {
         proposal(id, ProposalState::Rejected)
     }
-    async fn undo(&self, id: &str) -> Answer<ProposalView> {
-        proposal(id, ProposalState::Undone)
+    async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
+        let proposal = proposal(id, ProposalState::Undone)?;
+        let (changes, diff, conflicts) = Default::default();
+        Ok(UndoView { proposal, changes, more: 0, diff, conflicts, done: !request.dry_run })
     }
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         known(request.pid)?;

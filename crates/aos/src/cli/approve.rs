@@ -1,4 +1,4 @@
-//! `aos approve`, `aos reject` and `aos undo`: a person's answers.
+//! `aos approve` and `aos reject`: a person's answers.
 
 use aos_abi::api::{ProposalView, RejectRequest};
 use serde::Serialize;
@@ -26,14 +26,6 @@ pub struct Reject {
     why: String,
 }
 
-/// Take back what was done, while its window lasts
-#[derive(Debug, clap::Args)]
-pub struct Undo {
-    /// Which, such as p3; `aos proposals --all` lists them
-    #[arg(required = true)]
-    id: Vec<String>,
-}
-
 impl Approve {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         answer(cx, &self.id, "approve", &serde_json::json!({})).await
@@ -43,12 +35,6 @@ impl Approve {
 impl Reject {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         answer(cx, &self.id, "reject", &RejectRequest { why: self.why }).await
-    }
-}
-
-impl Undo {
-    pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        answer(cx, &self.id, "undo", &serde_json::json!({})).await
     }
 }
 

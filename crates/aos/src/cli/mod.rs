@@ -51,6 +51,7 @@ mod send;
 mod spawn;
 mod status;
 mod tree;
+mod undo;
 mod up;
 mod version;
 mod wait;
@@ -126,7 +127,7 @@ pub enum Command {
     Proposals(proposals::Args),
     Approve(approve::Approve),
     Reject(approve::Reject),
-    Undo(approve::Undo),
+    Undo(undo::Args),
     Policy(policy::Args),
     Audit(audit::Args),
     Backup(backup::Args),

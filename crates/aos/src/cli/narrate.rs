@@ -123,6 +123,7 @@ impl Narrator {
             | Body::Configured(_)
             | Body::Tick
             | Body::Budgeted { .. }
+            | Body::Changed(_)
             | Body::Pruned { .. } => vec![],
         }
     }

@@ -15,8 +15,9 @@ use base64::Engine as _;
 
 use super::backup::absolute;
 use super::keyboard::Keyboard;
-use super::{Context, Exit, Failure, absent, view};
+use super::{Context, Exit, Failure, clean, clean_line, view};
 use crate::client::Address;
+use crate::difference::Difference;
 
 pub(super) use session::{Interrupts, Session};
 
@@ -59,9 +60,9 @@ pub struct Args {
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        if self.dry_run {
-            return Err(absent::failure("aos run --dry-run", "the copy-on-write workspace, which it needs")
-                .hint("work on a copy of the folder: cp -r DIR /tmp/copy; aos run -w /tmp/copy …"));
+        if self.dry_run && self.workspace.is_none() {
+            return Err(Failure::usage("--dry-run shows what would change in a folder, and there is none")
+                .hint("name it: aos run --dry-run -w . \"TASK\""));
         }
         let (task, keyboard) = self.task()?;
         let request = SpawnRequest {
@@ -80,6 +81,7 @@ impl Args {
             },
             pipe_to: None,
             workspace: self.workspace.as_deref().map(folder).transpose()?,
+            dry_run: self.dry_run,
             files: file_args(&self.file)?,
         };
         let client = cx.client()?;
@@ -87,7 +89,14 @@ impl Args {
         client.ready().await?;
         let interrupts = Interrupts::listen()?;
         let accepted: Accepted = client.post(&Address::of("/v1/processes"), &request).await?;
-        Session::of_run(cx, client, accepted.pid, keyboard, interrupts).until_the_end().await
+        let exit = Session::of_run(cx, client, accepted.pid, keyboard, interrupts).until_the_end().await;
+        if let (true, Some(folder)) = (self.dry_run, &request.workspace) {
+            let copy = cx.home.workspaces().join(accepted.pid.to_string());
+            show_difference(cx, Path::new(folder), &copy)?;
+            // Nothing but the difference was wanted of it; what is left is only disk space.
+            let _ = std::fs::remove_dir_all(copy);
+        }
+        exit
     }
 
     /// The task, and what is left of standard input for answers.
@@ -104,6 +113,27 @@ impl Args {
         }
         Ok((task, keyboard))
     }
+}
+
+/// Shows what a dry run changed in its copy of a folder.
+fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failure> {
+    let found = Difference::between(folder, copy)
+        .map_err(|error| Failure::new("what it would change cannot be shown").why(error.to_string()))?;
+    if cx.json {
+        let mut document = serde_json::json!(found);
+        document["type"] = "dry_run".into();
+        return cx.document(&document);
+    }
+    for change in &found.changes {
+        cx.note(&format!("would be {}: {}", change.kind, clean_line(&change.path)));
+    }
+    if found.more > 0 {
+        cx.note(&format!("and {} more", found.more));
+    }
+    if found.changes.is_empty() {
+        cx.note("nothing would change");
+    }
+    cx.print(&clean(&found.diff))
 }
 
 /// Reads an amount of dollars above zero.

@@ -84,6 +84,7 @@ impl Args {
             },
             pipe_to: self.pipe_to,
             workspace: self.workspace.as_deref().map(folder).transpose()?,
+            dry_run: false,
             files: file_args(&self.file)?,
         };
         let accepted: Accepted = cx.client()?.post(&Address::of("/v1/processes"), &request).await?;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::heart::Completion;
 use super::memory::People;
+use super::outlet::Outlet;
 use crate::config::{Config, Exec, HostPort};
 use crate::home::Home;
 
@@ -33,7 +34,7 @@ const BURSTS_MAX: usize = 16;
 /// Every driver of the daemon.
 pub(crate) struct Drivers {
     files: fs::Driver,
-    net: net::Driver,
+    net: Arc<net::Driver>,
     commands: exec::Driver,
     memory: Arc<dyn MemoryStore>,
     how: Exec,
@@ -51,7 +52,7 @@ impl Drivers {
         let private = config.net.private.iter().filter_map(|host| net::HostPort::from_str(&host.to_string()).ok());
         Ok(Drivers {
             files: fs::Driver::new(),
-            net: net::Driver::new(net::Options::default()),
+            net: Arc::new(net::Driver::new(net::Options::default())),
             commands: exec::Driver::default(),
             memory: Arc::new(memory),
             how: config.exec,
@@ -65,9 +66,9 @@ impl Drivers {
         })
     }
 
-    /// A file call. Blocking.
-    pub(crate) fn files(&self, permit: Permit, folder: &Path) -> Result<Value, CallError> {
-        self.files.call(permit, folder)
+    /// A file call; a change is kept where it is said. Blocking.
+    pub(crate) fn files(&self, permit: Permit, folder: &Path, keeping: Option<fs::Keeping>) -> fs::Done {
+        self.files.call(permit, folder, keeping)
     }
 
     /// A memory call. Blocking.
@@ -80,40 +81,51 @@ impl Drivers {
         read(&People(&*self.memory))
     }
 
-    /// A command, within the walls that configuration and policy say.
+    /// A command, within the walls that configuration and policy say. What it changes is kept, unless it runs without
+    /// walls.
+    ///
+    /// # Errors
+    /// Where it did not run. A command that ran and failed is told in what comes back, with its changes.
     pub(crate) async fn exec(
         &self,
         permit: Permit,
         folder: PathBuf,
+        keeping: fs::Keeping,
         authority: &Authority,
         token: CancellationToken,
-    ) -> Result<Value, CallError> {
-        let scene = self.scene(folder, authority)?;
+    ) -> Result<exec::Ran, CallError> {
+        let outlet = Outlet::new(self, authority);
+        let scene = self.scene(folder, keeping, authority, &outlet)?;
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
         let (commands, stop) = (self.commands.clone(), cancel.clone());
-        let mut running = tokio::task::spawn_blocking(move || commands.call(permit, scene, &stop).answer);
-        let answer = tokio::select! {
+        let mut running = tokio::task::spawn_blocking(move || commands.call(permit, scene, &stop));
+        let ran = tokio::select! {
             biased;
-            answer = &mut running => answer,
+            ran = &mut running => ran,
             () = token.cancelled() => {
                 cancel.cancel();
                 running.await
             }
         };
-        answer.unwrap_or_else(|error| Err(CallError::new(Code::Io, format!("the command driver failed: {error}"))))
+        let seen = outlet.close().await;
+        let mut ran = ran.map_err(|error| CallError::new(Code::Io, format!("the command driver failed: {error}")))?;
+        super::outlet::tell(&mut ran.answer, seen);
+        Ok(ran)
     }
 
-    fn scene(&self, workspace: PathBuf, authority: &Authority) -> Result<exec::Scene, CallError> {
+    fn scene(
+        &self,
+        workspace: PathBuf,
+        keeping: fs::Keeping,
+        authority: &Authority,
+        outlet: &Outlet,
+    ) -> Result<exec::Scene, CallError> {
         let policy = &authority.policy;
         let settings = policy.role(&authority.role).and_then(|role| role.exec.as_ref());
         let Some(settings) = settings else {
             return Err(CallError::new(Code::Perm, "the policy's role has no `exec`"));
         };
-        if settings.net == ExecNet::Rules {
-            return Err(CallError::new(Code::NoSys, "commands with a network are not there yet")
-                .hint("set `net: none` in the role's `exec`; NET_FETCH goes by the same rules"));
-        }
         let isolation = match self.how {
             Exec::Sandboxed => Isolation::Full,
             Exec::Unsandboxed => match UnsandboxedConsent::from_words(UnsandboxedConsent::WORDS) {
@@ -121,16 +133,26 @@ impl Drivers {
                 None => Isolation::Full,
             },
         };
+        let network = match (settings.net, &isolation) {
+            (ExecNet::Closed, _) => Network::None,
+            (ExecNet::Rules, Isolation::Full) => Network::Proxy,
+            // Without walls a proxy would be a wish.
+            (ExecNet::Rules, Isolation::Unsandboxed(_)) => {
+                return Err(CallError::new(Code::NoSys, "without the sandbox a command's network cannot follow rules")
+                    .hint("run commands in the sandbox, or set `net: none` in the role's `exec`"));
+            }
+        };
         Ok(exec::Scene {
             workspace,
-            // Changes go to the workspace at once: layers come with undo.
-            layer: None,
+            // Only the sandbox can show a command a layer in the place of its workspace.
+            layer: (isolation == Isolation::Full).then_some(keeping.layer),
             keep: exec::Keep::Commit,
+            note: keeping.note,
             mounts: Vec::new(),
             programs: super::programs::found(&settings.programs),
             limits: limits(&policy.limits().sandbox),
-            network: Network::None,
-            proxy: None,
+            network,
+            proxy: (network == Network::Proxy).then(|| outlet.server()),
             isolation,
             helper: Helper::default(),
         })
@@ -168,17 +190,13 @@ impl Drivers {
         }
     }
 
-    /// Whether `[net]` of aos.toml lets this host be reached. Without any host in `allow`, the policy alone decides.
+    /// What a command's proxy reaches out with, and the configured hosts that go with it.
+    pub(crate) fn way_out(&self) -> (Arc<net::Driver>, Configured) {
+        (Arc::clone(&self.net), Configured { hosts: self.hosts.clone(), private: self.private.clone() })
+    }
+
     fn configured(&self, url: &str) -> Result<(), CallError> {
-        if self.hosts.is_empty() {
-            return Ok(());
-        }
-        let (host, port) = host_and_port(url).unwrap_or_default();
-        if self.hosts.iter().any(|allowed| allowed.covers(&host, port)) {
-            return Ok(());
-        }
-        Err(CallError::new(Code::Perm, format!("[net] of aos.toml does not name {host}:{port}"))
-            .hint("add it to `allow` there, or take `allow` out so that the policy alone decides"))
+        allowed(&self.hosts, url)
     }
 
     /// Begins to watch files; changes come back through `completions`.
@@ -236,6 +254,27 @@ impl Drivers {
     pub(crate) fn close(&self) {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).drain().for_each(|(_, token)| token.cancel());
     }
+}
+
+/// Hosts as aos.toml has them.
+pub(crate) struct Configured {
+    /// Hosts that may be reached at all; empty: whatever the policy allows.
+    pub(crate) hosts: Vec<HostPort>,
+    /// Hosts that may be reached at private addresses.
+    pub(crate) private: Vec<net::HostPort>,
+}
+
+/// Whether `[net]` of aos.toml lets this host be reached. Without any host in `allow`, the policy alone decides.
+pub(crate) fn allowed(hosts: &[HostPort], url: &str) -> Result<(), CallError> {
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    let (host, port) = host_and_port(url).unwrap_or_default();
+    if hosts.iter().any(|allowed| allowed.covers(&host, port)) {
+        return Ok(());
+    }
+    Err(CallError::new(Code::Perm, format!("[net] of aos.toml does not name {host}:{port}"))
+        .hint("add it to `allow` there, or take `allow` out so that the policy alone decides"))
 }
 
 /// What to watch, as the driver takes it.

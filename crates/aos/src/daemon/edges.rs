@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aos_abi::entry::{Outcome, Purpose};
 use aos_abi::process::Workspace;
-use aos_abi::syscall::Handler;
+use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
+use aos_drivers::exec::Changes;
+use aos_drivers::fs::Keeping;
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
 use aos_policy::Permit;
@@ -25,6 +27,7 @@ use super::drivers::Drivers;
 use super::heart::Completion;
 use super::history::History;
 use super::inference::Models;
+use super::undo::{Note, Undo};
 
 /// Live events a slow watcher may be behind; beyond, it goes back to the journal.
 const LIVE_MAX: usize = 4096;
@@ -36,6 +39,7 @@ pub(crate) struct Edges {
     history: Arc<History>,
     models: Arc<Models>,
     drivers: Arc<Drivers>,
+    undo: Arc<Undo>,
     counters: Arc<Counters>,
     workspaces: PathBuf,
     live: broadcast::Sender<Live>,
@@ -47,12 +51,14 @@ pub(crate) struct Edges {
 
 impl Edges {
     /// Edges that bring their outcomes back through `completions`.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the daemon")]
     pub(crate) fn new(
         runtime: tokio::runtime::Handle,
         completions: mpsc::UnboundedSender<Completion>,
         history: Arc<History>,
         models: Arc<Models>,
         drivers: Arc<Drivers>,
+        undo: Arc<Undo>,
         counters: Arc<Counters>,
         workspaces: PathBuf,
     ) -> Edges {
@@ -63,6 +69,7 @@ impl Edges {
             history,
             models,
             drivers,
+            undo,
             counters,
             workspaces,
             live,
@@ -85,6 +92,11 @@ impl Edges {
     /// Tells whoever watches that these entries are durable.
     pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
         self.counters.count(&entries);
+        for entry in &entries {
+            if let Body::Changed(changed) = &entry.body {
+                self.undo.told(changed);
+            }
+        }
         if self.live.receiver_count() == 0 {
             return;
         }
@@ -201,13 +213,89 @@ impl Edges {
     }
 
     fn call(self: &Arc<Self>, job: Job) {
-        let (drivers, history) = (Arc::clone(&self.drivers), Arc::clone(&self.history));
+        let edges = Arc::clone(self);
         self.track(job.id, job.pid, move |token| async move {
             let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
-            let result = dispatch(&drivers, &history, job, token).await;
+            let result = edges.dispatch(job, token).await;
             let outcome = Outcome::from(result.and_then(bounded));
             Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
         });
+    }
+
+    /// Work that goes on also where whoever asked for it hangs up; the daemon waits for it before it ends.
+    pub(crate) fn apart<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.tasks.spawn_on(work, &self.runtime)
+    }
+
+    /// Takes a call to its driver.
+    async fn dispatch(&self, job: Job, token: CancellationToken) -> Result<Value, CallError> {
+        let Job { id, call_id, permit, folder, authority, .. } = job;
+        if let Syscall::FsRead(read) = permit.call()
+            && let Some(lsn) = super::handles::parse(&read.path)
+        {
+            let (offset, limit) = (read.offset, read.limit);
+            let (history, pid) = (Arc::clone(&self.history), permit.pid());
+            return blocking(move || super::handles::read(&history, pid, lsn, offset, limit)).await;
+        }
+        let drivers = Arc::clone(&self.drivers);
+        let spec = permit.call().name().spec();
+        match spec.handler {
+            Handler::Files if spec.risk == Risk::Read => {
+                blocking(move || drivers.files(permit, &folder, None).answer).await
+            }
+            Handler::Files => {
+                let _turn = self.undo.turn(&folder, &token).await?;
+                let note = Note::of(id, &call_id, &permit).written();
+                let keeping = self.undo.layer(id).map(|layer| Keeping { layer, note });
+                let undo = Arc::clone(&self.undo);
+                let (answer, told) = blocking(move || {
+                    let done = drivers.files(permit, &folder, keeping);
+                    Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
+                })
+                .await?;
+                self.tell(told);
+                answer
+            }
+            Handler::Memory => blocking(move || drivers.memory(id, permit)).await,
+            Handler::Exec => {
+                let _turn = self.undo.turn(&folder, &token).await?;
+                let note = Note::of(id, &call_id, &permit).written();
+                // Commands are never repeated after a crash, so nothing is there yet.
+                let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
+                let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, token).await?;
+                let undo = Arc::clone(&self.undo);
+                let (answer, told) = blocking(move || {
+                    let told = match ran.changes {
+                        Changes::Committed(committed) => undo.took(committed),
+                        Changes::Direct => None,
+                        Changes::Held(layer) => {
+                            // Nobody asks for that here.
+                            let _ = layer.discard();
+                            None
+                        }
+                    };
+                    Ok((ran.answer, told))
+                })
+                .await?;
+                self.tell(told);
+                answer
+            }
+            Handler::Net => drivers.net(permit, &authority, token).await,
+            Handler::Kernel | Handler::Absent(_) => {
+                Err(CallError::new(Code::Io, format!("{} has no driver", permit.call().name())))
+            }
+        }
+    }
+
+    /// Has a change journaled, before the result of its call.
+    fn tell(&self, told: Option<(Pid, Body)>) {
+        if let Some(told) = told {
+            // The loop is gone only when the daemon stops; then the next start finds it.
+            let _ = self.completions.send(told);
+        }
     }
 }
 
@@ -219,38 +307,6 @@ pub(crate) struct Job {
     pub(crate) permit: Permit,
     pub(crate) folder: PathBuf,
     pub(crate) authority: Authority,
-}
-
-/// Takes a call to its driver.
-async fn dispatch(
-    drivers: &Arc<Drivers>,
-    history: &Arc<History>,
-    job: Job,
-    token: CancellationToken,
-) -> Result<Value, CallError> {
-    let Job { id, permit, folder, authority, .. } = job;
-    if let Syscall::FsRead(read) = permit.call()
-        && let Some(lsn) = super::handles::parse(&read.path)
-    {
-        let (offset, limit) = (read.offset, read.limit);
-        let (history, pid) = (Arc::clone(history), permit.pid());
-        return blocking(move || super::handles::read(&history, pid, lsn, offset, limit)).await;
-    }
-    match permit.call().name().spec().handler {
-        Handler::Files => {
-            let drivers = Arc::clone(drivers);
-            blocking(move || drivers.files(permit, &folder)).await
-        }
-        Handler::Memory => {
-            let drivers = Arc::clone(drivers);
-            blocking(move || drivers.memory(id, permit)).await
-        }
-        Handler::Exec => drivers.exec(permit, folder, &authority, token).await,
-        Handler::Net => drivers.net(permit, &authority, token).await,
-        Handler::Kernel | Handler::Absent(_) => {
-            Err(CallError::new(Code::Io, format!("{} has no driver", permit.call().name())))
-        }
-    }
 }
 
 /// Runs blocking work; a panic in it ends this call alone.

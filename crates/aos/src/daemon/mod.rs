@@ -13,10 +13,12 @@ mod heart;
 mod history;
 mod inference;
 mod memory;
+mod outlet;
 mod pages;
 mod past;
 mod programs;
 mod system;
+mod undo;
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -137,6 +139,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let policy = read_policy(&home.policy_file())?;
     let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
+    let (undo, owed) = undo::Undo::open(home.undo())
+        .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
+    let undo = Arc::new(undo);
     let history = Arc::new(history::History::new(journal.reader()));
     let (completions, outcomes) = mpsc::unbounded_channel();
     let (failed, mut failures) = mpsc::unbounded_channel();
@@ -147,6 +152,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         history,
         Arc::new(inference::Models::new(pool)),
         Arc::clone(&drivers),
+        Arc::clone(&undo),
         Arc::clone(&counters),
         home.workspaces(),
     ));
@@ -159,6 +165,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         journal: Arc::clone(&journal),
         edges: Arc::clone(&edges),
         drivers,
+        undo,
         counters,
         home: home.clone(),
         workspaces: home.workspaces(),
@@ -175,6 +182,16 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         })
         .await
         .map_err(|error| part("the configuration", error.message))?;
+
+    // Changes that were wholly made, and whose entry the stop prevented.
+    for (pid, changed) in owed {
+        if !undo::Note::is_in(&journal.reader(), pid, &changed)?
+            && let Err(error) = handle.change(move |_| Ok((pid, Body::Changed(Box::new(changed))))).await
+        {
+            // Its process was pruned: nobody can ask for it any more.
+            tracing::warn!(%pid, %error, "a change of files is not journaled");
+        }
+    }
 
     let token = aos_gateway::Token::new(&home.token()?)
         .map_err(|short| part("the token", format!("run/token holds {} characters, too few", short.0)))?;

@@ -173,6 +173,38 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Most entries and bytes of a folder that is copied for a dry run.
+const COPIED_ENTRIES_MAX: usize = 100_000;
+const COPIED_BYTES_MAX: u64 = 4 << 30;
+
+/// Copies a person's folder to a new one, on which a dry run works. File systems that can share blocks do.
+pub(crate) fn copy_apart(folder: &Path, into: &Path) -> Result<tempfile::TempDir, aos_gateway::ApiError> {
+    use aos_gateway::ApiError;
+    let (mut entries, mut bytes) = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for found in std::fs::read_dir(&at).into_iter().flatten().flatten() {
+            let Ok(meta) = found.metadata() else { continue };
+            entries += 1;
+            bytes += if meta.is_file() { meta.len() } else { 0 };
+            if meta.is_dir() {
+                folders.push(found.path());
+            }
+        }
+        if entries > COPIED_ENTRIES_MAX || bytes > COPIED_BYTES_MAX {
+            let message = format!(
+                "the folder is too large to be copied for a dry run: {COPIED_ENTRIES_MAX} entries and {} GiB are the most",
+                COPIED_BYTES_MAX >> 30
+            );
+            return Err(ApiError::usage(message).hint("run it on a folder below; `aos undo` takes changes back"));
+        }
+    }
+    let failed = |error: std::io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));
+    let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(into).map_err(failed)?;
+    copy_folder(folder, dir.path()).map_err(failed)?;
+    Ok(dir)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;

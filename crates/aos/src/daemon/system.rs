@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest,
     InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest,
-    SpawnRequest,
+    SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
@@ -32,6 +32,7 @@ use super::drivers::Drivers;
 use super::edges::Edges;
 use super::heart::Handle;
 use super::memory::People;
+use super::undo::Undo;
 use crate::home::Home;
 
 /// Who an agent is where nobody says.
@@ -47,6 +48,7 @@ pub(crate) struct Daemon {
     pub(crate) journal: Arc<Journal>,
     pub(crate) edges: Arc<Edges>,
     pub(crate) drivers: Arc<Drivers>,
+    pub(crate) undo: Arc<Undo>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) home: Home,
     pub(crate) workspaces: PathBuf,
@@ -133,6 +135,35 @@ impl Daemon {
         }
     }
 
+    /// The same, and before them the copy of a folder that a dry run works on.
+    async fn staged(&self, request: &SpawnRequest) -> Answer<Option<tempfile::TempDir>> {
+        let (true, Some(folder)) = (request.dry_run, &request.workspace) else { return Ok(self.stage(request)?) };
+        let (folder, workspaces) = (PathBuf::from(folder), self.workspaces.clone());
+        let copied = tokio::task::spawn_blocking(move || super::past::copy_apart(&folder, &workspaces)).await;
+        let dir = copied.map_err(|error| ApiError::internal(error.to_string()))??;
+        if let Some(files) = self.stage(request)? {
+            super::past::copy_folder(files.path(), dir.path())
+                .map_err(|error| ApiError::internal(error.to_string()))?;
+        }
+        Ok(Some(dir))
+    }
+
+    /// Refuses a folder through which an agent would see the daemon's own files.
+    fn keep_out(&self, folder: &std::path::Path) -> Answer<()> {
+        let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = real(folder);
+        let workspaces = real(&self.workspaces);
+        let inside = |own: &PathBuf| {
+            let own = real(own);
+            own.starts_with(&folder) || (folder.starts_with(&own) && !folder.starts_with(&workspaces))
+        };
+        if !self.home.roots().iter().any(inside) && folder != workspaces {
+            return Ok(());
+        }
+        Err(ApiError::usage(format!("{} holds files of AOS itself, which no agent may see", folder.display()))
+            .hint("work on a folder below it or beside it"))
+    }
+
     async fn memory<T: Send + 'static>(
         &self,
         read: impl FnOnce(&People<'_>) -> Result<T, ApiError> + Send + 'static,
@@ -201,7 +232,13 @@ impl System for Daemon {
                 ApiError::usage(format!("`{folder}` is no folder")).hint("`workspace` is an existing folder, absolute")
             );
         }
-        let staged = self.stage(&request)?;
+        if let Some(folder) = &request.workspace {
+            self.keep_out(std::path::Path::new(folder))?;
+        }
+        if request.dry_run && request.workspace.is_none() {
+            return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
+        }
+        let staged = self.staged(&request).await?;
         let workspaces = self.workspaces.clone();
         let accepted = self
             .heart
@@ -357,9 +394,22 @@ impl System for Daemon {
         self.answer_proposal(id, ProposalState::Rejected, Some(request.why)).await
     }
 
-    async fn undo(&self, id: &str) -> Answer<ProposalView> {
-        Err(ApiError::new(501, "ENOSYS", format!("`{id}` cannot be undone: undo is not there yet"))
-            .hint("copy-on-write workspaces, and with them undo, come with the safety milestone"))
+    async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
+        let reader = self.journal.reader();
+        let read = blocking(move || Ok((super::past::proposals(&reader)?, super::undo::links(&reader)?)));
+        let (proposals, links) = read.await?;
+        let wanted = id.to_owned();
+        let proposal = proposals.into_iter().find(|proposal| proposal.id == wanted);
+        let proposal = proposal.ok_or_else(|| no_proposal(&wanted).hint("`aos proposals --all` lists them"))?;
+        let (undo, heart) = (Arc::clone(&self.undo), self.heart.clone());
+        let work = self.edges.apart(async move {
+            let tell = |pid, body| async move {
+                heart.change(move |_| Ok((pid, body))).await?;
+                Ok(())
+            };
+            undo.undo(proposal, &links, request, tell).await
+        });
+        work.await.map_err(|error| ApiError::internal(error.to_string()))?
     }
 
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
@@ -507,6 +557,12 @@ impl System for Daemon {
         if !request.dry_run {
             if !pids.is_empty() {
                 self.heart.prune(plan).await?;
+                let (undo, gone) = (Arc::clone(&self.undo), pids.clone());
+                blocking(move || {
+                    undo.forget_all_of(&gone);
+                    Ok(())
+                })
+                .await?;
             }
             self.sweep().await?;
         }
@@ -562,7 +618,7 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         grants: request.grants,
         budget: request.budget,
         pipe_to: request.pipe_to,
-        workspace: request.workspace.map_or(Workspace::Home(pid), Workspace::Folder),
+        workspace: request.workspace.filter(|_| !request.dry_run).map_or(Workspace::Home(pid), Workspace::Folder),
         quarantine: false,
     }
 }

@@ -1,0 +1,298 @@
+//! The one way out of a command's network: an HTTP proxy that decides every request by the policy's tables.
+//!
+//! Start at [`Proxy::serve`]. Plain HTTP is seen whole: host, port, method and path are decided, then the request is made
+//! anew by the same code as `NET_FETCH` and `NET_SEND`, so that nothing of how it was written reaches the other side.
+//! TLS is passed on (`CONNECT`) only to hosts where everything is allowed, since nothing but the host can be seen.
+//!
+//! What always holds: names are resolved here and every address is checked; private and metadata addresses are refused
+//! as for calls; a redirect is the command's to follow, by a new request; bodies, bytes and time are bounded; every
+//! request is told to whoever listens, with its verdict.
+//!
+//! Deliberately absent: opening TLS, HTTP/2, and caching.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use aos_abi::{CallError, limits};
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::destination::{HostPort, reach};
+use super::driver::Driver;
+use super::headers::is_framing;
+
+/// Connections of one command at once.
+const CONNECTIONS_MAX: usize = 32;
+/// Longest time for the head of a request, and for reaching the other side.
+const HEAD_WITHIN: Duration = Duration::from_secs(limits::NET_TIMEOUT_S);
+
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+/// One request of a command, as it was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `GET` and so on; `CONNECT` for a tunnel.
+    pub method: String,
+    /// Scheme, host, port and path, without the query; of a tunnel host and port.
+    pub to: String,
+    /// Why it was refused; `None`: it was passed on.
+    pub refused: Option<String>,
+}
+
+/// What one command may reach.
+pub trait Gate: Send + Sync + 'static {
+    /// Whether a request may be made.
+    ///
+    /// # Errors
+    /// Why not, as the agent would be told.
+    fn request(&self, method: &str, url: &str) -> Result<(), CallError>;
+    /// Whether a connection may be opened of which only host and port can be seen.
+    ///
+    /// # Errors
+    /// As above.
+    fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError>;
+    /// Hosts that may be reached at private addresses.
+    fn private(&self) -> &[HostPort];
+    /// A request came and was decided.
+    fn saw(&self, seen: Seen);
+}
+
+/// The proxy of one command.
+pub struct Proxy<G> {
+    driver: Arc<Driver>,
+    gate: G,
+    left: AtomicU64,
+    tunnels: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl<G: Gate> Proxy<G> {
+    /// A proxy that reaches out as `driver` does, where `gate` lets it.
+    #[must_use]
+    pub fn new(driver: Arc<Driver>, gate: G, stop: CancellationToken) -> Arc<Proxy<G>> {
+        let left = AtomicU64::new(limits::EGRESS_BYTES_MAX);
+        Arc::new(Proxy { driver, gate, left, tunnels: TaskTracker::new(), stop })
+    }
+
+    /// Serves a listener until `stop` is cancelled; then every connection is closed.
+    ///
+    /// # Errors
+    /// Where the listener cannot be used.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut open = JoinSet::new();
+        loop {
+            let (stream, permit) = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => break,
+                Some(_) = open.join_next() => continue,
+                accepted = async {
+                    let permit = Arc::clone(&room).acquire_owned().await;
+                    (listener.accept().await, permit)
+                } => match accepted {
+                    (Ok((stream, _)), Ok(permit)) => (stream, permit),
+                    // The command's own network failed; its next try may not.
+                    _ => continue,
+                },
+            };
+            let proxy = Arc::clone(&self);
+            open.spawn(async move {
+                let _permit = permit;
+                let service = service_fn(move |request| {
+                    let proxy = Arc::clone(&proxy);
+                    async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+                });
+                let mut http = hyper::server::conn::http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+                // A command that speaks wrongly hears so or is cut off; nobody else has to know.
+                let _ = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+            });
+        }
+        open.shutdown().await;
+        self.tunnels.close();
+        self.tunnels.wait().await;
+        Ok(())
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        if request.method() == Method::CONNECT {
+            return self.connect(request).await;
+        }
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        if uri.scheme_str() != Some("http") {
+            return said(StatusCode::BAD_REQUEST, "this is a proxy: ask for http://HOST/PATH, or CONNECT to HOST:PORT");
+        }
+        let url = uri.to_string();
+        let to = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let refuse = |status, why: &str| {
+            self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: Some(why.to_owned()) });
+            said(status, why)
+        };
+        // Looking is decided like getting.
+        let judged = if method == Method::HEAD { "GET" } else { method.as_str() };
+        if !matches!(judged, "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "no rule can name this method");
+        }
+        if let Err(error) = self.gate.request(judged, &url) {
+            return refuse(StatusCode::FORBIDDEN, &words(&error));
+        }
+        let to_checked = match reach(&url, self.gate.private(), self.driver.resolver()).await {
+            Ok(destination) => destination,
+            Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error.into())),
+        };
+        let headers = passed_on(request.headers());
+        let body = match Limited::new(request.into_body(), limits::NET_BODY_BYTES_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(_) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or larger than 5 MiB"),
+        };
+        if !self.spend(body.len()) {
+            return refuse(StatusCode::INSUFFICIENT_STORAGE, &spent());
+        }
+        self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: None });
+        match tokio::time::timeout(HEAD_WITHIN, self.driver.pass_on(&to_checked, method, headers, body)).await {
+            Ok(Ok(response)) => self.bring(response),
+            Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&error.into())),
+            Err(_) => said(StatusCode::GATEWAY_TIMEOUT, "no answer in time"),
+        }
+    }
+
+    /// Hands an answer on as it comes, for as long as bytes are left.
+    fn bring(self: Arc<Self>, response: reqwest::Response) -> Answer {
+        let mut answer = Response::builder().status(response.status());
+        if let Some(headers) = answer.headers_mut() {
+            *headers = passed_on(response.headers());
+            if let Some(length) = response.headers().get(CONTENT_LENGTH) {
+                headers.insert(CONTENT_LENGTH, length.clone());
+            }
+        }
+        let pieces = futures_util::stream::unfold(Some((response, self)), |state| async move {
+            let (mut response, proxy) = state?;
+            match response.chunk().await {
+                Ok(Some(chunk)) if proxy.spend(chunk.len()) => Some((Ok(Frame::data(chunk)), Some((response, proxy)))),
+                Ok(Some(_)) => Some((Err(io::Error::other(spent())), None)),
+                Ok(None) => None,
+                Err(error) => Some((Err(io::Error::other(error.to_string())), None)),
+            }
+        });
+        answer
+            .body(BodyExt::boxed_unsync(StreamBody::new(pieces)))
+            .unwrap_or_else(|_| said(StatusCode::BAD_GATEWAY, "the answer cannot be passed on"))
+    }
+
+    /// Opens a tunnel.
+    async fn connect(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        let to = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let refuse = |why: &str| {
+            self.gate.saw(Seen { method: "CONNECT".into(), to: to.clone(), refused: Some(why.to_owned()) });
+            said(StatusCode::FORBIDDEN, why)
+        };
+        let authority = request.uri().authority().and_then(|to| Some((to.host().to_owned(), to.port_u16()?)));
+        let Some((host, port)) = authority else { return refuse("CONNECT takes HOST:PORT") };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if let Err(error) = self.gate.tunnel(bare, port) {
+            return refuse(&words(&error));
+        }
+        let url = format!("https://{host}:{port}/");
+        let destination = match reach(&url, self.gate.private(), self.driver.resolver()).await {
+            Ok(destination) => destination,
+            Err(error) => return refuse(&words(&error.into())),
+        };
+        let addresses = destination.addresses();
+        let connected = tokio::time::timeout(HEAD_WITHIN, tokio::net::TcpStream::connect(&addresses[..])).await;
+        let Ok(Ok(outside)) = connected else {
+            return said(StatusCode::BAD_GATEWAY, "the other side cannot be reached");
+        };
+        self.gate.saw(Seen { method: "CONNECT".into(), to: to.clone(), refused: None });
+        let proxy = Arc::clone(&self);
+        self.tunnels.spawn(async move {
+            if let Ok(inside) = hyper::upgrade::on(request).await {
+                let (mut in_read, mut in_write) = tokio::io::split(TokioIo::new(inside));
+                let (mut out_read, mut out_write) = outside.into_split();
+                // The command's end closes its side, which ends both ways.
+                tokio::select! {
+                    () = proxy.stop.cancelled() => {}
+                    _ = proxy.pump(&mut in_read, &mut out_write) => {}
+                    _ = proxy.pump(&mut out_read, &mut in_write) => {}
+                }
+            }
+        });
+        Response::new(BodyExt::boxed_unsync(Full::default().map_err(|never| match never {})))
+    }
+
+    async fn pump(
+        &self,
+        from: &mut (impl AsyncReadExt + Unpin),
+        to: &mut (impl AsyncWriteExt + Unpin),
+    ) -> io::Result<()> {
+        let mut piece = vec![0; 16 << 10];
+        loop {
+            let length = from.read(&mut piece).await?;
+            if length == 0 || !self.spend(length) {
+                return to.shutdown().await;
+            }
+            to.write_all(&piece[..length]).await?;
+        }
+    }
+
+    /// Takes bytes from what the command may still send and get.
+    fn spend(&self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
+/// Headers without those that frame a message or belong to one connection.
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<HeaderName> = headers
+        .get_all(hyper::header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    let passes = |name: &HeaderName| !is_framing(name.as_str()) && !named.contains(name);
+    let mut passed = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| passes(name)) {
+        passed.append(name.clone(), value.clone());
+    }
+    passed
+}
+
+fn spent() -> String {
+    format!("a command sends and gets at most {} MiB", limits::EGRESS_BYTES_MAX >> 20)
+}
+
+fn words(error: &CallError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{} ({hint})", error.message),
+        None => error.message.clone(),
+    }
+}
+
+/// An answer of the proxy's own.
+fn said(status: StatusCode, text: &str) -> Answer {
+    let body = Full::new(Bytes::from(format!("aos: {text}\n"))).map_err(|never: Infallible| match never {});
+    let mut answer = Response::new(BodyExt::boxed_unsync(body));
+    *answer.status_mut() = status;
+    // What came after a request that was not passed on is not looked at.
+    answer.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
+    answer.headers_mut().insert(hyper::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}

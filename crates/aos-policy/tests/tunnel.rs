@@ -1,0 +1,57 @@
+//! Connections of which only the host can be seen: opened where everything there is allowed, and nowhere else.
+
+mod rig;
+
+use rig::{grants, role, subject};
+
+const ALL: &str = r#"["GET /**", "POST /**", "PUT /**", "PATCH /**", "DELETE /**"]"#;
+
+fn opens(body: &str, host: &str, port: u16) -> Result<(), String> {
+    role(body).opens(&subject(&[]), host, port)
+}
+
+#[test]
+fn a_tunnel_needs_every_method_and_every_path() {
+    let all = format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}]}}"#);
+    assert_eq!(opens(&all, "a.b.dev", 443), Ok(()));
+    for (host, port) in [("a.b.dev", 444), ("c.b.dev", 443), ("x.a.b.dev", 443)] {
+        assert!(opens(&all, host, port).is_err(), "{host}:{port}");
+    }
+    let got = opens(r#"{net: [{to: "a.b.dev:443", allow: ["GET /**"]}]}"#, "a.b.dev", 443).unwrap_err();
+    assert!(got.contains("TLS hides the method"), "{got}");
+    let paths =
+        format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}, {{to: "*.b.dev:443", allow: ["GET /x/**"]}}]}}"#);
+    let got = opens(&paths, "a.b.dev", 443).unwrap_err();
+    assert!(got.contains("names paths"), "{got}");
+    assert!(opens("{fs: []}", "a.b.dev", 443).is_err());
+}
+
+#[test]
+fn a_stricter_word_on_a_part_closes_the_tunnel() {
+    for verdict in ["ask", "hold", "deny"] {
+        let body = format!(
+            r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}, {{to: "a.b.dev:443", allow: ["POST /admin/**"], verdict: {verdict}}}]}}"#
+        );
+        let got = opens(&body, "a.b.dev", 443).unwrap_err();
+        assert!(got.contains(verdict), "{got}");
+    }
+}
+
+#[test]
+fn grants_of_a_process_and_its_ancestors_count_too() {
+    let policy = role(&format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}]}}"#));
+    let whole = grants(&["NET_FETCH a.b.dev", "NET_SEND a.b.dev"]);
+    let bare = grants(&["NET_FETCH", "NET_SEND"]);
+    assert_eq!(policy.opens(&subject(&[whole.clone(), bare]), "a.b.dev", 443), Ok(()));
+    for narrow in [&["NET_FETCH a.b.dev"][..], &["NET_FETCH a.b.dev/x/**", "NET_SEND a.b.dev"], &[]] {
+        assert!(policy.opens(&subject(&[whole.clone(), grants(narrow)]), "a.b.dev", 443).is_err(), "{narrow:?}");
+    }
+}
+
+#[test]
+fn private_hosts_are_those_that_rules_name() {
+    let policy = role(
+        r#"{net: [{to: "127.0.0.1:8080", allow: ["GET /**"], private: true}, {to: "a.b.dev:443", allow: ["GET /**"]}]}"#,
+    );
+    assert_eq!(policy.private_hosts("r"), ["127.0.0.1:8080"]);
+}

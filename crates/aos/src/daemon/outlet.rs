@@ -1,0 +1,134 @@
+//! The way out of one command's network: the policy's rules, kept by a proxy.
+//!
+//! Start at [`Outlet::new`]; it stands for as long as the command runs. What always holds: every request is decided by the
+//! policy that held when the command began, as `NET_FETCH` and `NET_SEND` are; each is logged with pid and verdict, and
+//! the first are in the command's result, which is journaled.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aos_abi::syscall::{NetFetch, NetSend};
+use aos_abi::{CallError, Syscall, limits};
+use aos_drivers::net::{Driver, Gate, HostPort, Proxy, Seen};
+use aos_kernel::effect::Authority;
+use aos_sandbox::ProxyServer;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::drivers::{Configured, Drivers, allowed};
+
+/// What every answer from outside carries.
+const LABEL: &str = "untrusted.web";
+
+/// One command's way out.
+pub(crate) struct Outlet {
+    driver: Arc<Driver>,
+    rules: Arc<Rules>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What is decided by, and what was.
+struct Rules {
+    authority: Authority,
+    configured: Configured,
+    private: Vec<HostPort>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+/// The rules, as the proxy asks them.
+struct Door(Arc<Rules>);
+
+impl Outlet {
+    /// For a command of the process whose authority this is.
+    pub(crate) fn new(drivers: &Drivers, authority: &Authority) -> Outlet {
+        let (driver, configured) = drivers.way_out();
+        // A private address that a rule names stands in the rule itself; each request is decided before it is reached.
+        let named = authority.policy.private_hosts(&authority.role);
+        let mut private = configured.private.clone();
+        private.extend(named.iter().filter_map(|host| host.parse().ok()));
+        let rules = Rules { authority: authority.clone(), configured, private, seen: Mutex::default() };
+        Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
+    }
+
+    /// Who serves the listener in the command's network.
+    pub(crate) fn server(&self) -> ProxyServer {
+        let (driver, rules) = (Arc::clone(&self.driver), Arc::clone(&self.rules));
+        let (tasks, stop) = (self.tasks.clone(), self.stop.clone());
+        let runtime = tokio::runtime::Handle::current();
+        ProxyServer::new(move |listener| {
+            let proxy = Proxy::new(Arc::clone(&driver), Door(Arc::clone(&rules)), stop.clone());
+            tasks.spawn_on(
+                async move {
+                    if let Err(error) = proxy.serve(listener).await {
+                        tracing::warn!(%error, "a command's proxy could not be served");
+                    }
+                },
+                &runtime,
+            );
+        })
+    }
+
+    /// Closes it, and says what was asked of it.
+    pub(crate) async fn close(self) -> Vec<Seen> {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        std::mem::take(&mut *self.rules.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Gate for Door {
+    fn request(&self, method: &str, url: &str) -> Result<(), CallError> {
+        allowed(&self.0.configured.hosts, url)?;
+        let call = match method {
+            "GET" => Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }),
+            method => {
+                Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
+            }
+        };
+        self.0.authority.allows(&call)
+    }
+
+    fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError> {
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        allowed(&self.0.configured.hosts, &format!("https://{shown}:{port}/"))?;
+        self.0.authority.opens(host, port)
+    }
+
+    fn private(&self) -> &[HostPort] {
+        &self.0.private
+    }
+
+    fn saw(&self, seen: Seen) {
+        let verdict = seen.refused.as_deref().unwrap_or("allow");
+        tracing::info!(pid = %self.0.authority.pid, method = %seen.method, to = %seen.to, verdict, "a command's request");
+        let mut all = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= limits::EGRESS_SHOWN_MAX {
+            all.push(seen);
+        }
+    }
+}
+
+/// Puts what a command asked for into its result.
+pub(crate) fn tell(answer: &mut Result<Value, CallError>, seen: Vec<Seen>) {
+    if seen.is_empty() {
+        return;
+    }
+    let one = |seen: &Seen| match &seen.refused {
+        Some(why) => json!({ "method": seen.method, "to": seen.to, "verdict": "deny", "why": why }),
+        None => json!({ "method": seen.method, "to": seen.to, "verdict": "allow" }),
+    };
+    let requests: Vec<Value> = seen.iter().take(limits::EGRESS_SHOWN_MAX).map(one).collect();
+    let result = match answer {
+        Ok(result) => result,
+        Err(error) => error.partial.get_or_insert_with(|| json!({})),
+    };
+    result["requests"] = requests.into();
+    if seen.len() > limits::EGRESS_SHOWN_MAX {
+        result["requests_truncated"] = true.into();
+    }
+    if seen.iter().any(|seen| seen.refused.is_none()) {
+        result["label"] = LABEL.into();
+    }
+}

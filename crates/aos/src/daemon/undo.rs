@@ -1,0 +1,328 @@
+//! Changes to files that can be taken back: where what they replaced is kept, for how long, and how it comes back.
+//!
+//! Start at [`Undo::open`]; a changing call asks for its [`Undo::turn`] and a layer, and hands over what came of it to
+//! [`Undo::took`]. Each change has a folder below `undo/`, named by its effect, with the sandbox's record of it. What
+//! always holds: a change is journaled for as long as it stands, also where the daemon stopped between the two; one
+//! changing call of a workspace runs at a time; what is kept is bounded, the oldest goes first and says so.
+
+mod view;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use aos_abi::entry::{Changed, FileChange, FileImage};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Name, Pid, Syscall, Timestamp, limits};
+use aos_policy::Permit;
+use aos_sandbox::{Altered, ChangeKind, Committed, Image, Kind, Recovered, recover};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use view::links;
+
+/// Characters of a command line that are journaled with its changes; the call's own entry has all of it.
+const COMMAND_SHOWN: usize = 500;
+
+/// What can be taken back.
+pub(crate) struct Undo {
+    dir: PathBuf,
+    kept: Mutex<BTreeMap<EffectId, Kept>>,
+    turns: Mutex<HashMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// One change that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    pid: Pid,
+    bytes: u64,
+    until: Timestamp,
+}
+
+/// What is written down with a change, so that it can be journaled after a crash.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) pid: Pid,
+    effect: EffectId,
+    call_id: CallId,
+    name: Name,
+    args: Value,
+    rule: String,
+    undo_ms: u64,
+    pub(crate) until: Timestamp,
+    undoes: Option<String>,
+    restores: Option<String>,
+}
+
+impl Note {
+    /// What is known of a call before it runs.
+    pub(crate) fn of(effect: EffectId, call_id: &str, permit: &Permit) -> Note {
+        let undo_ms = permit.obligations().undo_ms.unwrap_or(limits::UNDO_WINDOW_S * 1000);
+        Note {
+            pid: permit.pid(),
+            effect,
+            call_id: call_id.to_owned(),
+            name: permit.call().name(),
+            args: brief(permit.call()),
+            rule: permit.rule().to_owned(),
+            undo_ms,
+            until: super::heart::now().plus_millis(undo_ms),
+            undoes: None,
+            restores: None,
+        }
+    }
+
+    /// What is known of taking that back, or of making it again.
+    pub(crate) fn turned(&self, undoes: &str, restores: Option<String>) -> Note {
+        Note {
+            rule: "a person: undo".to_owned(),
+            until: super::heart::now().plus_millis(self.undo_ms),
+            undoes: Some(undoes.to_owned()),
+            restores,
+            ..self.clone()
+        }
+    }
+
+    /// As it is written down.
+    pub(crate) fn written(&self) -> Value {
+        serde_json::to_value(self).expect("a note is plain data")
+    }
+
+    fn read(committed: &Committed) -> Option<Note> {
+        serde_json::from_value(committed.note().clone()).ok()
+    }
+}
+
+/// The arguments without contents: what says which call it was.
+fn brief(call: &Syscall) -> Value {
+    match call {
+        Syscall::FsMove(args) => json!({ "from": args.from, "to": args.to }),
+        Syscall::ExecCmd(args) => json!({ "cmd": args.cmd.chars().take(COMMAND_SHOWN).collect::<String>() }),
+        call => json!({ "path": call.args().get("path").cloned().unwrap_or_default() }),
+    }
+}
+
+impl Undo {
+    /// What is kept in a folder, brought to rest after whatever ended the last daemon, and the changes that the journal
+    /// may not know of yet.
+    pub(crate) fn open(dir: PathBuf) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
+        std::fs::create_dir_all(&dir)?;
+        std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        let undo = Undo { dir, kept: Mutex::default(), turns: Mutex::default() };
+        let mut owed = Vec::new();
+        for entry in std::fs::read_dir(&undo.dir)? {
+            let path = entry?.path();
+            let named = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+            let Some(effect) = named else { continue };
+            match recover(&path) {
+                Ok(Recovered::Nothing) => {}
+                Ok(Recovered::Whole(committed)) => owed.extend(undo.found(effect, committed)),
+                // It is tried again at the next start; until then it cannot be taken back.
+                Err(error) => tracing::warn!(%effect, %error, "a change could not be brought to rest"),
+            }
+        }
+        undo.make_room();
+        Ok((undo, owed))
+    }
+
+    /// Takes in a change that an earlier daemon left; what the journal may not know of it.
+    fn found(&self, effect: EffectId, committed: Committed) -> Option<(Pid, Changed)> {
+        let note = Note::read(&committed)?;
+        let owed = (!told(committed.dir(), committed.turn()).exists()).then(|| changed(&committed, &note));
+        let kept = Kept { pid: note.pid, bytes: committed.kept_bytes(), until: note.until };
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
+        owed.map(|changed| (note.pid, changed))
+    }
+
+    /// Waits until no other changing call of the workspace is under way.
+    ///
+    /// # Errors
+    /// `EAGAIN` where that takes too long, `EINTR` where the call is given up.
+    pub(crate) async fn turn(
+        &self,
+        workspace: &Path,
+        token: &CancellationToken,
+    ) -> Result<OwnedMutexGuard<()>, CallError> {
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let known = turns.get(&workspace).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let new = Arc::default();
+                turns.insert(workspace, Arc::downgrade(&new));
+                new
+            })
+        };
+        tokio::select! {
+            biased;
+            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
+            turn = turn.lock_owned() => Ok(turn),
+            () = tokio::time::sleep(Duration::from_secs(limits::WORKSPACE_WAIT_S)) => {
+                let waited = format!("another call has been changing this workspace for {} s", limits::WORKSPACE_WAIT_S);
+                Err(CallError::new(Code::Again, waited).hint("try again, or give the agents workspaces of their own"))
+            }
+        }
+    }
+
+    /// A folder for the layer of a call. `None` for a call that is repeated after a crash and has changed something
+    /// already: what it replaced then is what must come back.
+    pub(crate) fn layer(&self, effect: EffectId) -> Option<PathBuf> {
+        let dir = self.dir.join(effect.to_string());
+        (!dir.exists()).then_some(dir)
+    }
+
+    /// Keeps a change that was made, and says what to journal. `None` where nothing changed. Blocking.
+    pub(crate) fn took(&self, committed: Committed) -> Option<(Pid, Body)> {
+        let note = Note::read(&committed)?;
+        let mut changed = changed(&committed, &note);
+        let bytes = committed.kept_bytes();
+        let nothing = changed.changes.is_empty();
+        if nothing || bytes > limits::UNDO_PROCESS_BYTES_MAX {
+            changed.undo_ms = None;
+            changed.lost = Some(format!(
+                "what it replaced has {bytes} bytes, the most that is kept is {}",
+                limits::UNDO_PROCESS_BYTES_MAX
+            ));
+            if let Err(error) = committed.forget() {
+                tracing::warn!(effect = %note.effect, %error, "what a change replaced could not be deleted");
+            }
+        } else {
+            let kept = Kept { pid: note.pid, bytes, until: note.until };
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(note.effect, kept);
+            self.make_room();
+        }
+        (!nothing).then(|| (note.pid, Body::Changed(Box::new(changed))))
+    }
+
+    /// Remembers that the journal knows of a change.
+    pub(crate) fn told(&self, changed: &Changed) {
+        let dir = self.dir.join(changed.effect.to_string());
+        if dir.is_dir()
+            && let Err(error) = std::fs::File::create(told(&dir, changed.turn))
+        {
+            // Then it is looked for in the journal at the next start.
+            tracing::debug!(effect = %changed.effect, %error, "not marked as journaled");
+        }
+    }
+
+    /// The change of an effect, if it is kept still.
+    pub(crate) fn load(&self, effect: EffectId) -> Option<(Committed, Note)> {
+        let committed = Committed::load(&self.dir.join(effect.to_string())).ok().flatten()?;
+        let note = Note::read(&committed)?;
+        Some((committed, note))
+    }
+
+    /// Forgets what was kept of these processes, which are gone.
+    pub(crate) fn forget_all_of(&self, pids: &[Pid]) {
+        self.drop_those(|kept| kept.iter().filter(|(_, kept)| pids.contains(&kept.pid)).map(|(id, _)| *id).collect());
+    }
+
+    /// Deletes what is past its time and, oldest first, what is too much.
+    fn make_room(&self) {
+        let now = super::heart::now();
+        self.drop_those(|kept| {
+            let over = |kept: &Kept| kept.until < now;
+            let mut gone: Vec<EffectId> = kept.iter().filter(|(_, kept)| over(kept)).map(|(id, _)| *id).collect();
+            let (mut all, mut count) = (0, 0);
+            let mut of: HashMap<Pid, u64> = HashMap::new();
+            // From the newest on, as much as fits.
+            for (id, kept) in kept.iter().rev().filter(|(_, kept)| !over(kept)) {
+                let own = of.entry(kept.pid).or_default();
+                *own += kept.bytes;
+                all += kept.bytes;
+                count += 1;
+                let fits = *own <= limits::UNDO_PROCESS_BYTES_MAX
+                    && all <= limits::UNDO_BYTES_MAX
+                    && count <= limits::UNDO_CHANGES_MAX;
+                if !fits {
+                    gone.push(*id);
+                }
+            }
+            gone
+        });
+    }
+
+    fn drop_those(&self, which: impl FnOnce(&BTreeMap<EffectId, Kept>) -> Vec<EffectId>) {
+        let gone = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let gone = which(&kept);
+            kept.retain(|id, _| !gone.contains(id));
+            gone
+        };
+        for effect in gone {
+            let loaded = Committed::load(&self.dir.join(effect.to_string()));
+            if let Ok(Some(committed)) = loaded
+                && let Err(error) = committed.forget()
+            {
+                tracing::warn!(%effect, %error, "what a change replaced could not be deleted");
+            }
+        }
+    }
+}
+
+/// The file that says that the journal knows of the latest turn.
+fn told(dir: &Path, turn: u32) -> PathBuf {
+    dir.join(format!("told-{turn}"))
+}
+
+/// A change as it is journaled.
+fn changed(committed: &Committed, note: &Note) -> Changed {
+    let mut altered = committed.altered();
+    if committed.turn() % 2 == 1 {
+        altered = altered.into_iter().map(reversed).collect();
+    }
+    let more = altered.len().saturating_sub(limits::CHANGED_PATHS_MAX) as u64;
+    Changed {
+        effect: note.effect,
+        turn: committed.turn(),
+        call_id: note.call_id.clone(),
+        name: note.name,
+        args: note.args.clone(),
+        rule: note.rule.clone(),
+        changes: altered.iter().take(limits::CHANGED_PATHS_MAX).map(file_change).collect(),
+        more,
+        undo_ms: Some(note.undo_ms),
+        lost: None,
+        undoes: note.undoes.clone(),
+        restores: note.restores.clone(),
+    }
+}
+
+/// The same change, the other way round.
+fn reversed(altered: Altered) -> Altered {
+    let kind = match altered.kind {
+        ChangeKind::Created => ChangeKind::Deleted,
+        ChangeKind::Deleted => ChangeKind::Created,
+        ChangeKind::Modified => ChangeKind::Modified,
+    };
+    Altered { path: altered.path, kind, before: altered.after, after: altered.before }
+}
+
+fn file_change(altered: &Altered) -> FileChange {
+    let kind = match altered.kind {
+        ChangeKind::Created => "created",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Deleted => "deleted",
+    };
+    FileChange {
+        path: altered.path.to_string_lossy().into_owned(),
+        kind: kind.to_owned(),
+        before: altered.before.as_ref().map(file_image),
+        after: altered.after.as_ref().map(file_image),
+    }
+}
+
+fn file_image(image: &Image) -> FileImage {
+    let is = match image.kind {
+        Kind::File => "file",
+        Kind::Folder => "folder",
+        Kind::Link => "link",
+        Kind::Other => "other",
+    };
+    let mode = format!("{:o}", image.mode);
+    FileImage { is: is.to_owned(), mode, bytes: image.size, sha256: image.sha256.clone() }
+}

@@ -1,0 +1,156 @@
+//! What differs between two folders: what a dry run would have changed.
+//!
+//! Start at [`Difference::between`]. What always holds: no link is followed, the order is that of the paths, and the diff
+//! is bounded; what is not shown in it is in the list.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// Largest file that is shown as a diff, in bytes.
+const SHOWN_BYTES_MAX: u64 = 256 << 10;
+/// Most bytes of the diff.
+const DIFF_BYTES_MAX: usize = 256 << 10;
+/// Most paths that are listed.
+const PATHS_MAX: usize = 10_000;
+
+/// What differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Each path with what happened to it, sorted.
+    pub changes: Vec<Changed>,
+    /// Paths beyond those that are listed.
+    pub more: usize,
+    /// The same as a unified diff, as far as it is text.
+    pub diff: String,
+}
+
+/// One path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// Relative to the folder.
+    pub path: String,
+    /// `created`, `modified` or `deleted`.
+    pub kind: &'static str,
+}
+
+impl Difference {
+    /// From one folder to another.
+    ///
+    /// # Errors
+    /// Where one of them cannot be read.
+    pub fn between(before: &Path, after: &Path) -> io::Result<Difference> {
+        let (old, new) = (entries(before)?, entries(after)?);
+        let mut found = Difference::default();
+        let paths: std::collections::BTreeSet<&PathBuf> = old.keys().chain(new.keys()).collect();
+        for path in paths {
+            let (was, is) = (old.get(path), new.get(path));
+            let kind = match (was, is) {
+                (None, _) => "created",
+                (_, None) => "deleted",
+                (Some(was), Some(is)) if same(&before.join(path), was, &after.join(path), is) => continue,
+                _ => "modified",
+            };
+            if found.changes.len() == PATHS_MAX {
+                found.more += 1;
+                continue;
+            }
+            found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind });
+            if found.diff.len() < DIFF_BYTES_MAX {
+                let text = |folder: &Path, meta: Option<&Metadata>| text(&folder.join(path), meta);
+                found.diff.push_str(&shown(path, text(before, was), text(after, is)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Everything below a folder.
+fn entries(root: &Path) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let (path, meta) = (folder.join(entry.file_name()), entry.metadata()?);
+            if meta.is_dir() {
+                folders.push(path.clone());
+            }
+            found.insert(path, meta);
+        }
+    }
+    Ok(found)
+}
+
+fn same(old: &Path, was: &Metadata, new: &Path, is: &Metadata) -> bool {
+    if was.file_type() != is.file_type() {
+        return false;
+    }
+    if was.is_symlink() {
+        return std::fs::read_link(old).ok() == std::fs::read_link(new).ok();
+    }
+    let modes = was.permissions().mode() == is.permissions().mode();
+    // Pipes and the like are not copied; a folder is told by what is in it.
+    modes && (!was.is_file() || (was.len() == is.len() && same_bytes(old, new).unwrap_or(false)))
+}
+
+fn same_bytes(old: &Path, new: &Path) -> io::Result<bool> {
+    let (mut old, mut new) = (std::fs::File::open(old)?, std::fs::File::open(new)?);
+    let (mut a, mut b) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        let length = old.read(&mut a)?;
+        if length == 0 {
+            return Ok(new.read(&mut b)? == 0);
+        }
+        new.read_exact(&mut b[..length])?;
+        if a[..length] != b[..length] {
+            return Ok(false);
+        }
+    }
+}
+
+/// A small text file's text; of nothing none; `None` for what is no text.
+fn text(path: &Path, meta: Option<&Metadata>) -> Option<String> {
+    match meta {
+        None => Some(String::new()),
+        Some(meta) if meta.is_file() && meta.len() <= SHOWN_BYTES_MAX => std::fs::read_to_string(path).ok(),
+        Some(_) => None,
+    }
+}
+
+fn shown(path: &Path, old: Option<String>, new: Option<String>) -> String {
+    match (old, new) {
+        (Some(old), Some(new)) if old != new => {
+            aos_drivers::fs::diff(&old, &new, &path.to_string_lossy().escape_debug().to_string()).0
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_changed_and_deleted_is_told() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for root in [&a, &b] {
+            std::fs::create_dir(root.path().join("d")).unwrap();
+            std::fs::write(root.path().join("d/same"), "same").unwrap();
+            std::fs::write(root.path().join("edited"), "one\n").unwrap();
+            std::os::unix::fs::symlink("/nowhere", root.path().join("link")).unwrap();
+        }
+        assert_eq!(Difference::between(a.path(), b.path()).unwrap(), Difference::default());
+        std::fs::write(b.path().join("edited"), "two\n").unwrap();
+        std::fs::write(b.path().join("new"), "n\n").unwrap();
+        std::fs::remove_file(b.path().join("d/same")).unwrap();
+        let found = Difference::between(a.path(), b.path()).unwrap();
+        let told: Vec<_> = found.changes.iter().map(|change| (change.path.as_str(), change.kind)).collect();
+        assert_eq!(told, [("d/same", "deleted"), ("edited", "modified"), ("new", "created")]);
+        assert!(found.diff.contains("-one\n+two\n") && found.diff.contains("+n\n"), "{}", found.diff);
+    }
+}

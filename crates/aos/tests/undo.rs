@@ -1,0 +1,239 @@
+//! What agents change on disk, end to end: journaled, taken back, brought again, through restarts and power cuts.
+//!
+//! What always holds: commands run in the real sandbox; where the host cannot, those tests say "SKIPPED" and why.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use aos_models::scripted::Rule;
+use serde_json::{Value, json};
+
+use rig::{Rig, Setup, any, call, say, until, write};
+
+const POLICY: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    fs: [{path: "**", ops: [read, write, delete], undo: 15m}]
+    exec: {shell: true, programs: [sh, coreutils], net: none, undo: 15m}
+"#;
+
+fn rig(rules: Vec<Rule>) -> Rig {
+    Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() })
+}
+
+/// Whether commands can run in the sandbox here.
+fn sandbox(rig: &Rig) -> bool {
+    let probe = aos_sandbox::probe(
+        &aos_sandbox::Helper {
+            program: env!("CARGO_BIN_EXE_aos").into(),
+            args: vec![aos_sandbox::HELPER_SUBCOMMAND.into()],
+        },
+        &rig.home(),
+    )
+    .unwrap();
+    for finding in probe.missing() {
+        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
+    }
+    probe.can_isolate()
+}
+
+fn run_in(rig: &Rig, folder: &Path, task: &str) {
+    let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), task]);
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+}
+
+fn states(rig: &Rig) -> Vec<(String, String)> {
+    let listed = rig.json(&["proposals", "--all"]);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    listed.as_array().unwrap().iter().map(|one| (text(&one["id"]), text(&one["state"]))).collect()
+}
+
+fn is(id: &str, state: &str) -> (String, String) {
+    (id.to_owned(), state.to_owned())
+}
+
+#[test]
+fn a_write_is_shown_undone_and_brought_back_through_restarts() {
+    let rig = rig(vec![any("alpha", vec![write("a.txt", "new\n"), say("done")])]);
+    let folder = rig.folder("mine");
+    let file = folder.join("a.txt");
+    fs::write(&file, "old\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let now = || (fs::read_to_string(&file).unwrap(), fs::metadata(&file).unwrap().permissions().mode() & 0o7777);
+    run_in(&rig, &folder, "alpha");
+    assert_eq!(now(), ("new\n".into(), 0o640));
+    assert_eq!(states(&rig), [is("p1", "executed")]);
+    rig.stop();
+    let shown = rig.aos(&["undo", "p1", "--dry-run"]);
+    assert_eq!(shown.out, "restores a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-new\n+old\n", "{shown:?}");
+    assert_eq!(now().0, "new\n", "only shown");
+    let undone = rig.json(&["undo", "p1"]);
+    assert_eq!((&undone["done"], &undone["state"], &undone["id"]), (&json!(true), &json!("undone"), &json!("p1")));
+    assert_eq!(now(), ("old\n".into(), 0o640));
+    assert_eq!(states(&rig), [is("p1", "undone"), is("p2", "executed")]);
+    rig.stop();
+    let again = rig.aos(&["undo", "p1"]);
+    assert!(again.code == 1 && again.err.contains("undone already") && again.err.contains("aos undo p2"), "{again:?}");
+    assert_eq!(rig.aos(&["undo", "p2"]).code, 0);
+    assert_eq!(now(), ("new\n".into(), 0o640));
+    assert_eq!(states(&rig), [is("p1", "executed"), is("p2", "undone")]);
+    let journaled: Vec<Value> = rig.journal().into_iter().filter(|entry| entry["type"] == "changed").collect();
+    assert_eq!(journaled.iter().map(|entry| entry["turn"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    let change = &journaled[0]["changes"][0];
+    assert_eq!((&change["path"], &change["kind"]), (&json!("a.txt"), &json!("modified")), "{change}");
+    assert_eq!((&change["before"]["mode"], &change["after"]["bytes"]), (&json!("640"), &json!(4)), "{change}");
+    assert_ne!(change["before"]["sha256"], change["after"]["sha256"]);
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+#[test]
+fn what_a_command_did_is_undone_whole() {
+    let script = "echo new > edited; rm gone; mkdir -p n/m; echo made > n/m/f; chmod 700 tool; rm -r tree; cat edited";
+    let rig = rig(vec![any("alpha", vec![call("EXEC_CMD", json!({ "cmd": script })), say("done")])]);
+    if !sandbox(&rig) {
+        return;
+    }
+    let folder = rig.folder("mine");
+    fs::create_dir_all(folder.join("tree/deep")).unwrap();
+    for (file, text) in [("edited", "old"), ("gone", "gone"), ("tool", "#!"), ("tree/deep/x", "x"), ("kept", "kept")] {
+        fs::write(folder.join(file), text).unwrap();
+    }
+    fs::set_permissions(folder.join("gone"), fs::Permissions::from_mode(0o4751)).unwrap();
+    let before = listing(&folder);
+    run_in(&rig, &folder, "alpha");
+    let after = listing(&folder);
+    assert_eq!(fs::read_to_string(folder.join("edited")).unwrap(), "new\n", "{:?}", rig.entries(2, "result"));
+    assert!(!folder.join("gone").exists() && !folder.join("tree").exists() && folder.join("n/m/f").exists());
+    let answer = rig.http("POST", "/v1/proposals/p1/undo", Some(&json!({ "dry_run": true }))).json();
+    assert_eq!((&answer["done"], &answer["conflicts"]), (&json!(false), &json!([])), "{answer}");
+    assert_eq!(listing(&folder), after);
+    let answer = rig.http("POST", "/v1/proposals/p1/undo", None);
+    assert_eq!((answer.status, &answer.json()["done"]), (200, &json!(true)), "{answer:?}");
+    assert_eq!(listing(&folder), before);
+    assert_eq!(rig.aos(&["undo", "p2", "--yes"]).code, 0);
+    assert_eq!(listing(&folder), after);
+}
+
+#[test]
+fn what_changed_since_is_named_and_nothing_is_touched() {
+    let rig = rig(vec![any("alpha", vec![write("a.txt", "new"), write("b.txt", "b"), say("done")])]);
+    let folder = rig.folder("mine");
+    run_in(&rig, &folder, "alpha");
+    fs::write(folder.join("a.txt"), "by a person").unwrap();
+    let refused = rig.aos(&["undo", "p1"]);
+    assert!(refused.code == 1 && refused.err.contains("a.txt") && refused.err.contains("try:"), "{refused:?}");
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "by a person");
+    let shown = rig.aos(&["undo", "p1", "--dry-run"]);
+    assert!(shown.code == 0 && shown.out.contains("changed since, so nothing is taken back: a.txt"), "{shown:?}");
+    assert_eq!(rig.aos(&["undo", "p2"]).code, 0, "the other one is in nobody's way");
+    assert!(!folder.join("b.txt").exists());
+    let unknown = rig.aos(&["undo", "p99"]);
+    assert!(unknown.code == 1 && unknown.err.contains("p99"), "{unknown:?}");
+}
+
+#[test]
+fn a_power_cut_while_a_command_runs_leaves_nothing_of_it() {
+    let cmd = "echo half > a.txt; echo x > started; sleep 60";
+    let slow = call("EXEC_CMD", json!({ "cmd": cmd, "timeout_s": 100 }));
+    let rig = rig(vec![any("alpha", vec![slow, say("done")])]);
+    if !sandbox(&rig) {
+        return;
+    }
+    let folder = rig.folder("mine");
+    fs::write(folder.join("a.txt"), "old").unwrap();
+    let request = json!({ "task": "alpha", "mode": "one_shot", "workspace": folder });
+    rig.up();
+    assert_eq!(rig.http("POST", "/v1/processes", Some(&request)).status, 201);
+    let layers = || fs::read_dir(rig.file("undo")).unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    until("the command to write", || layers().iter().any(|layer| layer.join("upper/started").exists()).then_some(()));
+    rig.kill_daemon();
+    rig.up();
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "old");
+    assert!(!folder.join("started").exists());
+    assert_eq!(layers(), Vec::<std::path::PathBuf>::new());
+    assert!(rig.journal().iter().all(|entry| entry["type"] != "changed"));
+}
+
+/// Power cuts at arbitrary moments while files are written: whatever is on disk is journaled, and can be taken back.
+#[test]
+fn what_stands_on_disk_after_a_power_cut_is_journaled() {
+    let steps: Vec<_> = (0..40).map(|nth| write(&format!("f{nth}"), "x")).chain([say("done")]).collect();
+    let rig = rig(vec![any("alpha", steps)]);
+    let folder = rig.folder("mine");
+    rig.up();
+    let request = json!({ "task": "alpha", "mode": "one_shot", "workspace": folder });
+    assert_eq!(rig.http("POST", "/v1/processes", Some(&request)).status, 201);
+    for cut in 1..=3 {
+        until("some files", || (fs::read_dir(&folder).unwrap().count() >= cut * 8).then_some(()));
+        rig.kill_daemon();
+        rig.up();
+        let journal = rig.journal();
+        let journaled =
+            |name: &str| journal.iter().any(|entry| entry["type"] == "changed" && entry["changes"][0]["path"] == name);
+        for file in fs::read_dir(&folder).unwrap().flatten() {
+            let name = file.file_name().into_string().unwrap();
+            // The daemon goes on at once; what came since may be on its way.
+            assert!(journaled(&name) || is_journaled_soon(&rig, &name), "{name} after cut {cut}");
+        }
+    }
+    rig.until_state(2, "exited");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 40);
+    let mut ids: Vec<String> = states(&rig).into_iter().map(|(id, _)| id).collect();
+    ids.reverse();
+    for id in &ids {
+        let ran = rig.aos(&["undo", id]);
+        assert_eq!(ran.code, 0, "{id}: {ran:?}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+fn is_journaled_soon(rig: &Rig, name: &str) -> bool {
+    until("the entry", || {
+        rig.journal()
+            .iter()
+            .any(|entry| entry["type"] == "changed" && entry["changes"][0]["path"] == name)
+            .then_some(true)
+    })
+}
+
+#[test]
+fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
+    let rig = rig(vec![any(
+        "alpha",
+        vec![write("a.txt", "new\n"), call("FS_READ", json!({ "path": "a.txt" })), write("b.txt", "b\n"), say("done")],
+    )]);
+    let folder = rig.folder("mine");
+    fs::write(folder.join("a.txt"), "old\n").unwrap();
+    let before = listing(&folder);
+    let ran = rig.aos(&["run", "--dry-run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("-old\n+new\n") && ran.out.contains("+b\n"), "{ran:?}");
+    assert!(ran.err.contains("would be modified: a.txt") && ran.err.contains("would be created: b.txt"), "{ran:?}");
+    assert_eq!(listing(&folder), before);
+    let nowhere = rig.aos(&["run", "--dry-run", "alpha"]);
+    assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
+}
+
+#[test]
+fn a_folder_that_holds_the_home_is_not_worked_on() {
+    let rig = rig(vec![any("alpha", vec![say("done")])]);
+    let above = rig.home().parent().unwrap().to_owned();
+    for folder in [above, rig.home(), rig.file("run")] {
+        let _ = fs::create_dir_all(&folder);
+        let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+        assert!(ran.code != 0 && ran.err.contains("no agent may see"), "{}: {ran:?}", folder.display());
+    }
+}
+
+/// Every path with kind, mode and content.
+fn listing(root: &Path) -> Vec<String> {
+    let script = "find . -printf '%P %y %m %l ' -type f -exec cat {} \\; -printf '\\n' | sort";
+    let out = std::process::Command::new("sh").args(["-c", script]).current_dir(root).output().unwrap();
+    String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect()
+}
