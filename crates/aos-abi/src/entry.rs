@@ -216,6 +216,11 @@ pub enum Body {
         /// Which.
         children: Vec<Pid>,
     },
+    /// Fact: the window of the process holds content with these labels from here on; all it carries, not only what is new.
+    Labelled {
+        /// Their names in the policy, such as `untrusted.web`.
+        labels: Vec<String>,
+    },
     /// Fact: the process stopped and a person must act, `reason` says how.
     Stopped {
         /// Why, and the way out.
@@ -512,6 +517,7 @@ impl Body {
             Body::Budgeted { .. } => "budgeted",
             Body::Exited { .. } => "exited",
             Body::Reaped { .. } => "reaped",
+            Body::Labelled { .. } => "labelled",
             Body::Stopped { .. } => "stopped",
             Body::Pruned { .. } => "pruned",
         }

@@ -182,6 +182,9 @@ pub struct ProcessDetail {
     pub policy_role: Option<String>,
     /// What it may do; `null`: what the policy's role grants.
     pub grants: Option<Vec<String>>,
+    /// What its window carries, by the policy's names, such as `untrusted.web`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// Its live children and those not yet waited for.
     pub children: Vec<Pid>,
     /// Whose standard input gets its standard output.

@@ -39,6 +39,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Charged { .. }
         | Body::Forked { .. }
         | Body::Budgeted { .. }
+        | Body::Labelled { .. }
         | Body::Stopped { .. }
         | Body::Pruned { .. } => None,
     }

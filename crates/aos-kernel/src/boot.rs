@@ -52,7 +52,7 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Call { .. } if gone => {
                     self.globals.in_flight.remove(&id);
                 }
-                InFlight::Call { pid, call } => self.recover_call(id, pid, call),
+                InFlight::Call { pid, call, .. } => self.recover_call(id, pid, call),
             }
         }
     }

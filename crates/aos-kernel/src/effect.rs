@@ -5,7 +5,7 @@ use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
-use aos_policy::{Grants, Permit, Policy, Subject};
+use aos_policy::{Grants, Labels, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub struct Authority {
     pub role: String,
     /// The process's grants and its ancestors'.
     pub chain: Vec<Grants>,
+    /// What its window carried.
+    pub labels: Labels,
 }
 
 impl Authority {
@@ -83,7 +85,7 @@ impl Authority {
     /// # Errors
     /// `EPERM` with the deciding rule.
     pub fn allows(&self, call: &Syscall) -> Result<(), CallError> {
-        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: Default::default() };
+        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels };
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
             return Ok(());

@@ -5,16 +5,18 @@
 
 use aos_abi::entry::WebhookRequest;
 use aos_abi::{Body, Lsn, Pid, limits};
+use aos_policy::Labels;
 use serde_json::json;
 
 use crate::Kernel;
-use crate::process::{Chunk, Letter, Phase, Process, Wait};
+use crate::process::{Chunk, Letter, Notice, Phase, Process, Wait};
 use crate::table::PageStore;
 
 impl<P: PageStore> Kernel<P> {
     /// Something for standard input; `from` is [`Pid::INIT`] for a person.
     pub(crate) fn input(&mut self, pid: Pid, lsn: Lsn, from: Pid, text: &str, eof: bool) {
-        let notice = self.as_notice(lsn);
+        let labels = self.labels_of(from);
+        let notice = Notice { labels, ..self.as_notice(lsn) };
         let Some(process) = self.table.get(pid) else { return };
         if process.exited() {
             return;
@@ -28,6 +30,7 @@ impl<P: PageStore> Kernel<P> {
             }
             Phase::Waiting { wait: Wait::Stdin, .. } => {
                 self.with(pid, |process| process.stdin_eof |= eof);
+                self.will_see(pid, labels);
                 let result = if text.is_empty() { json!({ "eof": true }) } else { json!({ "text": text }) };
                 self.resolve(pid, Ok(result));
                 if person {
@@ -151,6 +154,8 @@ impl<P: PageStore> Kernel<P> {
     /// Every unread message as the result of `RECV_MSG`.
     pub(crate) fn take_messages(&mut self, pid: Pid) -> serde_json::Value {
         let letters = self.with(pid, |process| std::mem::take(&mut process.inbox)).unwrap_or_default();
+        let labels = letters.iter().fold(Labels::NONE, |labels, letter| labels.and(letter.notice.labels));
+        self.will_see(pid, labels);
         let messages: Vec<_> = letters
             .into_iter()
             .map(|letter| {
@@ -165,8 +170,8 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Something that goes into the window at the next turn.
-    pub(crate) fn notice(&mut self, pid: Pid, lsn: Lsn) {
-        let notice = self.as_notice(lsn);
+    pub(crate) fn notice(&mut self, pid: Pid, lsn: Lsn, labels: Labels) {
+        let notice = Notice { labels, ..self.as_notice(lsn) };
         // It was checked for room before it was recorded; a timer that goes with its firing is taken all the same.
         let taken = self.with(pid, |process| {
             if process.exited() {
@@ -191,6 +196,6 @@ impl<P: PageStore> Kernel<P> {
                 process.requests.insert(request.id.clone(), reply_by)
             });
         }
-        self.notice(pid, lsn);
+        self.notice(pid, lsn, Labels::WEBHOOK);
     }
 }

@@ -20,6 +20,7 @@ mod calls;
 mod check;
 mod deadlock;
 mod input;
+mod labels;
 mod lifecycle;
 mod money;
 mod proposals;
@@ -37,11 +38,12 @@ use aos_abi::model::{ModelSpec, Price};
 use aos_abi::process::State;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_context::Calibration;
-use aos_policy::Policy;
+use aos_policy::{Labels, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Day;
 use crate::effect::Effect;
+use crate::labels::Reads;
 use crate::process::{Notice, Phase, Process};
 use crate::scheduler::Scheduler;
 use crate::table::{PAGE_FORMAT, PageStore, Table};
@@ -97,6 +99,10 @@ struct Globals {
     broke: BTreeSet<Pid>,
     day: Day,
     calibration: BTreeMap<String, Calibration>,
+    /// What shared memory carries.
+    memory: Labels,
+    /// What the files of a person's folders carry, by folder.
+    folders: BTreeMap<String, Labels>,
     /// Processes that living forks came from, with how many.
     origins: BTreeMap<Pid, u32>,
 }
@@ -119,6 +125,9 @@ enum InFlight {
     Call {
         pid: Pid,
         call: usize,
+        /// What its result carries by the rules that allowed it.
+        labels: Labels,
+        reads: Reads,
     },
 }
 
@@ -228,7 +237,10 @@ impl<P: PageStore> Kernel<P> {
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
             Body::Signal { signal, from_pid, tree } => self.signal_tree(pid, *signal, *from_pid, *tree),
             Body::Webhook(request) => self.webhook(pid, request),
-            Body::Watch { .. } => self.notice(pid, entry.lsn),
+            Body::Watch { watch_id, .. } => {
+                let labels = self.labels_of_watch(pid, watch_id);
+                self.notice(pid, entry.lsn, labels);
+            }
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
             Body::Result { effect: Some(effect), .. } => self.driver_result(*effect, entry.lsn),
             Body::Changed(changed) => self.files_changed(pid, changed),
@@ -247,6 +259,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Compacted { .. }
             | Body::Exited { .. }
             | Body::Reaped { .. }
+            | Body::Labelled { .. }
             | Body::Stopped { .. } => {}
         }
     }
@@ -363,7 +376,8 @@ impl<P: PageStore> Kernel<P> {
         let first = self.applied.entries.first().map_or(0, |entry| entry.lsn.0);
         let index = usize::try_from(lsn.0.saturating_sub(first)).unwrap_or(usize::MAX);
         let bytes = self.applied.entries.get(index).map_or(0, |entry| aos_context::item_bytes(entry));
-        Notice { lsn, tokens: u32::try_from(aos_context::estimate(bytes)).unwrap_or(u32::MAX) }
+        let tokens = u32::try_from(aos_context::estimate(bytes)).unwrap_or(u32::MAX);
+        Notice { lsn, tokens, labels: Labels::NONE }
     }
 
     /// Changes a process and keeps every index over it in step. `None` where there is no such process.

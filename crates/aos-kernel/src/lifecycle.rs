@@ -7,12 +7,12 @@ use aos_abi::entry::{ProposalState, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, limits};
 use aos_context::{ItemKind, Window};
-use aos_policy::Grants;
+use aos_policy::{Grants, Labels};
 use serde_json::Value;
 
 use crate::budget::{Budget, Count, Dimension, Grant};
 use crate::effect::Effect;
-use crate::process::{Attempts, CallState, Counters, Exit, Phase, Process, Terminating, Zombie};
+use crate::process::{Attempts, CallState, Counters, Exit, Notice, Phase, Process, Terminating, Zombie};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -95,6 +95,10 @@ impl<P: PageStore> Kernel<P> {
             priority: spec.priority,
             chain: own.into_iter().chain(above).collect(),
             policy_role,
+            quarantine: spec.quarantine,
+            labels: Labels::NONE,
+            incoming: Labels::NONE,
+            files: Labels::NONE,
             own_grants,
             depth,
             origin: None,
@@ -148,6 +152,8 @@ impl<P: PageStore> Kernel<P> {
         }
         let empty = window.is_empty();
         self.enter(process);
+        let labels = self.table.get(from).map(|first| first.labels.and(first.incoming)).unwrap_or_default();
+        self.learns(pid, labels);
         if !empty {
             self.want_turn(pid);
         }
@@ -285,7 +291,7 @@ impl<P: PageStore> Kernel<P> {
         let shown = Some(result.clone()).filter(|result| !result.is_null());
         let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned() };
         let lsn = self.fact(pid, body);
-        let notice = self.as_notice(lsn);
+        let notice = Notice { labels: self.labels_of_end(pid, &result), ..self.as_notice(lsn) };
         self.release(pid);
         let at = self.globals.at;
         let result = result.to_string();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd};
 use aos_context::Window;
-use aos_policy::{Grants, Subject};
+use aos_policy::{Grants, Labels, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Allowance, Budget, Count, Need};
@@ -37,6 +37,14 @@ pub struct Process {
     pub chain: Vec<Grants>,
     /// The role of the policy it runs under; empty: the default one.
     pub policy_role: String,
+    /// It works on untrusted content and has no grants.
+    pub quarantine: bool,
+    /// What its window carries.
+    pub labels: Labels,
+    /// What its next turn adds to that.
+    pub incoming: Labels,
+    /// What the files of its own workspace carry.
+    pub files: Labels,
     /// Whether the first of `chain` is its own.
     pub own_grants: bool,
     /// Distance from [`Pid::INIT`].
@@ -254,6 +262,8 @@ pub struct Notice {
     pub lsn: Lsn,
     /// Its tokens.
     pub tokens: u32,
+    /// What it carries.
+    pub labels: Labels,
 }
 
 /// An ended child.
@@ -432,7 +442,7 @@ impl Process {
     /// Who it is to the policy.
     #[must_use]
     pub fn subject(&self) -> Subject<'_> {
-        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: Default::default() }
+        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels }
     }
 
     /// Whether it has ended.

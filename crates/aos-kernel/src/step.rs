@@ -9,9 +9,10 @@ use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_context::ItemKind;
 use aos_policy::terms::HOLD_MS;
-use aos_policy::{Permit, Ruling};
+use aos_policy::{Labels, Permit, Ruling};
 
 use crate::effect::{Authority, Effect};
+use crate::labels::reads;
 use crate::process::{CallState, Phase, Wait};
 use crate::proposals::Question;
 use crate::table::PageStore;
@@ -183,7 +184,9 @@ impl<P: PageStore> Kernel<P> {
         }) else {
             return;
         };
-        self.globals.in_flight.insert(id, InFlight::Call { pid, call: index });
+        self.labels_leave(pid, &permit);
+        let (labels, reads) = (permit.obligations().labels, reads(permit.call()));
+        self.globals.in_flight.insert(id, InFlight::Call { pid, call: index, labels, reads });
         let authority = self.authority(pid);
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority });
     }
@@ -192,8 +195,14 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn authority(&mut self, pid: Pid) -> Authority {
         let policy = self.policy.clone();
         match self.table.get(pid) {
-            Some(process) => Authority { pid, policy, role: process.policy_role.clone(), chain: process.chain.clone() },
-            None => Authority { pid, policy, role: String::new(), chain: Vec::new() },
+            Some(process) => Authority {
+                pid,
+                policy,
+                role: process.policy_role.clone(),
+                chain: process.chain.clone(),
+                labels: process.labels,
+            },
+            None => Authority { pid, policy, role: String::new(), chain: Vec::new(), labels: Labels::NONE },
         }
     }
 
@@ -226,8 +235,12 @@ impl<P: PageStore> Kernel<P> {
 
     /// A driver's result has come.
     pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn) {
-        let Some(InFlight::Call { pid, call }) = self.globals.in_flight.get(&effect).cloned() else { return };
+        let Some(InFlight::Call { pid, call, labels, reads }) = self.globals.in_flight.get(&effect).cloned() else {
+            return;
+        };
         self.globals.in_flight.remove(&effect);
+        let labels = labels.and(self.labels_read(pid, reads));
+        self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {
             self.call_done(pid, call, lsn);

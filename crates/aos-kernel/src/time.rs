@@ -1,6 +1,7 @@
 //! Time: what is due, and when a timer fires next.
 
 use aos_abi::{Body, CallError, Code, Pid, Timestamp, limits};
+use aos_policy::Labels;
 use serde_json::json;
 
 use crate::Kernel;
@@ -120,7 +121,7 @@ impl<P: PageStore> Kernel<P> {
                     process.timers.remove(&timer_id);
                 }
             });
-            self.notice(pid, lsn);
+            self.notice(pid, lsn, Labels::NONE);
         }
     }
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 
 use aos_abi::decode::{call_ids, decode};
-use aos_abi::entry::{InferenceOutcome, Purpose};
+use aos_abi::entry::{InferenceOutcome, Purpose, Verdict};
 use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::{Mode, Priority};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Body, EffectId, Lsn, Name, Pid, Usd, limits};
 use aos_context::{Calibration, Identity, ItemKind};
+use aos_policy::Labels;
 
 use crate::budget::{Dimension, Need};
 use crate::effect::{Effect, Infer};
@@ -107,6 +108,7 @@ impl<P: PageStore> Kernel<P> {
     /// to the calls that read them; what a person says, timers, webhooks and watches are shown at once.
     fn absorb(&mut self, pid: Pid) {
         let mut put_away = Vec::new();
+        let mut labels = Labels::NONE;
         self.with(pid, |process| {
             let at_rest = process.step.is_empty();
             let mut news: Vec<Notice> = process.notices.drain(..).collect();
@@ -126,6 +128,8 @@ impl<P: PageStore> Kernel<P> {
                 }
             }
             news.sort_by_key(|notice| notice.lsn);
+            labels =
+                news.iter().fold(std::mem::take(&mut process.incoming), |labels, notice| labels.and(notice.labels));
             for notice in news {
                 process.window.push(notice.lsn, notice.tokens, ItemKind::User);
             }
@@ -135,6 +139,7 @@ impl<P: PageStore> Kernel<P> {
             process.step.clear();
             process.hurried = false;
         });
+        self.learns(pid, labels);
         if !put_away.is_empty() {
             let lsn = self.fact(pid, Body::Reaped { children: put_away });
             let notice = self.as_notice(lsn);
@@ -145,6 +150,9 @@ impl<P: PageStore> Kernel<P> {
 
     fn start_turn(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
         self.absorb(pid);
+        if !spec.local && self.must_stay_here(pid, model) {
+            return;
+        }
         let Some(draft) = self.draft(pid, model, spec) else { return };
         let worst = Usage {
             input_tokens: draft.worst_input,
@@ -186,6 +194,19 @@ impl<P: PageStore> Kernel<P> {
         );
         self.with(pid, |process| process.phase = Phase::Inferring(id));
         self.perform(Effect::Infer(Box::new(draft.infer)));
+    }
+
+    /// Whether the policy keeps what a process holds from a model that is not on this machine; then it goes no further.
+    fn must_stay_here(&mut self, pid: Pid, model: &str) -> bool {
+        let labels = self.labels_of(pid);
+        let flow = self.policy.model_flow(labels);
+        if flow.verdict == Verdict::Allow && !flow.obligations.local_only {
+            return false;
+        }
+        let message =
+            format!("the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere");
+        self.give_up(pid, &message, Some("run it on a model of this machine (`local = true`)"));
+        true
     }
 
     /// Stops a process until a person acts.

@@ -72,6 +72,7 @@ impl<P: PageStore> Kernel<P> {
             role: process.role.clone(),
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             grants: if process.own_grants { process.chain.first().map(aos_policy::Grants::texts) } else { None },
+            labels: process.labels.held().map(str::to_owned).collect(),
             children: process.children.iter().copied().collect(),
             pipe_to: process.pipe_to,
             workspace: process.workspace.clone(),

@@ -71,6 +71,11 @@ impl Labels {
         std::iter::once("untrusted").chain(NAMES.iter().map(|(name, _)| *name))
     }
 
+    /// The names of the labels in this set.
+    pub fn held(self) -> impl Iterator<Item = &'static str> {
+        NAMES.iter().filter(move |(_, label)| self.any_of(*label)).map(|(name, _)| *name)
+    }
+
     /// The label of this name; `untrusted` is all of its kind.
     #[must_use]
     pub fn named(name: &str) -> Option<Labels> {
@@ -83,7 +88,7 @@ impl Labels {
 
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = NAMES.iter().filter(|(_, label)| self.any_of(*label)).map(|(name, _)| *name).collect();
+        let names: Vec<&str> = self.held().collect();
         f.write_str(&names.join(", "))
     }
 }

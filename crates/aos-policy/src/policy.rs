@@ -17,6 +17,7 @@ use crate::grant::Grant;
 use crate::label::Labels;
 use crate::permit::Permit;
 use crate::role::Role;
+use crate::scope::Hit;
 use crate::settings::{Limits, PersonalData, Proposals};
 use crate::target::{Action, Kind, kind};
 use crate::terms::{Obligations, Terms};
@@ -273,6 +274,17 @@ impl Policy {
     pub fn model_flow(&self, labels: Labels) -> Terms {
         let rules = self.tables.flows.iter().filter(|rule| labels.any_of(rule.when));
         rules.fold(Terms::unbounded(), |terms, rule| terms.least(&rule.terms))
+    }
+
+    /// What the files at and below a path carry by the rules of a role, whoever may read them. Of a path that cannot be
+    /// read plainly: what any file carries.
+    #[must_use]
+    pub fn labels_of_files(&self, role: &str, path: &str) -> Labels {
+        let Some(role) = self.tables.role(role) else { return Labels::NONE };
+        let below = crate::target::below(path);
+        let rules = role.table(Action::of(Name::FsRead)).rules().iter();
+        let reached = rules.filter(|rule| below.as_ref().is_none_or(|target| rule.scope.hit(target) != Hit::Missed));
+        reached.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
     }
 
     pub(crate) fn tables(&self) -> &Tables {

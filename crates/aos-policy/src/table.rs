@@ -70,7 +70,12 @@ impl Table {
             let rule = &self.rules[at];
             let hit = rule.scope.hit(target);
             // A rule that holds only a part of what the call reaches cannot grant it, but its strictness counts.
-            if hit == Hit::Missed || (hit == Hit::Partly && rule.terms.verdict == Verdict::Allow) {
+            if hit == Hit::Missed {
+                continue;
+            }
+            if hit == Hit::Partly && rule.terms.verdict == Verdict::Allow {
+                // What it reaches comes back all the same.
+                obligations.labels = obligations.labels.and(rule.terms.obligations.labels);
                 continue;
             }
             let gives = rule.grants && hit == Hit::Fully;

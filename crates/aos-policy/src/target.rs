@@ -242,6 +242,11 @@ fn file(text: &str, reach: Reach) -> Result<Target<'_>, Floor> {
     Ok(Target::Words { words, reach })
 }
 
+/// Everything at and below a path; `None` where it cannot be read plainly.
+pub(crate) fn below(path: &str) -> Option<Target<'_>> {
+    file(path, Reach::Below).ok()
+}
+
 const WORKSPACE_HINT: &str = "give a path relative to the workspace, such as `notes.txt`, without `..`";
 
 /// A process's own namespace is `self`, also where it is left out.

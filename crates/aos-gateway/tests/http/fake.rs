@@ -169,6 +169,7 @@ impl System for Fake {
             role: "You count.".into(),
             policy_role: None,
             grants: None,
+            labels: vec![],
             children: vec![],
             pipe_to: None,
             workspace: Workspace::Home(pid),

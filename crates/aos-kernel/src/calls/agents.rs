@@ -21,6 +21,9 @@ impl<P: PageStore> Kernel<P> {
         let child = self.next_pid();
         self.fact(child, Body::Spawned(Box::new(spec.clone())));
         self.born(child, &spec);
+        // Its role and task were written by a model that had seen this.
+        let labels = self.labels_of(pid);
+        self.learns(child, labels);
         Ok(json!({ "pid": child }))
     }
 
@@ -194,6 +197,7 @@ impl<P: PageStore> Kernel<P> {
             process.children.remove(&zombie.pid);
             Some(zombie)
         })??;
+        self.will_see(pid, zombie.notice.labels);
         let result: Value = serde_json::from_str(&zombie.result).unwrap_or(Value::Null);
         Some(json!({ "pid": zombie.pid, "exit_code": zombie.exit_code, "result": result }))
     }

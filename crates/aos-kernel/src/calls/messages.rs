@@ -5,7 +5,7 @@ use aos_abi::{Body, CallError, Code, Pid, limits};
 use serde_json::{Value, json};
 
 use super::invalid;
-use crate::process::{Letter, Wait};
+use crate::process::{Letter, Notice, Wait};
 use crate::step::Done;
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
@@ -43,7 +43,7 @@ impl<P: PageStore> Kernel<P> {
             },
         );
         let letter = Letter {
-            notice: self.as_notice(lsn),
+            notice: Notice { labels: self.labels_of_message(pid), ..self.as_notice(lsn) },
             from_pid: pid,
             at: self.globals.at,
             content: args.content,

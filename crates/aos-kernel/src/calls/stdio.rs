@@ -30,6 +30,9 @@ impl<P: PageStore> Kernel<P> {
     pub(super) fn read_stdin(&mut self, pid: Pid, args: &SysReadStdin) -> Done {
         let next = self.with(pid, |process| (process.stdin.pop_front(), process.stdin_eof));
         self.made_room(pid);
+        if let Some((Some(chunk), _)) = &next {
+            self.will_see(pid, chunk.notice.labels);
+        }
         match next {
             Some((Some(chunk), _)) => Done::Now(Ok(json!({ "text": chunk.text }))),
             Some((None, true)) => Done::Now(Ok(json!({ "eof": true }))),

@@ -4,7 +4,7 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
+//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `folder` (to work on), `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
 //! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
 //! | `PID cut: TEXT` | the same, cut off at its length limit |
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
@@ -194,7 +194,7 @@ impl Rig {
             grants: keys.get("grants").map(|list| list.split(',').map(|grant| grant.replace('+', " ")).collect()),
             budget: budget(&keys),
             pipe_to: number("pipe"),
-            workspace: Workspace::Home(pid),
+            workspace: keys.get("folder").cloned().map_or(Workspace::Home(pid), Workspace::Folder),
             quarantine: false,
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));
@@ -481,6 +481,7 @@ fn fact(entry: &Entry) -> Option<String> {
         }
         Body::Stopped { reason } => format!("stopped: {reason}"),
         Body::Reaped { children } => format!("put away {}", children.len()),
+        Body::Labelled { labels } => format!("labelled {}", labels.join(", ")),
         other => other.kind().into(),
     })
 }

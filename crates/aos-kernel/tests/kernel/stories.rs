@@ -359,6 +359,7 @@ fn a_webhook_has_one_owner_and_is_answered_once() {
     > 2: ok
     > 3: ok
     > hook orders
+    2 labelled untrusted.webhook
       → infer 2 turn [task, turn, sys_register_webhook, turn, webhook]
     > 2: => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"} => SYS_WEBHOOK_REPLY {"request_id":"r3","status":200,"body":"ok"}
     2 SYS_WEBHOOK_REPLY = {}

@@ -110,6 +110,7 @@ impl Narrator {
                 let text = format!("put away, since nobody waited for them: {}", pids.join(", "));
                 vec![style.dim(&self.fit(&text))]
             }
+            Body::Labelled { labels } => vec![style.dim(&self.fit(&format!("it has seen {}", labels.join(", "))))],
             Body::Stopped { reason } => {
                 vec![self.lead(&style.yellow("!"), &format!("stopped: {}", clean_line(reason)))]
             }

@@ -1,0 +1,151 @@
+//! Labels: where the content of a process's window came from (docs/decisions/0005).
+//!
+//! Start at [`Kernel::learns`]. What always holds: the labels of a process only grow, each growth is a fact before any
+//! decision that follows from it, and what leaves a process carries its labels with it. A result's labels join when it
+//! is shown: the calls beside it were written before anybody could see it. Deliberately absent: labels of single values.
+
+use aos_abi::process::Workspace;
+use aos_abi::{Body, Name, Pid, Syscall};
+use aos_policy::{Labels, Permit};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Kernel;
+use crate::table::PageStore;
+
+/// What a call at a driver reads that others may have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reads {
+    /// Nothing of this system.
+    Nothing,
+    /// Files of its workspace.
+    Files,
+    /// Memory that is not its own.
+    Memory,
+}
+
+/// Whether a memory namespace belongs to whoever names it.
+fn is_own(namespace: Option<&String>) -> bool {
+    namespace.is_none_or(|namespace| {
+        let namespace = namespace.trim_matches('/');
+        namespace.is_empty() || namespace == "self" || namespace.starts_with("self/")
+    })
+}
+
+/// What a call reads.
+pub(crate) fn reads(call: &Syscall) -> Reads {
+    match call {
+        Syscall::MemRead(args) if !is_own(args.namespace.as_ref()) => Reads::Memory,
+        _ => match call.name() {
+            Name::FsRead | Name::FsList | Name::FsSearch | Name::FsEdit | Name::ExecCmd => Reads::Files,
+            _ => Reads::Nothing,
+        },
+    }
+}
+
+/// Whether a value can carry no words: numbers, booleans, and lists of them.
+fn is_wordless(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::Array(items) => items.iter().all(is_wordless),
+        Value::String(_) | Value::Object(_) => false,
+    }
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// What the window of a process carries.
+    pub(crate) fn labels_of(&mut self, pid: Pid) -> Labels {
+        self.table.get(pid).map(|process| process.labels).unwrap_or_default()
+    }
+
+    /// Content with these labels is in the window of a process from here on.
+    pub(crate) fn learns(&mut self, pid: Pid, labels: Labels) {
+        let before = self.labels_of(pid);
+        let now = before.and(labels);
+        if now == before {
+            return;
+        }
+        self.fact(pid, Body::Labelled { labels: now.held().map(str::to_owned).collect() });
+        self.with(pid, |process| process.labels = now);
+    }
+
+    /// Content with these labels will be shown to a process at its next turn.
+    pub(crate) fn will_see(&mut self, pid: Pid, labels: Labels) {
+        if !labels.is_empty() {
+            self.with(pid, |process| process.incoming = process.incoming.and(labels));
+        }
+    }
+
+    /// What a message of this process carries.
+    pub(crate) fn labels_of_message(&mut self, from: Pid) -> Labels {
+        let labels = self.labels_of(from);
+        if labels.any_of(Labels::UNTRUSTED) { labels.and(Labels::MESSAGE) } else { labels }
+    }
+
+    /// What the end of a process carries.
+    pub(crate) fn labels_of_end(&mut self, pid: Pid, result: &Value) -> Labels {
+        match self.table.get(pid) {
+            Some(process) if process.quarantine && is_wordless(result) => Labels::NONE,
+            Some(process) if process.quarantine => process.labels.and(Labels::CHILD),
+            Some(process) => process.labels,
+            None => Labels::NONE,
+        }
+    }
+
+    /// A call leaves for a driver: what it writes carries the labels of whoever writes it, and of what it is copied from.
+    pub(crate) fn labels_leave(&mut self, pid: Pid, permit: &Permit) {
+        let Some(process) = self.table.get(pid) else { return };
+        // What a rule labels is copied with its labels.
+        let copied = match permit.call() {
+            Syscall::FsMove(args) => self.policy.labels_of_files(&process.policy_role, &args.from),
+            Syscall::ExecCmd(_) => self.policy.labels_of_files(&process.policy_role, "."),
+            _ => Labels::NONE,
+        };
+        let (labels, workspace) = (process.labels.and(copied), process.workspace.clone());
+        if labels.is_empty() {
+            return;
+        }
+        match permit.call() {
+            Syscall::MemWrite(args) if !is_own(args.namespace.as_ref()) => {
+                self.globals.memory = self.globals.memory.and(labels);
+            }
+            call => match call.name() {
+                Name::FsWrite | Name::FsEdit | Name::FsMove | Name::ExecCmd => self.mark_files(&workspace, labels),
+                _ => {}
+            },
+        }
+    }
+
+    fn mark_files(&mut self, workspace: &Workspace, labels: Labels) {
+        match workspace {
+            Workspace::Home(owner) => {
+                self.with(*owner, |owner| owner.files = owner.files.and(labels));
+            }
+            Workspace::Folder(path) => {
+                let held = self.globals.folders.entry(path.clone()).or_default();
+                *held = held.and(labels);
+            }
+        }
+    }
+
+    /// What the names of changed files carry: whoever writes a file chooses its name.
+    pub(crate) fn labels_of_watch(&mut self, pid: Pid, watch_id: &str) -> Labels {
+        let written = self.labels_read(pid, Reads::Files);
+        let Some(process) = self.table.get(pid) else { return written };
+        let path = process.watches.get(watch_id).map_or(".", |watch| watch.path.as_str());
+        written.and(self.policy.labels_of_files(&process.policy_role, path))
+    }
+
+    /// What a call brings back beside what its rules say.
+    pub(crate) fn labels_read(&mut self, pid: Pid, reads: Reads) -> Labels {
+        match reads {
+            Reads::Nothing => Labels::NONE,
+            Reads::Memory => self.globals.memory,
+            Reads::Files => match self.table.get(pid).map(|process| process.workspace.clone()) {
+                Some(Workspace::Home(owner)) => self.table.get(owner).map(|owner| owner.files).unwrap_or_default(),
+                Some(Workspace::Folder(path)) => self.globals.folders.get(&path).copied().unwrap_or_default(),
+                None => Labels::NONE,
+            },
+        }
+    }
+}

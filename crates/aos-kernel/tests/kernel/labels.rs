@@ -1,0 +1,433 @@
+//! Where content came from: which labels a process carries, and what the policy makes of it.
+//!
+//! Every boot in a script replays all of it and asserts that the same labels come out.
+
+use insta::assert_snapshot;
+
+use crate::rig::replay_under;
+
+const LABELS: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, SYS_SCHEDULE, ASK_USER, PROPOSE, "SYS_REGISTER_WEBHOOK **"]
+    fs:
+      - {path: "**", ops: [read, write, delete]}
+      - {path: "inbox/**", ops: [read], label: untrusted.file}
+    exec: {shell: true, programs: [sh], net: none}
+    net:
+      - {to: "example.com:443", allow: ["GET /**"]}
+      - {to: "vault.example.com:443", allow: ["GET /**"], label: secret}
+    memory: [{namespace: "**", ops: [read, write]}]
+    ipc: [{peer: "*", ops: [send]}]
+labels:
+  - {when: untrusted, calls: [EXEC_CMD, SPAWN_AGENT], verdict: ask}
+  - {when: secret, to: any, verdict: deny}
+"#;
+
+/// The call beside it was written before anybody had seen the answer. A person's words carry nothing.
+#[test]
+fn what_came_from_the_network_leads_to_no_command_unasked() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => EXEC_CMD {"cmd":"a"} => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
+        done 2 EXEC_CMD
+        done 2 NET_FETCH
+        done 2 EXEC_CMD
+        input 2 thanks
+        explain 2 EXEC_CMD {"cmd":"c"}
+        explain 2 FS_WRITE {"path":"a","content":""}
+        boot
+        2: => EXEC_CMD {"cmd":"c"}
+        approve p1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"a"} => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
+      → call 2 EXEC_CMD {"cmd":"a"}
+    > done 2 EXEC_CMD
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+      → call 2 EXEC_CMD {"cmd":"b"}
+    > done 2 EXEC_CMD
+    2 labelled untrusted.web, untrusted.file
+      → infer 2 turn [task, turn, exec_cmd, net_fetch, exec_cmd]
+    > input 2 thanks
+    > explain 2 EXEC_CMD {"cmd":"c"}
+    ask by label: labels[0] untrusted
+    > explain 2 FS_WRITE {"path":"a","content":""}
+    allow by role assistant: fs[0] **
+    > boot
+      → infer 2 turn [task, turn, exec_cmd, net_fetch, exec_cmd]
+    > 2: => EXEC_CMD {"cmd":"c"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+    > approve p1
+    2 proposal p1 executed
+      → call 2 EXEC_CMD {"cmd":"c"}
+    "#);
+}
+
+/// A rule says what its files carry.
+#[test]
+fn a_rule_labels_what_it_lets_be_read() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"notes"} => FS_READ {"path":"inbox/a"}
+        done 2 FS_READ
+        done 2 FS_READ
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_READ {"path":"notes"} => FS_READ {"path":"inbox/a"}
+      → call 2 FS_READ {"path":"notes"}
+      → call 2 FS_READ {"path":"inbox/a"}
+    > done 2 FS_READ
+    > done 2 FS_READ
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, fs_read, fs_read]
+    "#);
+}
+
+#[test]
+fn a_secret_goes_to_no_model_elsewhere() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => NET_FETCH {"url":"https://vault.example.com/"}
+        done 2 NET_FETCH
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://vault.example.com/"}
+      → call 2 NET_FETCH {"url":"https://vault.example.com/"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web, secret
+    2 stopped: the policy keeps what this process holds (untrusted.web, secret) from model `m`, which is elsewhere; run it on a model of this machine (`local = true`); then `aos resume 2`
+    "#);
+}
+
+/// Messages, pipes, children and forks carry what the one who speaks has seen.
+#[test]
+fn what_is_said_carries_what_was_seen() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident name=web go
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        spawn resident name=ann go
+        3: => RECV_MSG {}
+        2: => SEND_MSG {"to":"ann","content":"x"}
+        spawn resident name=bob go
+        4: => SEND_MSG {"to":"bob","content":"to itself"} => SYS_READ_STDIN {}
+        spawn resident name=cat pipe=4 go
+        5: => NET_FETCH {"url":"https://example.com/"}
+        done 5 NET_FETCH
+        5: words
+        fork 2
+        2: => SPAWN_AGENT {"role":"r","task":"t"}
+        approve p1
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident name=web go
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://example.com/"}
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch]
+    > spawn resident name=ann go
+      → infer 3 turn [task]
+    > 3: => RECV_MSG {}
+    > 2: => SEND_MSG {"to":"ann","content":"x"}
+    3 message from 2: x
+    3 RECV_MSG = {"messages":[{"from_pid":2,"content":"x","at":"2026-11-22T00:00:00.000Z"}]}
+    2 SEND_MSG = {"message_id":"m22"}
+    3 labelled untrusted.web, untrusted.message
+      → infer 2 turn [task, turn, net_fetch, turn, send_msg]
+      → infer 3 turn [task, turn, recv_msg]
+    > spawn resident name=bob go
+      → infer 4 turn [task]
+    > 4: => SEND_MSG {"to":"bob","content":"to itself"} => SYS_READ_STDIN {}
+    4 message from 4: to itself
+    4 SEND_MSG = {"message_id":"m34"}
+    > spawn resident name=cat pipe=4 go
+      → infer 5 turn [task]
+    > 5: => NET_FETCH {"url":"https://example.com/"}
+      → call 5 NET_FETCH {"url":"https://example.com/"}
+    > done 5 NET_FETCH
+    5 labelled untrusted.web
+      → infer 5 turn [task, turn, net_fetch]
+    > 5: words
+    4 input from 5: words
+    4 SYS_READ_STDIN = {"text":"words"}
+    4 labelled untrusted.web
+      → infer 4 turn [task, turn, send_msg, sys_read_stdin]
+    > fork 2
+    6 labelled untrusted.web
+      → infer 6 turn [task, turn, net_fetch, turn, send_msg]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+    > approve p1
+    2 proposal p1 executed
+    7 spawned by 2
+    7 labelled untrusted.web
+    2 SPAWN_AGENT = {"pid":7}
+      → infer 7 turn [task]
+      → infer 2 turn [task, turn, net_fetch, turn, send_msg, turn, spawn_agent]
+    > boot
+      → infer 3 turn [task, turn, recv_msg]
+      → infer 4 turn [task, turn, send_msg, sys_read_stdin]
+      → infer 6 turn [task, turn, net_fetch, turn, send_msg]
+      → infer 7 turn [task]
+      → infer 2 turn [task, turn, net_fetch, turn, send_msg, turn, spawn_agent]
+    "#);
+}
+
+/// Through files and memory that several share; what is one's own stays so.
+#[test]
+fn what_is_kept_carries_what_was_seen() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident folder=/shared go
+        2: => NET_FETCH {"url":"https://example.com/"} => FS_WRITE {"path":"early","content":"written before it was seen"}
+        done 2 NET_FETCH
+        done 2 FS_WRITE
+        spawn resident folder=/shared go
+        3: => FS_READ {"path":"early"}
+        done 3 FS_READ
+        2: => FS_WRITE {"path":"late","content":"x"} => MEM_WRITE {"key":"k","value":"v"} => MEM_WRITE {"namespace":"team","key":"k","value":"v"}
+        done 2 FS_WRITE
+        done 2 MEM_WRITE
+        done 2 MEM_WRITE
+        3: => FS_READ {"path":"late"}
+        done 3 FS_READ
+        spawn resident go
+        4: => FS_READ {"path":"late"} => MEM_READ {"query":"k"}
+        done 4 FS_READ
+        done 4 MEM_READ
+        4: => MEM_READ {"namespace":"team","query":"k"}
+        done 4 MEM_READ
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/shared go
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://example.com/"} => FS_WRITE {"path":"early","content":"written before it was seen"}
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+      → call 2 FS_WRITE {"path":"early","content":"written before it was seen"}
+    > done 2 FS_WRITE
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch, fs_write]
+    > spawn resident folder=/shared go
+      → infer 3 turn [task]
+    > 3: => FS_READ {"path":"early"}
+      → call 3 FS_READ {"path":"early"}
+    > done 3 FS_READ
+      → infer 3 turn [task, turn, fs_read]
+    > 2: => FS_WRITE {"path":"late","content":"x"} => MEM_WRITE {"key":"k","value":"v"} => MEM_WRITE {"namespace":"team","key":"k","value":"v"}
+      → call 2 FS_WRITE {"path":"late","content":"x"}
+    > done 2 FS_WRITE
+      → call 2 MEM_WRITE {"key":"k","value":"v"}
+    > done 2 MEM_WRITE
+      → call 2 MEM_WRITE {"key":"k","value":"v","namespace":"team"}
+    > done 2 MEM_WRITE
+      → infer 2 turn [task, turn, net_fetch, fs_write, turn, fs_write, mem_write, mem_write]
+    > 3: => FS_READ {"path":"late"}
+      → call 3 FS_READ {"path":"late"}
+    > done 3 FS_READ
+    3 labelled untrusted.web
+      → infer 3 turn [task, turn, fs_read, turn, fs_read]
+    > spawn resident go
+      → infer 4 turn [task]
+    > 4: => FS_READ {"path":"late"} => MEM_READ {"query":"k"}
+      → call 4 FS_READ {"path":"late"}
+      → call 4 MEM_READ {"query":"k"}
+    > done 4 FS_READ
+    > done 4 MEM_READ
+      → infer 4 turn [task, turn, fs_read, mem_read]
+    > 4: => MEM_READ {"namespace":"team","query":"k"}
+      → call 4 MEM_READ {"query":"k","namespace":"team"}
+    > done 4 MEM_READ
+    4 labelled untrusted.web
+      → infer 4 turn [task, turn, fs_read, mem_read, turn, mem_read]
+    > boot
+      → infer 2 turn [task, turn, net_fetch, fs_write, turn, fs_write, mem_write, mem_write]
+      → infer 3 turn [task, turn, fs_read, turn, fs_read]
+      → infer 4 turn [task, turn, fs_read, mem_read, turn, mem_read]
+    "#);
+}
+
+/// Its parent is asked for nothing: a quarantined child has no grants, and a number holds no instruction.
+#[test]
+fn a_quarantined_child_returns_numbers_clean_and_words_labelled() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => WAIT {}
+        hook x
+        3: => SYS_EXIT {"result":[7,true]}
+        2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => WAIT {}
+        4: => SYS_EXIT {"result":{"run":"rm -rf"}}
+        2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => SPAWN_AGENT {"role":"r","task":"t"}
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => WAIT {}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+    > hook x
+    no route
+    > 3: => SYS_EXIT {"result":[7,true]}
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: SYS_EXIT = [7,true]
+    2 WAIT = {"pid":3,"exit_code":0,"result":[7,true]}
+      → infer 2 turn [task, turn, spawn_agent, wait]
+    > 2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => WAIT {}
+    4 spawned by 2
+    2 SPAWN_AGENT = {"pid":4}
+      → infer 4 turn [task]
+    > 4: => SYS_EXIT {"result":{"run":"rm -rf"}}
+    4 charged 1000 + 100 tokens, $0.0011
+    4 exited 0: SYS_EXIT = {"run":"rm -rf"}
+    2 WAIT = {"pid":4,"exit_code":0,"result":{"run":"rm -rf"}}
+    2 labelled untrusted.child
+      → infer 2 turn [task, turn, spawn_agent, wait, turn, spawn_agent, wait]
+    > 2: => SPAWN_AGENT {"role":"judge","task":"t","quarantine":true} => SPAWN_AGENT {"role":"r","task":"t"}
+    5 spawned by 2
+    5 labelled untrusted.child
+    2 SPAWN_AGENT = {"pid":5}
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+      → infer 5 turn [task]
+    > boot
+      → infer 5 turn [task]
+    "#);
+}
+
+#[test]
+fn webhooks_are_untrusted_and_a_summary_forgets_nothing() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident model=small go
+        2: => SYS_REGISTER_WEBHOOK {"path":"x"}
+        2: ok
+        hook x
+        2: LONG
+        input 2 a
+        2: LONG
+        input 2 b
+        2: LONG
+        input 2 c
+        2: a summary
+        explain 2 EXEC_CMD {"cmd":"c"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=small go
+      → infer 2 turn [task]
+    > 2: => SYS_REGISTER_WEBHOOK {"path":"x"}
+    2 SYS_REGISTER_WEBHOOK = {"url":"http://hooks/x"}
+      → infer 2 turn [task, turn, sys_register_webhook]
+    > 2: ok
+    > hook x
+    2 labelled untrusted.webhook
+      → infer 2 turn [task, turn, sys_register_webhook, turn, webhook]
+    > 2: LONG
+    > input 2 a
+      → infer 2 turn [task, turn, sys_register_webhook, turn, webhook, turn, input a]
+    > 2: LONG
+    > input 2 b
+      → infer 2 summary [task, turn, sys_register_webhook, turn, webhook, turn, input a]
+    > 2: LONG
+    2 compacted
+      → infer 2 turn [task, summary, turn, input b]
+    > input 2 c
+    > 2: a summary
+      → infer 2 turn [task, summary, turn, input b, turn, input c]
+    > explain 2 EXEC_CMD {"cmd":"c"}
+    ask by label: labels[0] untrusted
+    "#);
+}
+
+/// A file that a rule labels is no cleaner for having been moved, searched, or read by a command.
+#[test]
+fn a_labelled_file_stays_labelled_wherever_it_goes() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => FS_MOVE {"from":"inbox","to":"mine"}
+        done 2 FS_MOVE
+        2: => FS_READ {"path":"mine/a"}
+        done 2 FS_READ
+        spawn resident go
+        3: => EXEC_CMD {"cmd":"cat inbox/a"}
+        done 3 EXEC_CMD
+        spawn resident go
+        4: => FS_SEARCH {"pattern":"x"}
+        done 4 FS_SEARCH
+        spawn resident go
+        5: => FS_SEARCH {"pattern":"x","path":"notes"}
+        done 5 FS_SEARCH
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_MOVE {"from":"inbox","to":"mine"}
+      → call 2 FS_MOVE {"from":"inbox","to":"mine"}
+    > done 2 FS_MOVE
+      → infer 2 turn [task, turn, fs_move]
+    > 2: => FS_READ {"path":"mine/a"}
+      → call 2 FS_READ {"path":"mine/a"}
+    > done 2 FS_READ
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, fs_move, turn, fs_read]
+    > spawn resident go
+      → infer 3 turn [task]
+    > 3: => EXEC_CMD {"cmd":"cat inbox/a"}
+      → call 3 EXEC_CMD {"cmd":"cat inbox/a"}
+    > done 3 EXEC_CMD
+    3 labelled untrusted.file
+      → infer 3 turn [task, turn, exec_cmd]
+    > spawn resident go
+      → infer 4 turn [task]
+    > 4: => FS_SEARCH {"pattern":"x"}
+      → call 4 FS_SEARCH {"pattern":"x"}
+    > done 4 FS_SEARCH
+    4 labelled untrusted.file
+      → infer 4 turn [task, turn, fs_search]
+    > spawn resident go
+      → infer 5 turn [task]
+    > 5: => FS_SEARCH {"pattern":"x","path":"notes"}
+      → call 5 FS_SEARCH {"pattern":"x","path":"notes"}
+    > done 5 FS_SEARCH
+      → infer 5 turn [task, turn, fs_search]
+    "#);
+}

@@ -1,0 +1,259 @@
+//! Crashes around a person's word: whatever survives, the call is made at most once, and what was not decided is still open.
+//!
+//! Start at [`survive`]. Each script is cut after each of its inputs, which is where a journal can end, and goes on from
+//! there: once as if nothing else had happened, and once with the very same words said again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aos_abi::entry::{Configured, InferenceOutcome, Outcome, ProposalState};
+use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
+use aos_abi::model::{ModelLimits, ModelSpec};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+use aos_abi::{Body, Code, Entry, Pid, Signal, Timestamp};
+use aos_kernel::Kernel;
+use aos_kernel::effect::Effect;
+use aos_kernel::table::NoPages;
+
+use crate::rig::POLICY;
+
+const AGENT: Pid = Pid(2);
+
+/// A world of one agent, a person and a driver that counts.
+struct World {
+    kernel: Kernel<NoPages>,
+    /// What is durable.
+    journal: Vec<Arc<Entry>>,
+    now: Timestamp,
+    /// Calls that reached the driver and cannot be taken back, by their arguments.
+    done: BTreeMap<String, u32>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            kernel: Kernel::new(NoPages),
+            journal: Vec::new(),
+            now: Timestamp(1_795_305_600_000),
+            done: BTreeMap::new(),
+        };
+        let model = ModelSpec {
+            context_window: 20_000,
+            max_output: 1000,
+            price: None,
+            limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
+            local: false,
+            encoding: Encoding::Native,
+        };
+        let config = Configured {
+            models: BTreeMap::from([("m".to_owned(), model)]),
+            default_model: "m".into(),
+            policy: POLICY.into(),
+            usd_per_day: None,
+            hooks_url: String::new(),
+        };
+        world.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
+        world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
+        world.offer(
+            AGENT,
+            Body::Spawned(Box::new(SpawnSpec {
+                parent: Pid::INIT,
+                name: None,
+                role: "r".into(),
+                task: Some("t".into()),
+                mode: Mode::Resident,
+                model: "m".into(),
+                priority: Default::default(),
+                policy_role: None,
+                grants: None,
+                budget: BudgetSpec::default(),
+                pipe_to: None,
+                workspace: Workspace::Home(AGENT),
+                quarantine: false,
+            })),
+        );
+        world
+    }
+
+    /// An input that the kernel takes is durable before anything follows from it.
+    fn offer(&mut self, pid: Pid, body: Body) -> bool {
+        if self.kernel.check(pid, &body).is_err() {
+            return false;
+        }
+        let applied = self.kernel.apply(self.now, pid, body);
+        self.journal.extend(applied.entries);
+        for effect in applied.effects {
+            if let Effect::Call { permit, .. } = effect {
+                *self.done.entry(permit.call().args().to_string()).or_default() += 1;
+            }
+        }
+        true
+    }
+
+    /// The daemon is killed and starts again. `acted`: what the last input asked for had left before.
+    fn crash(&mut self, acted: bool, before: &BTreeMap<String, u32>) {
+        if !acted {
+            self.done.clone_from(before);
+        }
+        let mut kernel = Kernel::new(NoPages);
+        let mut again: Vec<Arc<Entry>> = Vec::new();
+        for entry in self.journal.iter().filter(|entry| entry.cause.is_none()) {
+            again.extend(kernel.apply(entry.at, entry.pid, entry.body.clone()).entries);
+        }
+        assert_eq!(again, self.journal, "replay equals live");
+        self.kernel = kernel;
+        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Reply(calls) => {
+                let asked = self.journal.iter().rev().find_map(|entry| match &entry.body {
+                    Body::InferenceStarted { effect, .. } => Some(*effect),
+                    _ => None,
+                });
+                let effect = asked.expect("it asks something");
+                let calls = calls
+                    .iter()
+                    .map(|(name, arguments)| NativeCall {
+                        id: String::new(),
+                        name: (*name).into(),
+                        arguments: (*arguments).into(),
+                    })
+                    .collect();
+                let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
+                let reply = Reply { text: String::new(), calls, stop: Stop::Calls, usage, model: "m".into() };
+                let outcome = InferenceOutcome::Answered(reply);
+                self.offer(AGENT, Body::InferenceCompleted { effect, latency_ms: 1, outcome });
+            }
+            Act::Answer(id, state) => {
+                let why = Some("because".to_owned());
+                self.offer(AGENT, Body::Proposal { id: (*id).into(), state: *state, proposal: None, why });
+            }
+            Act::Signal(signal) => {
+                self.offer(AGENT, Body::Signal { signal: *signal, from_pid: Pid::INIT, tree: false });
+            }
+            Act::After(seconds) => {
+                self.now = self.now.plus_millis(seconds * 1000);
+                self.offer(Pid::SYSTEM, Body::Tick);
+            }
+        }
+    }
+
+    fn states(&self, id: &str) -> Vec<ProposalState> {
+        let of = |entry: &Arc<Entry>| match &entry.body {
+            Body::Proposal { id: of, state, .. } if of == id => Some(*state),
+            _ => None,
+        };
+        self.journal.iter().filter_map(of).collect()
+    }
+
+    /// What the agent was told of its proposed call.
+    fn told(&self) -> Vec<Option<Code>> {
+        let of = |entry: &Arc<Entry>| match &entry.body {
+            Body::Result { outcome: Outcome::Success { .. }, .. } => Some(None),
+            Body::Result { outcome: Outcome::Error { error }, .. } => Some(Some(error.code)),
+            _ => None,
+        };
+        self.journal.iter().filter_map(of).collect()
+    }
+}
+
+enum Act {
+    Reply(&'static [(&'static str, &'static str)]),
+    Answer(&'static str, ProposalState),
+    Signal(Signal),
+    After(u64),
+}
+
+const ASK: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/a","content":""}"#)]);
+const HOLD: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"holds/a","content":""}"#)]);
+const PROPOSE: Act = Act::Reply(&[("PROPOSE", r#"{"action":{"name":"EXEC_CMD","args":{"cmd":"x"}},"why":"w"}"#)]);
+
+/// Runs a script with a crash after each of its inputs, before and after what it asked for had left, and the last word
+/// said again; returns how often its proposed call was made in each world.
+fn survive(script: &[Act], id: &str) -> Vec<(u32, Vec<ProposalState>, Vec<Option<Code>>)> {
+    let mut ends = Vec::new();
+    for crash_after in 0..script.len() {
+        for acted in [true, false] {
+            let mut world = World::new();
+            for (at, act) in script.iter().enumerate() {
+                let before = world.done.clone();
+                world.act(act);
+                if at == crash_after {
+                    world.crash(acted, &before);
+                    // Nobody knows whether it was heard.
+                    if let Act::Answer(..) = act {
+                        world.act(act);
+                    }
+                }
+            }
+            assert!(world.done.values().all(|times| *times <= 1), "{:?}", world.done);
+            let made = world.done.values().sum();
+            ends.push((made, world.states(id), world.told()));
+        }
+    }
+    ends
+}
+
+use ProposalState::{Approved, Executed, Expired, Pending, Rejected};
+
+#[test]
+fn an_approved_call_is_made_once_wherever_the_daemon_dies() {
+    for script in [&[ASK, Act::Answer("p1", Approved)][..], &[PROPOSE, Act::Answer("p1", Approved)]] {
+        for (made, states, told) in survive(script, "p1") {
+            assert_eq!(states, [Pending, Approved, Executed]);
+            // It had not left yet when the daemon died: whether it had is not known, and it is not run again.
+            assert!(made == 1 || told == [Some(Code::Intr)], "{made} {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_call_is_never_made() {
+    let script = [ASK, Act::Answer("p1", Rejected), ASK];
+    for (made, states, told) in survive(&script, "p1") {
+        assert_eq!((made, &states[..]), (0, &[Pending, Rejected][..]));
+        assert!(told.iter().all(|code| *code == Some(Code::Rejected)), "{told:?}");
+    }
+    // Nor is it asked for again.
+    for (.., told) in survive(&script, "p2") {
+        assert_eq!(told.len(), 2);
+    }
+    assert!(survive(&script, "p2").iter().all(|(_, states, _)| states.is_empty()));
+}
+
+#[test]
+fn a_question_that_nobody_answers_ends_once() {
+    for (made, states, told) in survive(&[ASK, Act::After(24 * 3600), Act::Answer("p1", Approved)], "p1") {
+        assert_eq!((made, &states[..], &told[..]), (0, &[Pending, Expired][..], &[Some(Code::Rejected)][..]));
+    }
+}
+
+#[test]
+fn a_held_call_is_made_once_when_its_window_ends_and_never_after_a_veto() {
+    for (made, states, told) in survive(&[HOLD, Act::After(15 * 60), Act::After(1)], "p1") {
+        assert_eq!(states, [Pending, Executed]);
+        assert!(made == 1 || told == [Some(Code::Intr)], "{made} {told:?}");
+    }
+    let vetoed = [HOLD, Act::After(60), Act::Answer("p1", ProposalState::Vetoed), Act::After(15 * 60)];
+    for (made, states, _) in survive(&vetoed, "p1") {
+        assert_eq!((made, &states[..]), (0, &[Pending, ProposalState::Vetoed][..]));
+    }
+}
+
+#[test]
+fn an_approval_of_a_stopped_process_is_used_once() {
+    let script = [
+        ASK,
+        Act::Signal(Signal::Stop),
+        Act::Answer("p1", Approved),
+        Act::Answer("p1", Approved),
+        Act::Signal(Signal::Cont),
+        Act::Signal(Signal::Cont),
+    ];
+    for (made, states, told) in survive(&script, "p1") {
+        assert_eq!(states, [Pending, Approved, Executed]);
+        assert!(made == 1 || told == [Some(Code::Intr)], "{made} {told:?}");
+    }
+}
