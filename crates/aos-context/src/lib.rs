@@ -26,6 +26,6 @@ pub use estimate::{Calibration, estimate, message_tokens};
 pub use fit::Fit;
 pub use identity::{Identity, system_prompt};
 pub use item::{item, item_bytes};
-pub use render::{render, render_fitted};
+pub use render::{Rendered, render, render_fitted};
 pub use status::{Status, status};
 pub use window::{Compaction, Item, Window};

@@ -9,7 +9,7 @@ use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage};
 use aos_abi::process::{Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Signal, Timestamp};
-use aos_context::{Fit, ItemKind, Window, estimate, item, item_bytes, message_tokens, render, render_fitted};
+use aos_context::{Fit, ItemKind, Rendered, Window, estimate, item, item_bytes, message_tokens, render, render_fitted};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -264,10 +264,13 @@ proptest! {
         if let Some(bytes) = task {
             history.add(spawn(&"task ".repeat(bytes / 5)));
         }
+        let mut rendered = Rendered::default();
         for step in &steps {
             play(&mut history, step);
             history.make_room(budget, &"sum ".repeat(summary / 4));
             let messages = history.prompt(encoding, budget);
+            rendered = rendered.render(&history.shown(), encoding, Fit::for_budget(budget));
+            prop_assert_eq!(&rendered.messages, &messages, "what was rendered before changes nothing");
             let within = history.window.tokens_within(budget);
             prop_assert!(within <= budget);
             prop_assert!(tokens(&messages) <= within, "{} tokens are shown, {within} were counted", tokens(&messages));
@@ -276,6 +279,31 @@ proptest! {
             prop_assert!(tokens(&whole) <= history.window.tokens());
             check_pairs(&messages);
             check_pairs(&whole);
+        }
+    }
+
+    /// Whatever it was rendered for last: the same window or another part of it, in another way, its messages lost.
+    #[test]
+    fn a_window_rendered_again_is_the_window_rendered(
+        steps in prop::collection::vec(step(), 1..12),
+        looks in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), encoding(), any::<bool>(), 0..8u8), 1..12),
+    ) {
+        let mut history = History::new();
+        history.add(spawn("begin"));
+        steps.iter().for_each(|step| play(&mut history, step));
+        let entries = history.shown();
+        let mut rendered = Rendered::default();
+        for (from, to, encoding, small, kind) in looks {
+            // Mostly a window that grows.
+            let from = if kind < 6 { 0 } else { from.index(entries.len()) };
+            let to = from + to.index(entries.len() - from + 1);
+            let fit = Fit::for_budget(if small { 1000 } else { 30_000 });
+            if kind == 5 {
+                rendered.messages.clear();
+            }
+            rendered = rendered.render(&entries[from..to], encoding, fit);
+            prop_assert_eq!(&rendered.messages, &render_fitted(&entries[from..to], encoding, fit));
         }
     }
 

@@ -10,6 +10,7 @@ use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::{Body, EffectId, Entry, Lsn, Pid, Syscall, Timestamp};
+use aos_context::{Fit, Rendered};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const ARGS: &str =
@@ -77,6 +78,15 @@ fn windows(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(entries.len() as u64));
         group.bench_function(format!("{turns} turns"), |bench| {
             bench.iter(|| aos_context::render(black_box(&entries), Encoding::Native))
+        });
+        // What a turn adds, once all before it was rendered.
+        let before = Rendered::default().render(&entries[..entries.len() - 2], Encoding::Native, Fit::unbounded());
+        let mut rendered = Some(before);
+        group.bench_function(format!("{turns} turns, the last one new"), |bench| {
+            bench.iter(|| {
+                let before = rendered.take().expect("it is put back");
+                rendered = Some(before.render(black_box(&entries), Encoding::Native, Fit::unbounded()));
+            })
         });
     }
     group.finish();

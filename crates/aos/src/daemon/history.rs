@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aos_abi::entry::ItemKind;
 use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_context::Rendered;
 use aos_journal::Reader;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -41,6 +42,9 @@ struct Recent {
 #[derive(Default)]
 struct Kept {
     entries: BTreeMap<Lsn, (Arc<Entry>, usize)>,
+    /// The window as it was rendered last, and its bytes; nothing while an inference has it.
+    rendered: Option<(Rendered, usize)>,
+    /// All of it.
     bytes: usize,
     /// Its place in the order.
     used: u64,
@@ -70,6 +74,18 @@ impl History {
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.reads.acquire().await.ok()
+    }
+
+    /// How the window of `pid` was rendered last, taken out.
+    pub(crate) fn rendered(&self, pid: Pid) -> Rendered {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take_rendered(pid).unwrap_or_default()
+    }
+
+    /// Keeps it for the next turn, unless the process has ended meanwhile.
+    pub(crate) fn keep_rendered(&self, pid: Pid, rendered: Rendered) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.put_rendered(pid, rendered);
+        recent.shrink(BYTES_MAX);
     }
 
     /// The entries at these positions, in the order asked for, as `pid` sees them. Reads the journal for what is not
@@ -126,6 +142,24 @@ impl Recent {
         self.bytes = self.bytes + bytes - before;
     }
 
+    fn take_rendered(&mut self, pid: Pid) -> Option<Rendered> {
+        let kept = self.windows.get_mut(&pid)?;
+        let (rendered, bytes) = kept.rendered.take()?;
+        kept.bytes -= bytes;
+        self.bytes -= bytes;
+        Some(rendered)
+    }
+
+    fn put_rendered(&mut self, pid: Pid, rendered: Rendered) {
+        self.take_rendered(pid);
+        if let Some(kept) = self.windows.get_mut(&pid) {
+            let bytes = rendered.bytes();
+            kept.rendered = Some((rendered, bytes));
+            kept.bytes += bytes;
+            self.bytes += bytes;
+        }
+    }
+
     /// What is kept of a process, if anything, and that it is used now.
     fn use_of(&mut self, pid: Pid) -> Option<&Kept> {
         self.windows.contains_key(&pid).then(|| &*self.touch(pid))
@@ -174,6 +208,8 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use aos_abi::Timestamp;
+    use aos_abi::inference::Encoding;
+    use aos_context::Fit;
 
     use super::*;
 
@@ -191,7 +227,10 @@ mod tests {
 
     /// The sums that eviction goes by are those of what is there.
     fn adds_up(recent: &Recent) {
-        let sum = |kept: &Kept| kept.entries.values().map(|(_, bytes)| bytes).sum::<usize>();
+        let sum = |kept: &Kept| {
+            let rendered = kept.rendered.as_ref().map_or(0, |(_, bytes)| *bytes);
+            rendered + kept.entries.values().map(|(_, bytes)| bytes).sum::<usize>()
+        };
         assert!(recent.windows.values().all(|kept| sum(kept) == kept.bytes));
         assert_eq!(recent.windows.values().map(|kept| kept.bytes).sum::<usize>(), recent.bytes);
         assert_eq!(recent.order.len(), recent.windows.len());
@@ -221,6 +260,23 @@ mod tests {
         recent.keep(Pid(7), &entry(6, 7, summary));
         assert_eq!(kept(&recent, 7), [5, 6]);
         adds_up(&recent);
+    }
+
+    #[test]
+    fn a_rendered_window_counts_and_goes_with_its_process() {
+        let mut recent = Recent::default();
+        recent.put_rendered(Pid(7), Rendered::default().render(&[input(2, 7)], Encoding::Native, Fit::unbounded()));
+        assert!(recent.windows.is_empty(), "an ended process is not brought back");
+        recent.keep(Pid(7), &input(2, 7));
+        let entries = recent.bytes;
+        for _ in 0..2 {
+            recent.put_rendered(Pid(7), Rendered::default().render(&[input(2, 7)], Encoding::Native, Fit::unbounded()));
+            assert!(recent.bytes > entries + 1000);
+            adds_up(&recent);
+        }
+        assert_eq!(recent.take_rendered(Pid(7)).unwrap().messages.len(), 1);
+        assert!(recent.take_rendered(Pid(7)).is_none());
+        assert_eq!(recent.bytes, entries);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use aos_abi::entry::{InferenceOutcome, Purpose};
 use aos_abi::inference::{Failure, FailureKind, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Entry, Lsn, Pid};
-use aos_context::Fit;
+use aos_context::{Fit, Rendered};
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
 use aos_models::{Delta, Pool};
@@ -38,7 +38,7 @@ impl Models {
             Ok(entries) => entries,
             Err(failure) => return InferenceOutcome::Failed { failure },
         };
-        let prompt = prompt(infer, &entries);
+        let (mut prompt, rendered) = prompt(infer, history.rendered(infer.pid), &entries);
         let deltas = |delta: Delta| {
             if let Delta::Text(text) = delta
                 && live.receiver_count() > 0
@@ -52,6 +52,10 @@ impl Models {
             () = token.cancelled() => return InferenceOutcome::Failed { failure: cancelled() },
             answered = self.pool.infer(&infer.model, &prompt, infer.id, deltas) => answered,
         };
+        if let Some(mut rendered) = rendered {
+            rendered.messages = std::mem::take(&mut prompt.messages);
+            history.keep_rendered(infer.pid, rendered);
+        }
         match (answered, infer.purpose) {
             (Ok(reply), _) => InferenceOutcome::Answered(reply),
             (Err(failure), Purpose::Turn) => InferenceOutcome::Failed { failure },
@@ -81,26 +85,33 @@ async fn entries(history: &Arc<History>, pid: Pid, items: &[Lsn]) -> Result<Vec<
     }
 }
 
-fn prompt(infer: &Infer, entries: &[Arc<Entry>]) -> Prompt {
+/// What the model is sent; for a turn also how its window was rendered, without the messages, which the prompt has.
+fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, Option<Rendered>) {
+    let fit = Fit::for_budget(infer.budget);
     match infer.purpose {
-        Purpose::Turn => Prompt {
-            system: infer.system.clone(),
-            messages: aos_context::render_fitted(entries, infer.encoding, Fit::for_budget(infer.budget)),
-            status: infer.status.clone(),
-            tools: infer.tools,
-            encoding: infer.encoding,
-            max_output: infer.max_output,
-        },
+        Purpose::Turn => {
+            let mut rendered = before.render(entries, infer.encoding, fit);
+            let prompt = Prompt {
+                system: infer.system.clone(),
+                messages: std::mem::take(&mut rendered.messages),
+                status: infer.status.clone(),
+                tools: infer.tools,
+                encoding: infer.encoding,
+                max_output: infer.max_output,
+            };
+            (prompt, Some(rendered))
+        }
         Purpose::Summary => {
-            let (system, messages) = aos_context::summary_prompt_fitted(entries, Fit::for_budget(infer.budget));
-            Prompt {
+            let (system, messages) = aos_context::summary_prompt_fitted(entries, fit);
+            let prompt = Prompt {
                 system,
                 messages,
                 status: String::new(),
                 tools: CallSet::EMPTY,
                 encoding: infer.encoding,
                 max_output: infer.max_output,
-            }
+            };
+            (prompt, None)
         }
     }
 }
