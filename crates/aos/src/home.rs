@@ -29,7 +29,7 @@ pub const KEPT: &[(&str, Kind)] = &[
     ("journal.db", Kind::Journal),
     ("memory", Kind::Databases),
     ("workspaces", Kind::Files),
-    ("layers", Kind::Files),
+    ("undo", Kind::Files),
     ("apps", Kind::Files),
     ("policy.yaml", Kind::Files),
     ("aos.toml", Kind::Files),

@@ -7,7 +7,7 @@ mod rig;
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use rig::{Rig, any, assert_told, call, echo, read, role, say, until, write};
+use rig::{Rig, Setup, any, assert_told, call, echo, read, role, say, until, write};
 use serde_json::json;
 
 #[test]
@@ -140,4 +140,27 @@ fn what_ended_a_moment_ago_is_pruned_and_what_a_child_works_in_stays() {
     assert_eq!(rig.json(&["prune"])["pids"], json!([2, 3]));
     assert!(!rig.file("workspaces/2").exists() && texts(2) + texts(3) == 0);
     assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+#[test]
+fn what_could_be_undone_can_be_undone_after_a_restore() {
+    let setup = Setup {
+        policy: Some(rig::POLICY.replace("ops: [read, write, delete]}", "ops: [read, write, delete], undo: 15m}")),
+        ..Setup::default()
+    };
+    let rig = Rig::with(vec![any("alpha", vec![write("a.txt", "one"), write("a.txt", "two"), say("ready")])], setup);
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let file = rig.file(&format!("workspaces/{pid}/a.txt"));
+    assert_eq!(rig.aos(&["backup", "copy.aos"]).code, 0);
+    rig.stop();
+    std::fs::remove_dir_all(rig.file("undo")).unwrap();
+    std::fs::write(&file, "three").unwrap();
+    assert_eq!(rig.aos(&["restore", "copy.aos", "--force"]).code, 0);
+    assert_eq!(read(&file), "two");
+    let changes = rig.json(&["proposals", "--all"]);
+    let executed = changes.as_array().unwrap().iter().filter(|change| change["state"] == "executed");
+    let last = executed.max_by_key(|change| change["id"].as_str().unwrap()[1..].parse::<u64>().unwrap()).unwrap();
+    let ran = rig.aos(&["undo", last["id"].as_str().unwrap()]);
+    assert_eq!((ran.code, read(&file).as_str()), (0, "one"), "{ran:?} {changes}");
 }
