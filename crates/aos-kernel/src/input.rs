@@ -50,9 +50,11 @@ impl<P: PageStore> Kernel<P> {
         });
         if person {
             self.interrupt(pid, "a person's input");
-            self.hasten(pid);
         }
         self.wake(pid);
+        if person {
+            self.hasten(pid);
+        }
     }
 
     /// A person has spoken: waits that only pass time end early.

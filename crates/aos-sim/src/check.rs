@@ -291,6 +291,9 @@ fn queue<P: PageStore>(
     let now = kernel.at();
     let still = |pid: &Pid, of: &Waiter| waiting.get(pid).is_some_and(|waiter| waiter.model == of.model);
     for (pid, model) in &witness.turns.begun {
+        if kernel.process(*pid).is_some_and(|process| process.stopped.is_some()) {
+            return Err(broken("who is stopped starts nothing", format!("{pid} asks {model}")));
+        }
         let Some(started) = memory.waiting.get(pid).filter(|waiter| waiter.model == *model) else { continue };
         // It may have become urgent by the same input that started it.
         let terminating = kernel.process(*pid).is_some_and(|process| process.terminating.is_some());

@@ -95,6 +95,13 @@ fn text(chance: &mut Chance) -> String {
 }
 
 fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Reply) {
+    if scene.busy && chance.percent(6) {
+        // Whoever is at work without a pause does not read them, and its inbox fills.
+        let letter = json!({ "to_pid": scene.everybody.first(), "content": "look here" }).to_string();
+        reply.stop = Stop::Calls;
+        reply.calls = (0..64).map(|_| native_call(chance, Name::SendMsg.as_str().to_owned(), letter.clone())).collect();
+        return;
+    }
     if scene.busy && chance.percent(90) {
         let name = if chance.percent(50) { Name::FsList } else { Name::SysWriteStdout };
         let args = args(chance, scene, name).to_string();
@@ -153,11 +160,6 @@ fn conspiracy(chance: &mut Chance, scene: &Scene) -> Option<Vec<(String, String)
         let wake = call(Name::SendMsg, json!({ "to_pid": scene.parent, "content": "wake up" }));
         let after = call(Name::SysWriteStdout, json!({ "text": "after" }));
         return Some(vec![wake, after.clone(), after]);
-    }
-    if chance.percent(10) {
-        // Those that nobody reads soon fill an inbox.
-        let letter = call(Name::SendMsg, json!({ "to_pid": scene.pid, "content": "to myself" }));
-        return Some(vec![letter; 64]);
     }
     let child = chance.pick(&scene.children)?;
     let signal = |signal: &str| call(Name::Kill, json!({ "pid": child, "signal": signal }));

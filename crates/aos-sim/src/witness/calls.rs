@@ -1,6 +1,6 @@
 //! Calls: each gets exactly one result, and none happens without a word that allows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aos_abi::entry::{Outcome, ProposalState, Verdict};
 use aos_abi::{Body, CallId, EffectId, Entry, Pid};
@@ -16,6 +16,7 @@ const ALLOWED: &str = "no call happens unallowed";
 pub(crate) struct Calls {
     open: BTreeMap<Pid, BTreeMap<CallId, Open>>,
     proposals: BTreeMap<String, (Pid, CallId)>,
+    ended: BTreeSet<Pid>,
     /// How many were made.
     pub(crate) made: u64,
 }
@@ -67,6 +68,12 @@ impl Calls {
                         format!("a result for {call_id} ({name}) of {pid}, which is not open"),
                     ));
                 };
+                if let Outcome::Error { error } = outcome
+                    && let Some(owner) = error.message.split("` belongs to process ").nth(1)
+                    && owner.parse().is_ok_and(|owner| self.ended.contains(&Pid(owner)))
+                {
+                    return Err(broken("an exited process owns nothing", error.message.clone()));
+                }
                 let success = matches!(outcome, Outcome::Success { .. });
                 if success && !call.allowed {
                     return Err(broken(ALLOWED, format!("{call_id} ({name}) of {pid} succeeded")));
@@ -87,6 +94,7 @@ impl Calls {
             Body::Spawned(spec) if entry.cause.is_some() => self.acts(spec.parent, "SPAWN_AGENT")?,
             Body::Exited { .. } => {
                 self.open.remove(&pid);
+                self.ended.insert(pid);
             }
             _ => {}
         }
