@@ -7,7 +7,9 @@ use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage
 use aos_abi::process::Mode;
 use aos_abi::syscall::CallSet;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Name, Pid, Timestamp};
-use aos_context::{Fit, Identity, digest, message_tokens, summary_prompt, summary_prompt_fitted, system_prompt};
+use aos_context::{
+    Fit, Identity, digest, message_tokens, render, summary_prompt, summary_prompt_fitted, system_prompt,
+};
 
 fn identity(mode: Mode, encoding: Encoding, calls: CallSet) -> Identity<'static> {
     Identity {
@@ -85,6 +87,25 @@ fn turn(lsn: u64, text: &str, path: &str) -> Arc<Entry> {
 fn failed(lsn: u64) -> Arc<Entry> {
     let outcome = Outcome::Error { error: CallError::new(Code::NoEnt, "no file `b`") };
     entry(lsn, Body::Result { call_id: "x".into(), name: "FS_READ".into(), effect: None, outcome })
+}
+
+/// Nothing keeps a model from claiming it; but in every form it is shown the failure with its code, never as a success,
+/// and so is whoever reads its trail.
+#[test]
+fn a_model_that_claims_success_after_its_tool_failed_was_shown_the_failure() {
+    let (stop, usage) = (Stop::End, Usage::default());
+    let said = Reply { text: "Done!".into(), calls: Vec::new(), stop, usage, model: "m".into() };
+    let effect = EffectId { cause: Lsn(3), nth: 0 };
+    let claim = Body::InferenceCompleted { effect, latency_ms: 1, outcome: InferenceOutcome::Answered(said) };
+    let entries = [turn(1, "Reading.", "b"), failed(2), entry(3, claim)];
+    for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+        let messages = render(&entries, encoding);
+        let shown = format!("{messages:?}");
+        let (failure, claim) = (shown.find("ENOENT"), shown.find("Done!"));
+        assert!(failure.is_some() && failure < claim, "{encoding:?}: {shown}");
+        assert!(shown.contains("ERROR") && !shown.contains("SUCCESS"), "{encoding:?}: {shown}");
+    }
+    assert!(digest(&entries).contains("1 failed, the last with ENOENT"));
 }
 
 #[test]

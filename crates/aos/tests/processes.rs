@@ -19,7 +19,7 @@ fn field(process: &serde_json::Value, key: &str) -> String {
 }
 
 #[test]
-fn another_shell_sees_what_was_spawned() {
+fn ps_and_kill_of_another_shell_see_what_was_spawned() {
     let rig = Rig::new(vec![echo(), any("", vec![say("ready")])]);
     let pid = rig.spawn(&["--name", "watcher", "watch the inbox"]);
     let process = rig.until_idle(pid);
@@ -30,6 +30,9 @@ fn another_shell_sees_what_was_spawned() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["pid"]), (1, &json!(pid)));
     let status = rig.json(&["status"]);
     assert_eq!((&status["processes"]["blocked"], &status["processes"]["exited"]), (&json!(1), &json!(0)), "{status}");
+    assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
+    assert_eq!(rig.until_state(pid, "exited")["exit_code"], 137);
+    assert_eq!(rig.json(&["ps"]), json!([]));
 }
 
 #[test]

@@ -5,10 +5,12 @@
 //! outcome, also when it is cancelled, panics or its driver fails.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aos_abi::entry::{Outcome, Purpose};
+use aos_abi::entry::{InferenceOutcome, Outcome, Purpose};
+use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::process::Workspace;
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
@@ -17,6 +19,7 @@ use aos_drivers::fs::Keeping;
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
 use aos_policy::Permit;
+use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -118,7 +121,8 @@ impl Edges {
                 let (id, pid) = (infer.id, infer.pid);
                 let (models, history) = (Arc::clone(&self.models), Arc::clone(&self.history));
                 let live = self.live.clone();
-                self.track(id, pid, move |token| async move {
+                let broken = move || Body::InferenceCompleted { effect: id, latency_ms: 0, outcome: inference_broke() };
+                self.track(id, pid, broken, move |token| async move {
                     let started = std::time::Instant::now();
                     let outcome = models.infer(&infer, &history, &live, token).await;
                     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -191,8 +195,8 @@ impl Edges {
         }
     }
 
-    /// Runs an effect as a task that comes back with exactly one outcome.
-    fn track<F, T>(self: &Arc<Self>, id: EffectId, pid: Pid, make: F)
+    /// Runs an effect as a task that comes back with exactly one outcome; `broken` is that of one that panics.
+    fn track<F, T>(self: &Arc<Self>, id: EffectId, pid: Pid, broken: impl FnOnce() -> Body + Send + 'static, make: F)
     where
         F: FnOnce(CancellationToken) -> T,
         T: Future<Output = Body> + Send + 'static,
@@ -203,7 +207,7 @@ impl Edges {
         let edges = Arc::clone(self);
         self.tasks.spawn_on(
             async move {
-                let body = work.await;
+                let body = settled(work, broken).await;
                 edges.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 // The loop is gone only when the daemon stops.
                 let _ = edges.completions.send((pid, body));
@@ -214,7 +218,12 @@ impl Edges {
 
     fn call(self: &Arc<Self>, job: Job) {
         let edges = Arc::clone(self);
-        self.track(job.id, job.pid, move |token| async move {
+        let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
+        let broken = move || {
+            let outcome = Outcome::Error { error: driver_broke() };
+            Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
+        };
+        self.track(job.id, job.pid, broken, move |token| async move {
             let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
             let result = edges.dispatch(job, token).await;
             let outcome = Outcome::from(result.and_then(bounded));
@@ -309,6 +318,32 @@ pub(crate) struct Job {
     pub(crate) authority: Authority,
 }
 
+/// What some work comes to, or `broken` where it panics: that ends its effect alone, and its process is told.
+async fn settled(work: impl Future<Output = Body>, broken: impl FnOnce() -> Body) -> Body {
+    // Nothing that the work shares is behind a lock that a panic leaves half-changed.
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("an effect panicked");
+        broken()
+    })
+}
+
+/// The outcome of a call whose driver panicked.
+fn driver_broke() -> CallError {
+    CallError::new(Code::Io, "the driver failed unexpectedly").hint("the daemon's log says more")
+}
+
+/// The outcome of an inference that panicked: the kernel tries it again a few times.
+fn inference_broke() -> InferenceOutcome {
+    let failure = Failure {
+        kind: FailureKind::Transient,
+        message: "the model edge failed unexpectedly".into(),
+        hint: Some("the daemon's log says more".into()),
+        retry_after_ms: None,
+        usage: None,
+    };
+    InferenceOutcome::Failed { failure }
+}
+
 /// Runs blocking work; a panic in it ends this call alone.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CallError> + Send + 'static,
@@ -317,7 +352,7 @@ async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => {
             tracing::error!(%error, "a driver failed");
-            Err(CallError::new(Code::Io, "the driver failed unexpectedly").hint("the daemon's log says more"))
+            Err(driver_broke())
         }
     }
 }
@@ -333,4 +368,33 @@ fn bounded(result: Value) -> Result<Value, CallError> {
         format!("the result holds {bytes} bytes, the most is {}", aos_abi::limits::RESULT_BYTES_MAX),
     )
     .hint("ask for less at once"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a process is told of a call of which the driver does this.
+    async fn told(driver: impl FnOnce() -> Value + Send + 'static, blocks: bool) -> String {
+        let work = async move {
+            let result = if blocks { blocking(move || Ok(driver())).await } else { Ok(driver()) };
+            Body::Result { call_id: "c".into(), name: "X".into(), effect: None, outcome: Outcome::from(result) }
+        };
+        let broken = || {
+            let outcome = Outcome::Error { error: driver_broke() };
+            Body::Result { call_id: "c".into(), name: "X".into(), effect: None, outcome }
+        };
+        serde_json::to_string(&settled(work, broken).await).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_one_tool_does_not_end_every_agent() {
+        for blocks in [true, false] {
+            let broke = told(|| panic!("a bug in a tool"), blocks).await;
+            assert!(broke.contains("EIO") && broke.contains("the driver failed unexpectedly"), "{broke}");
+            assert!(!broke.contains("a bug in a tool"), "{broke}");
+            let after = told(|| 7.into(), blocks).await;
+            assert!(after.contains("SUCCESS"), "{after}");
+        }
+    }
 }
