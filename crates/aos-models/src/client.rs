@@ -131,7 +131,7 @@ pub(crate) fn failed(error: reqwest::Error, host: &str, near: bool) -> Failure {
     if causes.contains("invalid peer certificate") {
         return permanent(
             format!("{host} has a certificate that this machine does not trust: {causes}"),
-            "add the authority's certificate to the system, or correct base_url",
+            "add its authority to the system's, or name the file in SSL_CERT_FILE where the daemon starts; or correct base_url",
         );
     }
     let mut failure = if error.is_connect() {

@@ -96,6 +96,11 @@ impl Error {
         match self {
             Error::Nowhere => "say where with --home DIR, or set AOS_HOME".into(),
             Error::TooLong { .. } => "use a shorter path with --home DIR, or set AOS_HOME".into(),
+            Error::Io { source, .. }
+                if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                "make room on the disk and start again: everything acknowledged is there".into()
+            }
             Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
             Error::BadToken { path } => format!("remove {}; a new one is made", path.display()),
         }

@@ -1,0 +1,103 @@
+//! A disk that is really full, under a daemon at work.
+//!
+//! Start at [`a_full_disk_is_told_and_loses_nothing_acknowledged`]: it mounts a small file system in memory, in a
+//! namespace of its own, and runs [`child_works_on_a_small_disk`] there. Where a machine allows no such namespace it says
+//! so and does nothing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use rig::{Rig, any, assert_told, echo, say, until};
+
+/// Room that is left when the trouble begins, in bytes.
+const LEFT: u64 = 600 << 10;
+/// What each input holds, in bytes: a few dozen of them are more than there is room for.
+const INPUT: usize = 16 << 10;
+
+#[test]
+fn a_full_disk_is_told_and_loses_nothing_acknowledged() {
+    let probe = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: this machine allows no mount namespace");
+        return;
+    }
+    let disk = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
+        .arg(r#"mount -t tmpfs -o size=12m tmpfs "$TMPDIR" && exec "$0" "$@""#)
+        .arg(std::env::current_exe().unwrap())
+        .args(["child_works_on_a_small_disk", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("TMPDIR", disk.path())
+        .env("AOS_SMALL_DISK", disk.path())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("filled and mended"), "{out}\n{err}");
+}
+
+/// Takes all but [`LEFT`] of the room.
+fn fill(disk: &Path) {
+    let there = rustix::fs::statvfs(disk).unwrap();
+    let ballast = there.f_bavail * there.f_frsize - LEFT;
+    fs::write(disk.join("ballast"), vec![0; usize::try_from(ballast).unwrap()]).unwrap();
+}
+
+#[test]
+#[ignore = "the test above runs it on a small disk"]
+fn child_works_on_a_small_disk() {
+    let Some(disk) = std::env::var_os("AOS_SMALL_DISK") else { return };
+    let disk = Path::new(&disk);
+    let rig = Rig::new(vec![echo(), any("", vec![say("ready")])]);
+    let pid = rig.spawn(&["--name", "keeper", "keep what you are told"]);
+    rig.until_idle(pid);
+    // It is asked for nothing meanwhile: what fills the disk is what is sent to it, while it is held.
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    fill(disk);
+
+    let send = |nth: usize| {
+        let text = format!("<input {nth}>{}", "x".repeat(INPUT));
+        rig.try_http("POST", &format!("/v1/processes/{pid}/stdin"), Some(&json!({ "text": text })))
+    };
+    let mut acknowledged = 0;
+    let refusal = loop {
+        match send(acknowledged) {
+            Ok(answer) if answer.status < 300 => acknowledged += 1,
+            Ok(answer) => break Some(answer),
+            Err(_) => break None,
+        }
+        assert!(acknowledged < 200, "the disk was never full");
+    };
+    // Whoever was sent away was told so, where the answer still got through.
+    if let Some(answer) = refusal {
+        assert!(answer.status == 429 && answer.text().contains("the daemon is stopping"), "{answer:?}");
+    }
+    until("the daemon to stop", || rig.daemons().is_empty().then_some(()));
+    assert!(acknowledged > 3, "{acknowledged} inputs were taken");
+    let log = rig.log();
+    assert!(log.contains("no room on the disk"), "{log}");
+
+    // Without room it does not start, and says what is safe and what to do.
+    assert_told(&rig.aos(&["ps"]), 3, &["make room on the disk", "everything acknowledged is there"]);
+
+    fs::remove_file(disk.join("ballast")).unwrap();
+    rig.up();
+    let kept = rig.entries(pid, "input");
+    for nth in 0..acknowledged {
+        let mark = format!("<input {nth}>");
+        let times = kept.iter().filter(|entry| entry["text"].as_str().is_some_and(|text| text.starts_with(&mark)));
+        assert_eq!(times.count(), 1, "{mark} of {acknowledged} acknowledged ones");
+    }
+    assert!(kept.len() <= acknowledged + 1, "{} of {acknowledged}", kept.len());
+    assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+    assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
+    rig.until_idle(pid);
+    let shown = rig.requests_with("<input 0>");
+    assert!(!shown.is_empty(), "the agent is shown what it was sent");
+    println!("\nfilled and mended after {acknowledged} inputs");
+}
