@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aos_abi::process::{Priority, SpawnSpec, State};
 use aos_abi::{Body, Code, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
+use aos_kernel::budget::{Budget, Dimension};
 use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
 
@@ -42,6 +43,8 @@ struct Waiter {
     before_boot: bool,
     class: Priority,
     service: u64,
+    /// Nothing limits what it or those it draws on may spend. Who cannot pay loses its place, also within one input.
+    pays: bool,
     /// Once it has aged: starts of its model until then, and how many more there may be.
     aged: Option<(u64, u64)>,
 }
@@ -71,7 +74,7 @@ pub(crate) fn state<P: PageStore>(
         one(process, witness)?;
         due = [due, process.earliest_due()].into_iter().flatten().min();
         if process.phase == Phase::Ready && process.stopped.is_none() {
-            let spoken_to = process.has_person_input() || witness.spoken_to == Some(pid);
+            let spoken_to = process.hurried || process.has_person_input() || witness.spoken_to == Some(pid);
             let urgent = spoken_to || process.terminating.is_some();
             let waiter = Waiter {
                 model: process.model.clone(),
@@ -79,6 +82,7 @@ pub(crate) fn state<P: PageStore>(
                 before_boot: witness.booting,
                 class: if urgent { Priority::Interactive } else { process.priority },
                 service: process.service,
+                pays: true,
                 aged: None,
             };
             waiting.insert(pid, waiter);
@@ -289,6 +293,16 @@ fn queue<P: PageStore>(
     memory: &mut Memory,
 ) -> Result<(), Broken> {
     let now = kernel.at();
+    let limited = |budget: &Budget| Dimension::ALL.iter().any(|of| budget.account(*of).limit.is_some());
+    let free = kernel.config().usd_per_day.is_none();
+    let mut waiting = waiting;
+    for (pid, waiter) in &mut waiting {
+        let mut at = *pid;
+        waiter.pays = free;
+        while let Some(process) = kernel.process(at).filter(|_| waiter.pays) {
+            (waiter.pays, at) = (!limited(&process.budget), process.budget.from);
+        }
+    }
     let still = |pid: &Pid, of: &Waiter| waiting.get(pid).is_some_and(|waiter| waiter.model == of.model);
     for (pid, model) in &witness.turns.begun {
         if kernel.process(*pid).is_some_and(|process| process.stopped.is_some()) {
@@ -301,6 +315,7 @@ fn queue<P: PageStore>(
         let class = if urgent { Priority::Interactive } else { started.class };
         let mut passed = memory.waiting.iter().filter(|(other, waiter)| {
             waiter.model == *model
+                && waiter.pays
                 && still(other, waiter)
                 && (waiter.class < class || (waiter.class == class && waiter.service < started.service))
         });
@@ -318,7 +333,7 @@ fn queue<P: PageStore>(
             (waiter.since, waiter.before_boot, waiter.aged) = (known.since, known.before_boot, known.aged);
             waiter.class = waiter.class.min(known.class);
         }
-        if now.millis_since(waiter.since) >= AGED_MS {
+        if waiter.pays && now.millis_since(waiter.since) >= AGED_MS {
             let starts = witness.turns.starts.get(&waiter.model).copied().unwrap_or_default();
             let since = |other: &Pid| earlier.get(other).map_or(now, |known| known.since);
             let ahead = waiting.iter().filter(|(other, of)| of.model == waiter.model && since(other) <= waiter.since);
