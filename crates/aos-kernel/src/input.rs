@@ -174,7 +174,7 @@ impl<P: PageStore> Kernel<P> {
     /// Something that goes into the window at the next turn.
     pub(crate) fn notice(&mut self, pid: Pid, lsn: Lsn, labels: Labels) {
         let notice = Notice { labels, ..self.as_notice(lsn) };
-        // It was checked for room before it was recorded; a timer that goes with its firing is taken all the same.
+        // There was room before it was recorded.
         let taken = self.with(pid, |process| {
             if process.exited() {
                 return false;

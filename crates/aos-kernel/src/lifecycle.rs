@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::budget::{Budget, Count, Dimension, Grant};
 use crate::effect::Effect;
-use crate::process::{Attempts, CallState, Counters, Exit, Notice, Phase, Process, Terminating, Zombie};
+use crate::process::{Attempts, CallState, Counters, Exit, Notice, Phase, Process, Terminating, Wait, Zombie};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -385,20 +385,26 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn unpipe(&mut self, from: Pid, to: Pid) {
-        let last = self.with(to, |to| {
+        let told = self.with(to, |to| {
             to.pipe_sources = to.pipe_sources.saturating_sub(1);
             to.writers.retain(|writer| *writer != from);
             // Whoever knows that its input has ended need not be told again.
-            to.pipe_sources == 0 && !to.exited() && !to.stdin_eof
+            let last = to.pipe_sources == 0 && !to.exited() && !to.stdin_eof;
+            let reads = matches!(to.phase, Phase::Waiting { wait: Wait::Stdin, .. });
+            if last && !reads && to.is_full() {
+                // No room to tell it now: it finds out when it reads.
+                to.stdin_eof = true;
+                return false;
+            }
+            last
         });
-        if last == Some(true) {
+        if told == Some(true) {
             let lsn = self.fact(to, Body::Input { text: String::new(), eof: true, from_pid: from });
             self.input(to, lsn, from, "", true);
         }
     }
 
     fn child_ended(&mut self, parent: Pid, zombie: Zombie) {
-        use crate::process::Wait;
         let child = zombie.pid;
         let alive = self.with(parent, |parent| {
             if parent.exited() {

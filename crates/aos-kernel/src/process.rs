@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::process::{Mode, Priority, State, Workspace};
-use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd};
+use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
 use aos_context::Window;
 use aos_policy::{Grants, Labels, Subject};
 use serde::{Deserialize, Serialize};
@@ -294,8 +294,6 @@ pub struct Timer {
     pub rule: TimerRule,
     /// It goes after its next firing.
     pub once: bool,
-    /// Firings for which there was no room among the notices; its next one tells how many.
-    pub passed: u64,
 }
 
 /// When a timer fires.
@@ -469,10 +467,17 @@ impl Process {
             Phase::Backoff(at) | Phase::Broke { until: Some(at), .. } if self.stopped.is_none() => Some(*at),
             _ => None,
         };
-        let timers = self.timers.values().map(|timer| timer.next_at).min();
+        // A timer that finds no room fires once there is some.
+        let timers = self.timers.values().map(|timer| timer.next_at).min().filter(|_| !self.is_full());
         let proposals = self.proposals.values().map(|proposal| proposal.expires_at).min();
         let kill = self.terminating.map(|terminating| terminating.kill_at);
         [phase, timers, proposals, kill, self.budget.ends_at].into_iter().flatten().min()
+    }
+
+    /// Whether it has as many unread notices as it may.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.notices.len() >= limits::NOTICES_MAX
     }
 
     /// Whether something waits to be shown that wakes an idle process.

@@ -1,11 +1,11 @@
 //! Time: what is due, and when a timer fires next.
 
-use aos_abi::{Body, CallError, Code, Pid, Timestamp, limits};
+use aos_abi::{Body, CallError, Code, Pid, Timestamp};
 use aos_policy::Labels;
 use serde_json::json;
 
 use crate::Kernel;
-use crate::process::{Phase, TimerRule, Wait};
+use crate::process::{Phase, Process, TimerRule, Wait};
 use crate::table::PageStore;
 
 /// When a timer fires next after `now`.
@@ -92,29 +92,21 @@ impl<P: PageStore> Kernel<P> {
         let due: Vec<String> =
             process.timers.iter().filter(|(_, timer)| timer.next_at <= now).map(|(id, _)| id.clone()).collect();
         for timer_id in due {
+            // What is recorded is shown in the end, so what cannot be kept is not recorded: it fires once there is room, and
+            // tells then how often it should have.
+            if self.table.get(pid).is_some_and(Process::is_full) {
+                return;
+            }
             let Some(timer) = self.table.get(pid).and_then(|process| process.timers.get(&timer_id)).cloned() else {
                 continue;
             };
             let (missed, next) = missed(&timer.rule, timer.next_at, now);
-            let full = self.table.get(pid).is_some_and(|process| process.notices.len() >= limits::NOTICES_MAX);
-            if let (true, false, Some(next)) = (full, timer.once, next) {
-                // What is recorded is shown in the end, so what cannot be kept is not recorded: its next firing tells.
-                self.with(pid, |process| {
-                    if let Some(timer) = process.timers.get_mut(&timer_id) {
-                        timer.next_at = next;
-                        timer.passed = timer.passed.saturating_add(missed + 1);
-                    }
-                });
-                continue;
-            }
-            let missed = missed.saturating_add(timer.passed);
             let body = Body::Timer { timer_id: timer_id.clone(), name: timer.name, prompt: timer.prompt, missed };
             let lsn = self.fact(pid, body);
             self.with(pid, |process| match next {
                 Some(next) if !timer.once => {
                     if let Some(timer) = process.timers.get_mut(&timer_id) {
                         timer.next_at = next;
-                        timer.passed = 0;
                     }
                 }
                 _ => {

@@ -31,14 +31,18 @@ roles:
     fs:
       - {path: "**", ops: [read, write, delete]}
       - {path: "asks/**", ops: [write, delete], verdict: ask}
-      - {path: "holds/**", ops: [write, delete], verdict: hold}
+      - {path: "holds/**", ops: [write, delete], verdict: hold, window: 5m}
     exec: {shell: true, programs: [sh], net: none}
     net:
       - {to: "api.example.com:443", allow: ["GET /**", "POST /**"]}
     memory:
       - {namespace: "self/**", ops: [read, write, forget]}
     ipc:
-      - {peer: "*", ops: [send]}
+      - {peer: "*", ops: [send], rate: 6/min}
+    budget: {usd: 0.60/h, tokens: 900k/h, calls: 60/h, wall: 5d}
+labels:
+  - {when: untrusted, calls: [EXEC_CMD, SPAWN_AGENT], verdict: ask}
+proposals: {ttl: 3h, max_asks: 8/h}
 "#;
 
 const STRICT: &str = r#"

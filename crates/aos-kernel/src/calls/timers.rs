@@ -24,14 +24,8 @@ impl<P: PageStore> Kernel<P> {
             _ => return Err(invalid("exactly one of `seconds` and `cron` says when")),
         };
         let next_at = next_after(&rule, self.globals.at)?;
-        let timer = Timer {
-            name: args.name.clone(),
-            prompt: args.prompt,
-            next_at,
-            rule,
-            once: args.once.unwrap_or(false),
-            passed: 0,
-        };
+        let timer =
+            Timer { name: args.name.clone(), prompt: args.prompt, next_at, rule, once: args.once.unwrap_or(false) };
         self.with(pid, |process| {
             let same = args.name.as_ref().and_then(|name| {
                 process.timers.iter().find(|(_, timer)| timer.name.as_ref() == Some(name)).map(|(id, _)| id.clone())
