@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::failpoint::pass;
-use crate::image::{Image, Kind, bytes_below};
+use crate::image::{Image, Kind};
 use crate::layer::{Layer, at, unmark};
 use crate::outcome::{Change, ChangeKind};
 use crate::transfer::{delete, is_leaving, put_in_place, set_aside, sync_folder, take_away, there, there_in, within};
@@ -242,7 +242,7 @@ impl Committed {
     #[must_use]
     pub fn kept(&self, path: &Path) -> PathBuf {
         match self.record.stage {
-            Stage::Committing | Stage::Committed => self.layer.old().join(path),
+            Stage::Committing | Stage::Committed => self.layer.old_of(path),
             Stage::Undoing | Stage::Undone => self.layer.upper().join(path),
         }
     }
@@ -250,7 +250,7 @@ impl Committed {
     /// Bytes of what is kept.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
-        bytes_below(&self.layer.old()) + bytes_below(&self.layer.upper())
+        self.layer.kept_bytes()
     }
 
     /// Reads a file of the workspace as the commit would find it, through no link; at most `most` bytes.
@@ -401,7 +401,7 @@ impl Step {
     fn apply(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
+        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
         match self {
             Step::Put { .. } => {
                 if there(&upper) {
@@ -437,7 +437,7 @@ impl Step {
     /// Takes the step back, or what an interruption has left of it. A step that was not done is none.
     fn revert(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old().join(path));
+        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
         let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
             // Its folder was not made yet, or is gone already; or it was never begun.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),

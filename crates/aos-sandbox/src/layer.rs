@@ -17,13 +17,14 @@
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::commit::{Committed, Name, Step};
 use crate::error::Error;
-use crate::image::{Image, Kind};
+use crate::image::{Image, Kind, bytes_below, digest};
 use crate::outcome::{Change, ChangeKind};
 use crate::transfer::{delete, unlock};
 
@@ -186,8 +187,20 @@ impl Layer {
         self.dir.join("work")
     }
 
-    pub(crate) fn old(&self) -> PathBuf {
+    /// Where what commits replace is kept.
+    fn old(&self) -> PathBuf {
         self.dir.join("old")
+    }
+
+    /// Where what had this path is kept: under one name, since a link that was kept must not lie on the way to
+    /// anything else.
+    pub(crate) fn old_of(&self, path: &Path) -> PathBuf {
+        self.old().join(digest(path.as_os_str().as_bytes()))
+    }
+
+    /// Bytes of what is kept.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        bytes_below(&self.old()) + bytes_below(&self.upper())
     }
 
     /// Makes the layer usable for a run over `workspace`.

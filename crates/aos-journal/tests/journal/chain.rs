@@ -144,10 +144,10 @@ fn replay_stops_at_the_first_entry_that_is_not_what_was_written() {
     assert!(matches!(outcome, Err(Error::Corrupt { at: Place::Entry(Lsn(70)), .. })), "{outcome:?}");
     assert_eq!(last, 69);
     assert!(replay(70).1.is_ok(), "what comes after it is sound");
-    db.execute("DELETE FROM entry WHERE lsn = 80", []).unwrap();
+    db.execute("DELETE FROM entry WHERE lsn = 82", []).unwrap();
     let (last, outcome) = replay(70);
-    assert!(matches!(outcome, Err(Error::Corrupt { at: Place::Entry(Lsn(80)), .. })), "{outcome:?}");
-    assert_eq!(last, 79);
+    assert!(matches!(outcome, Err(Error::Corrupt { at: Place::Entry(Lsn(82)), .. })), "{outcome:?}");
+    assert_eq!(last, 81);
 }
 
 #[test]
