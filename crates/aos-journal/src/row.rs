@@ -49,7 +49,8 @@ impl Stored {
             lsn: Lsn(row.get(0)?),
             at: Timestamp(row.get(1)?),
             pid: Pid(row.get(2)?),
-            cause: row.get::<_, Option<u64>>(3)?.map(Lsn),
+            // To the digest 0 and nothing are the same, so they are the same here: no entry has that number.
+            cause: row.get::<_, Option<u64>>(3)?.filter(|lsn| *lsn > 0).map(Lsn),
             kind: row.get(4)?,
             hash: row.get(5)?,
             body: row.get(6)?,
