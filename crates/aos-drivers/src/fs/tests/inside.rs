@@ -140,11 +140,15 @@ fn a_folder_swapped_for_a_link_while_calls_run_leads_nothing_out() {
             .unwrap();
             while !done.load(Ordering::Relaxed) {
                 let swap = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(&work, "dir", &work, "link", swap).unwrap();
+                // A commit that replaces one of them has it out of the folder for a moment.
+                match rustix::fs::renameat_with(&work, "dir", &work, "link", swap) {
+                    Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                    Err(other) => panic!("the swap fails: {other}"),
+                }
             }
         });
         let mut round = 0;
-        while round < 300 || went == 0 || refused == 0 {
+        while round < 50 || went == 0 || refused == 0 {
             round += 1;
             for (name, args) in [
                 ("FS_WRITE", json!({ "path": "dir/new", "content": "x" })),
