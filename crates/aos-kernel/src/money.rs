@@ -137,26 +137,30 @@ impl<P: PageStore> Kernel<P> {
     fn of_the_roles(&mut self, pid: Pid, dimension: Dimension, amount: u64) -> Outlook {
         let mut outlook = Outlook::Now;
         for at in self.lineage(pid) {
-            let Some((role, limit, _)) = self.role_limit(at, dimension) else { continue };
+            let Some((limit, _)) = self.role_limit(at, dimension) else { continue };
             let now = self.globals.at;
             let Some(process) = self.table.get(at) else { continue };
             let allowance = process.allowances[dimension as usize];
             let ever = limit.saturating_sub(allowance.window.used_at(now));
-            let rule = format!("role {role}: budget.{} of {}", dimension.key(), dimension.show(limit));
-            let needed = dimension.show(amount);
-            let said = if !enough(limit, amount) {
-                let error =
-                    CallError::new(Code::DQuot, format!("the budget is too small: {rule}, up to {needed} needed"));
-                Outlook::Never(error.hint("raise it in policy.yaml, or let the model answer less (`max_output`)"))
-            } else if !enough(ever, amount) {
-                let left = dimension.show(ever);
-                let error = CallError::new(Code::DQuot, format!("{rule} is spent: {left} left, up to {needed} needed"));
-                let until = allowance.window.until;
-                Outlook::Later(until, error.hint(format!("it renews at {until}; policy.yaml changes it")))
-            } else if !enough(ever.saturating_sub(allowance.reserved), amount) {
+            let said = if enough(ever.saturating_sub(allowance.reserved), amount) {
+                Outlook::Now
+            } else if enough(ever, amount) {
                 Outlook::Soon
             } else {
-                Outlook::Now
+                let role = self.policy.role(&process.policy_role).map_or("", |role| role.name.as_str());
+                let rule = format!("role {role}: budget.{} of {}", dimension.key(), dimension.show(limit));
+                let needed = dimension.show(amount);
+                if enough(limit, amount) {
+                    let left = dimension.show(ever);
+                    let said = format!("{rule} is spent: {left} left, up to {needed} needed");
+                    let until = allowance.window.until;
+                    let hint = format!("it renews at {until}; policy.yaml changes it");
+                    Outlook::Later(until, CallError::new(Code::DQuot, said).hint(hint))
+                } else {
+                    let said = format!("the budget is too small: {rule}, up to {needed} needed");
+                    let hint = "raise it in policy.yaml, or let the model answer less (`max_output`)";
+                    Outlook::Never(CallError::new(Code::DQuot, said).hint(hint))
+                }
             };
             outlook = outlook.and(said);
         }
@@ -174,16 +178,15 @@ impl<P: PageStore> Kernel<P> {
         found
     }
 
-    /// What the role of a process grants in one dimension: the role's name, how much, in how many seconds.
-    fn role_limit(&mut self, pid: Pid, dimension: Dimension) -> Option<(String, u64, u64)> {
+    /// What the role of a process grants in one dimension: how much, in how many seconds.
+    fn role_limit(&mut self, pid: Pid, dimension: Dimension) -> Option<(u64, u64)> {
         let process = self.table.get(pid)?;
         let role = self.policy.role(&process.policy_role)?;
-        let (limit, per_s) = match dimension {
+        match dimension {
             Dimension::Usd => role.budget.usd.map(|(usd, per_s)| (usd.0, per_s)),
             Dimension::Tokens => role.budget.tokens,
             Dimension::Calls => role.budget.calls,
-        }?;
-        Some((role.name.clone(), limit, per_s))
+        }
     }
 
     fn set_aside(&mut self, pid: Pid, need: Need) {
@@ -207,7 +210,7 @@ impl<P: PageStore> Kernel<P> {
         for (dimension, reserved, used) in amounts {
             self.settle(pid, dimension, reserved, used);
             for at in self.lineage(pid) {
-                let per_s = self.role_limit(at, dimension).map(|(.., per_s)| per_s);
+                let per_s = self.role_limit(at, dimension).map(|(_, per_s)| per_s);
                 let kept =
                     self.table.get(at).is_some_and(|process| process.allowances[dimension as usize].reserved > 0);
                 if (kept || per_s.is_some())
@@ -267,7 +270,7 @@ impl<P: PageStore> Kernel<P> {
         let now = self.globals.at;
         self.settle(pid, dimension, 0, 1);
         for at in self.lineage(pid) {
-            let Some((.., per_s)) = self.role_limit(at, dimension) else { continue };
+            let Some((_, per_s)) = self.role_limit(at, dimension) else { continue };
             if let Some(process) = self.table.get_mut(at) {
                 process.allowances[dimension as usize].window.add(now, per_s, 1);
             }
