@@ -168,7 +168,6 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         undo,
         counters,
         home: home.clone(),
-        workspaces: home.workspaces(),
         listen: listen.clone(),
         models,
         started: Instant::now(),

@@ -51,7 +51,6 @@ pub(crate) struct Daemon {
     pub(crate) undo: Arc<Undo>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) home: Home,
-    pub(crate) workspaces: PathBuf,
     pub(crate) listen: String,
     pub(crate) models: Vec<ModelView>,
     pub(crate) started: Instant,
@@ -81,7 +80,7 @@ impl Daemon {
         }
         let failed =
             |error: std::io::Error| CallError::new(Code::Io, format!("the files could not be put in place: {error}"));
-        let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(&self.workspaces).map_err(failed)?;
+        let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(self.home.workspaces()).map_err(failed)?;
         for file in &request.files {
             let bytes = BASE64
                 .decode(&file.base64)
@@ -96,16 +95,25 @@ impl Daemon {
         Ok(Some(dir))
     }
 
+    /// Every process that there is, in memory and in the store, by rising pid.
+    async fn pids(&self) -> Answer<Vec<Pid>> {
+        let journal = Arc::clone(&self.journal);
+        let mut pids = blocking(move || journal.page_reader()?.pids()).await?;
+        pids.extend(self.heart.look(|kernel| kernel.resident_pids()).await?);
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+
     /// Removes the workspaces of processes that are no more, also those that a power cut after an earlier prune left. One
     /// that another process names as its own stays.
     async fn sweep(&self) -> Answer<()> {
-        let folders = std::fs::read_dir(&self.workspaces).into_iter().flatten().flatten();
+        let folders = std::fs::read_dir(self.home.workspaces()).into_iter().flatten().flatten();
         // Read before the processes are, so that the folder of one that is just being born is not taken for old.
         let mut old: BTreeMap<Pid, PathBuf> = folders
             .filter_map(|folder| Some((Pid(folder.file_name().to_str()?.parse().ok()?), folder.path())))
             .collect();
-        let pids: Vec<Pid> = self.processes(true).await?.into_iter().map(|process| process.pid).collect();
-        for piece in pids.chunks(LIST_PIECE) {
+        for piece in self.pids().await?.chunks(LIST_PIECE) {
             let piece = piece.to_vec();
             let used = self.heart.look(move |kernel| {
                 let workspace = |pid: &Pid| kernel.process(*pid).map(|process| process.workspace.clone());
@@ -138,7 +146,7 @@ impl Daemon {
     /// The same, and before them the copy of a folder that a dry run works on.
     async fn staged(&self, request: &SpawnRequest) -> Answer<Option<tempfile::TempDir>> {
         let (true, Some(folder)) = (request.dry_run, &request.workspace) else { return Ok(self.stage(request)?) };
-        let (folder, workspaces) = (PathBuf::from(folder), self.workspaces.clone());
+        let (folder, workspaces) = (PathBuf::from(folder), self.home.workspaces());
         let copied = tokio::task::spawn_blocking(move || super::past::copy_apart(&folder, &workspaces)).await;
         let dir = copied.map_err(|error| ApiError::internal(error.to_string()))??;
         if let Some(files) = self.stage(request)? {
@@ -152,7 +160,7 @@ impl Daemon {
     fn keep_out(&self, folder: &std::path::Path) -> Answer<()> {
         let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = real(folder);
-        let workspaces = real(&self.workspaces);
+        let workspaces = real(&self.home.workspaces());
         let inside = |own: &PathBuf| {
             let own = real(own);
             own.starts_with(&folder) || (folder.starts_with(&own) && !folder.starts_with(&workspaces))
@@ -239,7 +247,7 @@ impl System for Daemon {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
         }
         let staged = self.staged(&request).await?;
-        let workspaces = self.workspaces.clone();
+        let workspaces = self.home.workspaces();
         let accepted = self
             .heart
             .change(move |kernel| {
@@ -259,14 +267,9 @@ impl System for Daemon {
     }
 
     async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
-        let journal = Arc::clone(&self.journal);
-        let mut pids = blocking(move || journal.page_reader()?.pids()).await?;
-        pids.extend(self.heart.look(|kernel| kernel.resident_pids()).await?);
-        pids.sort_unstable();
-        pids.dedup();
         let mut views = Vec::new();
         // In pieces, so that a long list does not keep agents waiting.
-        for piece in pids.chunks(LIST_PIECE) {
+        for piece in self.pids().await?.chunks(LIST_PIECE) {
             let piece = piece.to_vec();
             views.extend(self.heart.look(move |kernel| kernel.list(piece, all)).await?);
         }
@@ -306,7 +309,7 @@ impl System for Daemon {
         };
         let from_folder = self.heart.look(move |kernel| kernel.detail(pid).map(|detail| detail.workspace)).await??;
         let source = self.edges.folder(&from_folder);
-        let workspaces = self.workspaces.clone();
+        let workspaces = self.home.workspaces();
         Ok(self
             .heart
             .change(move |kernel| {
@@ -521,7 +524,7 @@ impl System for Daemon {
             intact: report.is_sound(),
             entries: report.entries,
             last_lsn: report.last,
-            head: report.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            head: aos_journal::chain::hex(&report.hash),
             fault: report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail)),
         })
     }
