@@ -8,10 +8,11 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
+use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress, hex};
+use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress};
 use crate::home::KEPT;
 
 /// Longest list that is read, in bytes: some millions of files.
@@ -108,7 +109,7 @@ impl Reading<'_> {
                 if let Some((path, file)) = file {
                     file.set_permissions(Permissions::from_mode(mode)).map_err(Error::io("write", &path))?;
                 }
-                held.sha256 = Some(hex(&hash.finalize()));
+                held.sha256 = Some(hex(&hash.finalize().into()));
             }
             other => return Err(self.damaged(format!("`{}` is of a kind {other:?}", name.display()))),
         }

@@ -9,11 +9,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
+use aos_journal::chain::hex;
 use aos_journal::{Reader, copy_database};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, folder_of, hex};
+use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, folder_of};
 use crate::home::{Home, Kind};
 
 /// Writes everything of a home that cannot be made again to `to`, 0600, and reads it back before it gets that name.
@@ -205,7 +206,7 @@ impl<'w, 'p> Writing<'w, 'p> {
         self.tar.append_data(&mut header, name, &mut measured).map_err(Error::io("write", self.archive))?;
         self.bytes += metadata.len();
         (self.progress)("writing", self.bytes);
-        let sha256 = hex(&measured.hash.finalize());
+        let sha256 = hex(&measured.hash.finalize().into());
         self.hold(name, metadata.mode(), metadata.len(), Some(sha256), None);
         Ok(())
     }
