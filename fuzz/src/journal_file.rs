@@ -91,7 +91,7 @@ fn read(journal: &Journal, last: Lsn) -> Option<u64> {
     // The kernel's saved state and the trails are read by other ways.
     let _ = journal.load_globals();
     if let Ok(pages) = journal.page_reader() {
-        pages.all().for_each(|page| drop(page));
+        pages.all().for_each(drop);
     }
     let _ = reader.entries_of(Pid(2), Lsn::ZERO, 100);
     report.map(|report| report.entries)

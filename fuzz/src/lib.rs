@@ -28,8 +28,11 @@ use aos_abi::inference::{Encoding, Message, NativeCall};
 use aos_abi::{Entry, Lsn, Name, Syscall, limits};
 use aos_context::{Fit, estimate, item, item_bytes, message_tokens, render, render_fitted};
 
-/// Every target that is built, by its name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: its name, and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target that is built.
+pub const TARGETS: &[Target] = &[
     #[cfg(feature = "configuration")]
     ("configuration", configuration),
     ("decode_reply", decode_reply),
