@@ -25,6 +25,8 @@ pub const RESULT_SHOWN_BYTES: usize = 16 << 10;
 pub const RESULT_BYTES_MAX: usize = 8 << 20;
 /// `FS_READ`'s default and largest piece, in bytes.
 pub const FS_READ_BYTES_MAX: usize = 256 << 10;
+/// Longest image that `FS_READ` gives whole, in bytes: in base64 it stays below the 5 MB that Anthropic takes ("Vision").
+pub const IMAGE_BYTES_MAX: usize = 3 << 20;
 /// `FS_LIST`'s most entries and `FS_SEARCH`'s most matches.
 pub const LISTING_MAX: usize = 1000;
 /// `NET_FETCH`'s largest body, in bytes.

@@ -20,6 +20,9 @@ pub struct ModelSpec {
     pub local: bool,
     /// How it writes calls.
     pub encoding: Encoding,
+    /// Whether it is shown images.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub images: bool,
 }
 
 /// Prices, each in US dollars per million tokens.

@@ -13,6 +13,8 @@ const TOKENS_PER_ITEM: u64 = 4;
 /// Bytes of overhead that an item is counted with where space is shared out in bytes: its frame, and what rounding up
 /// to a whole token can add.
 pub(crate) const FRAME_BYTES: usize = 14;
+/// Tokens of one image, a page-sized one: between the 765 and 1,600 that providers charge for about a megapixel.
+pub(crate) const IMAGE_TOKENS: u64 = 1600;
 
 /// Tokens of one item of so many bytes, estimated.
 #[must_use]
@@ -28,8 +30,7 @@ pub fn message_tokens(message: &Message) -> u64 {
             .iter()
             .map(|part| match part {
                 Part::Text(text) => estimate(text.len()),
-                // A page-sized image: between the 765 and 1,600 tokens that providers charge for about a megapixel.
-                Part::Image { .. } => 1600,
+                Part::Image { .. } => IMAGE_TOKENS,
             })
             .sum(),
         Message::Assistant { text, calls } => {

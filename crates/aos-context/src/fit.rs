@@ -10,6 +10,7 @@ use crate::estimate::BYTES_PER_TOKEN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     budget: u64,
+    images: bool,
 }
 
 impl Fit {
@@ -20,13 +21,24 @@ impl Fit {
     /// For a window of so many tokens, uncalibrated.
     #[must_use]
     pub fn for_budget(tokens: u64) -> Fit {
-        Fit { budget: tokens }
+        Fit { budget: tokens, images: false }
+    }
+
+    /// The same for a model that is shown images, or for one that is not.
+    #[must_use]
+    pub fn with_images(self, images: bool) -> Fit {
+        Fit { images, ..self }
     }
 
     /// Nothing is cut beyond the limits of each item.
     #[must_use]
     pub fn unbounded() -> Fit {
-        Fit { budget: u64::MAX / 64 }
+        Fit { budget: u64::MAX / 64, images: false }
+    }
+
+    /// Whether images are shown.
+    pub(crate) fn images(self) -> bool {
+        self.images
     }
 
     /// Most tokens of one segment: half.

@@ -1,9 +1,10 @@
 //! Which entries are part of a window, and how many bytes each takes there.
 
-use aos_abi::entry::{InferenceOutcome, ItemKind};
+use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome};
 use aos_abi::inference::Reply;
 use aos_abi::{Body, Entry, Signal};
 
+use crate::image::Image;
 use crate::shown;
 
 /// What an entry is to the window of its process; `None` where it is not part of it.
@@ -53,12 +54,17 @@ pub fn item_bytes(entry: &Entry) -> usize {
     match &entry.body {
         Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => turn_bytes(reply),
         Body::Result { call_id, name, outcome, .. } => {
-            let content = shown::json_bytes(outcome).min(aos_abi::limits::RESULT_SHOWN_BYTES);
+            let content = result_bytes(outcome).min(aos_abi::limits::RESULT_SHOWN_BYTES);
             shown::id(call_id).len() + shown::name(name).len() + content + shown::RESULT_HEADER_BYTES
         }
         _ if item(entry).is_some() => shown::told_bytes(entry),
         _ => 0,
     }
+}
+
+/// Bytes of a result before it is cut; of an image, what it takes beside its words.
+pub(crate) fn result_bytes(outcome: &Outcome) -> usize {
+    Image::of(outcome).map_or_else(|| shown::json_bytes(outcome), |image| image.bytes())
 }
 
 fn turn_bytes(reply: &Reply) -> usize {

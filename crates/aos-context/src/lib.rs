@@ -13,6 +13,7 @@ mod digest;
 mod estimate;
 mod fit;
 mod identity;
+mod image;
 mod item;
 mod render;
 mod segment;

@@ -77,7 +77,10 @@ impl Rendered {
         } else {
             self = Rendered { way: Some(way), ..Rendered::default() };
             let room = fit.head_bytes().saturating_sub(FRAME_BYTES);
-            say(&mut self.messages, shown[..head].iter().map(|(entry, _)| shown::told(entry, room)).collect());
+            say(
+                &mut self.messages,
+                shown[..head].iter().map(|(entry, _)| Part::Text(shown::told(entry, room))).collect(),
+            );
             head
         };
         let mut segment = Segment::default();
@@ -143,7 +146,7 @@ fn put(messages: &mut Vec<Message>, segment: &Segment<'_>, encoding: Encoding, f
     let shown = segment.show(encoding, fit);
     if let Some(reply) = shown.assistant {
         if messages.is_empty() {
-            say(messages, vec![shown::STARTED.to_owned()]);
+            say(messages, vec![Part::Text(shown::STARTED.to_owned())]);
         }
         messages.push(reply);
     }
@@ -152,15 +155,12 @@ fn put(messages: &mut Vec<Message>, segment: &Segment<'_>, encoding: Encoding, f
 }
 
 /// Adds to the user message at the end, or begins one: some chat templates refuse two of them in a row.
-fn say(messages: &mut Vec<Message>, texts: Vec<String>) {
-    if texts.is_empty() {
+fn say(messages: &mut Vec<Message>, parts: Vec<Part>) {
+    if parts.is_empty() {
         return;
     }
-    let parts = texts.into_iter().map(Part::Text);
     match messages.last_mut() {
         Some(Message::User(before)) => before.extend(parts),
-        Some(Message::Assistant { .. } | Message::Result { .. }) | None => {
-            messages.push(Message::User(parts.collect()))
-        }
+        Some(Message::Assistant { .. } | Message::Result { .. }) | None => messages.push(Message::User(parts)),
     }
 }

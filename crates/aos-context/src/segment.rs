@@ -5,10 +5,12 @@
 
 use aos_abi::decode::{call_ids, decode, native_ids, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
-use aos_abi::inference::{Encoding, Message, NativeCall, Reply};
+use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply};
 use aos_abi::{Body, CallId, Entry, Lsn};
 
 use crate::estimate::{FRAME_BYTES, estimate};
+use crate::image::Image;
+use crate::item::result_bytes;
 use crate::{Fit, item_bytes, shown};
 
 /// Room for the notes that a cut segment may need.
@@ -20,12 +22,12 @@ pub(crate) struct Segment<'a> {
     pub(crate) entries: Vec<&'a Entry>,
 }
 
-/// A segment as messages: the reply, the results of its native calls, and the texts of the user message after them.
+/// A segment as messages: the reply, the results of its native calls, and the parts of the user message after them.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) assistant: Option<Message>,
     pub(crate) results: Vec<Message>,
-    pub(crate) user: Vec<String>,
+    pub(crate) user: Vec<Part>,
 }
 
 /// A native call with its result, if it has one.
@@ -66,25 +68,32 @@ impl<'a> Segment<'a> {
         for (nth, pair) in pairs.iter().take(caps.pairs).enumerate() {
             let args_cap = caps.args.unwrap_or(usize::MAX).min(shown::arguments_bytes(pair.call));
             let name = shown::name(&pair.call.name).into_owned();
-            let content = match pair.result {
-                Some((lsn, outcome)) => shown::result(outcome, lsn, cap(nth)),
-                None => shown::NO_RESULT.to_owned(),
+            let (content, image) = match pair.result {
+                Some((lsn, outcome)) => result(outcome, lsn, cap(nth), fit),
+                None => (shown::NO_RESULT.to_owned(), None),
             };
+            if let Some(image) = image {
+                shown.user.extend([Part::Text(format!("[image of {}]", shown::id(&pair.call_id))), image]);
+            }
             shown.results.push(Message::Result { call_id: pair.call_id.clone(), name: name.clone(), content });
             let arguments = shown::arguments(&pair.call.arguments, args_cap);
             calls.push(NativeCall { id: pair.call_id.clone(), name, arguments });
         }
         if pairs.len() > caps.pairs {
             let more = pairs.len() - caps.pairs;
-            shown
-                .user
-                .push(format!("[{more} more calls of this reply and their results are not shown, for want of room]"));
+            let note = format!("[{more} more calls of this reply and their results are not shown, for want of room]");
+            shown.user.push(Part::Text(note));
         }
         if caps.skipped > 0 {
-            shown.user.push(format!("[{} earlier items are not shown here, for want of room]", caps.skipped));
+            let note = format!("[{} earlier items are not shown here, for want of room]", caps.skipped);
+            shown.user.push(Part::Text(note));
         }
         let told_shown = told.iter().skip(caps.skipped).enumerate();
-        shown.user.extend(told_shown.map(|(nth, entry)| told_text(entry, cap(caps.pairs + nth))));
+        for (nth, entry) in told_shown {
+            let (text, image) = tell(entry, cap(caps.pairs + nth), fit);
+            shown.user.push(Part::Text(text));
+            shown.user.extend(image);
+        }
         if let Some((_, reply)) = turn {
             let text = shown::text(&written, caps.text.min(shown::TURN_TEXT_BYTES));
             self.reply(&mut shown, reply, text, calls, encoding);
@@ -98,7 +107,7 @@ impl<'a> Segment<'a> {
         if shown.results.is_empty() && shown.user.is_empty() {
             let called = !decode(&reply.text, &[], encoding, false, &mut String::new).calls.is_empty()
                 || !reply.calls.is_empty();
-            shown.user.push(if called { shown::NO_RESULTS } else { shown::GO_ON }.to_owned());
+            shown.user.push(Part::Text(if called { shown::NO_RESULTS } else { shown::GO_ON }.to_owned()));
         }
         if !empty {
             // Providers refuse a text of white space alone.
@@ -158,14 +167,22 @@ fn in_text(reply: &Reply) -> String {
 }
 
 /// Something told; a result without a native call is told as a line.
-fn told_text(entry: &Entry, cap: usize) -> String {
+fn tell(entry: &Entry, cap: usize, fit: Fit) -> (String, Option<Part>) {
     match &entry.body {
         Body::Result { call_id, name, outcome, .. } => {
             let header = format!("[result {} {}]\n", shown::id(call_id), shown::name(name));
-            let content = shown::result(outcome, entry.lsn, cap.saturating_sub(header.len()));
-            header + &content
+            let (content, image) = result(outcome, entry.lsn, cap.saturating_sub(header.len()), fit);
+            (header + &content, image)
         }
-        _ => shown::told(entry, cap),
+        _ => (shown::told(entry, cap), None),
+    }
+}
+
+/// A result in at most `cap` bytes, and the image that it holds, where there is room for it.
+fn result(outcome: &Outcome, lsn: Lsn, cap: usize, fit: Fit) -> (String, Option<Part>) {
+    match Image::of(outcome) {
+        Some(image) => image.show(fit.images(), cap),
+        None => (shown::result(outcome, lsn, cap), None),
     }
 }
 
@@ -198,10 +215,7 @@ fn caps(pairs: &[Pair<'_>], told: &[&Entry], written: &str, room: usize) -> Caps
     let sizes: Vec<(usize, usize)> = pairs[..shown_pairs]
         .iter()
         .map(|pair| {
-            (
-                pair.result.map_or(shown::NO_RESULT.len(), |(_, outcome)| shown::json_bytes(outcome)),
-                shown::RESULT_BYTES_MIN,
-            )
+            (pair.result.map_or(shown::NO_RESULT.len(), |(_, outcome)| result_bytes(outcome)), shown::RESULT_BYTES_MIN)
         })
         .chain(told.iter().map(|entry| (item_bytes(entry), shown::TOLD_BYTES_MIN)))
         .collect();

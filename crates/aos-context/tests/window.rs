@@ -73,7 +73,7 @@ impl History {
     }
 
     fn prompt(&self, encoding: Encoding, budget: u64) -> Vec<Message> {
-        render_fitted(&self.shown(), encoding, Fit::for_budget(budget))
+        render_fitted(&self.shown(), encoding, Fit::for_budget(budget).with_images(true))
     }
 }
 
@@ -99,6 +99,11 @@ fn result(call_id: &str, name: &str, bytes: usize) -> Body {
     let outcome = match bytes % 5 {
         0 => Outcome::Error { error: CallError::new(Code::NoEnt, "no file ".repeat(bytes / 8)).hint("look") },
         1 => Outcome::Success { result: json!(vec![7; bytes / 2]) },
+        4 if name == "FS_READ" => {
+            let content = "iVBORw0K".repeat(bytes / 8);
+            let result = json!({"content": content, "encoding": "base64", "media_type": "image/png", "size": bytes});
+            Outcome::Success { result }
+        }
         _ => Outcome::Success { result: json!({"content": "a\"b\n".repeat(bytes / 6), "size": bytes}) },
     };
     Body::Result { call_id: call_id.into(), name: name.into(), effect: None, outcome }
@@ -171,7 +176,7 @@ fn play(history: &mut History, step: &Step) {
                         2 => "long".repeat(40),
                         _ => format!("call-{nth}"),
                     },
-                    name: if bytes % 7 == 0 { "Not a name!".into() } else { "FS_WRITE".into() },
+                    name: if bytes % 7 == 0 { "Not a name!" } else { ["FS_WRITE", "FS_READ"][nth % 2] }.into(),
                     arguments: match bytes % 3 {
                         0 => "no \"json\"".repeat(bytes / 8),
                         1 => json!({"path": "a", "content": "c\n".repeat(bytes / 3)}).to_string(),
@@ -186,7 +191,7 @@ fn play(history: &mut History, step: &Step) {
                     0 => "nobody",
                     _ => ids.get(nth % ids.len().max(1)).map_or("nobody", String::as_str),
                 };
-                history.add(result(id, "FS_WRITE", *bytes));
+                history.add(result(id, if kind % 2 == 0 { "FS_WRITE" } else { "FS_READ" }, *bytes));
             }
             if *late {
                 history.add(message(4, 100));
@@ -269,7 +274,7 @@ proptest! {
             play(&mut history, step);
             history.make_room(budget, &"sum ".repeat(summary / 4));
             let messages = history.prompt(encoding, budget);
-            rendered = rendered.render(&history.shown(), encoding, Fit::for_budget(budget));
+            rendered = rendered.render(&history.shown(), encoding, Fit::for_budget(budget).with_images(true));
             prop_assert_eq!(&rendered.messages, &messages, "what was rendered before changes nothing");
             let within = history.window.tokens_within(budget);
             prop_assert!(within <= budget);
@@ -495,4 +500,44 @@ fn the_window_survives_a_snapshot() {
     history.turn("b", vec![]);
     let json = serde_json::to_string(&history.window).unwrap();
     assert_eq!(serde_json::from_str::<Window>(&json).unwrap(), history.window);
+}
+
+/// To a model that sees; any other is told that there is one, and nobody is shown its bytes as text.
+#[test]
+fn an_image_is_shown_beside_its_result() {
+    let mut history = History::new();
+    history.add(spawn("look"));
+    let call = NativeCall { id: "c1".into(), name: "FS_READ".into(), arguments: r#"{"path":"a.png"}"#.into() };
+    history.turn("", vec![call]);
+    history.add(result("c1", "FS_READ", 4004));
+    let entries = history.shown();
+    let last_two = |fit| render_fitted(&entries, Encoding::Native, fit).split_off(2);
+    insta::assert_debug_snapshot!(
+        "image_seen",
+        last_two(Fit::for_budget(20_000).with_images(true)).iter().map(short).collect::<Vec<_>>()
+    );
+    insta::assert_debug_snapshot!(
+        "image_unseen",
+        last_two(Fit::for_budget(20_000)).iter().map(short).collect::<Vec<_>>()
+    );
+    insta::assert_debug_snapshot!(
+        "image_no_room",
+        last_two(Fit::for_budget(2_048).with_images(true)).iter().map(short).collect::<Vec<_>>()
+    );
+    let in_text = render_fitted(&entries, Encoding::Text, Fit::for_budget(20_000).with_images(true)).split_off(2);
+    insta::assert_debug_snapshot!("image_in_text_form", in_text.iter().map(short).collect::<Vec<_>>());
+}
+
+/// The message with its images cut to their first letters.
+fn short(message: &Message) -> Message {
+    let cut = |part: &Part| match part {
+        Part::Image { media_type, base64 } => {
+            Part::Image { media_type: media_type.clone(), base64: format!("{} of {}", &base64[..8], base64.len()) }
+        }
+        Part::Text(text) => Part::Text(text.clone()),
+    };
+    match message {
+        Message::User(parts) => Message::User(parts.iter().map(cut).collect()),
+        other => other.clone(),
+    }
 }

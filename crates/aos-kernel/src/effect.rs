@@ -131,6 +131,8 @@ pub struct Infer {
     pub tools: CallSet,
     /// How the model writes calls.
     pub encoding: Encoding,
+    /// Whether the model is shown images.
+    pub images: bool,
     /// Most tokens of the answer.
     pub max_output: u32,
 }

@@ -254,6 +254,7 @@ impl<P: PageStore> Kernel<P> {
             status,
             tools,
             encoding: spec.encoding,
+            images: spec.images,
             max_output,
         };
         Some(Draft { infer, estimate, worst_input, upto })
@@ -296,6 +297,7 @@ impl<P: PageStore> Kernel<P> {
             status,
             tools,
             encoding: spec.encoding,
+            images: spec.images,
             max_output,
         })
     }

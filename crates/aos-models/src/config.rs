@@ -49,6 +49,10 @@ pub struct ModelConfig {
     /// How it writes calls.
     #[serde(default)]
     pub tools: Encoding,
+    /// Whether it is shown the images that an agent reads. Left out: only at a provider's own address, since many a
+    /// model behind another one refuses them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
     /// Longest wait for an answer to begin, in seconds (120 if left out). The whole answer may take five times as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
@@ -124,6 +128,7 @@ impl ModelConfig {
             limits: ModelLimits::default(),
             local: None,
             tools: Encoding::default(),
+            images: None,
             timeout_s: None,
         }
     }
@@ -138,6 +143,7 @@ impl ModelConfig {
             limits: self.limits,
             local: self.local(),
             encoding: self.tools,
+            images: self.images.unwrap_or(self.base_url.is_none() && self.provider != Provider::Local),
         }
     }
 
@@ -206,7 +212,8 @@ mod tests {
                 price: Some(price),
                 limits,
                 local: true,
-                encoding: Encoding::Native
+                encoding: Encoding::Native,
+                images: false,
             }
         );
         assert_eq!(config.key_env(), Some("OPENAI_API_KEY"));

@@ -6,6 +6,7 @@
 
 mod rig;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 
@@ -119,6 +120,37 @@ fn files_are_copied_in_and_the_originals_stay() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "7\n"), "{ran:?}");
     assert_eq!(results(&rig.requests()[1])[0].1["result"]["content"], "as it was");
     assert_eq!(read(folder.join("notes.txt")), "as it was");
+}
+
+/// And one that the server refuses is not asked about for ever: the agent goes on without it.
+#[test]
+fn an_image_is_shown_to_a_model_that_sees() {
+    let refused = Rule {
+        when: When { body: Some("iVBORw0KGgr///8=".to_owned()), ..When::default() },
+        fault: Some(Fault::Status {
+            status: 400,
+            body: r#"{"error":{"message":"Could not process image"}}"#.to_owned(),
+            headers: BTreeMap::new(),
+        }),
+        ..Rule::default()
+    };
+    let look = |path: &str| vec![call("FS_READ", json!({ "path": path })), say("seen")];
+    let mut setup = Setup::default();
+    setup.model.push_str("images = true\n");
+    let rig = Rig::with(vec![refused, any("alpha", look("good.png")), any("beta", look("bad.png"))], setup);
+    let folder = rig.folder("mine");
+    std::fs::write(folder.join("good.png"), b"\x89PNG\r\n\x1a\n\xfe\xfe\xfe").unwrap();
+    std::fs::write(folder.join("bad.png"), b"\x89PNG\r\n\x1a\n\xff\xff\xff").unwrap();
+    let ran = rig.aos(&["run", "-f", "mine/good.png", "alpha: what is in it?"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "seen\n"), "{ran:?}");
+    let shown = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgr+/v4=" } });
+    let requests = rig.requests();
+    let last = requests[1]["messages"].as_array().unwrap().last().unwrap();
+    assert!(last["content"].as_array().unwrap().contains(&shown), "{last}");
+
+    let ran = rig.aos(&["run", "-f", "mine/bad.png", "beta: what is in it?"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "seen\n"), "{ran:?}");
+    assert!(words(&rig.requests()[4]).contains("[an image that your model's server may have refused]"));
 }
 
 #[test]

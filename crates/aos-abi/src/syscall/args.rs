@@ -95,7 +95,7 @@ args! {
         /// The first byte to read (0).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
-        /// The most bytes to read (262144).
+        /// The most bytes to read (262144; an image of up to 3 MiB comes whole).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     }

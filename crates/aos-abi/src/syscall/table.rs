@@ -92,8 +92,8 @@ syscalls! {
         "End yourself with an exit code and a result. Always allowed.",
         "nothing: it does not return", r#"{"code":0,"result":"42 words"}"#;
     "FS_READ" FsRead(FsRead) Read, Handler::Files,
-        "Read a file of the workspace, or more of a cut result through its handle.",
-        r#"{"content": text, "size": bytes, "truncated": bool, "encoding"?: "base64"}"#, r#"{"path":"notes.txt"}"#;
+        "Read a file of the workspace, or more of a cut result through its handle. An image is shown to you.",
+        r#"{"content": text, "size": bytes, "truncated": bool, "encoding"?: "base64", "media_type"?: text}"#, r#"{"path":"notes.txt"}"#;
     "FS_WRITE" FsWrite(FsWrite) Undoable, Handler::Files,
         "Write a file of the workspace, atomically.",
         r#"{"bytes": number}"#, r#"{"path":"out/summary.md","content":"Hello.\n"}"#;

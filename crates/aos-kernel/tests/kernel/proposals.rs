@@ -44,6 +44,7 @@ impl World {
             limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
             local: false,
             encoding: Encoding::Native,
+            images: false,
         };
         let config = Configured {
             models: BTreeMap::from([("m".to_owned(), model)]),

@@ -92,6 +92,7 @@ impl Rig {
             limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
             local: false,
             encoding: Encoding::Native,
+            images: false,
         };
         let small = ModelSpec { context_window: 5000, encoding: Encoding::Text, ..spec(None) };
         let config = Configured {

@@ -34,6 +34,7 @@ pub(super) const MODEL: &[&str] = &[
     "limits",
     "local",
     "tools",
+    "images",
     "timeout_s",
 ];
 /// The keys of `price`.

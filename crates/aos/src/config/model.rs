@@ -94,6 +94,7 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
         limits,
         local: typed.local,
         tools: encoding?,
+        images: typed.images,
         timeout_s: timeout(typed, faults)?,
     })
 }

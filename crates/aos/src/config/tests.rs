@@ -103,7 +103,7 @@ fn unknown_keys_are_named_all_at_once_with_the_nearest() {
     try: did you mean `models`?
     try: did you mean `base_url`?
     try: did you mean `input`?
-    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, timeout_s
+    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, images, timeout_s
     try: `usd_per_day` belongs into [budget]
     ");
 }

@@ -54,6 +54,7 @@ pub(super) struct Model {
     #[serde(default)]
     pub(super) local: Option<bool>,
     pub(super) tools: Option<Spanned<String>>,
+    pub(super) images: Option<bool>,
     pub(super) timeout_s: Option<Spanned<u64>>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aos_abi::entry::{InferenceOutcome, Purpose};
-use aos_abi::inference::{Failure, FailureKind, Prompt, Reply, Stop, Usage};
+use aos_abi::inference::{Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Entry, Lsn, Pid};
 use aos_context::{Fit, Rendered};
@@ -50,7 +50,7 @@ impl Models {
         let answered = tokio::select! {
             biased;
             () = token.cancelled() => return InferenceOutcome::Failed { failure: cancelled() },
-            answered = self.pool.infer(&infer.model, &prompt, infer.id, deltas) => answered,
+            answered = self.ask(infer, &prompt, deltas) => answered,
         };
         if let Some(mut rendered) = rendered {
             rendered.messages = std::mem::take(&mut prompt.messages);
@@ -68,6 +68,40 @@ impl Models {
             }),
         }
     }
+
+    /// Asks once more without the images where they may be what is refused: a damaged one would otherwise be refused
+    /// at every later turn, and its agent be stuck with it.
+    async fn ask(
+        &self,
+        infer: &Infer,
+        prompt: &Prompt,
+        mut deltas: impl FnMut(Delta) + Send,
+    ) -> Result<Reply, Failure> {
+        let answered = self.pool.infer(&infer.model, prompt, infer.id, &mut deltas).await;
+        match (answered, without_images(prompt)) {
+            (Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }), Some(blind)) => {
+                self.pool.infer(&infer.model, &blind, infer.id, deltas).await
+            }
+            (answered, _) => answered,
+        }
+    }
+}
+
+/// The prompt with a word in the place of each image; `None` where there is none.
+fn without_images(prompt: &Prompt) -> Option<Prompt> {
+    let is_image = |part: &Part| matches!(part, Part::Image { .. });
+    let has = |message: &Message| matches!(message, Message::User(parts) if parts.iter().any(is_image));
+    if !prompt.messages.iter().any(has) {
+        return None;
+    }
+    let mut blind = prompt.clone();
+    for message in &mut blind.messages {
+        let Message::User(parts) = message else { continue };
+        for part in parts.iter_mut().filter(|part| is_image(part)) {
+            *part = Part::Text("[an image that your model's server may have refused]".to_owned());
+        }
+    }
+    Some(blind)
 }
 
 /// The entries of a window; read from the journal, off the async threads, where they are not at hand.
@@ -87,7 +121,7 @@ async fn entries(history: &Arc<History>, pid: Pid, items: &[Lsn]) -> Result<Vec<
 
 /// What the model is sent; for a turn also how its window was rendered, without the messages, which the prompt has.
 fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, Option<Rendered>) {
-    let fit = Fit::for_budget(infer.budget);
+    let fit = Fit::for_budget(infer.budget).with_images(infer.images);
     match infer.purpose {
         Purpose::Turn => {
             let mut rendered = before.render(entries, infer.encoding, fit);

@@ -79,3 +79,34 @@ fn what_cannot_be_read_says_why() {
         ("no file or folder `missing`", Some("FS_LIST shows what there is"))
     );
 }
+
+/// An image comes whole and says what it is, so that it can be shown; anything that only begins like one does not.
+#[test]
+fn an_image_comes_whole_and_named() {
+    let room = Room::new();
+    let png = [&b"\x89PNG\r\n\x1a\n"[..], &[0xff; 400 << 10]].concat();
+    room.put("a.png", &png);
+    let whole = room.call("FS_READ", json!({ "path": "a.png" })).unwrap();
+    assert_eq!(
+        (&whole["media_type"], &whole["encoding"], &whole["truncated"]),
+        (&json!("image/png"), &json!("base64"), &json!(false))
+    );
+    assert_eq!(whole["content"].as_str().unwrap().len(), png.len().div_ceil(3) * 4);
+    for (name, bytes, media_type) in [
+        ("b", &b"\xff\xd8\xff\xe0\0\x10"[..], json!("image/jpeg")),
+        ("c", &b"GIF89a\xff\0"[..], json!("image/gif")),
+        ("d", &b"RIFF\xff\xff\0\0WEBPVP8 "[..], json!("image/webp")),
+        ("e", &b"GIF89a is how a GIF begins"[..], json!(null)),
+        ("f", &b"\x89PNG"[..], json!(null)),
+    ] {
+        room.put(name, bytes);
+        let read = room.call("FS_READ", json!({ "path": name })).unwrap();
+        assert_eq!(read["media_type"], media_type, "{name}");
+    }
+    // A piece is a piece, and what is too large for a model is bytes like any other.
+    let piece = room.call("FS_READ", json!({ "path": "a.png", "limit": 100 })).unwrap();
+    assert_eq!(piece["media_type"], json!(null));
+    room.put("large.png", [&png[..], &vec![0xff; limits::IMAGE_BYTES_MAX]].concat());
+    let large = room.call("FS_READ", json!({ "path": "large.png" })).unwrap();
+    assert_eq!((&large["media_type"], &large["truncated"]), (&json!(null), &json!(true)));
+}
