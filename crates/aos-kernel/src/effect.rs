@@ -80,27 +80,28 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Whether the policy allows this call too, without asking anybody.
+    /// Whether the policy allows this call too, without asking anybody; what it brings back carries these labels.
     ///
     /// # Errors
     /// `EPERM` with the deciding rule.
-    pub fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+    pub fn allows(&self, call: &Syscall) -> Result<Labels, CallError> {
         let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels };
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
-            return Ok(());
+            return Ok(said.obligations.labels);
         }
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
         error.hint = said.hint;
         Err(error)
     }
 
-    /// Whether the policy allows a connection of which only host and port can be seen.
+    /// Whether the policy allows a connection of which only host and port can be seen; what it brings back carries these
+    /// labels.
     ///
     /// # Errors
     /// `EPERM` with the reason.
-    pub fn opens(&self, host: &str, port: u16) -> Result<(), CallError> {
-        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: Default::default() };
+    pub fn opens(&self, host: &str, port: u16) -> Result<Labels, CallError> {
+        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels };
         self.policy.opens(&subject, host, port).map_err(|why| {
             CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))
                 .hint("plain http is decided by method and path; NET_FETCH and NET_SEND reach https by them too")

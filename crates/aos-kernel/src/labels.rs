@@ -4,6 +4,7 @@
 //! decision that follows from it, and what leaves a process carries its labels with it. A result's labels join when it
 //! is shown: the calls beside it were written before anybody could see it. Deliberately absent: labels of single values.
 
+use aos_abi::entry::Outcome;
 use aos_abi::process::Workspace;
 use aos_abi::{Body, Name, Pid, Syscall};
 use aos_policy::{Labels, Permit};
@@ -50,6 +51,16 @@ fn is_wordless(value: &Value) -> bool {
         Value::Array(items) => items.iter().all(is_wordless),
         Value::String(_) | Value::Object(_) => false,
     }
+}
+
+/// What a driver says that its result carries: what a command was let reach is known only at its end.
+pub(crate) fn told(outcome: &Outcome) -> Labels {
+    let value = match outcome {
+        Outcome::Success { result } => Some(result),
+        Outcome::Error { error } => error.partial.as_ref(),
+    };
+    let label = value.and_then(|value| value["label"].as_str()).unwrap_or_default();
+    label.split(", ").filter_map(Labels::named).fold(Labels::NONE, Labels::and)
 }
 
 impl<P: PageStore> Kernel<P> {
@@ -113,6 +124,14 @@ impl<P: PageStore> Kernel<P> {
                 Name::FsWrite | Name::FsEdit | Name::FsMove | Name::ExecCmd => self.mark_files(&workspace, labels),
                 _ => {}
             },
+        }
+    }
+
+    /// A result came: a command may have written what it fetched.
+    pub(crate) fn labels_came(&mut self, pid: Pid, reads: Reads, told: Labels) {
+        let workspace = self.table.get(pid).map(|process| process.workspace.clone());
+        if let (Reads::Files, false, Some(workspace)) = (reads, told.is_empty(), workspace) {
+            self.mark_files(&workspace, told);
         }
     }
 

@@ -242,7 +242,9 @@ impl<P: PageStore> Kernel<P> {
                 self.notice(pid, entry.lsn, labels);
             }
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
-            Body::Result { effect: Some(effect), .. } => self.driver_result(*effect, entry.lsn),
+            Body::Result { effect: Some(effect), outcome, .. } => {
+                self.driver_result(*effect, entry.lsn, labels::told(outcome));
+            }
             Body::Changed(changed) => self.files_changed(pid, changed),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
             Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),

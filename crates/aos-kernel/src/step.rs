@@ -234,12 +234,13 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A driver's result has come.
-    pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn) {
+    pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn, told: Labels) {
         let Some(InFlight::Call { pid, call, labels, reads }) = self.globals.in_flight.get(&effect).cloned() else {
             return;
         };
         self.globals.in_flight.remove(&effect);
-        let labels = labels.and(self.labels_read(pid, reads));
+        self.labels_came(pid, reads, told);
+        let labels = labels.and(told).and(self.labels_read(pid, reads));
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {

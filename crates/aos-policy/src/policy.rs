@@ -175,11 +175,11 @@ impl Policy {
     }
 
     /// Whether a connection of which only host and port can be seen, such as TLS through a proxy, is allowed: that takes
-    /// every method and every path there to be.
+    /// every method and every path there to be. What comes through it carries the labels returned.
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<(), String> {
+    pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<Labels, String> {
         crate::tunnel::opens(&self.tables, subject, host, port)
     }
 

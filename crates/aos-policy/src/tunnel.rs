@@ -7,20 +7,22 @@ use aos_abi::Name;
 use aos_abi::entry::Verdict;
 
 use crate::decide::Subject;
-use crate::policy::Tables;
+use crate::label::Labels;
+use crate::policy::{LabelRule, Tables};
 use crate::scope::{NetScope, Scope, host_words};
 use crate::target::{Action, METHODS};
 
-/// Whether everything to a host and port is allowed.
+/// Whether everything to a host and port is allowed, and what it brings back carries.
 ///
 /// # Errors
 /// Why not, in words for whoever asked for it.
-pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u16) -> Result<(), String> {
+pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u16) -> Result<Labels, String> {
     let role = tables.role(subject.role).ok_or_else(|| format!("no role `{}` in the policy", subject.role))?;
     let words = host_words(host);
     let concerns = |net: &NetScope, method: u8| {
         net.methods & method != 0 && net.port.is_none_or(|own| own == port) && net.host.matches(&words)
     };
+    let mut labels = Labels::WEB;
     let whole = |net: &NetScope| net.path.segments().is_empty() && net.path.has_rest();
     for (method, bit) in METHODS {
         let name = if method == "GET" { Name::NetFetch } else { Name::NetSend };
@@ -38,6 +40,7 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
             if !paths {
                 return Err(format!("{} names paths, which cannot be seen inside TLS", rule.name));
             }
+            labels = labels.and(rule.terms.obligations.labels);
             granted |= grants && rule.grants;
         }
         if !granted {
@@ -54,8 +57,13 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
                 return Err(format!("no grant of this process or an ancestor covers {method} /** there"));
             }
         }
+        // What may be sent there is anybody's guess, so a rule about any of it counts.
+        let concerned = |rule: &&LabelRule| subject.labels.any_of(rule.when) && rule.calls.contains(name);
+        if let Some(rule) = tables.labels.iter().find(|rule| concerned(rule) && rule.terms.verdict != Verdict::Allow) {
+            return Err(format!("{} says {} to {name}", rule.name, rule.terms.verdict.as_str()));
+        }
     }
-    Ok(())
+    Ok(labels)
 }
 
 /// The hosts that a role's rules name as private, each as `HOST:PORT`.

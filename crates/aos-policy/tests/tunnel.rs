@@ -2,18 +2,19 @@
 
 mod rig;
 
+use aos_policy::{Labels, Policy, Subject};
 use rig::{grants, role, subject};
 
 const ALL: &str = r#"["GET /**", "POST /**", "PUT /**", "PATCH /**", "DELETE /**"]"#;
 
-fn opens(body: &str, host: &str, port: u16) -> Result<(), String> {
+fn opens(body: &str, host: &str, port: u16) -> Result<Labels, String> {
     role(body).opens(&subject(&[]), host, port)
 }
 
 #[test]
 fn a_tunnel_needs_every_method_and_every_path() {
     let all = format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}]}}"#);
-    assert_eq!(opens(&all, "a.b.dev", 443), Ok(()));
+    assert_eq!(opens(&all, "a.b.dev", 443), Ok(Labels::WEB));
     for (host, port) in [("a.b.dev", 444), ("c.b.dev", 443), ("x.a.b.dev", 443)] {
         assert!(opens(&all, host, port).is_err(), "{host}:{port}");
     }
@@ -42,10 +43,22 @@ fn grants_of_a_process_and_its_ancestors_count_too() {
     let policy = role(&format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}]}}"#));
     let whole = grants(&["NET_FETCH a.b.dev", "NET_SEND a.b.dev"]);
     let bare = grants(&["NET_FETCH", "NET_SEND"]);
-    assert_eq!(policy.opens(&subject(&[whole.clone(), bare]), "a.b.dev", 443), Ok(()));
+    assert_eq!(policy.opens(&subject(&[whole.clone(), bare]), "a.b.dev", 443), Ok(Labels::WEB));
     for narrow in [&["NET_FETCH a.b.dev"][..], &["NET_FETCH a.b.dev/x/**", "NET_SEND a.b.dev"], &[]] {
         assert!(policy.opens(&subject(&[whole.clone(), grants(narrow)]), "a.b.dev", 443).is_err(), "{narrow:?}");
     }
+}
+
+#[test]
+fn rules_about_labels_close_tunnels_and_rules_of_hosts_label_what_comes_through() {
+    let text = format!(
+        r#"{{version: 1, default_role: r, roles: {{r: {{net: [{{to: "a.b.dev:443", allow: {ALL}, label: personal}}]}}}},
+            labels: [{{when: secret, calls: [NET_SEND], verdict: ask}}]}}"#
+    );
+    let policy = Policy::parse(&text).unwrap();
+    let with = |labels| policy.opens(&Subject { labels, ..subject(&[]) }, "a.b.dev", 443);
+    assert_eq!(with(Labels::WEB), Ok(Labels::WEB.and(Labels::PERSONAL)));
+    assert_eq!(with(Labels::SECRET), Err("label: labels[0] secret says ask to NET_SEND".to_owned()));
 }
 
 #[test]

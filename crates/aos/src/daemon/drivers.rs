@@ -15,8 +15,8 @@ use aos_drivers::{exec, fs, net, watch};
 use aos_gateway::ApiError;
 use aos_kernel::effect::Authority;
 use aos_memory::{MemoryStore, WordStore};
-use aos_policy::Permit;
 use aos_policy::settings::{ExecNet, SandboxLimits};
+use aos_policy::{Labels, Permit};
 use aos_sandbox::{Cancel, Helper, Isolation, Limits, Network, UnsandboxedConsent};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -171,9 +171,14 @@ impl Drivers {
             other => return Err(CallError::new(Code::NoSys, format!("{} is no network call", other.name()))),
         };
         self.configured(&url)?;
+        // What the rules of places beyond a redirect say of their answers.
+        let labels = Mutex::new(Labels::NONE);
         let decide = |url: &str| {
             self.configured(url)?;
-            authority.allows(&Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }))
+            let said = authority.allows(&Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }))?;
+            let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
+            *labels = labels.and(said);
+            Ok(())
         };
         // A private address that stands in the URL itself has just been decided on by the policy.
         let mut private = self.private.clone();
@@ -183,11 +188,14 @@ impl Drivers {
             private.push(host);
         }
         let trip = net::Trip { decide: &decide, private: &private };
-        tokio::select! {
+        let mut answer = tokio::select! {
             biased;
-            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
-            answer = self.net.call(permit, trip) => answer,
-        }
+            () = token.cancelled() => return Err(CallError::new(Code::Intr, "cancelled")),
+            answer = self.net.call(permit, trip) => answer?,
+        };
+        let labels = labels.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answer["label"] = labels.and(Labels::WEB).to_string().into();
+        Ok(answer)
     }
 
     /// What a command's proxy reaches out with, and the configured hosts that go with it.

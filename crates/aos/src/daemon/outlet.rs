@@ -4,21 +4,19 @@
 //! policy that held when the command began, as `NET_FETCH` and `NET_SEND` are; each is logged with pid and verdict, and
 //! the first are in the command's result, which is journaled.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aos_abi::syscall::{NetFetch, NetSend};
 use aos_abi::{CallError, Syscall, limits};
 use aos_drivers::net::{Driver, Gate, HostPort, Proxy, Seen};
 use aos_kernel::effect::Authority;
+use aos_policy::Labels;
 use aos_sandbox::ProxyServer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drivers::{Configured, Drivers, allowed};
-
-/// What every answer from outside carries.
-const LABEL: &str = "untrusted.web";
 
 /// One command's way out.
 pub(crate) struct Outlet {
@@ -33,7 +31,17 @@ struct Rules {
     authority: Authority,
     configured: Configured,
     private: Vec<HostPort>,
-    seen: Mutex<Vec<Seen>>,
+    told: Mutex<Told>,
+}
+
+/// What a command asked for, and what the answers carry.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The first of them.
+    seen: Vec<Seen>,
+    /// Whether any was passed on.
+    reached: bool,
+    labels: Labels,
 }
 
 /// The rules, as the proxy asks them.
@@ -47,7 +55,7 @@ impl Outlet {
         let named = authority.policy.private_hosts(&authority.role);
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
-        let rules = Rules { authority: authority.clone(), configured, private, seen: Mutex::default() };
+        let rules = Rules { authority: authority.clone(), configured, private, told: Mutex::default() };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
@@ -70,11 +78,23 @@ impl Outlet {
     }
 
     /// Closes it, and says what was asked of it.
-    pub(crate) async fn close(self) -> Vec<Seen> {
+    pub(crate) async fn close(self) -> Told {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        std::mem::take(&mut *self.rules.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.rules.told())
+    }
+}
+
+impl Rules {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is allowed brings this back.
+    fn labelled(&self, labels: Labels) {
+        let mut told = self.told();
+        told.labels = told.labels.and(labels);
     }
 }
 
@@ -87,13 +107,13 @@ impl Gate for Door {
                 Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
             }
         };
-        self.0.authority.allows(&call)
+        self.0.authority.allows(&call).map(|labels| self.0.labelled(labels))
     }
 
     fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError> {
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         allowed(&self.0.configured.hosts, &format!("https://{shown}:{port}/"))?;
-        self.0.authority.opens(host, port)
+        self.0.authority.opens(host, port).map(|labels| self.0.labelled(labels))
     }
 
     fn private(&self) -> &[HostPort] {
@@ -103,15 +123,17 @@ impl Gate for Door {
     fn saw(&self, seen: Seen) {
         let verdict = seen.refused.as_deref().unwrap_or("allow");
         tracing::info!(pid = %self.0.authority.pid, method = %seen.method, to = %seen.to, verdict, "a command's request");
-        let mut all = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() <= limits::EGRESS_SHOWN_MAX {
-            all.push(seen);
+        let mut told = self.0.told();
+        told.reached |= seen.refused.is_none();
+        if told.seen.len() <= limits::EGRESS_SHOWN_MAX {
+            told.seen.push(seen);
         }
     }
 }
 
 /// Puts what a command asked for into its result.
-pub(crate) fn tell(answer: &mut Result<Value, CallError>, seen: Vec<Seen>) {
+pub(crate) fn tell(answer: &mut Result<Value, CallError>, told: Told) {
+    let Told { seen, reached, labels } = told;
     if seen.is_empty() {
         return;
     }
@@ -128,7 +150,7 @@ pub(crate) fn tell(answer: &mut Result<Value, CallError>, seen: Vec<Seen>) {
     if seen.len() > limits::EGRESS_SHOWN_MAX {
         result["requests_truncated"] = true.into();
     }
-    if seen.iter().any(|seen| seen.refused.is_none()) {
-        result["label"] = LABEL.into();
+    if reached {
+        result["label"] = labels.and(Labels::WEB).to_string().into();
     }
 }
