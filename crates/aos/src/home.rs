@@ -24,7 +24,7 @@ pub struct Home {
 
 /// What of a home cannot be made again, in the order in which a backup copies it: the journal first, so that whatever it
 /// speaks of is there when the rest is copied. What a later version keeps belongs into this list. Absent: local
-/// weights, which can be fetched again, logs, and `run/`, whose token is made anew.
+/// weights, which can be fetched again, logs, `run/`, whose token is made anew, and `secrets/`, which must not travel.
 pub const KEPT: &[(&str, Kind)] = &[
     ("journal.db", Kind::Journal),
     ("memory", Kind::Databases),
@@ -207,6 +207,11 @@ impl Home {
     pub fn apps(&self) -> PathBuf {
         self.data.join("apps")
     }
+    /// `secrets/`, a file for each secret that `policy.yaml` names. Not in backups.
+    #[must_use]
+    pub fn secrets(&self) -> PathBuf {
+        self.config.join("secrets")
+    }
     /// `run/`: what matters only while the daemon runs, and the token.
     #[must_use]
     pub fn run(&self) -> PathBuf {
@@ -271,6 +276,7 @@ impl Home {
             self.memory(),
             self.models(),
             self.apps(),
+            self.secrets(),
             self.run(),
             self.logs(),
         ]);
@@ -347,9 +353,11 @@ impl Home {
     pub fn exposed(&self) -> Vec<(PathBuf, u32)> {
         let journal = ["", "-wal", "-shm"].map(|part| self.data.join(format!("journal.db{part}")));
         let secrets = [self.token_file(), self.config_file(), self.policy_file(), self.data.join("journal.head")];
+        let values = fs::read_dir(self.secrets()).into_iter().flatten().flatten().map(|entry| entry.path());
         self.folders()
             .into_iter()
             .chain(secrets)
+            .chain(values)
             .chain(journal)
             .filter_map(|path| {
                 let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;

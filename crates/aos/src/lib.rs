@@ -1,6 +1,6 @@
 //! The binary `aos`: the daemon and its client in one.
 //!
-//! Start at [`cli::main`]. `home` says where everything is, `config` what `aos.toml` means, `archive` backs it up, `client` talks to the daemon,
+//! Start at [`cli::main`]. `home` says where everything is, `config` what `aos.toml` means, `secrets` where secrets are, `archive` backs it up, `client` talks to the daemon,
 //! `cli` is a file per command, `top` is the full-screen view, `daemon` is what all of them talk to;
 //! `difference` tells two folders apart.
 
@@ -12,4 +12,5 @@ pub mod daemon;
 pub mod difference;
 pub mod env;
 pub mod home;
+pub mod secrets;
 pub mod top;

@@ -24,15 +24,12 @@ struct Web {
 }
 
 impl Web {
-    /// Answers with status line, further headers and body, by method and path.
+    /// Answers with status line, further headers and body, by method and path; `{told}` in a body is what the request
+    /// says in `authorization`.
     fn serve(pages: &[(&str, &str, &str)]) -> Web {
-        let pages: BTreeMap<String, String> = pages
+        let pages: BTreeMap<String, (String, String)> = pages
             .iter()
-            .map(|(what, head, body)| {
-                let answer =
-                    format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-                ((*what).to_owned(), answer)
-            })
+            .map(|(what, head, body)| ((*what).to_owned(), ((*head).to_owned(), (*body).to_owned())))
             .collect();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -52,8 +49,11 @@ impl Web {
                 let asked = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
                 let what = asked.split('?').next().unwrap();
                 log.lock().unwrap().push(format!("{head}\n{}", String::from_utf8_lossy(&body)));
-                let missing = "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned();
-                let _ = stream.write_all(pages.get(what).unwrap_or(&missing).as_bytes());
+                let (status, body) = pages.get(what).cloned().unwrap_or(("404 Not Found".to_owned(), String::new()));
+                let told = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("nobody");
+                let body = body.replace("{told}", told);
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}", body.len());
+                let _ = stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes());
             }
         });
         Web { port, asked }
@@ -241,4 +241,92 @@ fn what_a_command_fetches_labels_its_process_and_files_and_is_undone_whole() {
     assert_eq!(read(folder.join("plain")), "plain\n", "another command's change stays");
     assert_eq!(web.paths(), ["GET /page"], "undoing asks nobody");
     assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+/// Files below a folder that hold this text.
+fn holding(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            found.extend(holding(&path, text));
+        } else if kind.is_file() && fs::read(&path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn secrets_are_put_in_at_the_edge_and_stand_nowhere_else() {
+    const KEPT: &str = "ghp_kept-in-a-file-0123456789";
+    const ENVIRONMENT: &str = "kept-in-the-environment-9876";
+    let pages = [("GET /me", "200 OK\r\nx-told: it", "you said {told}"), ("POST /in", "201 Created", "took {told}")];
+    let (web, other) = (Web::serve(&pages), Web::serve(&pages));
+    let at = |web: &Web, path: &str| format!("http://127.0.0.1:{}{path}", web.port);
+    let rule = |web: &Web| {
+        format!("      - {{to: \"127.0.0.1:{}\", allow: [\"GET /me\", \"POST /in\"], private: true}}\n", web.port)
+    };
+    let secret = |name: &str, web: &Web| {
+        format!("      - {{name: {name}, to: \"127.0.0.1:{}\", header: authorization}}\n", web.port)
+    };
+    let net = format!(
+        "{}{}    secrets:\n{}{}",
+        rule(&web),
+        rule(&other),
+        secret("KEPT_TOKEN", &web),
+        secret("OTHER_TOKEN", &other)
+    );
+    let mine = json!({ "authorization": "Bearer mine" });
+    let wanted = [&web, &other].map(|web| format!("GET {}", at(web, "/me")));
+    let steps = vec![
+        calls(vec![
+            Call::new("NET_FETCH", json!({ "url": at(&web, "/me"), "headers": mine })),
+            Call::new("NET_SEND", json!({ "url": at(&web, "/in"), "method": "POST", "body": "b", "headers": mine })),
+            ask(&wanted, " > got.json; env > env.txt; cat got.json"),
+        ]),
+        say("done"),
+    ];
+    let rig = rig(vec![any("alpha", steps)], policy(&net));
+    let folder = folder(&rig);
+    fs::create_dir(rig.file("secrets")).unwrap();
+    let file = rig.file("secrets/KEPT_TOKEN");
+    fs::write(&file, format!("{KEPT}\n")).unwrap();
+    let mode = |mode: u32| fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o600);
+    let mut run = rig.command(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    run.env("OTHER_TOKEN", ENVIRONMENT).env("RUST_LOG", "trace");
+    let ran = rig::Running::new(run).end();
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    let shown = results(&rig.requests()[1]);
+    assert_eq!(shown[0].1["result"]["body"], format!("you said Bearer {}", "*".repeat(KEPT.len())), "{shown:?}");
+    assert!(shown[1].1["result"]["body"].as_str().unwrap().starts_with("took Bearer ****"), "{shown:?}");
+    let printed = shown[2].1["result"]["stdout"].as_str().unwrap();
+    assert_eq!(printed.matches("you said Bearer ***").count(), 2, "{shown:?}");
+    let told = |web: &Web, value: &str| {
+        let header = format!("authorization: Bearer {value}\r\n");
+        web.asked().iter().filter(|request| request.contains(&header)).count()
+    };
+    assert_eq!((told(&web, KEPT), told(&other, ENVIRONMENT)), (3, 1), "{:?} {:?}", web.asked(), other.asked());
+    assert!(!web.asked().iter().any(|request| request.contains(ENVIRONMENT) || request.contains("mine")));
+    let metrics = rig.http("GET", "/metrics", None).text();
+    let doctor = rig.aos(&["doctor"]);
+    assert!(
+        doctor.out.contains("KEPT_TOKEN has a value") && doctor.out.contains("OTHER_TOKEN has no value"),
+        "{doctor:?}"
+    );
+    let backup = rig.folder("backup").join("b.aos");
+    assert_eq!(rig.aos(&["backup", backup.to_str().unwrap()]).code, 0);
+    rig.stop();
+    for value in [KEPT, ENVIRONMENT] {
+        let said = format!("{}{}{metrics}{doctor:?}{:?}", ran.out, ran.err, rig.requests());
+        assert!(!said.contains(value));
+        let mut found = holding(rig.home().parent().unwrap(), value);
+        found.retain(|path| *path != file);
+        assert!(found.is_empty(), "{found:?}");
+    }
+    mode(0o640);
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("open to others (mode 640)"), "{doctor:?}");
 }

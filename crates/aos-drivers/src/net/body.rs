@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::write::MultiGzDecoder;
 use reqwest::Response;
-use reqwest::header::CONTENT_ENCODING;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
 /// What came of a body.
 #[derive(Debug, Default)]
@@ -14,6 +14,15 @@ pub(super) struct Body {
     pub(super) truncated: bool,
     /// It was packed on the wire.
     pub(super) decoded: bool,
+}
+
+/// Why a packed answer is not handed on where something in it would have to be covered.
+pub(super) const PACKED: &str =
+    "its answer is packed in a way that was not asked for, and cannot be searched for secrets";
+
+/// Whether a body is packed, in whatever way.
+pub(super) fn is_packed(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Reads at most `most` bytes of a body, counted on the wire and again as unpacked.

@@ -11,11 +11,12 @@ use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue, LOCATION, USER_AG
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use super::body::{self, words};
+use super::body::{self, PACKED, is_packed, words};
 use super::destination::{Destination, HostPort, reach};
 use super::error::Error;
 use super::headers;
 use super::resolver::{Resolve, SystemResolver};
+use super::secret::{Mask, Secret, put_in};
 use super::tls::Tls;
 use crate::content::as_text;
 
@@ -50,6 +51,8 @@ pub struct Trip<'t> {
     pub decide: &'t (dyn Fn(&str) -> Result<(), CallError> + Send + Sync),
     /// Hosts that may be reached at private addresses. Metadata services are never reached.
     pub private: &'t [HostPort],
+    /// What is put into requests to the places they are for, and covered in every answer.
+    pub secrets: &'t [Secret],
 }
 
 /// Carries out network calls. Holds no connection between calls; share one for the whole daemon.
@@ -98,12 +101,20 @@ impl Driver {
                 other => unreachable!("{} was sent away above", other.name()),
             }
         };
-        match tokio::time::timeout(self.options.timeout, work).await {
-            Ok(result) => Ok(result?),
+        let done = match tokio::time::timeout(self.options.timeout, work).await {
+            Ok(result) => result,
             Err(_) => {
                 let seconds = self.options.timeout.as_secs_f64();
-                Err(Error::TimedOut { host: Error::shown(url), seconds, sent: done.sent() }.into())
+                Err(Error::TimedOut { host: Error::shown(url), seconds, sent: done.sent() })
             }
+        };
+        let mask = Mask::of(trip.secrets);
+        match done {
+            Ok(mut result) => {
+                mask.value(&mut result);
+                Ok(result)
+            }
+            Err(error) => Err(mask.error(error.into())),
         }
     }
 
@@ -113,9 +124,9 @@ impl Driver {
         let mut hops = 0;
         loop {
             let to = reach(&url, trip.private, &*self.resolver).await?;
-            let response = self.request(&to, Method::GET, headers.clone(), None, done).await?;
+            let response = self.request(&to, Method::GET, headers.clone(), None, trip.secrets, done).await?;
             let Some(next) = redirect(&response, &to) else {
-                let mut result = self.answer(response, &to, done).await?;
+                let mut result = self.answer(response, &to, trip.secrets, done).await?;
                 if hops > 0 {
                     result["url"] = url.into();
                 }
@@ -150,8 +161,8 @@ impl Driver {
         };
         let headers = headers::parse(args.headers.as_ref())?;
         let to = reach(&args.url, trip.private, &*self.resolver).await?;
-        let response = self.request(&to, method, headers, args.body.clone(), done).await?;
-        self.answer(response, &to, done).await
+        let response = self.request(&to, method, headers, args.body.clone(), trip.secrets, done).await?;
+        self.answer(response, &to, trip.secrets, done).await
     }
 
     /// One request on a connection of its own, to the checked addresses and no others.
@@ -159,10 +170,12 @@ impl Driver {
         &self,
         to: &Destination,
         method: Method,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Option<String>,
+        secrets: &[Secret],
         done: &Done,
     ) -> Result<Response, Error> {
+        put_in(secrets, to, &mut headers)?;
         let mut request = self.client(to)?.request(method, to.url.clone());
         // First ours, then the caller's, which may name another program but not another encoding.
         request = request.header(USER_AGENT, concat!("aos/", env!("CARGO_PKG_VERSION")));
@@ -198,9 +211,11 @@ impl Driver {
         &self,
         to: &Destination,
         method: Method,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: bytes::Bytes,
+        secrets: &[Secret],
     ) -> Result<Response, Error> {
+        put_in(secrets, to, &mut headers)?;
         let request = self.client(to)?.request(method, to.url.clone()).headers(headers).body(body);
         let failed = |error: reqwest::Error| Error::Failed { host: to.host.clone(), why: words(&error), sent: false };
         request.send().await.map_err(failed)
@@ -211,11 +226,23 @@ impl Driver {
         &*self.resolver
     }
 
-    async fn answer(&self, response: Response, to: &Destination, done: &Done) -> Result<Value, Error> {
+    async fn answer(
+        &self,
+        response: Response,
+        to: &Destination,
+        secrets: &[Secret],
+        done: &Done,
+    ) -> Result<Value, Error> {
+        let mask = Mask::of(secrets);
         let status = response.status().as_u16();
-        let wire = response.headers().clone();
+        let mut wire = response.headers().clone();
         let failed = |why| Error::Failed { host: to.host.clone(), why, sent: done.sent() };
-        let body = body::read(response, self.options.body_bytes_max).await.map_err(failed)?;
+        let mut body = body::read(response, self.options.body_bytes_max).await.map_err(failed)?;
+        if !mask.is_empty() && !body.decoded && is_packed(&wire) {
+            return Err(failed(PACKED.to_owned()));
+        }
+        mask.headers(&mut wire);
+        mask.bytes(&mut body.bytes);
         let (text, _, encoding) = as_text(body.bytes, body.truncated);
         let mut result = json!({
             "status": status,

@@ -38,6 +38,9 @@ pub(super) enum Error {
     /// The other side or the way there failed.
     #[error("request to `{host}` failed: {why}")]
     Failed { host: String, why: String, sent: bool },
+    /// A secret for that place cannot be put in.
+    #[error("{}", .0.message)]
+    Secret(Box<CallError>),
     /// TLS cannot be set up on this machine.
     #[error("no secure connection can be made: {0}")]
     Tls(String),
@@ -68,6 +71,7 @@ impl From<Error> for CallError {
                 (Code::Io, Some("fetch that address by itself if it is what you want".into()))
             }
             Error::Redirected { because, .. } => (because.code, because.hint.clone()),
+            Error::Secret(because) => (because.code, because.hint.clone()),
             Error::Unresolved { .. } | Error::Tls(_) => (Code::Io, None),
             Error::TimedOut { sent, .. } => (Code::TimedOut, unknown(*sent)),
             Error::Failed { sent, .. } => (Code::Io, unknown(*sent)),

@@ -9,9 +9,10 @@
 //! - Every redirect is a new request: parsed, decided by the caller and checked like the first. Only `NET_FETCH` follows
 //!   redirects; what cannot be taken back is sent once, and a redirect is its answer.
 //! - One deadline holds for everything together, and the body is bounded after decompression.
+//! - A secret is put in after the decision, for the one host and port it is made for, and covered in what comes back.
 //! - No proxy from the environment, no cookies, no credentials from a URL, no retry.
 //!
-//! Deliberately absent: HTTP/2, caching, and secrets (put in by the daemon as headers it adds itself).
+//! Deliberately absent: HTTP/2, caching, and where secrets are kept (the daemon knows).
 
 mod body;
 mod destination;
@@ -20,6 +21,7 @@ mod error;
 mod headers;
 mod proxy;
 mod resolver;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -28,3 +30,4 @@ pub use destination::HostPort;
 pub use driver::{Driver, Options, Trip};
 pub use proxy::{Gate, Proxy, Seen};
 pub use resolver::{Resolve, Resolving, SystemResolver};
+pub use secret::Secret;

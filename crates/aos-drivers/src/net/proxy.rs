@@ -32,9 +32,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::body::{PACKED, is_packed};
 use super::destination::{HostPort, reach};
 use super::driver::Driver;
 use super::headers::is_framing;
+use super::secret::{Mask, Masking, Secret};
 
 /// Connections of one command at once.
 const CONNECTIONS_MAX: usize = 32;
@@ -68,6 +70,8 @@ pub trait Gate: Send + Sync + 'static {
     fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError>;
     /// Hosts that may be reached at private addresses.
     fn private(&self) -> &[HostPort];
+    /// What is put into requests to the places they are for, and covered in every answer.
+    fn secrets(&self) -> &[Secret];
     /// A request came and was decided.
     fn saw(&self, seen: Seen);
 }
@@ -166,28 +170,39 @@ impl<G: Gate> Proxy<G> {
             return refuse(StatusCode::INSUFFICIENT_STORAGE, &spent());
         }
         self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: None });
-        match tokio::time::timeout(HEAD_WITHIN, self.driver.pass_on(&to_checked, method, headers, body)).await {
+        let secrets = self.gate.secrets();
+        match tokio::time::timeout(HEAD_WITHIN, self.driver.pass_on(&to_checked, method, headers, body, secrets)).await
+        {
             Ok(Ok(response)) => self.bring(response),
-            Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&error.into())),
+            Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&Mask::of(secrets).error(error.into()))),
             Err(_) => said(StatusCode::GATEWAY_TIMEOUT, "no answer in time"),
         }
     }
 
     /// Hands an answer on as it comes, for as long as bytes are left.
     fn bring(self: Arc<Self>, response: reqwest::Response) -> Answer {
+        let mask = Mask::of(self.gate.secrets());
+        if !mask.is_empty() && is_packed(response.headers()) {
+            return said(StatusCode::BAD_GATEWAY, PACKED);
+        }
         let mut answer = Response::builder().status(response.status());
         if let Some(headers) = answer.headers_mut() {
             *headers = passed_on(response.headers());
+            mask.headers(headers);
             if let Some(length) = response.headers().get(CONTENT_LENGTH) {
                 headers.insert(CONTENT_LENGTH, length.clone());
             }
         }
-        let pieces = futures_util::stream::unfold(Some((response, self)), |state| async move {
-            let (mut response, proxy) = state?;
+        let masking = (!mask.is_empty()).then(|| Masking::new(mask));
+        let pieces = futures_util::stream::unfold(Some((response, masking, self)), |state| async move {
+            let (mut response, mut masking, proxy) = state?;
             match response.chunk().await {
-                Ok(Some(chunk)) if proxy.spend(chunk.len()) => Some((Ok(Frame::data(chunk)), Some((response, proxy)))),
+                Ok(Some(chunk)) if proxy.spend(chunk.len()) => {
+                    let chunk = masking.as_mut().map(|masking| masking.take(&chunk).into()).unwrap_or(chunk);
+                    Some((Ok(Frame::data(chunk)), Some((response, masking, proxy))))
+                }
                 Ok(Some(_)) => Some((Err(io::Error::other(spent())), None)),
-                Ok(None) => None,
+                Ok(None) => masking.map(|mut masking| (Ok(Frame::data(masking.end().into())), None)),
                 Err(error) => Some((Err(io::Error::other(error.to_string())), None)),
             }
         });

@@ -1,6 +1,7 @@
 //! The network driver against servers on this machine.
 
 mod proxy;
+mod secrets;
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::{Driver, HostPort, Options, Resolve, Resolving, Trip};
+use super::{Driver, HostPort, Options, Resolve, Resolving, Secret, Trip};
 
 /// A server that writes down what it is asked and answers with the bytes it was given.
 struct Server {
@@ -118,7 +119,15 @@ impl Resolve for Fake {
 
 async fn call(driver: &Driver, private: &[HostPort], name: &str, args: Value) -> Result<Value, CallError> {
     let decide = |_: &str| Ok(());
-    driver.perform(Syscall::parse(name, &args.to_string()).unwrap(), Trip { decide: &decide, private }).await
+    driver
+        .perform(Syscall::parse(name, &args.to_string()).unwrap(), Trip { decide: &decide, private, secrets: &[] })
+        .await
+}
+
+async fn call_with(private: &[HostPort], secrets: &[Secret], name: &str, args: Value) -> Result<Value, CallError> {
+    let decide = |_: &str| Ok(());
+    let call = Syscall::parse(name, &args.to_string()).unwrap();
+    Driver::new(Options::default()).perform(call, Trip { decide: &decide, private, secrets }).await
 }
 
 async fn fetch(server: &Server, path: &str) -> Result<Value, CallError> {
@@ -295,7 +304,7 @@ async fn every_redirect_is_decided_anew() {
     let args = json!({ "url": first.url("/"), "headers": { "Authorization": "Bearer x", "X-Key": "k", "Accept": "text/plain" } });
     let fetch = || Syscall::parse("NET_FETCH", &args.to_string()).unwrap();
     let driver = Driver::new(Options::default());
-    let result = driver.perform(fetch(), Trip { decide: &decide, private: &private }).await.unwrap();
+    let result = driver.perform(fetch(), Trip { decide: &decide, private: &private, secrets: &[] }).await.unwrap();
     assert_eq!((&result["body"], &result["url"]), (&json!("end"), &json!(last.url("/end"))));
     assert_eq!(*asked.lock().unwrap(), [last.url("/middle"), last.url("/end")]);
     assert!(first.seen()[0].contains("authorization: Bearer x\r\n"));
@@ -308,7 +317,7 @@ async fn every_redirect_is_decided_anew() {
         assert!(seen.contains("accept: text/plain\r\n"), "{seen}");
     }
     let deny = |url: &str| Err(CallError::new(Code::Perm, format!("no rule for {url}")).hint("ask"));
-    let error = driver.perform(fetch(), Trip { decide: &deny, private: &private }).await.unwrap_err();
+    let error = driver.perform(fetch(), Trip { decide: &deny, private: &private, secrets: &[] }).await.unwrap_err();
     assert_eq!((error.code, error.hint.as_deref()), (Code::Perm, Some("ask")));
     assert_eq!(last.seen().len(), 2, "what was refused was not asked for");
 }

@@ -145,14 +145,21 @@ pub(crate) fn secret(reader: &mut Reader, node: &Node) -> Option<Secret> {
     let name = reader.need(&fields, "name").and_then(|node| reader.text(node, "`name`"));
     let to = reader.need(&fields, "to").and_then(|node| reader.text(node, "`to`").map(|text| (node, text)));
     let header = reader.need(&fields, "header").and_then(|node| reader.text(node, "`header`"));
-    let (name, (place, to), header) = (name?, to?, header?);
+    let (name, (place, to), header) = (name?, to?, header?.to_ascii_lowercase());
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        reader.fault(node, format!("`{name}` is no name of a secret"), "write it such as `GITHUB_TOKEN`");
+    }
+    // Signs that a header's name may have (RFC 9110, 5.6.2), less those that frame a message.
+    let sign = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let framing = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"];
+    if header.is_empty() || !header.bytes().all(sign) || framing.contains(&header.as_str()) {
+        reader.fault(node, format!("`{header}` is no header for a secret"), "write it such as `authorization`");
+    }
     let (host, port) =
         to.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).unwrap_or((to, "443"));
     // A secret goes to one named host and never to a pattern.
     match (Address::read_host(host), port.parse()) {
-        (Ok((host, _)), Ok(port)) => {
-            Some(Secret { name: name.to_owned(), host, port, header: header.to_ascii_lowercase() })
-        }
+        (Ok((host, _)), Ok(port)) => Some(Secret { name: name.to_owned(), host, port, header }),
         _ => {
             reader.fault(place, format!("`{to}` is no host and port"), "name one host, such as `api.example.com:443`");
             None

@@ -2,6 +2,7 @@
 //!
 //! Start at [`Args::perform`]. Each check is one function that gives findings; nothing is changed, and no daemon started.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::{Context, Exit, Failure, clean_line};
 use crate::config::{self, Config};
 use crate::env::Env;
 use crate::home::Home;
+use crate::secrets::Secrets;
 
 /// Free bytes below which a disk counts as full.
 const DISK_FREE_MIN: u64 = 256 << 20;
@@ -64,6 +66,7 @@ impl Args {
             findings.extend(home(&cx.home));
             findings.extend(disk(&cx.home));
             findings.extend(policy(&cx.home));
+            findings.extend(secrets(&cx.home, &cx.env));
             findings.extend(journal(&cx.home));
             match Config::load(&cx.home.config_file(), &cx.env) {
                 Ok(config) => {
@@ -166,6 +169,21 @@ fn policy(home: &Home) -> Vec<Finding> {
                 .collect(),
         },
     }
+}
+
+/// Looks whether each secret that the policy names has a value.
+fn secrets(home: &Home, env: &Env) -> Vec<Finding> {
+    // A policy that cannot be read is a finding of its own.
+    let text = std::fs::read_to_string(home.policy_file()).unwrap_or_default();
+    let Ok(policy) = Policy::parse(&text) else { return Vec::new() };
+    let kept = Secrets::new(home.secrets(), env.clone());
+    let roles = policy.roles().filter_map(|name| policy.role(name));
+    let names: BTreeSet<&str> = roles.flat_map(|role| &role.secrets).map(|secret| secret.name.as_str()).collect();
+    let look = |name: &str| match kept.value(name) {
+        Ok(_) => Finding::good("secrets", format!("{name} has a value")),
+        Err(error) => Finding::fault("secrets", error.to_string(), error.hint()),
+    };
+    names.into_iter().map(look).collect()
 }
 
 fn journal(home: &Home) -> Option<Finding> {

@@ -26,7 +26,9 @@ use super::heart::Completion;
 use super::memory::People;
 use super::outlet::Outlet;
 use crate::config::{Config, Exec, HostPort};
+use crate::env::Env;
 use crate::home::Home;
+use crate::secrets::Secrets;
 
 /// Settled bursts that wait to be taken; beyond, a burst goes on gathering.
 const BURSTS_MAX: usize = 16;
@@ -41,6 +43,7 @@ pub(crate) struct Drivers {
     /// Hosts that may be reached at all; empty: whatever the policy allows.
     hosts: Vec<HostPort>,
     private: Vec<net::HostPort>,
+    secrets: Secrets,
     watches: Mutex<HashMap<(Pid, String), CancellationToken>>,
 }
 
@@ -62,6 +65,7 @@ impl Drivers {
                 allow => allow.iter().chain(&config.net.private).cloned().collect(),
             },
             private: private.collect(),
+            secrets: Secrets::new(home.secrets(), Env::of_process()),
             watches: Mutex::default(),
         })
     }
@@ -187,7 +191,8 @@ impl Drivers {
         {
             private.push(host);
         }
-        let trip = net::Trip { decide: &decide, private: &private };
+        let secrets = self.secrets_of(authority);
+        let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
         let mut answer = tokio::select! {
             biased;
             () = token.cancelled() => return Err(CallError::new(Code::Intr, "cancelled")),
@@ -196,6 +201,11 @@ impl Drivers {
         let labels = labels.into_inner().unwrap_or_else(PoisonError::into_inner);
         answer["label"] = labels.and(Labels::WEB).to_string().into();
         Ok(answer)
+    }
+
+    /// What is put into the requests of a process, as its role has it.
+    pub(crate) fn secrets_of(&self, authority: &Authority) -> Vec<net::Secret> {
+        self.secrets.of_role(authority.policy.role(&authority.role))
     }
 
     /// What a command's proxy reaches out with, and the configured hosts that go with it.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aos_abi::syscall::{NetFetch, NetSend};
 use aos_abi::{CallError, Syscall, limits};
-use aos_drivers::net::{Driver, Gate, HostPort, Proxy, Seen};
+use aos_drivers::net::{Driver, Gate, HostPort, Proxy, Secret, Seen};
 use aos_kernel::effect::Authority;
 use aos_policy::Labels;
 use aos_sandbox::ProxyServer;
@@ -31,6 +31,7 @@ struct Rules {
     authority: Authority,
     configured: Configured,
     private: Vec<HostPort>,
+    secrets: Vec<Secret>,
     told: Mutex<Told>,
 }
 
@@ -55,7 +56,8 @@ impl Outlet {
         let named = authority.policy.private_hosts(&authority.role);
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
-        let rules = Rules { authority: authority.clone(), configured, private, told: Mutex::default() };
+        let secrets = drivers.secrets_of(authority);
+        let rules = Rules { authority: authority.clone(), configured, private, secrets, told: Mutex::default() };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
@@ -118,6 +120,10 @@ impl Gate for Door {
 
     fn private(&self) -> &[HostPort] {
         &self.0.private
+    }
+
+    fn secrets(&self) -> &[Secret] {
+        &self.0.secrets
     }
 
     fn saw(&self, seen: Seen) {

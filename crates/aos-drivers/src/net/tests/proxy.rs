@@ -12,6 +12,7 @@ struct Door {
     requests: Vec<String>,
     tunnels: Vec<String>,
     private: Vec<HostPort>,
+    secrets: Vec<Secret>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -28,13 +29,16 @@ impl Gate for Door {
     fn private(&self) -> &[HostPort] {
         &self.private
     }
+    fn secrets(&self) -> &[Secret] {
+        &self.secrets
+    }
     fn saw(&self, seen: Seen) {
         self.seen.lock().unwrap().push(seen);
     }
 }
 
 /// A proxy that runs, and what it saw.
-struct Outlet {
+pub(super) struct Outlet {
     port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
     stop: CancellationToken,
@@ -43,15 +47,26 @@ struct Outlet {
 
 impl Outlet {
     fn start(driver: Driver, requests: &[String], tunnels: &[String], private: Vec<HostPort>) -> Outlet {
+        Outlet::with(driver, requests, tunnels, private, Vec::new())
+    }
+
+    pub(super) fn with(
+        driver: Driver,
+        requests: &[String],
+        tunnels: &[String],
+        private: Vec<HostPort>,
+        secrets: Vec<Secret>,
+    ) -> Outlet {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, seen, stop) = (listener.local_addr().unwrap().port(), Arc::default(), CancellationToken::new());
-        let door = Door { requests: requests.to_vec(), tunnels: tunnels.to_vec(), private, seen: Arc::clone(&seen) };
+        let door =
+            Door { requests: requests.to_vec(), tunnels: tunnels.to_vec(), private, secrets, seen: Arc::clone(&seen) };
         let proxy = Proxy::new(Arc::new(driver), door, stop.clone());
         Outlet { port, seen, stop, task: tokio::spawn(proxy.serve(listener)) }
     }
 
     /// Says this, and gives everything that is answered until the end.
-    async fn say(&self, bytes: &str) -> String {
+    pub(super) async fn say(&self, bytes: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
@@ -60,7 +75,7 @@ impl Outlet {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    async fn get(&self, url: &str) -> String {
+    pub(super) async fn get(&self, url: &str) -> String {
         self.say(&format!("GET {url} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await
     }
 
