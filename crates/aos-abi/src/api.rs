@@ -238,6 +238,12 @@ pub struct ExplainView {
     pub rule: String,
     /// The narrowest grant that would pass, where it is denied.
     pub hint: Option<String>,
+    /// The rule about untrusted content that would have asked, had people not given all that steers the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+    /// Which argument made the call one that untrusted content may have led to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacking: Option<String>,
     /// Required arguments that were left out of the call; they were taken from its example.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,

@@ -139,6 +139,9 @@ pub enum Body {
         verdict: Verdict,
         /// The deciding rule, with its layer.
         rule: String,
+        /// The rule about untrusted content that would have asked, had people not given all that steers the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given: Option<String>,
     },
     /// What a call came to: from a driver (input) or from the kernel (fact).
     Result {

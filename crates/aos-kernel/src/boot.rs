@@ -70,7 +70,7 @@ impl<P: PageStore> Kernel<P> {
             && ruling.verdict == Verdict::Allow
             && let Some(permit) = ruling.permit
         {
-            let authority = self.authority(pid);
+            let authority = self.authority(pid, index, permit.call());
             self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority });
             return;
         }

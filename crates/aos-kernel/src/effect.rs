@@ -5,7 +5,7 @@ use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
-use aos_policy::{Grants, Labels, Permit, Policy, Subject};
+use aos_policy::{Given, Grants, Labels, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub struct Authority {
     pub role: String,
     /// The process's grants and its ancestors'.
     pub chain: Vec<Grants>,
-    /// What its window carried.
+    /// What its window carried; without the untrusted ones where a person vouches for the call.
     pub labels: Labels,
 }
 
@@ -85,7 +85,7 @@ impl Authority {
     /// # Errors
     /// `EPERM` with the deciding rule.
     pub fn allows(&self, call: &Syscall) -> Result<Labels, CallError> {
-        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels };
+        let subject = self.subject();
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
             return Ok(said.obligations.labels);
@@ -95,13 +95,18 @@ impl Authority {
         Err(error)
     }
 
+    /// Nothing is given here: what a call leads to is no argument of it.
+    fn subject(&self) -> Subject<'_> {
+        Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels, given: Given::default() }
+    }
+
     /// Whether the policy allows a connection of which only host and port can be seen; what it brings back carries these
     /// labels.
     ///
     /// # Errors
     /// `EPERM` with the reason.
     pub fn opens(&self, host: &str, port: u16) -> Result<Labels, CallError> {
-        let subject = Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels };
+        let subject = self.subject();
         self.policy.opens(&subject, host, port).map_err(|why| {
             CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))
                 .hint("plain http is decided by method and path; NET_FETCH and NET_SEND reach https by them too")

@@ -21,8 +21,12 @@ impl<P: PageStore> Kernel<P> {
         if process.exited() {
             return;
         }
+        let phase = process.phase.clone();
         let person = from == Pid::INIT;
-        match process.phase.clone() {
+        if person {
+            self.answers(pid, text);
+        }
+        match phase {
             Phase::Waiting { wait: Wait::Person, .. } if person && !text.is_empty() => {
                 self.resolve(pid, Ok(json!({ "answer": text.trim_end_matches('\n') })));
                 self.hasten(pid);

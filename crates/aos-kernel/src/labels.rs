@@ -2,7 +2,10 @@
 //!
 //! Start at [`Kernel::learns`]. What always holds: the labels of a process only grow, each growth is a fact before any
 //! decision that follows from it, and what leaves a process carries its labels with it. A result's labels join when it
-//! is shown: the calls beside it were written before anybody could see it. Deliberately absent: labels of single values.
+//! is shown: the calls beside it were written before anybody could see it. Deliberately absent: labels of single values;
+//! what people gave, word by word, is in `given`.
+
+use std::path::Path;
 
 use aos_abi::entry::Outcome;
 use aos_abi::process::Workspace;
@@ -112,7 +115,8 @@ impl<P: PageStore> Kernel<P> {
             Syscall::ExecCmd(_) => self.policy.labels_of_files(&process.policy_role, "."),
             _ => Labels::NONE,
         };
-        let (labels, workspace) = (process.labels.and(copied), process.workspace.clone());
+        let workspace = process.workspace.clone();
+        let labels = self.labels_of_call(pid, permit.call()).and(copied);
         if labels.is_empty() {
             return;
         }
@@ -162,7 +166,14 @@ impl<P: PageStore> Kernel<P> {
             Reads::Memory => self.globals.memory,
             Reads::Files => match self.table.get(pid).map(|process| process.workspace.clone()) {
                 Some(Workspace::Home(owner)) => self.table.get(owner).map(|owner| owner.files).unwrap_or_default(),
-                Some(Workspace::Folder(path)) => self.globals.folders.get(&path).copied().unwrap_or_default(),
+                Some(Workspace::Folder(path)) => {
+                    // A folder that lies in this one, or holds it, has files in common with it.
+                    let path = Path::new(&path);
+                    let common =
+                        |other: &&String| path.starts_with(other.as_str()) || Path::new(other).starts_with(path);
+                    let folders = self.globals.folders.iter().filter(|(other, _)| common(other));
+                    folders.fold(Labels::NONE, |labels, (_, held)| labels.and(*held))
+                }
                 None => Labels::NONE,
             },
         }

@@ -19,6 +19,7 @@ mod boot;
 mod calls;
 mod check;
 mod deadlock;
+mod given;
 mod input;
 mod labels;
 mod lifecycle;
@@ -233,7 +234,7 @@ impl<P: PageStore> Kernel<P> {
             Body::Booted { .. } => self.boot(),
             Body::Configured(config) => self.configure(config),
             Body::Tick => self.tick(),
-            Body::Spawned(spec) => self.born(pid, spec),
+            Body::Spawned(spec) => self.born(pid, spec, true),
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
             Body::Signal { signal, from_pid, tree } => self.signal_tree(pid, *signal, *from_pid, *tree),
             Body::Webhook(request) => self.webhook(pid, request),

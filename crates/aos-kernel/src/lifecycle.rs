@@ -20,11 +20,15 @@ use crate::{InFlight, Kernel};
 const TITLE_CHARS: usize = 60;
 
 impl<P: PageStore> Kernel<P> {
-    /// A new process, from an entry that has been checked.
-    pub(crate) fn born(&mut self, pid: Pid, spec: &SpawnSpec) {
+    /// A new process, from an entry that has been checked. `vouched`: by a person, or by one who speaks for a person.
+    pub(crate) fn born(&mut self, pid: Pid, spec: &SpawnSpec, vouched: bool) {
         let lsn = self.globals.lsn;
-        let process = self.embryo(pid, spec);
+        let mut process = self.embryo(pid, spec);
+        process.vouched = vouched;
         self.enter(process);
+        if let Some(task) = spec.task.as_deref().filter(|_| vouched) {
+            self.gives(pid, task);
+        }
         if spec.task.is_some() {
             let notice = self.as_notice(lsn);
             self.with(pid, |process| process.window.push(notice.lsn, notice.tokens, ItemKind::Task));
@@ -96,6 +100,8 @@ impl<P: PageStore> Kernel<P> {
             chain: own.into_iter().chain(above).collect(),
             policy_role,
             quarantine: spec.quarantine,
+            vouched: false,
+            words: Vec::new(),
             labels: Labels::NONE,
             incoming: Labels::NONE,
             files: Labels::NONE,
@@ -145,6 +151,8 @@ impl<P: PageStore> Kernel<P> {
         process.origin = Some(from);
         if let Some(first) = self.table.get(from) {
             process.title.clone_from(&first.title);
+            process.vouched = first.vouched;
+            process.words.clone_from(&first.words);
         }
         *self.globals.origins.entry(from).or_default() += 1;
         for item in window {
@@ -302,6 +310,7 @@ impl<P: PageStore> Kernel<P> {
             process.exit = Some(Exit { at, code, result: result.clone(), reason: reason.to_owned() });
             process.step = Vec::new();
             process.window = Window::default();
+            process.words = Vec::new();
             process.inbox = Default::default();
             process.stdin = Default::default();
             process.notices = Default::default();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
 use aos_context::Window;
-use aos_policy::{Grants, Labels, Subject};
+use aos_policy::{Given, Grants, Labels, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Allowance, Budget, Count, Need};
@@ -39,6 +39,10 @@ pub struct Process {
     pub policy_role: String,
     /// It works on untrusted content and has no grants.
     pub quarantine: bool,
+    /// Whether its role was written by somebody without an untrusted label.
+    pub vouched: bool,
+    /// What people gave it to do, newest last; bounded, see [`crate::Kernel`]'s `given`.
+    pub words: Vec<String>,
     /// What its window carries.
     pub labels: Labels,
     /// What its next turn adds to that.
@@ -440,7 +444,15 @@ impl Process {
     /// Who it is to the policy.
     #[must_use]
     pub fn subject(&self) -> Subject<'_> {
-        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels }
+        let given = Given {
+            texts: &self.words,
+            role: if self.vouched { &self.role } else { "" },
+            pids: Some(&self.children),
+            parent: Some(self.parent),
+            // Whoever knows better says so.
+            files: Labels::UNTRUSTED,
+        };
+        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels, given }
     }
 
     /// Whether it has ended.

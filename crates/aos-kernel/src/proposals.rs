@@ -182,12 +182,16 @@ impl<P: PageStore> Kernel<P> {
             self.finish_call(pid, index, Err(error));
             return;
         }
-        let Some(process) = self.table.get(pid) else { return };
         let ruling = Syscall::parse(&open.name, &open.args).map(|call| {
             let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
             let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
-            self.policy.authorize_approved(&process.subject(), call, &approval)
+            self.judge(pid, |policy, subject| policy.authorize_approved(subject, call, &approval))
         });
+        let ruling = match ruling {
+            Ok(Some(ruling)) => Ok(ruling),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
         let error = match ruling {
             Ok(ruling) => match ruling.permit {
                 Some(permit) => {

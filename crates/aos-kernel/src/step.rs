@@ -118,8 +118,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// The policy's word on a call.
     pub(crate) fn rule(&mut self, pid: Pid, call: Syscall) -> Option<Ruling> {
-        let process = self.table.get(pid)?;
-        Some(self.policy.authorize(&process.subject(), call))
+        self.judge(pid, |policy, subject| policy.authorize(subject, call))
     }
 
     fn decide_call(&mut self, pid: Pid, index: usize, call: Syscall) {
@@ -137,11 +136,13 @@ impl<P: PageStore> Kernel<P> {
             Verdict::Hold | Verdict::Allow => self.over_rate(pid, &ruling.obligations),
         };
         if let Some(over) = over {
-            self.fact(pid, Body::Verdict { call_id, verdict: Verdict::Deny, rule: over.rule.clone() });
+            let rule = over.rule.clone();
+            self.fact(pid, Body::Verdict { call_id, verdict: Verdict::Deny, rule, given: None });
             self.finish_call(pid, index, Err(over.error(name)));
             return;
         }
-        self.fact(pid, Body::Verdict { call_id, verdict: ruling.verdict, rule: ruling.rule.clone() });
+        let (verdict, rule, given) = (ruling.verdict, ruling.rule.clone(), ruling.lifted.clone());
+        self.fact(pid, Body::Verdict { call_id, verdict, rule, given });
         if ruling.verdict > Verdict::Deny {
             self.count_rates(pid, &ruling.obligations);
         }
@@ -149,7 +150,8 @@ impl<P: PageStore> Kernel<P> {
             (Verdict::Allow, Some(permit)) => self.carry_out(pid, index, permit),
             (Verdict::Ask | Verdict::Hold, _) => {
                 let hold_ms = (ruling.verdict == Verdict::Hold).then(|| ruling.obligations.hold_ms.unwrap_or(HOLD_MS));
-                self.propose(pid, index, Question { name, args, hold_ms, rule: ruling.rule, why: None, risk: None });
+                let risk = ruling.lacking.map(|lacking| self.risk(pid, &lacking));
+                self.propose(pid, index, Question { name, args, hold_ms, rule: ruling.rule, why: None, risk });
             }
             (Verdict::Deny | Verdict::Allow, _) => {
                 let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
@@ -187,21 +189,23 @@ impl<P: PageStore> Kernel<P> {
         self.labels_leave(pid, &permit);
         let (labels, reads) = (permit.obligations().labels, reads(permit.call()));
         self.globals.in_flight.insert(id, InFlight::Call { pid, call: index, labels, reads });
-        let authority = self.authority(pid);
+        let authority = self.authority(pid, index, permit.call());
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority });
     }
 
-    /// The policy as it holds for a process now.
-    pub(crate) fn authority(&mut self, pid: Pid) -> Authority {
+    /// The policy as it holds for what a call of a process leads to. Where a person gave the request or approved it, the
+    /// way a server then points is that person's too; a command that was approved can do anything, so it is not.
+    pub(crate) fn authority(&mut self, pid: Pid, index: usize, call: &Syscall) -> Authority {
         let policy = self.policy.clone();
+        let approved = self.table.get(pid).is_some_and(|process| process.step[index].approved.is_some());
+        let labels = match call.name() {
+            Name::NetFetch | Name::NetSend if approved => self.labels_of(pid).without(Labels::UNTRUSTED),
+            _ => self.labels_of_call(pid, call),
+        };
         match self.table.get(pid) {
-            Some(process) => Authority {
-                pid,
-                policy,
-                role: process.policy_role.clone(),
-                chain: process.chain.clone(),
-                labels: process.labels,
-            },
+            Some(process) => {
+                Authority { pid, policy, role: process.policy_role.clone(), chain: process.chain.clone(), labels }
+            }
             None => Authority { pid, policy, role: String::new(), chain: Vec::new(), labels: Labels::NONE },
         }
     }

@@ -143,8 +143,7 @@ impl<P: PageStore> Kernel<P> {
     /// `ESRCH` for no such process, `EINVAL` or `ENOSYS` for no such call.
     pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
         let call = Syscall::parse(name, args)?;
-        let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
-        let said = self.policy.explain(&process.subject(), &call);
+        let said = self.judge(pid, |policy, subject| policy.explain(subject, &call)).ok_or_else(|| no_process(pid))?;
         let over = match said.verdict {
             Verdict::Deny => None,
             Verdict::Ask => self.over_rate(pid, &said.obligations).or_else(|| self.over_asks(pid)),
@@ -154,7 +153,8 @@ impl<P: PageStore> Kernel<P> {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
             None => (said.verdict, said.rule, said.hint),
         };
-        Ok(ExplainView { verdict, rule, hint, taken: Vec::new() })
+        let lacking = said.lacking.map(|lacking| lacking.to_string());
+        Ok(ExplainView { verdict, rule, hint, given: said.lifted, lacking, taken: Vec::new() })
     }
 
     /// A process, as the kernel keeps it. For checks and tests.

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use aos_abi::{Pid, Syscall};
-use aos_policy::{Grants, Labels, Policy, Subject};
+use aos_policy::{Given, Grants, Labels, Policy, Subject};
 
 /// A third each of file rules (their folders differ, or all stand in one folder), hosts, and paths of one host.
 fn policy(rules: usize) -> Policy {
@@ -39,7 +39,8 @@ fn main() {
             ("NET_FETCH, by host", call("NET_FETCH", r#"{"url":"https://api.host2.com/v1/a?q=1"}"#)),
             ("NET_FETCH, by path", call("NET_FETCH", r#"{"url":"https://one.com/r2/a"}"#)),
         ] {
-            let subject = Subject { pid: Pid(7), role: "", chain: &chain, labels: Labels::NONE };
+            let subject =
+                Subject { pid: Pid(7), role: "", chain: &chain, labels: Labels::NONE, given: Given::default() };
             let mut times: Vec<u128> = (0..20_000)
                 .map(|_| {
                     let started = Instant::now();

@@ -8,6 +8,7 @@ use aos_abi::entry::Verdict;
 use aos_abi::{Name, Pid, Syscall};
 
 use crate::address::Class;
+use crate::given::{Given, Lacking};
 use crate::grant::Grants;
 use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
@@ -27,6 +28,8 @@ pub struct Subject<'a> {
     pub chain: &'a [Grants],
     /// What its window holds.
     pub labels: Labels,
+    /// What it was given without a label.
+    pub given: Given<'a>,
 }
 
 /// What the policy says to a call, and why.
@@ -41,12 +44,26 @@ pub struct Explanation {
     pub hint: Option<String>,
     /// What must happen with the call, if it is made.
     pub obligations: Obligations,
+    /// The rule about untrusted content that would have asked, had the call's arguments not been given.
+    pub lifted: Option<String>,
+    /// Why the call counts as one that untrusted content may have led to; where that decided.
+    pub lacking: Option<Lacking>,
 }
 
 impl Explanation {
+    fn open() -> Explanation {
+        Explanation {
+            verdict: Verdict::Allow,
+            rule: String::new(),
+            hint: None,
+            obligations: Obligations::default(),
+            lifted: None,
+            lacking: None,
+        }
+    }
+
     fn floor(why: &str, hint: Option<String>) -> Explanation {
-        let rule = format!("floor: {why}");
-        Explanation { verdict: Verdict::Deny, rule, hint, obligations: Obligations::default() }
+        Explanation { verdict: Verdict::Deny, rule: format!("floor: {why}"), hint, ..Explanation::open() }
     }
 
     /// Takes another layer's verdict where it is stricter.
@@ -60,8 +77,7 @@ impl Explanation {
 }
 
 pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
-    let mut said =
-        Explanation { verdict: Verdict::Allow, rule: String::new(), hint: None, obligations: Obligations::default() };
+    let mut said = Explanation::open();
     if reads_own_past(call) {
         said.rule = "always: one's own results and inputs".to_owned();
         return said;
@@ -80,14 +96,31 @@ pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> 
             by_grants(grants, depth, *action, target, &mut said);
         }
     }
-    for rule in tables.labels.iter().filter(|rule| rule.concerns(subject.labels, call)) {
-        said.lower(rule.terms.verdict, || rule.name.to_string(), || None);
-        said.obligations.join(&rule.terms.obligations);
-    }
+    by_labels(tables, subject, call, &mut said);
     if matches!(call.name(), Name::NetFetch | Name::NetSend) {
         said.obligations.labels = said.obligations.labels.and(Labels::WEB);
     }
     said
+}
+
+/// A rule about untrusted content asks only where that content can have led to the call: not where people gave everything
+/// that steers it. What such a rule denies stays denied: whoever wrote that wanted no exception.
+fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, said: &mut Explanation) {
+    let mut lacking: Option<Option<Lacking>> = None;
+    for rule in tables.labels.iter().filter(|rule| rule.concerns(subject.labels, call)) {
+        let asks = matches!(rule.terms.verdict, Verdict::Ask | Verdict::Hold) && rule.when.within(Labels::UNTRUSTED);
+        if asks && rule.terms.verdict < said.verdict {
+            match lacking.get_or_insert_with(|| subject.given.lacks(call)) {
+                None => {
+                    said.lifted.get_or_insert_with(|| rule.name.to_string());
+                    continue;
+                }
+                why => said.lacking.clone_from(why),
+            }
+        }
+        said.lower(rule.terms.verdict, || rule.name.to_string(), || None);
+        said.obligations.join(&rule.terms.obligations);
+    }
 }
 
 /// `FS_READ` through a handle (`result:41`, `text:41`) touches no file: it shows more of what the process was given
@@ -100,10 +133,9 @@ fn reads_own_past(call: &Syscall) -> bool {
 
 /// What a role says to one target, without grants and labels.
 pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target: &Target<'_>) -> Explanation {
-    let mut said =
-        Explanation { verdict: Verdict::Allow, rule: String::new(), hint: None, obligations: Obligations::default() };
+    let mut said = Explanation::open();
     if tables.roles.contains_key(role) {
-        let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE };
+        let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default() };
         by_role(tables, &subject, action, target, &mut said);
     } else {
         said.lower(Verdict::Deny, || format!("no role `{role}`"), || None);

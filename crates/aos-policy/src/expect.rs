@@ -14,6 +14,7 @@ use aos_abi::{Pid, Syscall};
 use crate::decide::Subject;
 use crate::fault::{Fault, nearest};
 use crate::file::rule;
+use crate::given::Given;
 use crate::grant::Grants;
 use crate::label::Labels;
 use crate::policy::Policy;
@@ -69,7 +70,7 @@ fn expectation(reader: &mut Reader, policy: &Policy, node: &Node) -> Option<Outc
     };
     let chain: Vec<Grants> = fields.get("grants").and_then(|list| grants(reader, list)).into_iter().collect();
     let (expected, call) = (expected?, call?);
-    let said = policy.explain(&Subject { pid: Pid::INIT, role, chain: &chain, labels }, &call);
+    let said = policy.explain(&Subject { pid: Pid::INIT, role, chain: &chain, labels, given: Given::default() }, &call);
     let text = format!("{} {}", call.name(), call.args());
     Some(Outcome { line: node.place.line, call: text, expected, said: said.verdict, rule: said.rule })
 }

@@ -66,6 +66,18 @@ impl Labels {
         self.0 & when.0 != 0
     }
 
+    /// Whether every label of this set is in the other one.
+    #[must_use]
+    pub fn within(self, other: Labels) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// This set without those labels: for content that was looked at anew and is none of them.
+    #[must_use]
+    pub fn without(self, other: Labels) -> Labels {
+        Labels(self.0 & !other.0)
+    }
+
     /// The names that a policy may use.
     pub fn names() -> impl Iterator<Item = &'static str> {
         std::iter::once("untrusted").chain(NAMES.iter().map(|(name, _)| *name))

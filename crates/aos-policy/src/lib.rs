@@ -2,7 +2,7 @@
 //!
 //! Start at [`Policy`]: [`Policy::parse`] a file, [`Policy::authorize`] a call of a [`Subject`], hand the [`Permit`] to
 //! a driver. The order to read in: [`pattern`], then `target` (what a call acts on), `scope` (what a rule is about),
-//! `table` (a role's rules), `decide` (all layers), `child` (attenuation), `file` (the language).
+//! `table` (a role's rules), [`given`] (what people asked for), `decide` (all layers), `child` (attenuation), `file` (the language).
 //!
 //! What always holds: what is not granted is denied, and so is everything where the file is missing or broken; a
 //! layer only ever lowers a verdict; a child never exceeds its parent; no permit is made elsewhere. Deliberately
@@ -15,7 +15,9 @@ mod target;
 
 mod scope;
 
+pub mod given;
 pub mod label;
+mod passage;
 pub mod terms;
 mod tunnel;
 
@@ -46,6 +48,7 @@ mod yaml;
 pub use child::Exceeds;
 pub use decide::{Explanation, Subject};
 pub use fault::Fault;
+pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};
 pub use label::Labels;
 pub use permit::Permit;

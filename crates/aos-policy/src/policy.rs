@@ -13,6 +13,7 @@ use aos_abi::{Name, Syscall};
 use crate::child::{self, Exceeds};
 use crate::decide::{Explanation, Subject, decide};
 use crate::fault::Fault;
+use crate::given::Lacking;
 use crate::grant::Grant;
 use crate::label::Labels;
 use crate::permit::Permit;
@@ -74,6 +75,10 @@ pub struct Ruling {
     pub refused: Option<Syscall>,
     /// What must happen with the call, once it is made.
     pub obligations: Obligations,
+    /// The rule about untrusted content that would have asked, had the call's arguments not been given.
+    pub lifted: Option<String>,
+    /// Why the call counts as one that untrusted content may have led to; where that decided.
+    pub lacking: Option<Lacking>,
 }
 
 /// A person's yes to one call: these arguments, under this policy.
@@ -160,13 +165,13 @@ impl Policy {
     }
 
     fn rule(subject: &Subject<'_>, call: Syscall, said: Explanation, allowed: bool) -> Ruling {
-        let Explanation { verdict, rule, hint, obligations } = said;
+        let Explanation { verdict, rule, hint, obligations, lifted, lacking } = said;
         let (permit, refused) = if allowed {
             (Some(Permit::new(subject.pid, call, rule.clone(), obligations.clone())), None)
         } else {
             (None, Some(call))
         };
-        Ruling { verdict, rule, hint, permit, refused, obligations }
+        Ruling { verdict, rule, hint, permit, refused, obligations, lifted, lacking }
     }
 
     /// What [`Policy::authorize`] would say, without a permit.

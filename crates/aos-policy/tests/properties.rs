@@ -5,7 +5,7 @@ mod rig;
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::{FsMove, FsRead, FsWrite, NetFetch, SendMsg};
 use aos_abi::{Name, Pid, Syscall};
-use aos_policy::{Grants, Labels, Obligations, Policy, Rate, Subject, Terms};
+use aos_policy::{Given, Grants, Labels, Obligations, Policy, Rate, Subject, Terms};
 use proptest::prelude::*;
 use rig::oracle::{Model, Rule, calls, models, path_patterns};
 use rig::{file, role, subject};
@@ -29,6 +29,16 @@ fn terms() -> impl Strategy<Value = Terms> {
             Terms { verdict, obligations: Obligations { undo_ms, hold_ms, redact, local_only, log, rates, labels } }
         },
     )
+}
+
+/// Every text in a call's arguments.
+fn words(args: &serde_json::Value) -> Vec<String> {
+    match args {
+        serde_json::Value::String(text) => vec![text.clone()],
+        serde_json::Value::Array(items) => items.iter().flat_map(words).collect(),
+        serde_json::Value::Object(fields) => fields.values().flat_map(words).collect(),
+        other => vec![other.to_string()],
+    }
 }
 
 proptest! {
@@ -93,6 +103,15 @@ proptest! {
             let labels = Labels::UNTRUSTED.and(Labels::SECRET);
             let labelled = policy.explain(&Subject { labels, ..bound }, &call).verdict;
             prop_assert!(labelled <= verdict);
+            // Nor where people gave every word of the call; and what they gave only ever takes a question away.
+            let words = words(&call.args()).iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
+            let texts = [words.join(" ")];
+            let given = Given { texts: &texts, ..Given::default() };
+            for labels in [Labels::WEB, labels] {
+                let asked = policy.explain(&Subject { labels, ..bound }, &call).verdict;
+                let given = policy.explain(&Subject { labels, given, ..bound }, &call).verdict;
+                prop_assert!(asked <= given && given <= verdict, "{:?}: {:?} {:?} {:?}", call, asked, given, verdict);
+            }
         }
     }
 
@@ -188,7 +207,7 @@ fn a_million_requests_on_an_empty_policy_give_no_allow() {
         };
         let name = call.name();
         let labels = if chance.below(2) == 0 { Labels::NONE } else { Labels::UNTRUSTED };
-        let subject = Subject { pid: Pid(7), role: "", chain: &[], labels };
+        let subject = Subject { pid: Pid(7), role: "", chain: &[], labels, given: Given::default() };
         let ruling = policies[chance.below(policies.len())].authorize(&subject, call);
         assert_eq!(ruling.verdict == Verdict::Allow, always(name), "{name}: {}", ruling.rule);
         assert_eq!(ruling.permit.is_some(), always(name), "{name}");

@@ -247,6 +247,8 @@ impl System for Fake {
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         known(request.pid)?;
         Ok(ExplainView {
+            given: None,
+            lacking: None,
             verdict: Verdict::Deny,
             rule: "default: deny".into(),
             hint: Some("FS_DELETE a".into()),

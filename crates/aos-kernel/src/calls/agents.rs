@@ -5,7 +5,7 @@ use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::syscall::SendMsg;
 use aos_abi::syscall::{Kill, SpawnAgent, Wait as WaitArgs, WorkspaceArg};
 use aos_abi::{Body, CallError, Code, Pid, Signal, Syscall, limits};
-use aos_policy::Grants;
+use aos_policy::{Grants, Labels};
 use serde_json::{Value, json};
 
 use super::invalid;
@@ -16,13 +16,13 @@ use crate::{Kernel, no_process};
 
 impl<P: PageStore> Kernel<P> {
     pub(super) fn spawn_agent(&mut self, pid: Pid, args: SpawnAgent) -> Result<Value, CallError> {
+        let labels = self.labels_of_call(pid, &Syscall::SpawnAgent(args.clone()));
         let spec = self.child_spec(pid, args)?;
         self.check_spawn(&spec)?;
         let child = self.next_pid();
         self.fact(child, Body::Spawned(Box::new(spec.clone())));
-        self.born(child, &spec);
+        self.born(child, &spec, !labels.any_of(Labels::UNTRUSTED));
         // Its role and task were written by a model that had seen this.
-        let labels = self.labels_of(pid);
         self.learns(child, labels);
         Ok(json!({ "pid": child }))
     }

@@ -401,7 +401,9 @@ impl Rig {
         let (name, args) = call.split_once(' ').unwrap_or((call, "{}"));
         let said = self.kernel.explain(pid, name, args).unwrap();
         let hint = said.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-        let _ = writeln!(self.out, "{} by {}{hint}", said.verdict.as_str(), said.rule);
+        let lacking = said.lacking.map(|lacking| format!("; {lacking}")).unwrap_or_default();
+        let given = said.given.map(|lifted| format!("; given, which lifts {lifted}")).unwrap_or_default();
+        let _ = writeln!(self.out, "{} by {}{hint}{lacking}{given}", said.verdict.as_str(), said.rule);
     }
 
     fn budgets(&mut self) {
@@ -463,6 +465,7 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Message { from_pid, content, .. } => format!("message from {from_pid}: {content}"),
         Body::Signal { signal, from_pid, .. } => format!("{signal} from {from_pid}"),
         Body::Timer { timer_id, prompt, missed, .. } => format!("timer {timer_id}: {prompt} ({missed} missed)"),
+        Body::Verdict { given: Some(lifted), .. } => format!("given, which lifts {lifted}"),
         Body::Verdict { verdict, .. } if verdict.as_str() == "allow" => return None,
         Body::Verdict { verdict, rule, .. } => format!("{} by {rule}", verdict.as_str()),
         Body::Syscall { .. } | Body::InferenceStarted { .. } => return None,

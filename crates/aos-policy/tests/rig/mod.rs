@@ -4,7 +4,7 @@
 pub(crate) mod oracle;
 
 use aos_abi::{Pid, Syscall};
-use aos_policy::{Explanation, Grants, Labels, Policy, Subject};
+use aos_policy::{Explanation, Given, Grants, Labels, Policy, Subject};
 
 /// A policy with one role `r`, its body as flow YAML.
 pub(crate) fn role(body: &str) -> Policy {
@@ -32,7 +32,7 @@ pub(crate) fn grants(texts: &[&str]) -> Grants {
 
 /// Process 7 of the default role.
 pub(crate) fn subject(chain: &[Grants]) -> Subject<'_> {
-    Subject { pid: Pid(7), role: "", chain, labels: Labels::NONE }
+    Subject { pid: Pid(7), role: "", chain, labels: Labels::NONE, given: Given::default() }
 }
 
 /// What the policy says to process 7 without grants of its own.

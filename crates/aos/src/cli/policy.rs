@@ -6,6 +6,7 @@ use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
 use aos_policy::{Fault, Policy};
 
+use super::clean::clean_line;
 use super::{Context, Exit, Failure};
 use crate::client::Address;
 
@@ -157,6 +158,12 @@ async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {
         cx.note(&format!("taken from the call's example, since it was left out: {}", view.taken.join(", ")));
     }
     cx.line(&format!("{}, by {}", view.verdict.as_str(), view.rule))?;
+    if let Some(lacking) = &view.lacking {
+        cx.line(&format!("  since {}", clean_line(lacking)))?;
+    }
+    if let Some(lifted) = &view.given {
+        cx.line(&format!("  {lifted} does not ask, since all that steers it stands in your request"))?;
+    }
     if let Some(hint) = view.hint {
         cx.line(&format!("  try: {hint}"))?;
     }

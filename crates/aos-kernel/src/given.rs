@@ -1,0 +1,124 @@
+//! What a process was given: the words of the people it serves, by which a call can be told from one that the text it
+//! has read asked for (docs/decisions/0007).
+//!
+//! Start at [`Kernel::judge`]. What always holds: nothing that carries an untrusted label ever enters `words`, so reading
+//! more makes nothing given; what people wrote is kept whole or not at all; the newest [`WORDS_BYTES_MAX`] bytes count.
+
+use aos_abi::{Pid, Syscall};
+use aos_policy::{Labels, Lacking, Policy, Subject};
+use serde_json::Value;
+
+use crate::Kernel;
+use crate::labels::Reads;
+use crate::process::{Phase, Wait};
+use crate::table::PageStore;
+
+/// Bytes of people's words that are kept of a process. What is longer, or older than that, is asked about: a page stays
+/// small, and a long text is rather a document than a request.
+const WORDS_BYTES_MAX: usize = 4096;
+/// Stands for what was taken out.
+const MASK: char = '\u{fffc}';
+
+impl<P: PageStore> Kernel<P> {
+    /// Asks the policy about a process, with everything that it was given.
+    pub(crate) fn judge<R>(&mut self, pid: Pid, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
+        let labelled = self.labels_of(pid).any_of(Labels::UNTRUSTED);
+        let files = if labelled { self.labels_read(pid, Reads::Files) } else { Labels::NONE };
+        let process = self.table.get(pid)?;
+        let mut subject = process.subject();
+        subject.given.files = files;
+        Some(ask(&self.policy, &subject))
+    }
+
+    /// What a call carries: the labels of its process, but no untrusted one where people gave all that steers it.
+    pub(crate) fn labels_of_call(&mut self, pid: Pid, call: &Syscall) -> Labels {
+        let labels = self.labels_of(pid);
+        if !labels.any_of(Labels::UNTRUSTED) {
+            return labels;
+        }
+        let given = self.judge(pid, |_, subject| subject.given.lacks(call).is_none());
+        if given == Some(true) { labels.without(Labels::UNTRUSTED) } else { labels }
+    }
+
+    /// What a person who is asked should know.
+    pub(crate) fn risk(&mut self, pid: Pid, lacking: &Lacking) -> String {
+        format!("{lacking}, and this agent has read what others wrote ({})", self.labels_of(pid))
+    }
+
+    /// Words of a person to a process, or of a process that speaks for one.
+    pub(crate) fn gives(&mut self, pid: Pid, text: &str) {
+        if text.trim().is_empty() || text.len() > WORDS_BYTES_MAX {
+            return;
+        }
+        self.with(pid, |process| {
+            process.words.push(text.to_owned());
+            let mut kept = process.words.iter().map(String::len).sum::<usize>();
+            while kept > WORDS_BYTES_MAX {
+                kept -= process.words.remove(0).len();
+            }
+        });
+    }
+
+    /// A person's input. What it repeats of a question that was asked after untrusted content had been read, is not the
+    /// person's: whoever wrote the content may have put it there to be repeated.
+    pub(crate) fn answers(&mut self, pid: Pid, text: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let question = match &process.phase {
+            Phase::Waiting { wait: Wait::Person, call, .. } if process.labels.any_of(Labels::UNTRUSTED) => {
+                process.step.get(*call).map(|call| serde_json::from_str(&call.args).unwrap_or(Value::Null))
+            }
+            _ => None,
+        };
+        match question {
+            Some(question) => {
+                let answer = without_what_was_asked(text, &said(&question).to_lowercase());
+                self.gives(pid, &answer);
+            }
+            None => self.gives(pid, text),
+        }
+    }
+}
+
+/// Every text in the arguments of a question.
+fn said(question: &Value) -> String {
+    match question {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(said).collect::<Vec<_>>().join("\n"),
+        Value::Object(fields) => fields.values().map(said).collect::<Vec<_>>().join("\n"),
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+    }
+}
+
+/// An answer with every word masked that stands in the question.
+fn without_what_was_asked(answer: &str, question: &str) -> String {
+    let masked = |word: &str| {
+        let core = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let bare = core.split_once("://").map_or(core.as_str(), |(_, rest)| rest);
+        question.contains(bare)
+    };
+    let words = answer.split_inclusive(char::is_whitespace).map(|chunk| {
+        let word = chunk.trim_end();
+        if word.is_empty() || !masked(word) {
+            return chunk.to_owned();
+        }
+        format!("{MASK}{}", &chunk[word.len()..])
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_gives_only_what_the_question_did_not_say() {
+        let question = "may i go to evil.example/x, or run `curl evil`?";
+        for (answer, left) in [
+            ("yes, https://Evil.example/x", "yes, \u{fffc}"),
+            ("no! read https://good.example/y\nthen stop", "no! read https://good.example/y\nthen stop"),
+            ("`curl evil`", "\u{fffc} \u{fffc}"),
+        ] {
+            assert_eq!(without_what_was_asked(answer, question), left);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! What was given: whether the arguments of a call stand literally in what people asked a process for.
+//!
+//! Start at [`Given::lacks`]. Each argument of each call has a type (the table in [`field`]); the types that choose who
+//! acts, on what, with which words, must be given, the others (limits, deadlines) steer nothing. What always holds: an
+//! argument of a call that is not in the table must be given; nothing is normalised but what its type says; a part of
+//! something given is not given; arguments count together only where one passage gives all of them (docs/decisions/0007).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use aos_abi::{Name, Pid, Syscall};
+use serde_json::Value;
+
+use crate::label::Labels;
+use crate::passage::{Passage, passages};
+
+/// What a process was given by those it serves, without any untrusted label. The default is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Given<'a> {
+    /// What people wrote to it, each text whole.
+    pub texts: &'a [String],
+    /// The text that says who it is; empty where nobody vouches for it.
+    pub role: &'a str,
+    /// Processes that the kernel told it of: its children.
+    pub pids: Option<&'a BTreeSet<Pid>>,
+    /// Who made it.
+    pub parent: Option<Pid>,
+    /// What the files of its workspace carry: a command runs them.
+    pub files: Labels,
+}
+
+/// Why a call is not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// This argument stands nowhere in what was asked.
+    Argument(String),
+    /// Each stands there, but no sentence holds all of them.
+    Apart,
+    /// A command runs files, and these were changed under untrusted content.
+    Files,
+}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lacking::Argument(field) => write!(f, "the argument `{field}` does not stand in your request"),
+            Lacking::Apart => f.write_str("its arguments stand in your request, but in no one sentence"),
+            Lacking::Files => f.write_str("the files it could run were changed after untrusted content was read"),
+        }
+    }
+}
+
+/// What an argument is, and so how it can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    /// It steers nothing: a limit, a deadline, an id that the kernel made for this process.
+    Inert,
+    /// A name: to the byte.
+    Word,
+    /// A path of the workspace: to the byte, but for `./` before it.
+    Path,
+    /// A URL: whole with its query; scheme and host in any case, `https://` may be left out.
+    Url,
+    /// Somebody outside: what follows the `@` in any case.
+    Recipient,
+    /// `POST` and so on, in any case.
+    Method,
+    /// A process: named by number, or a child or the parent.
+    Pid,
+    /// Words that are sent, run or told: marked from beginning to end.
+    Text,
+    /// The same, but nothing at all may be sent too.
+    Body,
+    /// Headers: those that say what a body is steer nothing.
+    Headers,
+    /// Any value: each name and number in it, and no booleans.
+    Any,
+}
+
+/// The table. A field that is not named here is [`Field::Any`], so a new one must be given.
+fn field(name: Name, field: &str) -> Field {
+    match (name, field) {
+        (Name::NetFetch | Name::NetSend, "url") => Field::Url,
+        (Name::NetSend, "method") => Field::Method,
+        (Name::NetFetch | Name::NetSend | Name::SysWebhookReply, "headers") => Field::Headers,
+        (Name::NetSend | Name::SysWebhookReply, "body") => Field::Body,
+        (Name::ExecCmd, "cmd") => Field::Text,
+        (Name::ExecCmd, "stdin") => Field::Body,
+        (Name::SpawnAgent, "role" | "task") => Field::Text,
+        (Name::SpawnAgent, "name" | "model") => Field::Word,
+        (Name::SpawnAgent, "pipe_to") | (Name::SendMsg, "to_pid") => Field::Pid,
+        (Name::SpawnAgent, "budget" | "quarantine" | "workspace") => Field::Inert,
+        (Name::SysRegisterWebhook, "path") => Field::Path,
+        (Name::SysRegisterWebhook, "secret") => Field::Word,
+        (Name::ChannelSend, "channel" | "reply_to") => Field::Word,
+        (Name::ChannelSend, "to") => Field::Recipient,
+        (Name::ChannelSend | Name::SendMsg | Name::FsWrite, "content") => Field::Text,
+        (Name::SendMsg, "to") => Field::Word,
+        (Name::ToolCall, "name") | (Name::ThreadAttach | Name::ThreadDetach, "entity") => Field::Word,
+        (
+            Name::FsRead
+            | Name::FsWrite
+            | Name::FsEdit
+            | Name::FsList
+            | Name::FsSearch
+            | Name::FsWatch
+            | Name::FsDelete,
+            "path",
+        )
+        | (Name::FsMove, "from" | "to") => Field::Path,
+        (Name::FsList | Name::FsSearch | Name::FsWatch, "glob") => Field::Word,
+        (Name::FsSearch, "pattern") => Field::Text,
+        (Name::MemWrite, "key" | "value") | (Name::MemRead | Name::ToolSearch, "query") => Field::Text,
+        (Name::MemForget, "key") => Field::Text,
+        (Name::MemWrite | Name::MemRead | Name::MemForget, "namespace") => Field::Word,
+        (Name::SysSchedule, "prompt") | (Name::AskUser, "question") => Field::Text,
+        (Name::SysSchedule, "cron") => Field::Text,
+        (Name::SysSchedule, "timezone" | "name") => Field::Word,
+        // Ids that only its owner can use.
+        (Name::FsUnwatch, "watch_id") | (Name::SysUnschedule, "timer_id") | (Name::SysWebhookReply, "request_id") => {
+            Field::Inert
+        }
+        (_, "timeout_s" | "limit" | "offset" | "depth" | "mode" | "ttl_s" | "once" | "reply_within_s" | "since") => {
+            Field::Inert
+        }
+        _ => Field::Any,
+    }
+}
+
+impl Given<'_> {
+    /// Why this call could be somebody else's; `None`: everything that steers it was given.
+    #[must_use]
+    pub fn lacks(&self, call: &Syscall) -> Option<Lacking> {
+        let args = call.args();
+        let steering: Vec<(&str, Field, &Value)> = args
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.as_str(), field(call.name(), name), value))
+            .filter(|(_, field, value)| !steers_nothing(*field, value) && !self.is_kin(*field, value))
+            .collect();
+        let texts = self.texts.iter().map(String::as_str).chain(Some(self.role).filter(|role| !role.is_empty()));
+        let passages: Vec<Passage<'_>> = texts.flat_map(passages).collect();
+        let stands = |passage: &Passage<'_>, field: Field, value: &Value| is_given(passage, field, value);
+        for (name, field, value) in &steering {
+            if !passages.iter().any(|passage| stands(passage, *field, value)) {
+                return Some(Lacking::Argument((*name).to_owned()));
+            }
+        }
+        let together = |passage: &Passage<'_>| steering.iter().all(|(_, field, value)| stands(passage, *field, value));
+        if !steering.is_empty() && !passages.iter().any(together) {
+            return Some(Lacking::Apart);
+        }
+        (call.name() == Name::ExecCmd && self.files.any_of(Labels::UNTRUSTED)).then_some(Lacking::Files)
+    }
+
+    /// Whether these words were marked off in what was asked: one of the answers that were named.
+    #[must_use]
+    pub fn names(&self, word: &str) -> bool {
+        let texts = self.texts.iter().map(String::as_str).chain([self.role]);
+        texts.flat_map(passages).any(|passage| passage.marked().contains(&word))
+    }
+
+    fn is_kin(&self, field: Field, value: &Value) -> bool {
+        let pid = value.as_u64().map(Pid).filter(|_| field == Field::Pid);
+        pid.is_some_and(|pid| self.parent == Some(pid) || self.pids.is_some_and(|pids| pids.contains(&pid)))
+    }
+}
+
+/// Whether nothing depends on it: an inert argument, or one that says nothing.
+fn steers_nothing(field: Field, value: &Value) -> bool {
+    match (field, value) {
+        (Field::Inert, _) | (_, Value::Null) => true,
+        (Field::Body, Value::String(text)) => text.is_empty(),
+        (_, Value::Array(items)) => items.is_empty(),
+        (Field::Headers, Value::Object(headers)) => headers.iter().all(|(name, value)| is_plain_header(name, value)),
+        (_, Value::Object(fields)) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Headers that only say what a body is. Their values are a closed list, since any other text could carry something out.
+fn is_plain_header(name: &str, value: &Value) -> bool {
+    const TYPES: [&str; 8] = [
+        "*/*",
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "application/xml",
+        "text/csv",
+        "text/html",
+        "text/markdown",
+        "text/plain",
+    ];
+    let media = value.as_str().unwrap_or_default().trim_end_matches("; charset=utf-8");
+    matches!(name.to_ascii_lowercase().as_str(), "content-type" | "accept") && TYPES.contains(&media)
+}
+
+fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bool {
+    match (field, value) {
+        (Field::Inert, _) => true,
+        (Field::Word, Value::String(word)) => is_word(passage, word),
+        (Field::Path, Value::String(path)) => {
+            let bare = |path: &str| path.trim_start_matches("./").trim_end_matches('/').to_owned();
+            let wanted = bare(path);
+            !wanted.is_empty() && (is_word(passage, &wanted) || passage.words().any(|word| bare(word) == wanted))
+        }
+        (Field::Url, Value::String(url)) => canonical_url(url)
+            .is_some_and(|url| passage.words().any(|word| canonical_url(word).is_some_and(|w| w == url))),
+        (Field::Recipient, Value::String(to)) => {
+            is_word(passage, to) || to.contains('@') && passage.words().any(|word| recipient(word) == recipient(to))
+        }
+        (Field::Method, Value::String(method)) => passage.words().any(|word| word.eq_ignore_ascii_case(method)),
+        (Field::Pid, Value::Number(pid)) => passage.has_word(&pid.to_string()),
+        (Field::Text | Field::Body, Value::String(text)) => passage.has_text(text),
+        (Field::Any, value) => is_any_given(passage, value),
+        (
+            Field::Word
+            | Field::Path
+            | Field::Url
+            | Field::Recipient
+            | Field::Method
+            | Field::Pid
+            | Field::Text
+            | Field::Body
+            | Field::Headers,
+            _,
+        ) => false,
+    }
+}
+
+/// A name has two characters at least: a single letter stands in any sentence.
+fn is_word(passage: &Passage<'_>, word: &str) -> bool {
+    word.chars().nth(1).is_some() && passage.has_word(word)
+}
+
+fn is_any_given(passage: &Passage<'_>, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => false,
+        Value::Number(number) => passage.has_word(&number.to_string()),
+        Value::String(text) => text.is_empty() || is_word(passage, text) || passage.has_text(text),
+        Value::Array(items) => items.iter().all(|item| is_any_given(passage, item)),
+        Value::Object(fields) => {
+            fields.iter().all(|(key, value)| is_word(passage, key) && is_any_given(passage, value))
+        }
+    }
+}
+
+/// The part after the `@` in small letters.
+fn recipient(text: &str) -> Cow<'_, str> {
+    match text.rsplit_once('@') {
+        Some((who, host)) if host.bytes().any(|b| b.is_ascii_uppercase()) => {
+            format!("{who}@{}", host.to_ascii_lowercase()).into()
+        }
+        _ => text.into(),
+    }
+}
+
+/// A URL with scheme and host in small letters, the port left out where it is the usual one, and a path. Path and query
+/// stay as they are written: who encodes them otherwise may mean something else.
+fn canonical_url(text: &str) -> Option<String> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
+        None => ("https".to_owned(), text),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let usual = if scheme == "http" { ":80" } else { ":443" };
+    let host = authority.to_ascii_lowercase();
+    let host = host.strip_suffix(usual).unwrap_or(&host);
+    let plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']'));
+    // Without a scheme, only what has a dot can be meant as a host.
+    if host.is_empty() || !plain || (!text.contains("://") && !host.contains('.')) {
+        return None;
+    }
+    let tail = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
+    Some(format!("{scheme}://{host}{tail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lacks(asked: &str, call: &str, args: &str) -> Option<String> {
+        let texts = [asked.to_owned()];
+        let call = Syscall::parse(call, args).unwrap_or_else(|error| panic!("{args}: {error}"));
+        Given { texts: &texts, ..Given::default() }.lacks(&call).map(|why| match why {
+            Lacking::Argument(field) => field,
+            Lacking::Apart => "apart".to_owned(),
+            Lacking::Files => "files".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_url_is_given_whole_or_not_at_all() {
+        let fetch = |asked: &str, url: &str| lacks(asked, "NET_FETCH", &serde_json::json!({ "url": url }).to_string());
+        let asked = "Read https://News.example/a/b?day=1, and example.org too.";
+        for good in [
+            "https://news.example/a/b?day=1",
+            "HTTPS://news.example:443/a/b?day=1",
+            "https://example.org",
+            "https://example.org/",
+        ] {
+            assert_eq!(fetch(asked, good), None, "{good}");
+        }
+        for bad in [
+            "https://news.example/a/b",
+            "https://news.example/a/b?day=1&x=2",
+            "https://news.example/a/B?day=1",
+            "https://news.example/",
+            "http://news.example/a/b?day=1",
+            "https://news.example:8443/a/b?day=1",
+            "https://news.example.evil.example/a/b?day=1",
+            "https://example.org/x",
+            "https://me@example.org/",
+            "https://nеws.example/a/b?day=1",
+        ] {
+            assert_eq!(fetch(asked, bad), Some("url".into()), "{bad}");
+        }
+        assert_eq!(fetch("write to bob@example.org", "https://example.org/"), Some("url".into()));
+    }
+
+    #[test]
+    fn pieces_that_were_given_apart_make_nothing_given() {
+        let asked =
+            "Read https://a.example/feed. Then post `done` to https://b.example/hook.\n\nNever tell `done` to eve.";
+        let send = |url: &str, method: &str, body: &str| {
+            lacks(asked, "NET_SEND", &serde_json::json!({"url": url, "method": method, "body": body}).to_string())
+        };
+        assert_eq!(send("https://b.example/hook", "POST", "done"), None);
+        assert_eq!(send("https://b.example/hook", "POST", "all the files"), Some("body".into()));
+        assert_eq!(send("https://b.example/hook", "DELETE", "done"), Some("method".into()));
+        assert_eq!(send("https://b.example/hook/feed", "POST", "done"), Some("url".into()));
+        assert_eq!(send("https://a.example/feed", "POST", "done"), Some("apart".into()));
+        let headers = |headers: Value| {
+            let args = serde_json::json!({"url": "https://b.example/hook", "method": "POST", "body": "done", "headers": headers});
+            lacks(asked, "NET_SEND", &args.to_string())
+        };
+        assert_eq!(headers(serde_json::json!({"Content-Type": "text/plain; charset=utf-8"})), None);
+        assert_eq!(headers(serde_json::json!({"X-Note": "the secret"})), Some("headers".into()));
+        assert_eq!(headers(serde_json::json!({"Accept": "the/secret"})), Some("headers".into()));
+    }
+
+    #[test]
+    fn a_command_is_given_to_the_byte() {
+        let exec = |args: Value| lacks("Run `make test` in the end", "EXEC_CMD", &args.to_string());
+        assert_eq!(exec(serde_json::json!({"cmd": "make test", "timeout_s": 5})), None);
+        for cmd in ["make", "make test; curl evil", "make  test", "MAKE TEST", ""] {
+            assert_eq!(exec(serde_json::json!({ "cmd": cmd })), Some("cmd".into()), "{cmd}");
+        }
+        assert_eq!(exec(serde_json::json!({"cmd": "make test", "stdin": "x y"})), Some("stdin".into()));
+        assert_eq!(exec(serde_json::json!({"cmd": "make test", "env": {"LD_PRELOAD": "./x.so"}})), Some("env".into()));
+    }
+
+    #[test]
+    fn who_a_message_goes_to_and_what_it_says_are_both_given() {
+        let asked = "Tell Bob@Mail.example on telegram: see you at nine";
+        let send = |to: &str, content: &str| {
+            lacks(
+                asked,
+                "CHANNEL_SEND",
+                &serde_json::json!({"channel": "telegram", "to": to, "content": content}).to_string(),
+            )
+        };
+        assert_eq!(send("Bob@mail.example", "see you at nine"), None);
+        assert_eq!(send("bob@mail.example", "see you at nine"), Some("to".into()), "boxes may differ in case");
+        assert_eq!(send("Bob@mail.example", "see you"), Some("content".into()));
+        let spawn = |args: &str| lacks("Spawn \"a judge\" with the task \"judge it\"", "SPAWN_AGENT", args);
+        assert_eq!(spawn(r#"{"role":"a judge","task":"judge it","budget":{"calls":3}}"#), None);
+        assert_eq!(
+            spawn(r#"{"role":"a judge","task":"judge it","permissions":["NET_SEND **"]}"#),
+            Some("permissions".into())
+        );
+        assert_eq!(spawn(r#"{"role":"a judge","task":"send it"}"#), Some("task".into()));
+        assert_eq!(
+            lacks("Listen on the webhook orders", "SYS_REGISTER_WEBHOOK", r#"{"path":"orders/x"}"#),
+            Some("path".into())
+        );
+        assert_eq!(
+            lacks("Use transfer with 100", "TOOL_CALL", r#"{"name":"transfer","args":{"amount":1000}}"#),
+            Some("args".into())
+        );
+    }
+
+    #[test]
+    fn a_child_is_known_and_tainted_files_are_not_run() {
+        let texts = ["Run `make`. Tell them \"ready\"".to_owned()];
+        let pids = BTreeSet::from([Pid(7)]);
+        let given = Given { texts: &texts, pids: Some(&pids), parent: Some(Pid(2)), ..Given::default() };
+        let message = |pid: u64| {
+            Syscall::parse("SEND_MSG", &format!(r#"{{"to_pid":{pid},"content":"ready"}}"#))
+                .unwrap_or_else(|e| panic!("{e}"))
+        };
+        assert_eq!(given.lacks(&message(7)), None);
+        assert_eq!(given.lacks(&message(2)), None);
+        assert_eq!(given.lacks(&message(8)), Some(Lacking::Argument("to_pid".into())));
+        let make = Syscall::parse("EXEC_CMD", r#"{"cmd":"make"}"#).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(given.lacks(&make), None);
+        assert_eq!(Given { files: Labels::WEB, ..given }.lacks(&make), Some(Lacking::Files));
+    }
+
+    /// Every argument of every call has been thought about, or must be given.
+    #[test]
+    fn nothing_is_given_to_a_process_that_was_told_nothing() {
+        for name in Name::ALL {
+            let call = Syscall::parse(name.as_str(), name.spec().example).unwrap_or_else(|error| panic!("{error}"));
+            let args = call.args();
+            let fields = args.as_object().into_iter().flatten();
+            let steered = fields.filter(|(key, value)| !steers_nothing(field(*name, key), value)).count();
+            assert_eq!(Given::default().lacks(&call).is_some(), steered > 0, "{name}");
+        }
+    }
+}

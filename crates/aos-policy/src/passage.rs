@@ -1,0 +1,273 @@
+//! Passages: what a person wrote, cut into the pieces that belong together, and what stands in one literally.
+//!
+//! Start at [`passages`]. A passage is a sentence, a list item or a paragraph; quotes, code and JSON objects are never
+//! cut. What always holds: a word stands there only whole, between white space and punctuation; a text stands there only
+//! where the person marked where it begins and ends (quotes, backticks, a fence, a JSON object, what follows a colon,
+//! or the passage itself). No meaning is read: `do not run "x"` gives `x` (docs/decisions/0007 says so).
+
+use std::ops::Range;
+
+/// What may stand before a word or an opening quote.
+const OPENERS: &str = "([{<\"'`“‘„«";
+/// What may stand after a word or a closing quote.
+const CLOSERS: &str = ")]}>\"'`”’“».,;:!?";
+/// Punctuation around a word that is looked behind.
+const PUNCTUATION_MAX: usize = 6;
+const QUOTES: [(char, char); 7] =
+    [('`', '`'), ('"', '"'), ('\'', '\''), ('“', '”'), ('„', '“'), ('‘', '’'), ('«', '»')];
+
+/// A piece of what a person wrote.
+#[derive(Debug)]
+pub(crate) struct Passage<'a> {
+    text: &'a str,
+    /// What is marked with a beginning and an end.
+    marked: Vec<&'a str>,
+}
+
+/// Cuts a text into passages.
+pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
+    let marks = marks(text);
+    let mut ends = cuts(text, &marks);
+    ends.push(text.len());
+    let mut begin = 0;
+    let mut found = Vec::new();
+    for end in ends {
+        let within = |range: &Range<usize>| begin <= range.start && range.end <= end;
+        let mut marked: Vec<&str> =
+            marks.iter().filter(|mark| within(&mark.whole)).map(|mark| &text[mark.content.clone()]).collect();
+        marked.extend(blocks(text, begin..end, &marks));
+        if !text[begin..end].trim().is_empty() {
+            found.push(Passage { text: &text[begin..end], marked });
+        }
+        begin = end;
+    }
+    found
+}
+
+impl<'a> Passage<'a> {
+    /// Whether this stands here whole, as one word or marked.
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.words().any(|candidate| candidate == word) || self.marked.contains(&word)
+    }
+
+    /// Whether this text is marked here from its first to its last character; the end of its last line does not count.
+    pub(crate) fn has_text(&self, text: &str) -> bool {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        text.trim().chars().nth(1).is_some() && self.marked.contains(&text)
+    }
+
+    /// What is marked here.
+    pub(crate) fn marked(&self) -> &[&'a str] {
+        &self.marked
+    }
+
+    /// Every reading of every word: with and without the punctuation around it.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &'a str> {
+        self.text.split_whitespace().flat_map(|chunk| {
+            let starts = starts(chunk);
+            starts.into_iter().flat_map(move |start| {
+                let rest = &chunk[start..];
+                ends(rest).into_iter().map(move |end| &rest[..end])
+            })
+        })
+    }
+}
+
+/// Where a word may begin in a run without white space.
+fn starts(chunk: &str) -> Vec<usize> {
+    let mut found = vec![0];
+    for (at, c) in chunk.char_indices().take_while(|(_, c)| OPENERS.contains(*c)).take(PUNCTUATION_MAX) {
+        found.push(at + c.len_utf8());
+    }
+    found
+}
+
+/// Where it may end.
+fn ends(chunk: &str) -> Vec<usize> {
+    let mut found = vec![chunk.len()];
+    for (at, _) in chunk.char_indices().rev().take_while(|(_, c)| CLOSERS.contains(*c)).take(PUNCTUATION_MAX) {
+        found.push(at);
+    }
+    found.retain(|end| *end > 0);
+    found
+}
+
+/// Something marked: with its marks and without.
+#[derive(Debug)]
+struct Mark {
+    whole: Range<usize>,
+    content: Range<usize>,
+}
+
+/// Quotes, code and JSON objects, from left to right, never one in another.
+fn marks(text: &str) -> Vec<Mark> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    let mut before = ' ';
+    while let Some(c) = text[at..].chars().next() {
+        let mark = if before.is_whitespace() || OPENERS.contains(before) { mark_at(text, at, c) } else { None };
+        match mark {
+            Some(mark) => {
+                at = mark.whole.end;
+                before = text[..at].chars().next_back().unwrap_or(' ');
+                found.push(mark);
+            }
+            None => {
+                at += c.len_utf8();
+                before = c;
+            }
+        }
+    }
+    found
+}
+
+fn mark_at(text: &str, at: usize, c: char) -> Option<Mark> {
+    let rest = &text[at..];
+    if let Some(inside) = rest.strip_prefix("```") {
+        let first_line = inside.find('\n')? + 1;
+        let length = inside[first_line..].find("```")?;
+        let begin = at + 3 + first_line;
+        let content = text[begin..begin + length].strip_suffix('\n').map_or(length, str::len);
+        return Some(Mark { whole: at..begin + length + 3, content: begin..begin + content });
+    }
+    if c == '{' {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<serde::de::IgnoredAny>();
+        values.next()?.ok()?;
+        let end = at + values.byte_offset();
+        return Some(Mark { whole: at..end, content: at..end });
+    }
+    let (_, close) = QUOTES.iter().find(|(open, _)| *open == c)?;
+    let begin = at + c.len_utf8();
+    let inside = &text[begin..];
+    let fits = |end: usize| {
+        let after = inside[end + close.len_utf8()..].chars().next();
+        // An apostrophe within a word ends no quote.
+        c == '`' || after.is_none_or(|after| after.is_whitespace() || CLOSERS.contains(after))
+    };
+    let end = inside.match_indices(*close).map(|(end, _)| end).find(|end| *end > 0 && fits(*end))?;
+    if inside[..end].contains("\n\n") {
+        return None;
+    }
+    Some(Mark { whole: at..begin + end + close.len_utf8(), content: begin..begin + end })
+}
+
+/// Where one passage ends and the next begins: after a sentence, at a blank line, before an item of a list.
+fn cuts(text: &str, marks: &[Mark]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        let marked = marks.iter().any(|mark| mark.whole.contains(&at));
+        let after = &text[at + c.len_utf8()..];
+        let cut = match c {
+            _ if marked => false,
+            // A full stop that stands alone, or before a small letter, may belong to a command.
+            '.' | '!' | '?' => {
+                let next = after.trim_start().chars().next();
+                let ends_word = before.is_alphanumeric() || CLOSERS.contains(before) || before == '/';
+                ends_word && after.starts_with(char::is_whitespace) && next.is_some_and(|next| !next.is_lowercase())
+            }
+            '\n' => {
+                let next = after.split('\n').next().unwrap_or_default();
+                let introduced = text[..at].trim_end().ends_with(':');
+                (next.trim().is_empty() && !introduced) || is_item(next)
+            }
+            _ => false,
+        };
+        if cut {
+            found.push(at + c.len_utf8());
+        }
+        before = c;
+    }
+    found
+}
+
+/// Whether a line begins an item of a list.
+fn is_item(line: &str) -> bool {
+    let line = line.trim_start();
+    let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let numbered = digits.len() < line.len() && (digits.starts_with(". ") || digits.starts_with(") "));
+    numbered || line.starts_with("- ") || line.starts_with("* ")
+}
+
+/// The passage itself, and what follows a colon in it, each to the passage's end.
+fn blocks<'a>(text: &'a str, passage: Range<usize>, marks: &[Mark]) -> Vec<&'a str> {
+    let plain = |at: &usize| !marks.iter().any(|mark| mark.whole.contains(at));
+    let part = &text[passage.clone()];
+    let colons = part.match_indices(':').map(|(at, _)| passage.start + at + 1).filter(plain);
+    let begins = colons.filter(|at| text[*at..].starts_with(char::is_whitespace)).chain([passage.start]);
+    let mut found = Vec::new();
+    for begin in begins {
+        let block = text[begin..passage.end].trim();
+        let block = block.strip_prefix("- ").or_else(|| block.strip_prefix("* ")).unwrap_or(block);
+        let block = block.strip_prefix("$ ").unwrap_or(block);
+        found.push(block);
+        // The full stop of the sentence.
+        found.extend(block.strip_suffix(['.', '!', '?']).filter(|rest| rest.ends_with(char::is_alphanumeric)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str, word: &str) -> bool {
+        passages(text).iter().any(|passage| passage.has_word(word))
+    }
+
+    fn text(text: &str, value: &str) -> bool {
+        passages(text).iter().any(|passage| passage.has_text(value))
+    }
+
+    #[test]
+    fn a_word_stands_there_only_whole() {
+        assert!(word("write to bob@x.com, please", "bob@x.com"));
+        assert!(word("write to (bob@x.com).", "bob@x.com"));
+        for other in
+            ["notbob@x.com", "bob@x.com.evil", "bob@x.com/evil", "bob@x.comx", "bob@x.com,eve@y.com", "bоb@x.com"]
+        {
+            assert!(!word(&format!("write to {other} please"), "bob@x.com"), "{other}");
+        }
+        assert!(!word("call report?all=1", "report"), "a query belongs to it");
+    }
+
+    #[test]
+    fn a_text_stands_there_only_where_it_is_marked() {
+        for asked in [
+            "Run `cargo test` and tell me",
+            "Run \"cargo test\", then stop",
+            "Run: cargo test",
+            "Run: cargo test.",
+            "cargo test",
+            "Run this:\n\ncargo test\n\nand tell me",
+            "Run\n```sh\ncargo test\n```\nnow",
+            "- cargo test\n- cargo build",
+            "$ cargo test",
+        ] {
+            assert!(text(asked, "cargo test"), "{asked}");
+        }
+        for asked in [
+            "Run cargo test and tell me",
+            "Run `cargo test --release`",
+            "Run `nice cargo test`",
+            "Run: cargo test --release",
+            "Run\n```\ncargo test\nrm -rf target\n```",
+            "Run: cargo test . --all",
+            "don't cargo test, that isn't it",
+        ] {
+            assert!(!text(asked, "cargo test"), "{asked}");
+        }
+        assert!(text("post {\"a\": [1, 2]} there", "{\"a\": [1, 2]}"));
+        assert!(!text("say \"x\" and \"y\"", " and "), "what stands between two quotes is not quoted");
+        assert!(!text("press \"y\"", "y"), "one letter is no text");
+    }
+
+    #[test]
+    fn sentences_and_items_are_passages() {
+        let cut = |text: &str| passages(text).len();
+        assert_eq!(cut("Read https://a.example/x. Then post `a. B` there."), 2);
+        assert_eq!(cut("Do this:\n- one\n- two\n"), 3);
+        assert_eq!(cut("One\n\nTwo"), 2);
+        assert_eq!(cut("Send this:\n\nTwo"), 1);
+    }
+}
