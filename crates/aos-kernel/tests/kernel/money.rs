@@ -121,7 +121,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.018607, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.01867, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -142,7 +142,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.0181 needed; `aos budget 2 --usd MORE` gives it more
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018163 needed; `aos budget 2 --usd MORE` gives it more
     "#);
 }
 
@@ -166,10 +166,10 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
         ps 2
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017482 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017545 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
     2 is blocked for budget
     > day 0.005
@@ -182,13 +182,13 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     > 2: ok
     > day 0
     > input 2 more
-    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.01774 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.017803 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > off 10
     > day 2
       → infer 2 turn [task, turn, input more]
     > ps 2
     2 is running
-    "#);
+    ");
 }
 
 /// The budget of the parent was raised, and the child that draws on it stayed stopped.
@@ -213,10 +213,10 @@ fn more_money_for_a_parent_wakes_its_children() {
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
     2 SEND_MSG = {"message_id":"m13"}
-    2 stopped: the budget is spent: $0.01089 left, up to $0.018445 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.01089 left, up to $0.018508 needed; `aos budget 2 --usd MORE` gives it more
       → infer 3 turn [message go]
     > ps 2
-    2 is stopped: the budget is spent: $0.01089 left, up to $0.018445 needed; `aos budget 2 --usd MORE` gives it more
+    2 is stopped: the budget is spent: $0.01089 left, up to $0.018508 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
     3 is running
     > budget 2 usd=1
@@ -240,7 +240,7 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
         input 2 more
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > spawn resident usd=0.02 go
       → infer 2 turn [task]
     > price 100000
@@ -248,8 +248,8 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     > input 2 more
-    2 stopped: the budget is spent: $0.0189 left, up to $1774 needed; `aos budget 2 --usd MORE` gives it more
-    "#);
+    2 stopped: the budget is spent: $0.0189 left, up to $1780.3 needed; `aos budget 2 --usd MORE` gives it more
+    ");
 }
 
 #[test]
