@@ -193,7 +193,15 @@ impl Narrator {
             ProposalState::Approved => "approved",
             ProposalState::Rejected => "rejected",
             ProposalState::Expired => "expired: nobody answered in time",
-            ProposalState::Executed => "carried out",
+            ProposalState::Executed => match proposal.filter(|proposal| proposal.verdict == Verdict::Allow) {
+                // The call itself was told in the line before.
+                Some(undoable) => {
+                    let words =
+                        format!("until {} `aos undo {}` takes it back", clock(undoable.expires_at), clean_line(id));
+                    return vec![self.lead(&self.style.dim("  ↶"), &words)];
+                }
+                None => "carried out",
+            },
             ProposalState::Undone => "undone",
             ProposalState::Vetoed => "vetoed",
         };

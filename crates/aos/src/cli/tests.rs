@@ -238,6 +238,10 @@ fn story() -> Vec<Entry> {
         json!({"type": "proposal", "id": "p3", "state": "pending", "proposal": {"call_id": "c5", "name": "FS_DELETE", "args": {"path": "old.txt"},
                "verdict": "ask", "rule": "role", "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z"}}),
         json!({"type": "proposal", "id": "p3", "state": "rejected", "why": "keep it"}),
+        json!({"type": "syscall", "call_id": "c7", "name": "FS_WRITE", "args": {"path": "new.txt", "content": "hello"}}),
+        json!({"type": "proposal", "id": "p4", "state": "executed", "proposal": {"call_id": "c7", "name": "FS_WRITE", "args": {"path": "new.txt"},
+               "verdict": "allow", "rule": "role", "why": null, "risk": null, "expires_at": "2026-11-22T07:33:17Z"}}),
+        json!({"type": "result", "call_id": "c7", "name": "FS_WRITE", "status": "SUCCESS", "result": {"bytes": 5}}),
         json!({"type": "syscall", "call_id": "c6", "name": "SYS_WRITE_STDOUT", "args": {"text": "half way"}}),
         json!({"type": "result", "call_id": "c6", "name": "SYS_WRITE_STDOUT", "status": "SUCCESS", "result": {}}),
         json!({"type": "exited", "exit_code": 0, "result": "42 words\u{7}", "reason": "answered"}),
@@ -284,6 +288,9 @@ fn a_run_is_told_in_a_line_for_each_call_and_result() {
     err| ? proposal p3: FS_DELETE old.txt
     ask| Approval { id: "p3" }
     err|   • proposal p3 rejected, keep it
+    err| → FS_WRITE new.txt
+    err|   ↶ until 07:33:17 `aos undo p4` takes it back
+    err|   ✓ 5 bytes
     err| → SYS_WRITE_STDOUT half way
     err|   ✓ done
     err| │ half way
