@@ -4,7 +4,7 @@
 //! Start at [`Kernel::judge`]. What always holds: nothing that carries an untrusted label ever enters `words`, so reading
 //! more makes nothing given; what people wrote is kept whole or not at all; the newest [`WORDS_BYTES_MAX`] bytes count.
 
-use aos_abi::{Pid, Syscall};
+use aos_abi::{Name, Pid, Syscall};
 use aos_policy::{Labels, Lacking, Policy, Subject};
 use serde_json::Value;
 
@@ -64,8 +64,10 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn answers(&mut self, pid: Pid, text: &str) {
         let Some(process) = self.table.get(pid) else { return };
         let question = match &process.phase {
-            Phase::Waiting { wait: Wait::Person, call, .. } if process.labels.any_of(Labels::UNTRUSTED) => {
-                process.step.get(*call).map(|call| serde_json::from_str(&call.args).unwrap_or(Value::Null))
+            Phase::Waiting { wait: Wait::Person, .. } if process.labels.any_of(Labels::UNTRUSTED) => {
+                // The questions beside it too: one may say what the next is to be answered with.
+                let questions = process.step.iter().filter(|call| call.name == Name::AskUser.as_str());
+                Some(questions.map(|call| serde_json::from_str(&call.args).unwrap_or(Value::Null)).collect())
             }
             _ => None,
         };

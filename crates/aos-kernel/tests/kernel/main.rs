@@ -18,3 +18,4 @@ mod proposals;
 mod rig;
 mod stories;
 mod waits;
+mod worst;
