@@ -240,7 +240,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::OpenApi => Ok(typed("application/json", shared.openapi.clone())),
         Call::Syscalls => Ok(typed("application/json", shared.syscalls.clone())),
         Call::Status => json_response(200, &system.status().await?),
-        Call::Processes { all } => json_response(200, &system.processes(all).await?),
+        Call::Processes { all } => lines::processes(shared, all).await,
         Call::Spawn(request) => json_response(route.status, &system.spawn(*request).await?),
         Call::Process(pid) => json_response(200, &system.process(pid).await?),
         Call::Input(pid, request) => json_response(200, &system.input(pid, request).await?),

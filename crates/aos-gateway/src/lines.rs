@@ -1,6 +1,7 @@
-//! Exports: one JSON document per line, page by page, so that a journal of any length passes through little memory.
+//! Long answers, page by page, so that what is of any length passes through little memory: exports with one JSON
+//! document per line, and the process table as one array.
 //!
-//! Start at [`audit`] and [`memory`]. What always holds: the first page is read before the status is sent; a fault
+//! Start at [`audit`], [`memory`] and [`processes`]. What always holds: the first page is read before the status is sent; a fault
 //! after that cuts the transfer short, so that half an export is never taken for a whole one.
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use aos_abi::{Entry, Lsn};
+use aos_abi::{Entry, Lsn, Pid};
 
 use crate::dispatch::Shared;
 use crate::error::ApiError;
@@ -34,16 +35,30 @@ pub(crate) async fn memory<S: System>(shared: &Arc<Shared<S>>, query: MemoryExpo
     respond(shared, Source::Memory { query, after: None }).await
 }
 
-/// Where an export stands.
+/// The process table.
+pub(crate) async fn processes<S: System>(shared: &Arc<Shared<S>>, all: bool) -> Result<Response, ApiError> {
+    respond(shared, Source::Processes { all, after: Some(Pid::SYSTEM), head: "[" }).await
+}
+
+/// Where a long answer stands.
 enum Source {
     /// After this entry.
     Audit(Lsn),
     /// After the memory with this id.
     Memory { query: MemoryExportQuery, after: Option<String> },
+    /// After this process; `head` is what stands before the next one.
+    Processes { all: bool, after: Option<Pid>, head: &'static str },
 }
 
 impl Source {
-    /// The next page as lines; `None` at the end.
+    fn content_type(&self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Source::Audit(_) | Source::Memory { .. } => "application/x-ndjson",
+            Source::Processes { .. } => "application/json",
+        })
+    }
+
+    /// The next page as bytes; `None` at the end.
     async fn page<S: System>(&mut self, shared: &Shared<S>) -> Result<Option<Bytes>, ApiError> {
         let limit = shared.options.page_entries;
         match self {
@@ -60,6 +75,20 @@ impl Source {
                 *after = Some(id.ok_or_else(|| ApiError::internal("a memory without an id"))?);
                 lines(&page).map(Some)
             }
+            Source::Processes { all, after, head } => {
+                let Some(from) = *after else { return Ok(None) };
+                let (views, next) = shared.system.processes(*all, from).await?;
+                let mut text = Vec::new();
+                for view in views {
+                    text.extend_from_slice(std::mem::replace(head, ",").as_bytes());
+                    write(&mut text, &view)?;
+                }
+                if next.is_none() {
+                    text.extend_from_slice(if *head == "[" { b"[]" } else { b"]" });
+                }
+                *after = next;
+                Ok(Some(text.into()))
+            }
         }
     }
 
@@ -75,6 +104,7 @@ impl Source {
 }
 
 async fn respond<S: System>(shared: &Arc<Shared<S>>, mut source: Source) -> Result<Response, ApiError> {
+    let content_type = source.content_type();
     let first = source.page_in_time(shared).await?;
     let more = first.is_some();
     let state = (Arc::clone(shared), source, first, more);
@@ -92,15 +122,19 @@ async fn respond<S: System>(shared: &Arc<Shared<S>>, mut source: Source) -> Resu
         }
     });
     let mut response = Response::new(Body::from_stream(stream));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)
 }
 
 fn lines<T: Serialize>(page: &[T]) -> Result<Bytes, ApiError> {
     let mut text = Vec::new();
     for value in page {
-        serde_json::to_writer(&mut text, value).map_err(|error| ApiError::internal(error.to_string()))?;
+        write(&mut text, value)?;
         text.push(b'\n');
     }
     Ok(text.into())
+}
+
+fn write(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), ApiError> {
+    serde_json::to_writer(text, value).map_err(|error| ApiError::internal(error.to_string()))
 }

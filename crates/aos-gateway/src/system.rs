@@ -39,8 +39,9 @@ pub trait System: Send + Sync + 'static {
     fn status(&self) -> impl Future<Output = Answer<StatusView>> + Send;
     /// Starts a process.
     fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Answer<Accepted>> + Send;
-    /// The process table; with `all` the exited ones too.
-    fn processes(&self, all: bool) -> impl Future<Output = Answer<Vec<ProcessView>>> + Send;
+    /// Some of the process table, those after `after` in order of pid, and where to go on; `None` at the end. With `all`
+    /// the exited ones too. A piece may be empty before the end.
+    fn processes(&self, all: bool, after: Pid) -> impl Future<Output = Answer<(Vec<ProcessView>, Option<Pid>)>> + Send;
     /// Everything about one process, exited ones included; `ESRCH` where there never was one or it was pruned.
     fn process(&self, pid: Pid) -> impl Future<Output = Answer<ProcessDetail>> + Send;
     /// Text for its standard input.

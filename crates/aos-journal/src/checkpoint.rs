@@ -14,7 +14,7 @@ use crate::row::read_error;
 use crate::{Error, Place, schema};
 
 /// Pages that one statement of [`PageReader::all`] reads, so that no long read keeps the log from being cut back.
-const CHUNK: u64 = 256;
+const CHUNK: usize = 256;
 
 /// The state of the kernel after it applied entry `lsn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +71,19 @@ pub(crate) fn page(db: &Connection, path: &Path, pid: Pid) -> Result<Option<Vec<
     found.map(checked).transpose().map(|page| page.map(|(_, state)| state))
 }
 
+/// At most `most` pages after a pid, by rising pid, as they stand in the store.
+fn stored_after(db: &Connection, path: &Path, after: Pid, most: usize) -> Result<Vec<Page>, Error> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    db.prepare_cached("SELECT pid, lsn, digest, state FROM page WHERE pid > ?1 ORDER BY pid LIMIT ?2")
+        .and_then(|mut statement| statement.query_map((after.0, most), read_page)?.collect())
+        .map_err(|source| read_error("read the pages", path, source))
+}
+
+/// The same, checked.
+pub(crate) fn pages_after(db: &Connection, path: &Path, after: Pid, most: usize) -> Result<Vec<(Pid, Vec<u8>)>, Error> {
+    stored_after(db, path, after, most)?.into_iter().map(checked).collect()
+}
+
 fn check(at: Place, lsn: Lsn, pid: Pid, digest: &Hash, state: &[u8]) -> Result<(), Error> {
     if chain::state_digest(lsn, pid, state) == *digest {
         return Ok(());
@@ -98,28 +111,12 @@ impl PageReader {
         page(&self.db, &self.path, pid)
     }
 
-    /// The processes that have a page, by rising pid.
-    ///
-    /// # Errors
-    /// As for every read.
-    pub fn pids(&self) -> Result<Vec<Pid>, Error> {
-        let read = || {
-            let mut select = self.db.prepare_cached("SELECT pid FROM page ORDER BY pid")?;
-            let pids = select.query_map([], |row| row.get::<_, u64>(0).map(Pid))?;
-            pids.collect::<rusqlite::Result<Vec<Pid>>>()
-        };
-        read().map_err(|error| read_error("the list of pages", &self.path, error))
-    }
-
     /// All pages by rising pid. Pages that a checkpoint adds, changes or removes meanwhile may be seen as before or after.
     pub fn all(&self) -> impl Iterator<Item = Result<(Pid, Vec<u8>), Error>> + '_ {
-        let mut after = Some(-1_i64);
+        let mut after = Some(Pid::SYSTEM);
         std::iter::from_fn(move || {
-            let chunk = self.chunk(after?);
-            after = match &chunk {
-                Ok(pages) => pages.last().map(|page| page.pid.0.cast_signed()),
-                Err(_) => None,
-            };
+            let chunk = stored_after(&self.db, &self.path, after?, CHUNK);
+            after = chunk.as_ref().ok().and_then(|pages| pages.last()).map(|page| page.pid);
             match chunk {
                 Ok(pages) if pages.is_empty() => None,
                 Ok(pages) => Some(pages.into_iter().map(checked).collect::<Vec<_>>()),
@@ -127,13 +124,6 @@ impl PageReader {
             }
         })
         .flatten()
-    }
-
-    fn chunk(&self, after: i64) -> Result<Vec<Page>, Error> {
-        self.db
-            .prepare_cached("SELECT pid, lsn, digest, state FROM page WHERE pid > ?1 ORDER BY pid LIMIT ?2")
-            .and_then(|mut statement| statement.query_map((after, CHUNK), read_page)?.collect())
-            .map_err(|source| read_error("read the pages", &self.path, source))
     }
 }
 

@@ -201,6 +201,14 @@ impl Reader {
         self.with(|db| checkpoint::page(db, self.path(), pid))
     }
 
+    /// At most `most` saved processes after a pid, by rising pid.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the bytes of one are not those that were written.
+    pub fn pages_after(&self, after: Pid, most: usize) -> Result<Vec<(Pid, Vec<u8>)>, Error> {
+        self.with(|db| checkpoint::pages_after(db, self.path(), after, most))
+    }
+
     /// What pruning these exited processes would take out. Without a checkpoint that is nothing, and the system's own
     /// entries and those of [`Pid::INIT`] are never taken.
     ///

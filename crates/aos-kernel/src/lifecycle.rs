@@ -5,7 +5,7 @@
 
 use aos_abi::entry::{ProposalState, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
-use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, limits};
+use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::{Grants, Labels};
 use serde_json::Value;
@@ -470,15 +470,17 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Those of these processes that may be taken out: ended, settled, waited for, and no living fork's past.
-    pub fn prunable(&mut self, pids: Vec<Pid>) -> Vec<Pid> {
-        let mut out = pids;
+    /// Those of these processes that may be taken out: ended (before then, where a time is given), settled, waited for, and
+    /// no living fork's past.
+    pub fn prunable(&mut self, pids: &[Pid], before: Option<Timestamp>) -> Vec<Pid> {
+        let mut out = pids.to_vec();
         out.retain(|pid| {
             let Some(process) = self.table.get(*pid) else { return false };
-            let (ended, parent) = (process.exited() && process.budget.closed, process.parent);
+            let (closed, parent) = (process.exited() && process.budget.closed, process.parent);
+            let ended = process.exit.as_ref().is_some_and(|exit| before.is_none_or(|before| exit.at < before));
             let awaited =
                 self.table.get(parent).is_some_and(|parent| !parent.exited() && parent.children.contains(pid));
-            ended && !awaited && !self.globals.origins.contains_key(pid)
+            ended && closed && !awaited && !self.globals.origins.contains_key(pid)
         });
         out
     }

@@ -52,6 +52,8 @@ pub struct Table<P> {
     removed: BTreeSet<Pid>,
     /// Processes taken out, with when: the store may hold their pages until the next checkpoint is durable.
     gone: BTreeMap<Pid, Lsn>,
+    /// Processes that are in memory for a glance only; `None` while nobody glances.
+    visitors: Option<Vec<Pid>>,
     now: Lsn,
 }
 
@@ -64,6 +66,7 @@ impl<P: PageStore> Table<P> {
             dirty: BTreeSet::new(),
             removed: BTreeSet::new(),
             gone: BTreeMap::new(),
+            visitors: None,
             now: Lsn::ZERO,
         }
     }
@@ -99,8 +102,37 @@ impl<P: PageStore> Table<P> {
             return false;
         };
         let process = decode(&page).unwrap_or_else(|why| panic!("page of process {pid}: {why}"));
-        self.slots.insert(pid, Slot { process: Box::new(process), dirty: false, touched: self.now });
+        self.take_in(process);
         true
+    }
+
+    /// Puts a process into memory as its page has it.
+    fn take_in(&mut self, process: Process) {
+        let pid = process.pid;
+        if let Some(visitors) = &mut self.visitors {
+            visitors.push(pid);
+        }
+        self.slots.insert(pid, Slot { process: Box::new(process), dirty: false, touched: self.now });
+    }
+
+    /// Begins a glance: until [`Table::leave`], what is reached for is not younger for it. `read` has pages that somebody
+    /// read already, which spares reading them one by one; what is newer in memory, or gone, is not replaced by them.
+    pub(crate) fn glance(&mut self, read: Vec<Process>) {
+        self.visitors = Some(Vec::new());
+        for process in read {
+            if !self.slots.contains_key(&process.pid) && !self.gone.contains_key(&process.pid) {
+                self.take_in(process);
+            }
+        }
+    }
+
+    /// Ends a glance: whatever was read back for it leaves memory.
+    pub(crate) fn leave(&mut self) {
+        for pid in self.visitors.take().into_iter().flatten() {
+            if self.slots.get(&pid).is_some_and(|slot| !slot.dirty) {
+                self.slots.remove(&pid);
+            }
+        }
     }
 
     /// A process, to read.
@@ -108,9 +140,11 @@ impl<P: PageStore> Table<P> {
         if !self.fault_in(pid) {
             return None;
         }
-        let now = self.now;
+        let (now, glances) = (self.now, self.visitors.is_some());
         self.slots.get_mut(&pid).map(|slot| {
-            slot.touched = now;
+            if !glances {
+                slot.touched = now;
+            }
             &*slot.process
         })
     }
@@ -135,6 +169,12 @@ impl<P: PageStore> Table<P> {
     /// The processes in memory, in order of pid.
     pub fn resident(&self) -> impl Iterator<Item = &Process> {
         self.slots.values().map(|slot| &*slot.process)
+    }
+
+    /// The pids of at most `most` processes in memory, those after `after`, in order.
+    pub(crate) fn resident_after(&self, after: Pid, most: usize) -> impl Iterator<Item = Pid> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.slots.range((Excluded(after), Unbounded)).map(|(pid, _)| *pid).take(most)
     }
 
     /// How many processes are in memory.

@@ -12,7 +12,27 @@ use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
 impl<P: PageStore> Kernel<P> {
-    /// Every process of these, in order of pid. Processes paged out are read for it and stay until the next eviction.
+    /// Reads of many processes that leave memory as it was: those paged out are in it only meanwhile. `read` has pages
+    /// that somebody read already.
+    pub fn glance<T>(&mut self, read: Vec<Process>, look: impl FnOnce(&mut Self) -> T) -> T {
+        self.table.glance(read);
+        let seen = look(self);
+        self.table.leave();
+        seen
+    }
+
+    /// At most `most` pids after `after`, in order: those of `stored`, which are the next ones that the store has, and
+    /// those in memory.
+    #[must_use]
+    pub fn next_pids(&self, after: Pid, stored: &[Pid], most: usize) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.table.resident_after(after, most).chain(stored.iter().copied()).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids.truncate(most);
+        pids
+    }
+
+    /// Every process of these that there is; without `all` only those that live.
     pub fn list(&mut self, pids: impl IntoIterator<Item = Pid>, all: bool) -> Vec<ProcessView> {
         pids.into_iter()
             .filter_map(|pid| {
@@ -21,11 +41,6 @@ impl<P: PageStore> Kernel<P> {
                 self.view(pid)
             })
             .collect()
-    }
-
-    /// The processes held in memory, and the pids taken out since the last checkpoint.
-    pub fn resident_pids(&self) -> Vec<Pid> {
-        self.table.resident().map(|process| process.pid).collect()
     }
 
     /// One process as lists show it.

@@ -45,7 +45,7 @@ pub(crate) fn act<P: PageStore>(
         6 => return answer(chance, kernel),
         7 => return webhook(chance, kernel, serial),
         8 => {
-            let pids = kernel.prunable((2..next.0).map(Pid).collect());
+            let pids = kernel.prunable(&(2..next.0).map(Pid).collect::<Vec<_>>(), None);
             return Some((Pid::SYSTEM, Body::Pruned { pids, entries: 0 }));
         }
         _ => Body::Signal { signal: Signal::Cont, from_pid: Pid::INIT, tree: false },

@@ -159,8 +159,11 @@ impl System for Fake {
         self.spawned.lock().unwrap().push(request);
         accepted(Pid(7))
     }
-    async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
-        Ok(if all { vec![view(Pid(7))] } else { vec![] })
+    /// Three, one to a piece, of which only the one in the middle lives.
+    async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
+        let next = Pid(after.0.max(6) + 1);
+        let shown = all || next == Pid(8);
+        Ok((shown.then(|| view(next)).into_iter().collect(), (next < Pid(9)).then_some(next)))
     }
     async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
         known(pid)?;

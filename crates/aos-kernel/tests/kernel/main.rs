@@ -2,13 +2,14 @@
 //!
 //! Start at [`rig`] for the language of the scripts. `stories` tells how each part of the kernel behaves, `pitfalls`
 //! what it must never do, `mended` what once went wrong; `money`, `bounds`, `waits` and `limits` go into what is scarce,
-//! what is full, who waits for whom, and what the policy limits; `labels` into where content came from, `proposals` into
+//! what is full, who waits for whom, and what the policy limits; `glance` into reads of many; `labels` into where content came from, `proposals` into
 //! crashes around a person's word.
 
 #![expect(clippy::unwrap_used, reason = "a script that does not parse is a fault of the test")]
 
 mod bounds;
 mod given;
+mod glance;
 mod labels;
 mod limits;
 mod mended;

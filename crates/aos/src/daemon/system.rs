@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::counters::Counters;
 use super::drivers::Drivers;
 use super::edges::Edges;
-use super::heart::Handle;
+use super::heart::{Handle, LiveKernel};
 use super::memory::People;
 use super::undo::Undo;
 use crate::home::Home;
@@ -40,7 +40,7 @@ const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are as
     plainly what you did and what you could not do.";
 
 /// Processes looked at in one go.
-const LIST_PIECE: usize = 256;
+const LIST_PIECE: usize = 512;
 
 /// The running daemon.
 pub(crate) struct Daemon {
@@ -95,14 +95,28 @@ impl Daemon {
         Ok(Some(dir))
     }
 
-    /// Every process that there is, in memory and in the store, by rising pid.
-    async fn pids(&self) -> Answer<Vec<Pid>> {
-        let journal = Arc::clone(&self.journal);
-        let mut pids = blocking(move || journal.page_reader()?.pids()).await?;
-        pids.extend(self.heart.look(|kernel| kernel.resident_pids()).await?);
-        pids.sort_unstable();
-        pids.dedup();
-        Ok(pids)
+    /// Reads of the processes after `after`, in memory and in the store, as many as may keep agents waiting, and the one to
+    /// go on after; `None` at the end. Saved ones are read off the loop and leave nothing in memory.
+    async fn glance<T: Send + 'static>(
+        &self,
+        after: Pid,
+        read: impl FnOnce(&mut LiveKernel, &[Pid]) -> T + Send + 'static,
+    ) -> Answer<(T, Option<Pid>)> {
+        let reader = self.journal.reader();
+        let stored = blocking(move || {
+            let pages = reader.pages_after(after, LIST_PIECE)?;
+            let saved: Vec<Pid> = pages.iter().map(|(pid, _)| *pid).collect();
+            // A page that is none of ours is met by the kernel, which says so.
+            let stored = pages.iter().filter_map(|(_, page)| aos_kernel::table::decode(page).ok()).collect();
+            Ok((saved, stored))
+        });
+        let (saved, stored) = stored.await?;
+        let look = self.heart.look(move |kernel| {
+            let pids = kernel.next_pids(after, &saved, LIST_PIECE);
+            let seen = kernel.glance(stored, |kernel| read(kernel, &pids));
+            (seen, pids.last().copied().filter(|_| pids.len() == LIST_PIECE))
+        });
+        Ok(look.await?)
     }
 
     /// Removes the workspaces of processes that are no more, also those that a power cut after an earlier prune left. One
@@ -113,17 +127,19 @@ impl Daemon {
         let mut old: BTreeMap<Pid, PathBuf> = folders
             .filter_map(|folder| Some((Pid(folder.file_name().to_str()?.parse().ok()?), folder.path())))
             .collect();
-        for piece in self.pids().await?.chunks(LIST_PIECE) {
-            let piece = piece.to_vec();
-            let used = self.heart.look(move |kernel| {
+        let mut after = Some(Pid::SYSTEM);
+        while let Some(from) = after {
+            let used = self.glance(from, |kernel, pids| {
                 let workspace = |pid: &Pid| kernel.process(*pid).map(|process| process.workspace.clone());
-                piece.iter().filter_map(workspace).collect::<Vec<_>>()
+                pids.iter().filter_map(workspace).collect::<Vec<_>>()
             });
-            for workspace in used.await? {
+            let (used, next) = used.await?;
+            for workspace in used {
                 if let Workspace::Home(owner) = workspace {
                     old.remove(&owner);
                 }
             }
+            after = next;
         }
         let next = self.heart.look(|kernel| kernel.next_pid()).await?;
         for (_, folder) in old.range(..next) {
@@ -266,14 +282,8 @@ impl System for Daemon {
         Ok(accepted)
     }
 
-    async fn processes(&self, all: bool) -> Answer<Vec<ProcessView>> {
-        let mut views = Vec::new();
-        // In pieces, so that a long list does not keep agents waiting.
-        for piece in self.pids().await?.chunks(LIST_PIECE) {
-            let piece = piece.to_vec();
-            views.extend(self.heart.look(move |kernel| kernel.list(piece, all)).await?);
-        }
-        Ok(views)
+    async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
+        self.glance(after, move |kernel, pids| kernel.list(pids.iter().copied(), all)).await
     }
 
     async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
@@ -543,17 +553,14 @@ impl System for Daemon {
     }
 
     async fn prune(&self, request: PruneRequest) -> Answer<PruneView> {
-        let processes = self.processes(true).await?;
-        let before = request.before;
-        let old: Vec<Pid> = processes
-            .into_iter()
-            .filter(|process| process.state == State::Exited)
-            .filter(|process| before.is_none_or(|before| process.exited_at.is_some_and(|at| at < before)))
-            .map(|process| process.pid)
-            .collect();
         // Only what a checkpoint holds can be taken out, and who prunes means what has ended by now.
         self.heart.save().await?;
-        let pids = self.heart.look(move |kernel| kernel.prunable(old)).await?;
+        let (before, mut pids, mut after) = (request.before, Vec::new(), Some(Pid::SYSTEM));
+        while let Some(from) = after {
+            let (old, next) = self.glance(from, move |kernel, pids| kernel.prunable(pids, before)).await?;
+            pids.extend(old);
+            after = next;
+        }
         let reader = self.journal.reader();
         let plan = blocking(move || reader.prune_plan(pids)).await?;
         let (pids, entries) = (plan.pids().to_vec(), plan.entries());
