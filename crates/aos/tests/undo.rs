@@ -150,7 +150,10 @@ fn a_power_cut_while_a_command_runs_leaves_nothing_of_it() {
     let request = json!({ "task": "alpha", "mode": "one_shot", "workspace": folder });
     rig.up();
     assert_eq!(rig.http("POST", "/v1/processes", Some(&request)).status, 201);
-    let layers = || fs::read_dir(rig.file("undo")).unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    let layers = || -> Vec<std::path::PathBuf> {
+        let found = ["undo", "undo/kept"].map(|dir| fs::read_dir(rig.file(dir)).unwrap().flatten());
+        found.into_iter().flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("kept")).collect()
+    };
     until("the command to write", || layers().iter().any(|layer| layer.join("upper/started").exists()).then_some(()));
     rig.kill_daemon();
     rig.up();

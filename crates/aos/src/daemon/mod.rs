@@ -184,9 +184,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
 
     // Changes that were wholly made, and whose entry the stop prevented.
     for (pid, changed) in owed {
-        if !undo::Note::is_in(&journal.reader(), pid, &changed)?
-            && let Err(error) = handle.change(move |_| Ok((pid, Body::Changed(Box::new(changed))))).await
-        {
+        if undo::Note::is_in(&journal.reader(), pid, &changed)? {
+            system.undo.told(&changed);
+        } else if let Err(error) = handle.change(move |_| Ok((pid, Body::Changed(Box::new(changed))))).await {
             // Its process was pruned: nobody can ask for it any more.
             tracing::warn!(%pid, %error, "a change of files is not journaled");
         }
@@ -204,6 +204,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         shutdown.clone(),
     ));
     tracing::info!(%listen, home = %home.root().display(), "ready");
+    let undo = Arc::clone(&system.undo);
+    let counting = tokio::task::spawn_blocking(move || undo.count());
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
         failure = failures.recv() => failure.map(Error::from),
@@ -218,6 +220,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         let _ = tokio::time::timeout(DRAIN, beating).await;
     }
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
+    let _ = tokio::time::timeout(DRAIN, counting).await;
     drop(demo);
     let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());

@@ -1,22 +1,24 @@
 //! Changes to files that can be taken back: where what they replaced is kept, for how long, and how it comes back.
 //!
 //! Start at [`Undo::open`]; a changing call asks for its [`Undo::turn`] and a layer, and hands over what came of it to
-//! [`Undo::took`]. Each change has a folder below `undo/`, named by its effect, with the sandbox's record of it. What
-//! always holds: a change is journaled for as long as it stands, also where the daemon stopped between the two; one
-//! changing call of a workspace runs at a time; what is kept is bounded, the oldest goes first and says so.
+//! [`Undo::took`]. Each change has a folder named by its effect, with the sandbox's record of it: in `undo/` while it is
+//! made, taken back or not yet known to the journal, in `undo/kept/` once it is at rest, so that a start looks only at what
+//! the last stop interrupted. What always holds: a change is journaled for as long as it stands, also where the daemon
+//! stopped between the two; one changing call of a workspace runs at a time; what is kept is bounded, the oldest goes first
+//! and says so.
 
 mod view;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use aos_abi::entry::{Changed, FileChange, FileImage};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Name, Pid, Syscall, Timestamp, limits};
 use aos_policy::Permit;
-use aos_sandbox::{Altered, ChangeKind, Committed, Image, Kind, Recovered, recover};
+use aos_sandbox::{Altered, ChangeKind, Committed, Image, Kind, Recovered, Stage, recover};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
@@ -26,11 +28,17 @@ pub(crate) use view::links;
 
 /// Characters of a command line that are journaled with its changes; the call's own entry has all of it.
 const COMMAND_SHOWN: usize = 500;
+/// Where changes that are at rest are, below `undo/`.
+const KEPT: &str = "kept";
 
 /// What can be taken back.
 pub(crate) struct Undo {
     dir: PathBuf,
+    /// What is known to be kept; all of it once `counted` is set.
     kept: Mutex<BTreeMap<EffectId, Kept>>,
+    counted: OnceLock<()>,
+    /// Held while a folder goes to its rest or comes back from it.
+    moving: Mutex<()>,
     turns: Mutex<HashMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -106,17 +114,20 @@ fn brief(call: &Syscall) -> Value {
 }
 
 impl Undo {
-    /// What is kept in a folder, brought to rest after whatever ended the last daemon, and the changes that the journal
-    /// may not know of yet.
+    /// Brings to rest what the stop of the last daemon interrupted, and gives the changes that the journal may not know of
+    /// yet. What is at rest is not looked at: [`Undo::count`] does that later.
     pub(crate) fn open(dir: PathBuf) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
-        std::fs::create_dir_all(&dir)?;
+        std::fs::create_dir_all(dir.join(KEPT))?;
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        let undo = Undo { dir, kept: Mutex::default(), turns: Mutex::default() };
+        let undo = Undo {
+            dir,
+            kept: Mutex::default(),
+            counted: OnceLock::new(),
+            moving: Mutex::default(),
+            turns: Mutex::default(),
+        };
         let mut owed = Vec::new();
-        for entry in std::fs::read_dir(&undo.dir)? {
-            let path = entry?.path();
-            let named = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-            let Some(effect) = named else { continue };
+        for (effect, path) in changes_in(&undo.dir)? {
             match recover(&path) {
                 Ok(Recovered::Nothing) => {}
                 Ok(Recovered::Whole(committed)) => owed.extend(undo.found(effect, committed)),
@@ -124,17 +135,48 @@ impl Undo {
                 Err(error) => tracing::warn!(%effect, %error, "a change could not be brought to rest"),
             }
         }
-        undo.make_room();
         Ok((undo, owed))
     }
 
     /// Takes in a change that an earlier daemon left; what the journal may not know of it.
     fn found(&self, effect: EffectId, committed: Committed) -> Option<(Pid, Changed)> {
         let note = Note::read(&committed)?;
-        let owed = (!told(committed.dir(), committed.turn()).exists()).then(|| changed(&committed, &note));
         let kept = Kept { pid: note.pid, bytes: committed.kept_bytes(), until: note.until };
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
-        owed.map(|changed| (note.pid, changed))
+        let changed = changed(&committed, &note);
+        if committed.dir().join(format!("told-{}", committed.turn())).exists() {
+            // So version 0.1.0 marked what the journal knows of.
+            self.told(&changed);
+            return None;
+        }
+        Some((note.pid, changed))
+    }
+
+    /// Looks once at all that is kept, then makes room; whoever needs it meanwhile waits. Blocking, and as long as the
+    /// number of changes.
+    pub(crate) fn count(&self) {
+        self.counted.get_or_init(|| {
+            let kept = changes_in(&self.dir.join(KEPT)).unwrap_or_else(|error| {
+                tracing::warn!(%error, "what is kept for undoing cannot be listed");
+                Vec::new()
+            });
+            for (effect, path) in kept {
+                let loaded = Committed::load(&path).ok().flatten();
+                let Some((note, committed)) = loaded.and_then(|found| Some((Note::read(&found)?, found))) else {
+                    continue;
+                };
+                let found = Kept { pid: note.pid, bytes: committed.kept_bytes(), until: note.until };
+                // What a call has brought up to date since stands.
+                self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(effect).or_insert(found);
+            }
+            self.drop_too_much();
+        });
+    }
+
+    /// Where the folder of a change is, or would be.
+    fn folder(&self, effect: EffectId) -> PathBuf {
+        let kept = self.dir.join(KEPT).join(effect.to_string());
+        if kept.exists() { kept } else { self.dir.join(effect.to_string()) }
     }
 
     /// Waits until no other changing call of the workspace is under way.
@@ -171,7 +213,7 @@ impl Undo {
     /// A folder for the layer of a call. `None` for a call that is repeated after a crash and has changed something
     /// already: what it replaced then is what must come back.
     pub(crate) fn layer(&self, effect: EffectId) -> Option<PathBuf> {
-        let dir = self.dir.join(effect.to_string());
+        let dir = self.folder(effect);
         (!dir.exists()).then_some(dir)
     }
 
@@ -198,31 +240,60 @@ impl Undo {
         (!nothing).then(|| (note.pid, Body::Changed(Box::new(changed))))
     }
 
-    /// Remembers that the journal knows of a change.
+    /// Lays a change that the journal knows of to rest, unless somebody has begun to turn it round since. Blocking.
     pub(crate) fn told(&self, changed: &Changed) {
-        let dir = self.dir.join(changed.effect.to_string());
-        if dir.is_dir()
-            && let Err(error) = std::fs::File::create(told(&dir, changed.turn))
+        let name = changed.effect.to_string();
+        let dir = self.dir.join(&name);
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(Some(committed)) = Committed::load(&dir) else { return };
+        let rests = matches!(committed.stage(), Stage::Committed | Stage::Undone);
+        if rests
+            && committed.turn() == changed.turn
+            && let Err(error) = std::fs::rename(&dir, self.dir.join(KEPT).join(name))
         {
             // Then it is looked for in the journal at the next start.
-            tracing::debug!(effect = %changed.effect, %error, "not marked as journaled");
+            tracing::debug!(effect = %changed.effect, %error, "not laid to rest");
         }
+    }
+
+    /// Takes a change back, or makes it again; what is written down with that. Blocking.
+    ///
+    /// # Errors
+    /// As of [`Committed::undo`]; where its folder is gone, that it cannot be opened.
+    fn turned(&self, effect: EffectId, note: Value) -> Result<Committed, aos_sandbox::Error> {
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, dir) = (self.dir.join(KEPT).join(effect.to_string()), self.dir.join(effect.to_string()));
+        let failed = |source: io::Error| aos_sandbox::Error::Path { path: dir.clone(), source };
+        if kept.exists() {
+            // From here on a start has to look at it, whatever becomes of the rest.
+            std::fs::rename(&kept, &dir).and_then(|()| std::fs::File::open(&self.dir)?.sync_all()).map_err(failed)?;
+        }
+        let committed = Committed::load(&dir)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        if committed.stage() == Stage::Committed { committed.undo(note) } else { committed.redo(note) }
     }
 
     /// The change of an effect, if it is kept still.
     pub(crate) fn load(&self, effect: EffectId) -> Option<(Committed, Note)> {
-        let committed = Committed::load(&self.dir.join(effect.to_string())).ok().flatten()?;
+        let committed = Committed::load(&self.folder(effect)).ok().flatten()?;
         let note = Note::read(&committed)?;
         Some((committed, note))
     }
 
-    /// Forgets what was kept of these processes, which are gone.
+    /// Forgets what was kept of these processes, which are gone. Blocking.
     pub(crate) fn forget_all_of(&self, pids: &[Pid]) {
+        self.count();
         self.drop_those(|kept| kept.iter().filter(|(_, kept)| pids.contains(&kept.pid)).map(|(id, _)| *id).collect());
     }
 
-    /// Deletes what is past its time and, oldest first, what is too much.
+    /// Makes room, unless that is still to be done for all that is kept.
     fn make_room(&self) {
+        if self.counted.get().is_some() {
+            self.drop_too_much();
+        }
+    }
+
+    /// Deletes what is past its time and, oldest first, what is too much.
+    fn drop_too_much(&self) {
         let now = super::heart::now();
         self.drop_those(|kept| {
             let over = |kept: &Kept| kept.until < now;
@@ -254,7 +325,8 @@ impl Undo {
             gone
         };
         for effect in gone {
-            let loaded = Committed::load(&self.dir.join(effect.to_string()));
+            let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+            let loaded = Committed::load(&self.folder(effect));
             if let Ok(Some(committed)) = loaded
                 && let Err(error) = committed.forget()
             {
@@ -264,9 +336,15 @@ impl Undo {
     }
 }
 
-/// The file that says that the journal knows of the latest turn.
-fn told(dir: &Path, turn: u32) -> PathBuf {
-    dir.join(format!("told-{turn}"))
+/// The folders of changes in a folder.
+fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let named = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        found.extend(named.map(|effect| (effect, path)));
+    }
+    Ok(found)
 }
 
 /// A change as it is journaled.
@@ -325,4 +403,91 @@ fn file_image(image: &Image) -> FileImage {
     };
     let mode = format!("{:o}", image.mode);
     FileImage { is: is.to_owned(), mode, bytes: image.size, sha256: image.sha256.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_abi::Lsn;
+    use aos_sandbox::Layer;
+
+    use super::*;
+
+    /// Writes a file as a call does, up to where its entry goes to the journal.
+    fn changed_by(undo: &Undo, nth: u64, workspace: &Path) -> Changed {
+        let effect = EffectId { cause: Lsn(nth), nth: 0 };
+        let note = Note {
+            pid: Pid(2),
+            effect,
+            call_id: "c1".into(),
+            name: Name::FsWrite,
+            args: Value::Null,
+            rule: "r".into(),
+            undo_ms: 3_600_000,
+            until: super::super::heart::now().plus_millis(3_600_000),
+            undoes: None,
+            restores: None,
+        };
+        let layer = Layer::create(undo.layer(effect).unwrap()).unwrap();
+        layer.write(workspace, Path::new(&format!("f{nth}")), b"new", None).unwrap();
+        match undo.took(layer.commit(workspace, None, note.written()).unwrap()) {
+            Some((Pid(2), Body::Changed(changed))) => *changed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn known(undo: &Undo) -> usize {
+        undo.kept.lock().unwrap().len()
+    }
+
+    /// Ten thousand changes of the past were read at each start, before anybody was served.
+    #[test]
+    fn a_start_reads_only_what_the_stop_interrupted() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = tempfile::tempdir().unwrap();
+        let open = || Undo::open(home.path().join("undo")).unwrap();
+        let (undo, _) = open();
+        let made: Vec<Changed> = (1..=20).map(|nth| changed_by(&undo, nth, workspace.path())).collect();
+        made.iter().take(19).for_each(|changed| undo.told(changed));
+
+        let (undo, owed) = open();
+        assert_eq!((known(&undo), owed.len()), (1, 1));
+        assert_eq!(owed[0].1, made[19]);
+        // All of it can be taken back before it was counted.
+        assert!(undo.load(made[0].effect).is_some());
+        undo.count();
+        assert_eq!(known(&undo), 20);
+
+        undo.told(&made[19]);
+        let (undo, owed) = open();
+        assert_eq!((known(&undo), owed.len()), (0, 0));
+        undo.forget_all_of(&[Pid(2)]);
+        assert_eq!(changes_in(&home.path().join("undo/kept")).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_turned_round_is_looked_at_again_until_the_journal_knows() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = tempfile::tempdir().unwrap();
+        let open = || Undo::open(home.path().join("undo")).unwrap();
+        let (undo, _) = open();
+        let made = changed_by(&undo, 1, workspace.path());
+        undo.told(&made);
+        let (_, note) = undo.load(made.effect).unwrap();
+        let turned = undo.turned(made.effect, note.turned("p1", None).written()).unwrap();
+        assert!(!workspace.path().join("f1").exists());
+        // The word of the first turn may come late.
+        undo.told(&made);
+        let (undo, owed) = open();
+        assert_eq!(owed.iter().map(|(_, changed)| changed.turn).collect::<Vec<_>>(), [1]);
+        assert_eq!(turned.turn(), 1);
+        undo.told(&owed[0].1);
+        assert_eq!(open().1, []);
+
+        // As an older version left it.
+        let old = home.path().join("undo").join(made.effect.to_string());
+        std::fs::rename(home.path().join("undo/kept").join(made.effect.to_string()), &old).unwrap();
+        std::fs::write(old.join("told-1"), "").unwrap();
+        assert_eq!(open().1, []);
+        assert!(!old.exists());
+    }
 }

@@ -97,10 +97,10 @@ impl Undo {
         }
         let restores = if link.turn % 2 == 1 { link.undoes.clone() } else { None };
         let note = note.turned(&id, restores);
+        drop(committed);
+        let (undo, effect) = (Arc::clone(self), link.effect);
         let (turned, note) = blocking(move || {
-            let turn_back = committed.stage() == Stage::Committed;
-            let written = note.written();
-            let turned = if turn_back { committed.undo(written) } else { committed.redo(written) };
+            let turned = undo.turned(effect, note.written());
             turned.map(|turned| (turned, note)).map_err(|error| refused(&id, &error))
         })
         .await?;
