@@ -5,7 +5,7 @@
 //! What always holds: entries reach the journal in the order they were decided; nothing that changes the outside
 //! leaves, and nobody is told "done", before the entries that say so are on disk.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aos_abi::api::Accepted;
@@ -61,6 +61,8 @@ enum Request {
 #[derive(Clone)]
 pub(crate) struct Handle {
     requests: mpsc::Sender<Request>,
+    /// What made the journal fail.
+    broken: Arc<OnceLock<CallError>>,
 }
 
 impl Handle {
@@ -70,8 +72,8 @@ impl Handle {
         build: impl FnOnce(&mut LiveKernel) -> Result<(Pid, Body), CallError> + Send + 'static,
     ) -> Result<Accepted, CallError> {
         let (sender, answer) = oneshot::channel();
-        self.requests.send(Request::Change(Box::new(build), sender)).await.map_err(|_| stopping())?;
-        answer.await.map_err(|_| stopping())?
+        self.requests.send(Request::Change(Box::new(build), sender)).await.map_err(|_| self.stopping())?;
+        answer.await.map_err(|_| self.stopping())?
     }
 
     /// Reads the kernel. What is returned is durable.
@@ -87,27 +89,35 @@ impl Handle {
                 let _ = sender.send(seen);
             })
         });
-        self.requests.send(Request::Look(look)).await.map_err(|_| stopping())?;
-        answer.await.map_err(|_| stopping())
+        self.requests.send(Request::Look(look)).await.map_err(|_| self.stopping())?;
+        answer.await.map_err(|_| self.stopping())
     }
 
     /// Takes a checkpoint; durable when it resolves.
     pub(crate) async fn save(&self) -> Result<(), CallError> {
         let (sender, answer) = oneshot::channel();
-        self.requests.send(Request::Save(sender)).await.map_err(|_| stopping())?;
-        answer.await.map_err(|_| stopping())?
+        self.requests.send(Request::Save(sender)).await.map_err(|_| self.stopping())?;
+        answer.await.map_err(|_| self.stopping())?
     }
 
     /// Takes ended processes out of the journal and the kernel.
     pub(crate) async fn prune(&self, plan: aos_journal::PrunePlan) -> Result<(), CallError> {
         let (sender, answer) = oneshot::channel();
-        self.requests.send(Request::Prune(plan, sender)).await.map_err(|_| stopping())?;
-        answer.await.map_err(|_| stopping())?
+        self.requests.send(Request::Prune(plan, sender)).await.map_err(|_| self.stopping())?;
+        answer.await.map_err(|_| self.stopping())?
     }
-}
 
-fn stopping() -> CallError {
-    CallError::new(Code::Again, "the daemon is stopping").hint("`aos up` starts it again")
+    /// Why nobody answers: what made the journal fail, or a stop as somebody wanted it.
+    fn stopping(&self) -> CallError {
+        let wanted = || CallError::new(Code::Again, "the daemon is stopping").hint("`aos up` starts it again");
+        self.broken.get().cloned().unwrap_or_else(wanted)
+    }
+
+    /// Remembers what made the journal fail, before anybody is sent away.
+    fn broke(&self, error: &aos_journal::Error) {
+        // The first one counts: the others follow from it.
+        let _ = self.broken.set(journal_failed(error));
+    }
 }
 
 /// The loop and what it owns.
@@ -149,7 +159,7 @@ impl Heart {
         checkpoint: Lsn,
     ) -> (Heart, Handle) {
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let handle = Handle { requests: sender };
+        let handle = Handle { requests: sender, broken: Arc::default() };
         let heart = Heart {
             kernel,
             journal,
@@ -297,7 +307,7 @@ impl Heart {
             return;
         }
         let edges = Arc::clone(&self.edges);
-        let failed = self.failed.clone();
+        let (failed, handle) = (self.failed.clone(), self.handle.clone());
         let committed = entries.clone();
         self.journal.append(entries, move |outcome| match outcome {
             Ok(()) => {
@@ -310,6 +320,7 @@ impl Heart {
                 edges.announce(committed);
             }
             Err(error) => {
+                handle.broke(&error);
                 // Dropping the replies tells every caller that nothing was acknowledged.
                 let _ = failed.send(error);
             }
@@ -328,8 +339,7 @@ impl Heart {
         let checkpoint = self.kernel.checkpoint();
         self.checkpoint = checkpoint.lsn;
         let lsn = checkpoint.lsn;
-        let requests = self.handle.requests.clone();
-        let failed = self.failed.clone();
+        let (failed, handle) = (self.failed.clone(), self.handle.clone());
         let saved = aos_journal::Checkpoint {
             lsn,
             globals: checkpoint.globals,
@@ -343,9 +353,10 @@ impl Heart {
             match outcome {
                 Ok(()) => {
                     // A full queue only means that memory is given back at the next checkpoint.
-                    let _ = requests.try_send(Request::Saved(lsn));
+                    let _ = handle.requests.try_send(Request::Saved(lsn));
                 }
                 Err(error) => {
+                    handle.broke(&error);
                     let _ = failed.send(error);
                 }
             }
@@ -359,7 +370,8 @@ impl Heart {
 }
 
 fn journal_failed(error: &aos_journal::Error) -> CallError {
-    CallError::new(Code::Io, error.to_string()).hint(error.hint())
+    let code = if matches!(error, aos_journal::Error::Full) { Code::NoSpc } else { Code::Io };
+    CallError::new(code, error.to_string()).hint(error.hint())
 }
 
 /// The wall clock, in the journal's unit.
