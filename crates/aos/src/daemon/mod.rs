@@ -17,20 +17,19 @@ mod outlet;
 mod pages;
 mod past;
 mod programs;
+mod restore;
 mod system;
 mod undo;
 
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aos_abi::api::ModelView;
-use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_abi::{Body, Lsn, Pid};
 use aos_journal::{Journal, OpenOptions, Opened};
-use aos_kernel::Kernel;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,8 +37,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::home::Home;
 
-use heart::{Heart, LiveKernel};
-use pages::Pages;
+use heart::Heart;
 
 /// The name of the scripted model that serves where none is configured.
 pub const DEMO: &str = "demo";
@@ -73,6 +71,14 @@ pub enum Error {
         /// The first such entry.
         lsn: Lsn,
     },
+    /// The checkpoint is not of this version's format, and what it stands for is in the journal no more.
+    #[error("{why}, and it cannot be made again: entries from {from} on were pruned")]
+    Checkpoint {
+        /// Why it is of no use.
+        why: String,
+        /// The first entry that is missing.
+        from: Lsn,
+    },
     /// The policy file cannot be used.
     #[error("{path}: {message}")]
     Policy {
@@ -99,6 +105,7 @@ impl Error {
             Error::Journal(error) => error.hint(),
             Error::Home(error) => error.hint(),
             Error::Listen { .. } => "stop what listens there, or set another `listen` in `[daemon]` of aos.toml".into(),
+            Error::Checkpoint { .. } => "start the version of aos that wrote it; nothing was changed".into(),
             Error::Diverged { .. } => {
                 "start the version of aos that wrote it, stop that with `aos down`, then start this one; nothing was changed".into()
             }
@@ -130,7 +137,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         tracing::warn!(last_good = %torn.last_good, expected = %torn.expected, "the journal's end is lost; going on from the last entry that is whole");
     }
     let journal = Arc::new(journal);
-    let (kernel, checkpoint) = restore(&journal, &opened)?;
+    let (kernel, checkpoint) = restore::restore(&journal)?;
 
     let tcp = bind_tcp(config.listen).await?;
     let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
@@ -239,39 +246,6 @@ async fn open_journal(home: &Home, options: &OpenOptions) -> Result<(Journal, Op
             }
             opened => return Ok(opened?),
         }
-    }
-}
-
-/// The kernel as of the journal's end: the last checkpoint, then every input after it, each checked against the facts
-/// that the journal holds.
-fn restore(journal: &Journal, opened: &Opened) -> Result<(LiveKernel, Lsn), Error> {
-    let pages = || journal.page_reader().map(Pages);
-    let saved = journal.load_globals()?;
-    let (mut kernel, checkpoint) = match saved {
-        Some((lsn, globals)) => {
-            let kernel = Kernel::restore(&globals, pages()?)
-                .map_err(|error| Error::Part { what: "the checkpoint", why: error.to_string() })?;
-            (kernel, lsn)
-        }
-        None => (Kernel::new(pages()?), Lsn::ZERO),
-    };
-    debug_assert!(checkpoint <= opened.last);
-    let mut expected: std::collections::VecDeque<Arc<Entry>> = Default::default();
-    let mut diverged = None;
-    journal.reader().for_each_after(checkpoint, |recorded| {
-        if recorded.cause.is_none() {
-            // Effects were performed before the stop, or `Booted` recovers them.
-            expected = kernel.apply(recorded.at, recorded.pid, recorded.body.clone()).entries.into();
-        }
-        if expected.pop_front().as_deref() == Some(&recorded) {
-            return ControlFlow::Continue(());
-        }
-        diverged = Some(recorded.lsn);
-        ControlFlow::Break(())
-    })?;
-    match diverged {
-        Some(lsn) => Err(Error::Diverged { lsn }),
-        None => Ok((kernel, checkpoint)),
     }
 }
 
