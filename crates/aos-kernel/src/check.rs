@@ -32,8 +32,8 @@ impl<P: PageStore> Kernel<P> {
                     return Err(CallError::new(Code::Inval, "`text` is empty"));
                 }
                 let process = self.live(pid)?;
-                if text.is_empty() && process.notices.len() >= limits::NOTICES_MAX {
-                    return Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)));
+                if text.is_empty() && process.is_full() {
+                    return Err(busy(format!("process {pid} has {} unread events", process.notices.len())));
                 }
                 if process.stdin.len() >= limits::STDIN_MAX {
                     return Err(busy(format!("process {pid} has {} unread pieces of input", limits::STDIN_MAX)));
@@ -43,8 +43,8 @@ impl<P: PageStore> Kernel<P> {
             Body::Signal { .. } => self.live(pid).map(|_| ()),
             Body::Webhook(_) => {
                 let process = self.live(pid)?;
-                if process.notices.len() >= limits::NOTICES_MAX {
-                    return Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)));
+                if process.is_full() {
+                    return Err(busy(format!("process {pid} has {} unread events", process.notices.len())));
                 }
                 Ok(())
             }
@@ -52,8 +52,8 @@ impl<P: PageStore> Kernel<P> {
                 let process = self.live(pid)?;
                 if !process.watches.contains_key(watch_id) {
                     Err(CallError::new(Code::NoEnt, format!("process {pid} has no watch `{watch_id}`")))
-                } else if process.notices.len() >= limits::NOTICES_MAX {
-                    Err(busy(format!("process {pid} has {} unread events", limits::NOTICES_MAX)))
+                } else if process.is_full() {
+                    Err(busy(format!("process {pid} has {} unread events", process.notices.len())))
                 } else {
                     Ok(())
                 }

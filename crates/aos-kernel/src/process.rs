@@ -486,10 +486,10 @@ impl Process {
         [phase, timers, proposals, kill, self.budget.ends_at].into_iter().flatten().min()
     }
 
-    /// Whether it has as many unread notices as it may.
+    /// Whether it has as many unread notices as it may. The last place is kept for `TERM`, which no queue can refuse.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.notices.len() >= limits::NOTICES_MAX
+        self.notices.len() + usize::from(self.terminating.is_none()) >= limits::NOTICES_MAX
     }
 
     /// Whether something waits to be shown that wakes an idle process.

@@ -182,10 +182,9 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
             return Err(broken("a wait ends with what it waits for", format!("{pid} waits for {wait:?}")));
         }
     }
-    // What is said into a pipe at the end of a turn is never refused: the turn would be lost.
     let queues = [
         (process.inbox.len(), limits::INBOX_MAX),
-        (process.stdin.len(), 2 * limits::STDIN_MAX),
+        (process.stdin.len(), limits::STDIN_MAX),
         (process.notices.len(), limits::NOTICES_MAX),
     ];
     if queues.iter().any(|(holds, most)| holds > most) {

@@ -457,6 +457,10 @@ impl Simulation {
                 break;
             }
         }
+        if self.chance.percent(30) {
+            // It is told of its end whatever waits already.
+            self.offer(pid, Body::Signal { signal: aos_abi::Signal::Term, from_pid: Pid::INIT, tree: false })?;
+        }
         Ok(())
     }
 
