@@ -38,6 +38,17 @@ fn a_difference_comes_with_an_example() {
     assert_eq!(exec.len(), 2, "{}", exec.join("\n"));
 }
 
+/// Where a file goes from and where it goes to are two actions: a person was told of both in the same words.
+#[test]
+fn a_difference_is_said_once() {
+    let lines = changes("{}", "{fs: [{path: a/**, ops: [write, delete]}]}");
+    let mut unlike = lines.clone();
+    unlike.sort_unstable();
+    unlike.dedup();
+    assert_eq!(lines.len(), unlike.len(), "{}", lines.join("\n"));
+    assert!(lines.iter().any(|line| line.starts_with("+ r: FS_MOVE a/x")), "{}", lines.join("\n"));
+}
+
 #[test]
 fn expectations_pass_fail_or_are_refused() {
     let policy = role("{fs: [{path: docs/**, ops: [read]}], calls: [{call: SPAWN_AGENT, verdict: ask}]}");
