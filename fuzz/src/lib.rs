@@ -12,6 +12,8 @@ mod configuration;
 mod http_body;
 #[cfg(feature = "journal_file")]
 mod journal_file;
+#[cfg(any(feature = "policy_file", feature = "policy_pattern"))]
+mod policy;
 
 #[cfg(feature = "configuration")]
 pub use configuration::configuration;
@@ -19,6 +21,8 @@ pub use configuration::configuration;
 pub use http_body::{call, http_body};
 #[cfg(feature = "journal_file")]
 pub use journal_file::{FOLDED, LAST, journal_file, opened};
+#[cfg(any(feature = "policy_file", feature = "policy_pattern"))]
+pub use policy::{policy_file, policy_pattern};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +45,10 @@ pub const TARGETS: &[Target] = &[
     ("http_body", http_body),
     #[cfg(feature = "journal_file")]
     ("journal_file", journal_file),
+    #[cfg(feature = "policy_file")]
+    ("policy_file", policy_file),
+    #[cfg(feature = "policy_pattern")]
+    ("policy_pattern", policy_pattern),
     ("syscall_args", syscall_args),
 ];
 
