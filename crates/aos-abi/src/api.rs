@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{FileChange, ProposalState, Verdict};
+use crate::entry::{BoundFile, FileChange, ProposalState, Verdict};
 use crate::process::{BudgetSpec, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
@@ -153,8 +153,14 @@ pub struct ProposalView {
     pub why: Option<String>,
     /// What could go wrong.
     pub risk: Option<String>,
-    /// What would happen, in a few lines.
+    /// What would happen: a command line, a request, or the change to a file as a unified diff.
     pub preview: String,
+    /// The files that an approval binds: it holds only while they are the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<BoundFile>,
+    /// What the call concerns and what could not be bound, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unbound: Option<String>,
     /// What became of it.
     pub state: ProposalState,
     /// When it is over.

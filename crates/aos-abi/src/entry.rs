@@ -158,6 +158,8 @@ pub enum Body {
     },
     /// Input: files were changed by a call, or a person took such a change back; what they replaced is kept.
     Changed(Box<Changed>),
+    /// Input: the files that a proposed call concerns, as they are while it is put before a person.
+    Examined(Box<Examined>),
     /// A proposal: made (fact), answered by a person (input) or ended by time or by its execution (fact).
     Proposal {
         /// Its id, such as `p3`.
@@ -460,6 +462,35 @@ pub struct Proposal {
     pub expires_at: Timestamp,
 }
 
+/// The files that a proposed call concerns. An approval holds for these alone: the call runs only while they are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Examined {
+    /// The proposal.
+    pub id: String,
+    /// What is bound, in the order in which the call names it.
+    pub files: Vec<BoundFile>,
+    /// What the call would change, as a unified diff; empty where that cannot be known before it runs.
+    pub diff: String,
+    /// What the call concerns and what could not be bound, in words.
+    pub unbound: Option<String>,
+}
+
+/// A file, folder or link as an approval binds it. Two are the same only if they are equal in every field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct BoundFile {
+    /// Where, relative to the workspace.
+    pub path: String,
+    /// `file`, `folder`, `link`, `other`, or `nothing` where there is none.
+    pub is: String,
+    /// Permission bits in octal, such as `644`.
+    pub mode: String,
+    /// Bytes of a file.
+    pub bytes: u64,
+    /// SHA-256 in hex: of a file's content; of a link's target; of the names, kinds, sizes and times of change of all
+    /// that a folder holds; of inode and time of change of a file that is too large to be read.
+    pub sha256: Option<String>,
+}
+
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -513,6 +544,7 @@ impl Body {
             Body::Verdict { .. } => "verdict",
             Body::Result { .. } => "result",
             Body::Changed(_) => "changed",
+            Body::Examined(_) => "examined",
             Body::Proposal { .. } => "proposal",
             Body::Charged { .. } => "charged",
             Body::Compacted { .. } => "compacted",

@@ -36,6 +36,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Syscall { .. }
         | Body::Verdict { .. }
         | Body::Changed(_)
+        | Body::Examined(_)
         | Body::Proposal { .. }
         | Body::Charged { .. }
         | Body::Forked { .. }

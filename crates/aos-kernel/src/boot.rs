@@ -28,6 +28,7 @@ impl<P: PageStore> Kernel<P> {
                 });
             }
         }
+        self.examine_again();
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
@@ -71,7 +72,7 @@ impl<P: PageStore> Kernel<P> {
             && let Some(permit) = ruling.permit
         {
             let authority = self.authority(pid, index, permit.call());
-            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority });
+            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound: None });
             return;
         }
         self.globals.in_flight.remove(&id);

@@ -7,6 +7,8 @@ use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, Pid, limits};
 
 use crate::budget::{Dimension, Grant};
+use crate::process::OpenProposal;
+use crate::proposals::no_proposal;
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
@@ -73,14 +75,11 @@ impl<P: PageStore> Kernel<P> {
             {
                 Err(CallError::new(Code::Inval, "a proposal is answered with approved, rejected or vetoed"))
             }
-            Body::Proposal { id, .. } => {
-                if self.globals.proposals.get(id) == Some(&pid) {
-                    Ok(())
-                } else {
-                    Err(CallError::new(Code::NoEnt, format!("no open proposal `{id}`"))
-                        .hint("`aos proposals` lists them"))
-                }
-            }
+            Body::Proposal { id, state, .. } => self.check_answer(pid, id, *state),
+            Body::Examined(examined) => match self.open_proposal(pid, &examined.id) {
+                Some(OpenProposal { examined: None, .. }) => Ok(()),
+                _ => Err(no_proposal(&examined.id)),
+            },
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
             Body::Booted { .. } | Body::Configured(_) | Body::Tick | Body::Pruned { .. } => Ok(()),
             other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),

@@ -1,6 +1,6 @@
 //! Effects: what the kernel wants done outside. Plain data, performed by the edges, never journaled.
 
-use aos_abi::entry::{Purpose, Verdict};
+use aos_abi::entry::{Examined, Purpose, Verdict};
 use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
@@ -28,6 +28,20 @@ pub enum Effect {
         workspace: Workspace,
         /// What decides on where a call leads to while it runs, such as a redirect.
         authority: Authority,
+        /// The files that a person saw when they approved it: where they differ by now it does not run, and its outcome
+        /// is `EREJECTED`.
+        bound: Option<Box<Examined>>,
+    },
+    /// Look at the files that a proposed call concerns; what is seen comes back as [`aos_abi::Body::Examined`].
+    Examine {
+        /// Whose.
+        pid: Pid,
+        /// The proposal.
+        id: String,
+        /// The call.
+        call: Box<Syscall>,
+        /// Where the process's files are.
+        workspace: Workspace,
     },
     /// Give up on an effect under way; its outcome must come back all the same.
     Cancel(EffectId),
@@ -151,7 +165,7 @@ impl Effect {
         match self {
             Effect::Infer(_) | Effect::WebhookReply { .. } => true,
             Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
-            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } => false,
+            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Examine { .. } => false,
         }
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod budget;
 pub mod effect;
+pub mod preview;
 pub mod process;
 pub mod scheduler;
 pub mod table;
@@ -244,8 +245,10 @@ impl<P: PageStore> Kernel<P> {
             }
             Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
             Body::Result { effect: Some(effect), outcome, .. } => {
+                self.unless_it_held(*effect, outcome);
                 self.driver_result(*effect, entry.lsn, labels::told(outcome));
             }
+            Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
             Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use aos_abi::entry::Examined;
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
 use aos_context::Window;
@@ -348,6 +349,8 @@ pub struct OpenProposal {
     pub expires_at: Timestamp,
     /// The policy it was asked under.
     pub generation: String,
+    /// The files that it concerns, once somebody has looked; for calls of which [`crate::proposals::binds`] holds.
+    pub examined: Option<Examined>,
 }
 
 /// `TERM` was received.

@@ -1,19 +1,36 @@
 //! Proposals: calls that wait for a person.
 //!
 //! Start at [`Kernel::propose`]. What always holds: a call that a person approved is checked against the policy again when
-//! it runs, runs once, and is the very call that was shown; nobody's silence is a yes to an `ask`; what was refused is
+//! it runs, runs once, and is the very call that was shown, over the very files; nobody's silence is a yes to an `ask`; what was refused is
 //! not asked again while the answer holds; a stopped process starts nothing, approved or not.
 
-use aos_abi::entry::{Changed, Proposal, ProposalState, Verdict};
-use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, Timestamp};
+use aos_abi::entry::{Changed, Examined, Outcome, Proposal, ProposalState, Verdict};
+use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Approval, fingerprint};
 
-use crate::Kernel;
+use crate::effect::Effect;
 use crate::process::{CallState, OpenProposal, Phase, Refusal, Wait};
 use crate::table::PageStore;
+use crate::{InFlight, Kernel};
 
 /// Refusals of one process that are kept; the oldest goes first.
 const REFUSALS_MAX: usize = 64;
+
+/// Whether an approval of such a call binds files: those that it names in the workspace.
+#[must_use]
+pub(crate) fn binds(name: Name) -> bool {
+    use Name::{ExecCmd, FsDelete, FsEdit, FsMove, FsRead, FsWrite};
+    matches!(name, FsRead | FsWrite | FsEdit | FsDelete | FsMove | ExecCmd)
+}
+
+fn binds_name(name: &str) -> bool {
+    name.parse().is_ok_and(binds)
+}
+
+/// That there is no such proposal to answer.
+pub(crate) fn no_proposal(id: &str) -> CallError {
+    CallError::new(Code::NoEnt, format!("no open proposal `{id}`")).hint("`aos proposals` lists them")
+}
 
 /// A call to put before a person.
 #[derive(Debug)]
@@ -65,7 +82,9 @@ impl<P: PageStore> Kernel<P> {
             risk: risk.clone(),
             expires_at,
             generation: self.policy.generation().to_owned(),
+            examined: None,
         };
+        let look = self.examination(pid, &id, &open);
         let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
         let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, why, risk, expires_at });
         let state = ProposalState::Pending;
@@ -76,6 +95,67 @@ impl<P: PageStore> Kernel<P> {
             process.phase = Phase::Waiting { call, wait: Wait::Approval(id.clone()), since: now, until: None };
             process.proposals.insert(id, open);
         });
+        look.into_iter().for_each(|look| self.perform(look));
+    }
+
+    /// What it takes to see the files that a proposal concerns, where an approval binds any.
+    fn examination(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Effect> {
+        let call = Syscall::parse(&open.name, &open.args).ok().filter(|call| binds(call.name()))?;
+        let workspace = self.table.get(pid)?.workspace.clone();
+        Some(Effect::Examine { pid, id: id.to_owned(), call: Box::new(call), workspace })
+    }
+
+    /// After a start: what was being looked at when the last daemon ended is looked at again.
+    pub(crate) fn examine_again(&mut self) {
+        for (id, pid) in self.globals.proposals.clone() {
+            let open = self.open_proposal(pid, &id).filter(|open| open.examined.is_none()).cloned();
+            if let Some(look) = open.and_then(|open| self.examination(pid, &id, &open)) {
+                self.perform(look);
+            }
+        }
+    }
+
+    /// Somebody has looked at the files that a proposal concerns.
+    pub(crate) fn examined(&mut self, pid: Pid, examined: &Examined) {
+        self.with(pid, |process| {
+            if let Some(open) = process.proposals.get_mut(&examined.id) {
+                open.examined = Some(examined.clone());
+            }
+        });
+    }
+
+    /// A proposal of this process that waits.
+    pub(crate) fn open_proposal(&mut self, pid: Pid, id: &str) -> Option<&OpenProposal> {
+        self.table.get(pid)?.proposals.get(id)
+    }
+
+    /// Whether a person may answer a proposal so: nobody says yes before it is known what to.
+    pub(crate) fn check_answer(&mut self, pid: Pid, id: &str, state: ProposalState) -> Result<(), CallError> {
+        let open = self.open_proposal(pid, id).ok_or_else(|| no_proposal(id))?;
+        if state != ProposalState::Approved || open.examined.is_some() || !binds_name(&open.name) {
+            return Ok(());
+        }
+        let mut error = CallError::new(Code::Again, format!("the files that {id} concerns are still being looked at"));
+        error.retry_after_ms = Some(100);
+        Err(error)
+    }
+
+    /// The files that a person saw when they approved a call, where it was.
+    pub(crate) fn bound(&mut self, pid: Pid, index: usize) -> Option<Box<Examined>> {
+        let (_, open) = self.table.get(pid)?.step.get(index)?.approved.as_ref()?;
+        open.examined.clone().map(Box::new)
+    }
+
+    /// Says that an approval did not hold, where that is why a driver did not make the call.
+    pub(crate) fn unless_it_held(&mut self, effect: EffectId, outcome: &Outcome) {
+        let Outcome::Error { error } = outcome else { return };
+        let Some(InFlight::Call { pid, call, .. }) = self.globals.in_flight.get(&effect) else { return };
+        let (pid, call) = (*pid, *call);
+        let approved = self.table.get(pid).and_then(|process| process.step.get(call)?.approved.as_ref());
+        if let Some((id, _)) = approved.filter(|_| error.code == Code::Rejected) {
+            let (id, state, why) = (id.clone(), ProposalState::Expired, Some(error.message.clone()));
+            self.fact(pid, Body::Proposal { id, state, proposal: None, why });
+        }
     }
 
     /// Files were changed, or a change was taken back. What can be taken back is listed as carried out from the start.
@@ -144,8 +224,13 @@ impl<P: PageStore> Kernel<P> {
             process.proposals.iter().filter(|(_, open)| open.expires_at <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
             let Some(open) = self.take_proposal(pid, &id) else { continue };
-            if open.hold {
+            if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
                 self.approved(pid, &id, open);
+            } else if open.hold {
+                self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
+                let error = CallError::new(Code::Rejected, "nobody could look at the files that it concerns")
+                    .hint("propose it again");
+                self.settle_proposal(pid, open.call, error);
             } else {
                 self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
                 let error = CallError::new(Code::Rejected, "nobody answered in time")

@@ -190,7 +190,8 @@ impl<P: PageStore> Kernel<P> {
         let (labels, reads) = (permit.obligations().labels, reads(permit.call()));
         self.globals.in_flight.insert(id, InFlight::Call { pid, call: index, labels, reads });
         let authority = self.authority(pid, index, permit.call());
-        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority });
+        let bound = self.bound(pid, index);
+        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound });
     }
 
     /// The policy as it holds for what a call of a process leads to. Where a person gave the request or approved it, the

@@ -7,6 +7,7 @@ use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
 use aos_abi::{CallError, Pid, Syscall};
 
+use crate::preview::preview;
 use crate::process::{Process, Route, TimerRule};
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
@@ -129,7 +130,9 @@ impl<P: PageStore> Kernel<P> {
         Some(ProposalView {
             id: id.to_owned(),
             pid,
-            preview: preview(&open.name, &args),
+            preview: preview(&open.name, &args, open.examined.as_ref().map_or("", |examined| &examined.diff)),
+            files: open.examined.as_ref().map(|examined| examined.files.clone()).unwrap_or_default(),
+            unbound: open.examined.as_ref().and_then(|examined| examined.unbound.clone()),
             call: CallView { name: open.name.clone(), args },
             verdict: if open.hold { Verdict::Hold } else { Verdict::Ask },
             rule: open.rule.clone(),
@@ -190,18 +193,4 @@ fn timer_view(id: &str, timer: &crate::process::Timer) -> TimerView {
         },
         prompt: timer.prompt.clone(),
     }
-}
-
-/// A call in a few lines, for whoever is asked.
-fn preview(name: &str, args: &serde_json::Value) -> String {
-    /// Characters of one argument that are shown.
-    const SHOWN: usize = 400;
-    let Some(fields) = args.as_object() else { return name.to_owned() };
-    let lines = fields.iter().map(|(key, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let cut: String = text.chars().take(SHOWN).collect();
-        let more = if cut.len() < text.len() { "…" } else { "" };
-        format!("  {key}: {cut}{more}")
-    });
-    std::iter::once(name.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aos_abi::entry::{InferenceOutcome, Outcome};
+use aos_abi::entry::{Examined, InferenceOutcome, Outcome};
 use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_journal::{Crash, MemoryStore, Store};
@@ -385,7 +385,15 @@ impl Simulation {
                 let latency_ms = self.chance.between(1, 9000);
                 (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, outcome })
             }
-            Job::Call { id, pid, call_id, name } => {
+            Job::Look { pid, id } => {
+                let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
+                (pid, Body::Examined(Box::new(examined)))
+            }
+            Job::Call { id, pid, call_id, name, holds: false } => {
+                let outcome = Outcome::Error { error: CallError::new(Code::Rejected, "`a` has changed since") };
+                (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
+            }
+            Job::Call { id, pid, call_id, name, holds: true } => {
                 let outcome = if self.outside.calm { Outcome::Success { result: json!({}) } } else { self.driven() };
                 (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
             }

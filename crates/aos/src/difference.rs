@@ -9,12 +9,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use serde::Serialize;
 
-/// Largest file that is shown as a diff, in bytes.
-const SHOWN_BYTES_MAX: u64 = 256 << 10;
-/// Most bytes of the diff.
-const DIFF_BYTES_MAX: usize = 256 << 10;
 /// Most paths that are listed.
 const PATHS_MAX: usize = 10_000;
 
@@ -45,7 +42,7 @@ impl Difference {
     /// Where one of them cannot be read.
     pub fn between(before: &Path, after: &Path) -> io::Result<Difference> {
         let (old, new) = (entries(before)?, entries(after)?);
-        let mut found = Difference::default();
+        let (mut found, mut diffs) = (Difference::default(), Differences::default());
         let paths: std::collections::BTreeSet<&PathBuf> = old.keys().chain(new.keys()).collect();
         for path in paths {
             let (was, is) = (old.get(path), new.get(path));
@@ -60,11 +57,12 @@ impl Difference {
                 continue;
             }
             found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind });
-            if found.diff.len() < DIFF_BYTES_MAX {
-                let text = |folder: &Path, meta: Option<&Metadata>| text(&folder.join(path), meta);
-                found.diff.push_str(&shown(path, text(before, was), text(after, is)));
+            if !diffs.is_full() {
+                let bytes = |folder: &Path, meta: Option<&Metadata>| bytes(&folder.join(path), meta);
+                diffs.add(&path.to_string_lossy(), bytes(before, was), bytes(after, is));
             }
         }
+        found.diff = diffs.into_text();
         Ok(found)
     }
 }
@@ -113,21 +111,12 @@ fn same_bytes(old: &Path, new: &Path) -> io::Result<bool> {
     }
 }
 
-/// A small text file's text; of nothing none; `None` for what is no text.
-fn text(path: &Path, meta: Option<&Metadata>) -> Option<String> {
+/// A small file's bytes; of nothing none; `None` for what is not shown.
+fn bytes(path: &Path, meta: Option<&Metadata>) -> Option<Vec<u8>> {
     match meta {
-        None => Some(String::new()),
-        Some(meta) if meta.is_file() && meta.len() <= SHOWN_BYTES_MAX => std::fs::read_to_string(path).ok(),
+        None => Some(Vec::new()),
+        Some(meta) if meta.is_file() && meta.len() <= SHOWN_BYTES_MAX => std::fs::read(path).ok(),
         Some(_) => None,
-    }
-}
-
-fn shown(path: &Path, old: Option<String>, new: Option<String>) -> String {
-    match (old, new) {
-        (Some(old), Some(new)) if old != new => {
-            aos_drivers::fs::diff(&old, &new, &path.to_string_lossy().escape_debug().to_string()).0
-        }
-        _ => String::new(),
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn edit(
     Ok(result)
 }
 
-fn apply(text: &str, edits: &[Edit], path: &str) -> Result<String, Error> {
+pub(super) fn apply(text: &str, edits: &[Edit], path: &str) -> Result<String, Error> {
     if edits.is_empty() {
         return Err(Error::NoEdits);
     }
@@ -103,8 +103,7 @@ fn occurrences(text: &str, sought: &str) -> (Option<usize>, usize) {
 }
 
 /// A unified diff, and whether it was cut.
-#[must_use]
-pub fn diff(old: &str, new: &str, path: &str) -> (String, bool) {
+pub(super) fn diff(old: &str, new: &str, path: &str) -> (String, bool) {
     let mut diff = similar::TextDiff::configure()
         .timeout(DIFF_EXACT)
         .diff_lines(old, new)

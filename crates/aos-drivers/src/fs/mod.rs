@@ -18,10 +18,12 @@
 //! Deliberately absent: what is kept for how long (the caller says), mounts, and any cache.
 
 mod delete;
+mod difference;
 mod draft;
 mod driver;
 mod edit;
 mod error;
+mod examine;
 mod keep;
 mod list;
 mod locks;
@@ -35,8 +37,9 @@ mod walk;
 mod workspace;
 mod write;
 
+pub use difference::{Differences, SHOWN_BYTES_MAX, of_file};
 pub use driver::{Done, Driver};
-pub use edit::diff;
+pub use examine::{Seen, drift, examine};
 pub use keep::Keeping;
 
 // What watching needs of the way paths are kept inside.

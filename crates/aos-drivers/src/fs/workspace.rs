@@ -46,6 +46,11 @@ impl Workspace {
         Ok(Workspace { root })
     }
 
+    /// The folder itself.
+    pub(super) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
     /// A folder beneath, for reading and for `*at` calls.
     pub(crate) fn folder(&self, path: &Beneath) -> Result<OwnedFd, Error> {
         beneath(&self.root, path.for_kernel(), FOLDER).map_err(|errno| self.explain(path.as_str(), errno))

@@ -137,6 +137,8 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         why: None,
         risk: None,
         preview: "deletes a".into(),
+        files: Vec::new(),
+        unbound: None,
         state,
         expires_at: Timestamp(NOW_S as i64 * 1000),
     })

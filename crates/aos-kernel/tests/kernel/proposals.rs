@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aos_abi::entry::{Configured, InferenceOutcome, Outcome, ProposalState};
+use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
@@ -84,8 +84,15 @@ impl World {
         let applied = self.kernel.apply(self.now, pid, body);
         self.journal.extend(applied.entries);
         for effect in applied.effects {
-            if let Effect::Call { permit, .. } = effect {
-                *self.done.entry(permit.call().args().to_string()).or_default() += 1;
+            match effect {
+                Effect::Call { permit, .. } => {
+                    *self.done.entry(permit.call().args().to_string()).or_default() += 1;
+                }
+                Effect::Examine { pid, id, .. } => {
+                    let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
+                    self.offer(pid, Body::Examined(Box::new(examined)));
+                }
+                _ => {}
             }
         }
         true

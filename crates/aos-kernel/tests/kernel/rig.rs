@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use aos_abi::entry::{Configured, InferenceOutcome, Outcome, ProposalState, WebhookRequest, WindowItem};
+use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState, WebhookRequest, WindowItem};
 use aos_abi::inference::{Encoding, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
@@ -364,6 +364,12 @@ impl Rig {
                 line
             }
             Effect::Cancel(_) => "cancel".to_owned(),
+            Effect::Examine { pid, id, .. } => {
+                // Seen at once, and there is nothing to see.
+                let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
+                self.apply(pid, Body::Examined(Box::new(examined)));
+                return;
+            }
             Effect::Watch { pid, watch_id, .. } => format!("watch {pid} {watch_id}"),
             Effect::Unwatch { pid, watch_id } => format!("unwatch {pid} {watch_id}"),
             Effect::WebhookReply { request_id, status, .. } => format!("reply {request_id} {status}"),

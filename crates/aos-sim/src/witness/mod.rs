@@ -104,7 +104,11 @@ impl Witness {
                 self.delivery.infer(infer)
             }
             Effect::Call { pid, call_id, id, .. } => self.calls.performed(*pid, call_id, *id),
-            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::WebhookReply { .. } => Ok(()),
+            Effect::Cancel(_)
+            | Effect::Watch { .. }
+            | Effect::Unwatch { .. }
+            | Effect::WebhookReply { .. }
+            | Effect::Examine { .. } => Ok(()),
         }
     }
 }

@@ -125,6 +125,7 @@ impl Narrator {
             | Body::Tick
             | Body::Budgeted { .. }
             | Body::Changed(_)
+            | Body::Examined(_)
             | Body::Pruned { .. } => vec![],
         }
     }

@@ -2,10 +2,10 @@
 
 use aos_abi::Timestamp;
 use aos_abi::api::ProposalView;
-use aos_abi::entry::ProposalState;
+use aos_abi::entry::{BoundFile, ProposalState};
 
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, Style, call, clean, duration, now};
+use super::{Context, Exit, Failure, Style, call, clean, clean_line, duration, now};
 use crate::client::Address;
 
 /// List the calls that wait for a person
@@ -52,6 +52,25 @@ pub(super) fn state(state: ProposalState) -> &'static str {
     }
 }
 
+/// What a yes holds for, in a line; nothing where it is about no file.
+pub(super) fn bound(files: &[BoundFile], unbound: Option<&str>) -> String {
+    let named: Vec<String> = files
+        .iter()
+        .map(|file| match file.is.as_str() {
+            "nothing" => format!("{} (not there)", clean_line(&file.path)),
+            _ => clean_line(&file.path),
+        })
+        .collect();
+    let mut text = String::new();
+    if !named.is_empty() {
+        text.push_str(&format!("  only while unchanged: {}\n", named.join(", ")));
+    }
+    if let Some(unbound) = unbound {
+        text.push_str(&format!("  not bound: {}\n", clean_line(unbound)));
+    }
+    text
+}
+
 fn shown(proposals: &[ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
     let mut table = Table::new(&[
         Column::text("ID"),
@@ -85,6 +104,7 @@ fn shown(proposals: &[ProposalView], now: Timestamp, width: Option<usize>, style
                 text.push_str(&clean(&format!("  {label}{}{line}\n", if label.is_empty() { "" } else { ": " })));
             }
         }
+        text.push_str(&bound(&proposal.files, proposal.unbound.as_deref()));
     }
     text
 }

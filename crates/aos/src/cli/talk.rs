@@ -9,7 +9,8 @@ use aos_abi::entry::{InferenceOutcome, Outcome, ProposalState};
 use aos_abi::{Body, CallId, Entry};
 
 use super::narrate::Narrator;
-use super::{clean_line, view};
+use super::proposals::bound;
+use super::{clean, clean_line, view};
 
 /// How the person is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,11 @@ impl Talk {
         self.prompts.pop_front()
     }
 
+    /// Puts a prompt back: what was typed was no answer to it.
+    pub(crate) fn again(&mut self, prompt: Prompt) {
+        self.prompts.push_front(prompt);
+    }
+
     /// What it is at, in a few words.
     pub(crate) fn activity(&self) -> &str {
         &self.activity
@@ -120,6 +126,15 @@ impl Talk {
             Body::Proposal { id, state: ProposalState::Pending, .. } => {
                 self.prompts.push_back(Prompt::Approval { id: id.clone() });
                 actions.push(Action::Ask);
+            }
+            // What it would do comes after the question; then the question stands again below it.
+            Body::Examined(examined) => {
+                let waits = |prompt: &Prompt| matches!(prompt, Prompt::Approval { id } if *id == examined.id);
+                let text = format!("{}{}", clean(&examined.diff), bound(&examined.files, examined.unbound.as_deref()));
+                if !text.is_empty() && self.prompts.iter().any(waits) {
+                    actions.push(Action::Tell(text.trim_end().to_owned()));
+                    actions.push(Action::Ask);
+                }
             }
             Body::Proposal { id: over, .. } => {
                 self.prompts.retain(|prompt| !matches!(prompt, Prompt::Approval { id } if id == over));

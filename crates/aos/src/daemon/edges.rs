@@ -9,13 +9,13 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aos_abi::entry::{InferenceOutcome, Outcome, Purpose};
+use aos_abi::entry::{Examined, InferenceOutcome, Outcome, Purpose};
 use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::process::Workspace;
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
 use aos_drivers::exec::Changes;
-use aos_drivers::fs::Keeping;
+use aos_drivers::fs::{self, Keeping, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
 use aos_policy::Permit;
@@ -135,9 +135,18 @@ impl Edges {
                     Body::InferenceCompleted { effect: id, latency_ms, outcome }
                 });
             }
-            Effect::Call { id, pid, call_id, permit, workspace, authority } => {
+            Effect::Call { id, pid, call_id, permit, workspace, authority, bound } => {
                 let folder = self.folder(&workspace);
-                self.call(Job { id, pid, call_id, permit, folder, authority });
+                self.call(Job { id, pid, call_id, permit, folder, authority, bound });
+            }
+            Effect::Examine { pid, id, call, workspace } => {
+                let (folder, completions) = (self.folder(&workspace), self.completions.clone());
+                let look = move || {
+                    let Seen { files, diff, unbound } = fs::examine(&folder, &call);
+                    // The loop is gone only when the daemon stops; the next one looks again.
+                    let _ = completions.send((pid, Body::Examined(Box::new(Examined { id, files, diff, unbound }))));
+                };
+                self.tasks.spawn_blocking_on(look, &self.runtime);
             }
             Effect::Cancel(id) => {
                 let token = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
@@ -246,7 +255,7 @@ impl Edges {
 
     /// Takes a call to its driver.
     async fn dispatch(&self, job: Job, token: CancellationToken) -> Result<Value, CallError> {
-        let Job { id, call_id, permit, folder, authority, .. } = job;
+        let Job { id, call_id, permit, folder, authority, bound, .. } = job;
         if let Syscall::FsRead(read) = permit.call()
             && let Some(lsn) = super::handles::parse(&read.path)
         {
@@ -258,7 +267,11 @@ impl Edges {
         let spec = permit.call().name().spec();
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
-                blocking(move || drivers.files(permit, &folder, None).answer).await
+                blocking(move || {
+                    held(bound.as_deref(), &folder, permit.call())?;
+                    drivers.files(permit, &folder, None).answer
+                })
+                .await
             }
             Handler::Files => {
                 let _turn = self.undo.turn(&folder, &token).await?;
@@ -266,6 +279,10 @@ impl Edges {
                 let keeping = self.undo.layer(id).map(|layer| Keeping { layer, note });
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
+                    // One that changed something before a crash has made the files what they are.
+                    if keeping.is_some() {
+                        held(bound.as_deref(), &folder, permit.call())?;
+                    }
                     let done = drivers.files(permit, &folder, keeping);
                     Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
                 })
@@ -279,6 +296,10 @@ impl Edges {
                 let note = Note::of(id, &call_id, &permit).written();
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
+                let permit = {
+                    let folder = folder.clone();
+                    blocking(move || held(bound.as_deref(), &folder, permit.call()).map(|()| permit)).await?
+                };
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, token).await?;
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
@@ -321,6 +342,21 @@ pub(crate) struct Job {
     pub(crate) permit: Permit,
     pub(crate) folder: PathBuf,
     pub(crate) authority: Authority,
+    pub(crate) bound: Option<Box<Examined>>,
+}
+
+/// Whether the files that a person saw when they approved a call are still the same. Whoever asks keeps other changing
+/// calls out of the workspace meanwhile. Blocking.
+fn held(bound: Option<&Examined>, folder: &std::path::Path, call: &Syscall) -> Result<(), CallError> {
+    let Some(bound) = bound else { return Ok(()) };
+    match fs::drift(&bound.files, &fs::examine(folder, call).files) {
+        None => Ok(()),
+        Some(what) => Err(CallError::new(
+            Code::Rejected,
+            format!("the approval of {} does not hold any more: {what} has changed since it was shown", bound.id),
+        )
+        .hint("make the call again, so that a person sees what is there now")),
+    }
 }
 
 /// What some work comes to, or `broken` where it panics: that ends its effect alone, and its process is told.

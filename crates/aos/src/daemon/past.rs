@@ -9,6 +9,7 @@ use aos_abi::entry::{ItemKind, WindowItem};
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::{Error, Reader};
 use aos_kernel::Kernel;
+use aos_kernel::preview::preview;
 use aos_kernel::table::NoPages;
 
 /// Entries read at once.
@@ -119,13 +120,22 @@ pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Resul
 pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
     let mut views: BTreeMap<String, ProposalView> = BTreeMap::new();
     reader.for_each_after(Lsn::ZERO, |entry| {
+        if let Body::Examined(examined) = &entry.body
+            && let Some(view) = views.get_mut(&examined.id)
+        {
+            view.preview = preview(&view.call.name, &view.call.args, &examined.diff);
+            view.files.clone_from(&examined.files);
+            view.unbound.clone_from(&examined.unbound);
+        }
         if let Body::Proposal { id, state, proposal, .. } = entry.body {
             match proposal {
                 Some(proposal) => {
                     let view = ProposalView {
                         id: id.clone(),
                         pid: entry.pid,
-                        preview: format!("{} {}", proposal.name, proposal.args),
+                        preview: preview(proposal.name.as_str(), &proposal.args, ""),
+                        files: Vec::new(),
+                        unbound: None,
                         call: CallView { name: proposal.name.as_str().to_owned(), args: proposal.args },
                         verdict: proposal.verdict,
                         rule: proposal.rule,

@@ -39,6 +39,9 @@ use crate::home::Home;
 const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
     plainly what you did and what you could not do.";
 
+/// Longest wait for the files that a proposal concerns to be looked at, before an answer to it is refused.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(10);
+
 /// Processes looked at in one go.
 const LIST_PIECE: usize = 512;
 
@@ -204,14 +207,27 @@ impl Daemon {
         let open = self.heart.look(|kernel| kernel.proposals()).await?;
         let mut view = open.into_iter().find(|proposal| proposal.id == wanted).ok_or_else(|| no_proposal(&wanted))?;
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
-        self.heart
-            .change(move |kernel| {
+        let until = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
+        loop {
+            let (wanted, body) = (wanted.clone(), body.clone());
+            let answered = self.heart.change(move |kernel| {
                 let pid = kernel.proposal_owner(&wanted).ok_or_else(|| no_proposal(&wanted))?;
                 Ok((pid, body))
-            })
-            .await?;
-        view.state = state;
-        Ok(view)
+            });
+            match answered.await {
+                // The files that it concerns are still being looked at.
+                Err(CallError { code: Code::Again, retry_after_ms: Some(wait), .. })
+                    if tokio::time::Instant::now() < until =>
+                {
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+                answered => {
+                    answered?;
+                    view.state = state;
+                    return Ok(view);
+                }
+            }
+        }
     }
 }
 
@@ -390,7 +406,17 @@ impl System for Daemon {
     }
 
     async fn proposals(&self, all: bool) -> Answer<Vec<ProposalView>> {
-        let mut open = self.heart.look(|kernel| kernel.proposals()).await?;
+        // One whose files are still being looked at is not shown yet: there is nothing to say yes to.
+        let ready = |kernel: &mut super::heart::LiveKernel| {
+            let mut open = kernel.proposals();
+            open.retain(|one| {
+                let yes =
+                    Body::Proposal { id: one.id.clone(), state: ProposalState::Approved, proposal: None, why: None };
+                kernel.check(one.pid, &yes).is_ok()
+            });
+            open
+        };
+        let mut open = self.heart.look(ready).await?;
         if all {
             let reader = self.journal.reader();
             let past = blocking(move || super::past::proposals(&reader)).await?;

@@ -1,5 +1,6 @@
 //! The file driver as a caller meets it: whole calls on real folders.
 
+mod examining;
 mod inside;
 mod listing;
 mod reading;

@@ -274,6 +274,8 @@ impl<'c> Session<'c> {
     async fn typed(&mut self, line: Option<String>) -> Result<Option<Exit>, Failure> {
         let prompt = self.talk.answered();
         match (prompt, line) {
+            // An empty line is no answer.
+            (Some(prompt @ Prompt::Approval { .. }), Some(line)) if line.trim().is_empty() => self.talk.again(prompt),
             (Some(Prompt::Approval { id, .. }), Some(line)) => self.decide(&id, line.trim()).await?,
             (Some(Prompt::Question { .. } | Prompt::Stdin { .. }) | None, Some(text)) => {
                 self.send(InputRequest { text, eof: false }).await?;
@@ -347,13 +349,10 @@ impl<'c> Session<'c> {
 
     async fn decide(&mut self, id: &str, answer: &str) -> Result<(), Failure> {
         let address = Address::of("/v1/proposals").then(id);
-        let yes = matches!(answer.to_lowercase().as_str(), "y" | "yes");
-        let decided = if yes {
+        let decided = if matches!(answer.to_lowercase().as_str(), "y" | "yes") {
             self.client.post::<ProposalView>(&address.then("approve"), &serde_json::json!({})).await
         } else {
-            let why = answer.strip_prefix("no").or_else(|| answer.strip_prefix('n')).unwrap_or(answer);
-            let why = why.trim_start_matches([',', ':', ' ']).to_owned();
-            self.client.post(&address.then("reject"), &RejectRequest { why }).await
+            self.client.post(&address.then("reject"), &RejectRequest { why: reason(answer) }).await
         };
         if let Err(error) = decided {
             self.tell(&Failure::from(error).shown());
@@ -412,6 +411,32 @@ impl<'c> Session<'c> {
     fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(std::io::stderr(), "\r\x1b[K").and_then(|()| std::io::stderr().flush());
+        }
+    }
+}
+
+/// Why a person said no: what they typed, without the word for it.
+fn reason(answer: &str) -> String {
+    let (first, rest) = answer.split_once([',', ':', ' ']).unwrap_or((answer, ""));
+    let no = matches!(first.to_lowercase().as_str(), "n" | "no");
+    if no { rest } else { answer }.trim_start_matches([',', ':', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_follows_the_no() {
+        for (typed, why) in [
+            ("n", ""),
+            ("no", ""),
+            ("n, later", "later"),
+            ("No: later", "later"),
+            ("not now", "not now"),
+            ("why?", "why?"),
+        ] {
+            assert_eq!(reason(typed), why, "{typed}");
         }
     }
 }

@@ -10,17 +10,13 @@ use std::sync::Arc;
 use aos_abi::api::{ProposalView, UndoRequest, UndoView};
 use aos_abi::entry::ProposalState;
 use aos_abi::{Body, EffectId, Lsn, Pid, limits};
+use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use aos_gateway::{Answer, ApiError};
 use aos_journal::Reader;
 use aos_sandbox::{Altered, Committed, Error, Kind, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::{Note, Undo, changed, file_change, reversed};
-
-/// Largest file that is shown as a diff, in bytes.
-const SHOWN_BYTES_MAX: u64 = 256 << 10;
-/// Most bytes of all diffs together.
-const DIFF_BYTES_MAX: usize = 64 << 10;
 
 /// What an id stands for.
 #[derive(Clone, Debug)]
@@ -123,40 +119,33 @@ fn shown(committed: Committed, proposal: ProposalView) -> Answer<(Committed, Und
         altered = altered.into_iter().map(reversed).collect();
     }
     let more = altered.len().saturating_sub(limits::CHANGED_PATHS_MAX) as u64;
-    let mut diff = String::new();
+    let mut diffs = Differences::default();
     for altered in &altered {
-        if diff.len() >= DIFF_BYTES_MAX {
-            diff.push_str("… and more\n");
+        if diffs.is_full() {
             break;
         }
-        diff.push_str(&diff_of(&committed, altered));
+        let (now, then) = sides(&committed, altered);
+        diffs.add(&altered.path.to_string_lossy(), now, then);
     }
+    let diff = diffs.into_text();
     let changes = altered.iter().take(limits::CHANGED_PATHS_MAX).map(file_change).collect();
     Ok((committed, UndoView { proposal, changes, more, diff, conflicts, done: false }))
 }
 
-/// One file's difference, from what is there now to what will be.
-fn diff_of(committed: &Committed, altered: &Altered) -> String {
+/// A file as it is now and as it will be; `None` for what is not shown.
+fn sides(committed: &Committed, altered: &Altered) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let small = |image: &aos_sandbox::Image| image.kind == Kind::File && image.size <= SHOWN_BYTES_MAX;
-    let is_file = |image: &Option<aos_sandbox::Image>| image.as_ref().is_none_or(small);
-    if !is_file(&altered.before) || !is_file(&altered.after) {
-        return String::new();
-    }
-    let now = match altered.before {
-        Some(_) => committed.read_now(&altered.path, SHOWN_BYTES_MAX).unwrap_or_default(),
-        None => Vec::new(),
+    let now = match &altered.before {
+        None => Some(Vec::new()),
+        Some(image) if small(image) => committed.read_now(&altered.path, SHOWN_BYTES_MAX).ok(),
+        Some(_) => None,
     };
-    let then = match altered.after {
-        Some(_) => std::fs::read(committed.kept(&altered.path)).unwrap_or_default(),
-        None => Vec::new(),
+    let then = match &altered.after {
+        None => Some(Vec::new()),
+        Some(image) if small(image) => std::fs::read(committed.kept(&altered.path)).ok(),
+        Some(_) => None,
     };
-    match (String::from_utf8(now), String::from_utf8(then)) {
-        (Ok(now), Ok(then)) if now != then => {
-            aos_drivers::fs::diff(&now, &then, &altered.path.to_string_lossy().escape_debug().to_string()).0
-        }
-        (Ok(_), Ok(_)) => String::new(),
-        _ => format!("{}: bytes that are no text differ\n", altered.path.to_string_lossy().escape_debug()),
-    }
+    (now, then)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Answer<T> + Send + 'static) -> Answer<T> {

@@ -1,0 +1,289 @@
+//! The files that a call concerns, as they are now: what an approval binds, and what a person is shown before.
+//!
+//! Start at [`examine`]. Looked at twice, once when a call is put before a person and once when it is about to run: it
+//! runs only if both times the same was seen. What always holds: nothing outside the workspace is read, nothing is
+//! changed; the same files give the same answer; what could not be bound is said.
+//!
+//! Of a command the words count that name something in the workspace. Deliberately absent: what the programs themselves
+//! go on to read (`docs/decisions/0009-approvals.md`).
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use aos_abi::Syscall;
+use aos_abi::entry::BoundFile;
+use aos_abi::syscall::{FsEdit, FsWrite, WriteMode};
+use rustix::fs::{FileType, OFlags, ResolveFlags, Stat};
+use sha2::{Digest as _, Sha256};
+
+use super::difference;
+use super::edit;
+use super::path::Beneath;
+use super::walk::{DEPTH_MAX, walk};
+use super::workspace::{Workspace, look, open_at};
+
+/// Largest file whose content is hashed, and the most bytes of all together: a person waits for the first look.
+const HASHED_BYTES_MAX: u64 = 64 << 20;
+/// Most files that are bound.
+const FILES_MAX: usize = 64;
+/// Most words of a command that are looked for in the workspace.
+const WORDS_MAX: usize = 512;
+/// Most entries of a folder that are bound.
+const ENTRIES_MAX: usize = 10_000;
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// What the call names, in its order.
+    pub files: Vec<BoundFile>,
+    /// What it would change, as a unified diff; empty where that cannot be known.
+    pub diff: String,
+    /// What it concerns and what is not bound, in words.
+    pub unbound: Option<String>,
+}
+
+/// Looks at the files that a call concerns. Blocking.
+#[must_use]
+pub fn examine(folder: &Path, call: &Syscall) -> Seen {
+    let workspace = match Workspace::open(folder) {
+        Ok(workspace) => workspace,
+        Err(error) => return Seen { unbound: Some(format!("the workspace: {error}")), ..Seen::default() },
+    };
+    let mut eye = Eye { workspace: &workspace, seen: Seen::default(), left: HASHED_BYTES_MAX, links: false };
+    match call {
+        Syscall::FsRead(args) => eye.path(&args.path),
+        Syscall::FsWrite(args) => {
+            eye.path(&args.path);
+            eye.seen.diff = eye.diff(&args.path, |old| written(args, old));
+        }
+        Syscall::FsEdit(args) => {
+            eye.path(&args.path);
+            eye.seen.diff = eye.diff(&args.path, |old| edited(args, old));
+        }
+        Syscall::FsDelete(args) => {
+            eye.path(&args.path);
+            eye.seen.diff = eye.diff(&args.path, |old| old.map(|_| Vec::new()));
+        }
+        Syscall::FsMove(args) => {
+            eye.path(&args.from);
+            eye.path(&args.to);
+        }
+        Syscall::ExecCmd(args) => {
+            eye.links = true;
+            eye.command(&args.cmd);
+        }
+        _ => {}
+    }
+    eye.seen
+}
+
+/// What differs between what was shown and what is there, in words; `None` where nothing does.
+#[must_use]
+pub fn drift(shown: &[BoundFile], now: &[BoundFile]) -> Option<String> {
+    if shown == now {
+        return None;
+    }
+    let of = |files: &[BoundFile], path: &str| files.iter().find(|file| file.path == path).cloned();
+    let paths: BTreeSet<&str> = shown.iter().chain(now).map(|file| file.path.as_str()).collect();
+    let mut differ = paths.into_iter().filter(|path| of(shown, path) != of(now, path));
+    let path = differ.next().unwrap_or("what it names");
+    let more = differ.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("`{}`{more}", path.escape_debug()))
+}
+
+struct Eye<'w> {
+    workspace: &'w Workspace,
+    seen: Seen,
+    /// Bytes that may still be hashed.
+    left: u64,
+    /// Whether links are followed, as a command does; never out of the workspace.
+    links: bool,
+}
+
+impl Eye<'_> {
+    fn path(&mut self, text: &str) {
+        // What no path can be is refused by the driver.
+        let Ok(path) = Beneath::parse(text) else { return };
+        let file = self.look(&path).unwrap_or_else(|| BoundFile {
+            path: path.as_str().to_owned(),
+            is: "nothing".to_owned(),
+            mode: String::new(),
+            bytes: 0,
+            sha256: None,
+        });
+        self.seen.files.push(file);
+    }
+
+    fn command(&mut self, line: &str) {
+        let words = words(line);
+        if words.len() > WORDS_MAX {
+            self.not_bound(format!("words beyond the first {WORDS_MAX}"));
+        }
+        for word in words.iter().take(WORDS_MAX) {
+            let Ok(path) = Beneath::parse(
+                word.strip_prefix(aos_sandbox::WORKSPACE).map_or(*word, |rest| rest.trim_start_matches('/')),
+            ) else {
+                continue;
+            };
+            // The workspace itself is where every command runs, whether it is named or not.
+            if path.as_str().is_empty() || self.seen.files.iter().any(|file| file.path == path.as_str()) {
+                continue;
+            }
+            if self.seen.files.len() == FILES_MAX {
+                self.not_bound(format!("files beyond the first {FILES_MAX}"));
+                return;
+            }
+            if let Some(file) = self.look(&path) {
+                self.seen.files.push(file);
+            }
+        }
+    }
+
+    /// What is at a path; `None` where there is nothing.
+    fn look(&mut self, path: &Beneath) -> Option<BoundFile> {
+        let follow = if self.links { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let inside = if self.links { inside } else { inside | ResolveFlags::NO_SYMLINKS };
+        let root = self.workspace.root();
+        let name = path.for_kernel();
+        // `NO_SYMLINKS` refuses the last name too, unless it is only looked at.
+        let found = open_at(root, name, OFlags::PATH | OFlags::CLOEXEC | follow, inside).ok()?;
+        let stat = rustix::fs::fstat(&found).ok()?;
+        let mut file = BoundFile {
+            path: path.as_str().to_owned(),
+            is: "other".to_owned(),
+            mode: format!("{:o}", stat.st_mode & 0o7777),
+            bytes: 0,
+            sha256: None,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                file.is = "file".to_owned();
+                file.bytes = u64::try_from(stat.st_size).unwrap_or(0);
+                file.sha256 = if file.bytes <= self.left {
+                    self.left -= file.bytes;
+                    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                    open_at(root, name, flags, inside).ok().and_then(|fd| content(File::from(fd)))
+                } else {
+                    Some(hex(Sha256::new().chain_update(stamp(&stat))))
+                };
+            }
+            FileType::Symlink => {
+                file.is = "link".to_owned();
+                let target = rustix::fs::readlinkat(&found, "", Vec::new()).ok()?;
+                file.sha256 = Some(hex(Sha256::new().chain_update(target.as_bytes())));
+            }
+            FileType::Directory => {
+                file.is = "folder".to_owned();
+                file.sha256 = self.below(path);
+            }
+            _ => {}
+        }
+        if file.sha256.is_none() && file.is != "other" {
+            self.not_bound(format!("the content of `{}`", path.as_str().escape_debug()));
+        }
+        Some(file)
+    }
+
+    /// Names all that is in a folder: any change to any of it gives another value, since nobody but the system sets
+    /// times of change.
+    fn below(&self, path: &Beneath) -> Option<String> {
+        let folder = self.workspace.folder(path).ok()?;
+        let (mut hash, mut count) = (Sha256::new(), 0);
+        let walked = walk(&folder, path, DEPTH_MAX, &mut |found| {
+            count += 1;
+            if count > ENTRIES_MAX {
+                return Ok(ControlFlow::Break(()));
+            }
+            hash.update(found.path.as_bytes());
+            if let Some(stat) = look(found.folder, found.name, found.path)? {
+                hash.update(stamp(&stat));
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        walked.ok().filter(|walked| !walked.truncated && walked.unreadable.is_empty()).map(|_| hex(hash))
+    }
+
+    /// The change to a file, where it is text and small.
+    fn diff(&self, path: &str, new: impl FnOnce(Option<Vec<u8>>) -> Option<Vec<u8>>) -> String {
+        let Ok(path) = Beneath::parse(path) else { return String::new() };
+        let old = match self.workspace.file(&path) {
+            Ok((file, stat)) if u64::try_from(stat.st_size).is_ok_and(|size| size <= difference::SHOWN_BYTES_MAX) => {
+                let mut bytes = Vec::new();
+                match file.take(difference::SHOWN_BYTES_MAX).read_to_end(&mut bytes) {
+                    Ok(_) => Some(bytes),
+                    Err(_) => return String::new(),
+                }
+            }
+            Ok(_) => return String::new(),
+            Err(_) => None,
+        };
+        let before = old.clone().unwrap_or_default();
+        let Some(after) = new(old) else { return String::new() };
+        difference::of_file(path.as_str(), Some(before), Some(after))
+    }
+
+    fn not_bound(&mut self, what: String) {
+        let said = self.seen.unbound.get_or_insert_default();
+        if !said.is_empty() {
+            said.push_str(", ");
+        }
+        let _ = write!(said, "{what}");
+    }
+}
+
+/// What a file will hold once it is written; `None` where the call will fail.
+fn written(args: &FsWrite, old: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let new = args.content.clone().into_bytes();
+    match (args.mode.unwrap_or_default(), old) {
+        (WriteMode::Create, Some(_)) => None,
+        (WriteMode::Append, Some(old)) => Some([old, new].concat()),
+        (WriteMode::Create | WriteMode::Replace | WriteMode::Append, _) => Some(new),
+    }
+}
+
+fn edited(args: &FsEdit, old: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let old = String::from_utf8(old?).ok()?;
+    edit::apply(&old, &args.edits, &args.path).ok().map(String::into_bytes)
+}
+
+/// The pieces of a command line that could name a file: between blanks, quotes and the shell's signs, and what stands in
+/// quotes as a whole. What the shell only makes while it runs (variables, patterns) names nothing here.
+fn words(line: &str) -> Vec<&str> {
+    let sign = |c: char| c.is_whitespace() || ";|&<>()'\"`=,:{}".contains(c);
+    let quoted = line.split(['\'', '"']).skip(1).step_by(2);
+    let mut words: Vec<&str> = line.split(sign).chain(quoted).filter(|word| !word.is_empty()).collect();
+    let mut known = BTreeSet::new();
+    words.retain(|word| known.insert(*word));
+    words
+}
+
+/// What the system keeps of a file and changes with it.
+fn stamp(stat: &Stat) -> String {
+    format!(
+        "\0{:o} {} {} {} {}.{}\0",
+        stat.st_mode, stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec
+    )
+}
+
+fn content(mut file: File) -> Option<String> {
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(hex(hash)),
+            length => hash.update(&buffer[..length]),
+        }
+    }
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

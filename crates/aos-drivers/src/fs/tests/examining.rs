@@ -1,0 +1,100 @@
+//! What an approval binds: the files that a call names, and any change to them.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use aos_abi::Syscall;
+use serde_json::{Value, json};
+
+use super::Room;
+use crate::fs::{Seen, drift, examine};
+
+fn see(room: &Room, name: &str, args: &Value) -> Seen {
+    examine(&room.work(), &Syscall::parse(name, &args.to_string()).unwrap())
+}
+
+fn run(room: &Room, cmd: &str) -> Seen {
+    see(room, "EXEC_CMD", &json!({ "cmd": cmd }))
+}
+
+fn named(seen: &Seen) -> Vec<(&str, &str)> {
+    seen.files.iter().map(|file| (file.path.as_str(), file.is.as_str())).collect()
+}
+
+#[test]
+fn a_command_binds_what_it_names_in_the_workspace_however_it_is_quoted() {
+    let room = Room::new();
+    for path in ["go.sh", "sub/data.csv", "with space", "conf"] {
+        room.put(path, path);
+    }
+    let seen = run(
+        &room,
+        "sh ./go.sh --c=conf 'with space' \"sub/data.csv\"|tee /workspace/sub>none; cat ../work-evil/secret",
+    );
+    assert_eq!(
+        named(&seen),
+        [("go.sh", "file"), ("conf", "file"), ("sub/data.csv", "file"), ("sub", "folder"), ("with space", "file")]
+    );
+    assert_eq!(seen.unbound, None);
+    assert_eq!(named(&run(&room, "git status .")), [], "where it runs is no argument");
+    assert_eq!(
+        seen,
+        run(
+            &room,
+            "sh ./go.sh --c=conf 'with space' \"sub/data.csv\"|tee /workspace/sub>none; cat ../work-evil/secret"
+        )
+    );
+}
+
+#[test]
+fn any_change_to_what_was_shown_is_seen() {
+    let room = Room::new();
+    room.put("go.sh", "echo one\n");
+    room.put("sub/deep/x", "1");
+    room.link("go.sh", "link.sh");
+    let at = room.work();
+    let changes: [(&str, &dyn Fn()); 8] = [
+        ("content", &|| room.put("go.sh", "echo two\n")),
+        ("mode", &|| std::fs::set_permissions(at.join("go.sh"), PermissionsExt::from_mode(0o755)).unwrap()),
+        ("what a link leads to", &|| room.put("go.sh", "echo 333\n")),
+        ("deep in a folder", &|| room.put("sub/deep/x", "2")),
+        ("new in a folder", &|| room.put("sub/deep/y", "2")),
+        ("gone", &|| std::fs::remove_file(at.join("go.sh")).unwrap()),
+        ("another kind", &|| std::fs::create_dir(at.join("go.sh")).unwrap()),
+        ("now there", &|| room.put("later.sh", "evil")),
+    ];
+    for (what, change) in changes {
+        let before = run(&room, "sh go.sh link.sh sub later.sh");
+        assert_eq!(drift(&before.files, &run(&room, "sh go.sh link.sh sub later.sh").files), None, "{what}");
+        change();
+        let drifted = drift(&before.files, &run(&room, "sh go.sh link.sh sub later.sh").files);
+        assert!(drifted.is_some(), "{what}: {before:?}");
+    }
+}
+
+#[test]
+fn a_change_to_a_file_is_shown_as_it_would_be() {
+    let room = Room::new();
+    room.put("a", "one\ntwo\n");
+    let diff = |name: &str, args: Value| see(&room, name, &args).diff;
+    let edits = json!({ "path": "a", "edits": [{ "old": "two", "new": "2" }] });
+    assert_eq!(diff("FS_EDIT", edits), "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n");
+    assert!(diff("FS_WRITE", json!({ "path": "a", "content": "x\n", "mode": "append" })).ends_with(" two\n+x\n"));
+    assert!(diff("FS_WRITE", json!({ "path": "new", "content": "x\n" })).ends_with("+x\n"));
+    assert!(diff("FS_DELETE", json!({ "path": "a" })).contains("-one\n-two\n"));
+    assert_eq!(diff("FS_EDIT", json!({ "path": "a", "edits": [{ "old": "none", "new": "2" }] })), "");
+    assert_eq!(room.text("a"), "one\ntwo\n", "only looked at");
+}
+
+#[test]
+fn nothing_outside_is_looked_at() {
+    let room = Room::new();
+    room.link(room.outside().join("secret"), "out");
+    room.link("../work-evil", "evil");
+    assert_eq!(named(&run(&room, "cat out evil/secret")), []);
+    let read = see(&room, "FS_READ", &json!({ "path": "evil/secret" }));
+    assert_eq!(named(&read), [("evil/secret", "nothing")]);
+    assert_eq!(see(&room, "FS_WRITE", &json!({ "path": "out", "content": "x" })).files[0].is, "link");
+    assert!(see(&room, "FS_WRITE", &json!({ "path": "../work-evil/secret", "content": "x" })).files.is_empty());
+    let moved = see(&room, "FS_MOVE", &json!({ "from": "out", "to": "there" }));
+    assert_eq!(named(&moved), [("out", "link"), ("there", "nothing")]);
+}

@@ -1,0 +1,76 @@
+//! A proposed call as a person is shown it: a command line, a request, the change to a file, or its arguments.
+//!
+//! What always holds: what is left out is counted in words; the whole stands in the arguments beside it.
+
+use serde_json::Value;
+
+/// Bytes of one argument that are shown; of a change to a file its diff is bounded by whoever made it.
+const SHOWN: usize = 4000;
+
+/// What would happen. `diff`: what is known of the change to files, empty for nothing.
+#[must_use]
+pub fn preview(name: &str, args: &Value, diff: &str) -> String {
+    let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+    match name {
+        "EXEC_CMD" => {
+            let mut lines = vec![format!("$ {}", cut(text("cmd")))];
+            lines.extend(fields(args, "env").map(|(key, value)| format!("with {key}={value}")));
+            if !text("stdin").is_empty() {
+                lines.push(format!("standard input:\n{}", cut(text("stdin"))));
+            }
+            lines.join("\n")
+        }
+        "NET_FETCH" | "NET_SEND" => {
+            let method = if name == "NET_FETCH" { "GET" } else { text("method") };
+            let mut lines = vec![format!("{method} {}", cut(text("url")))];
+            lines.extend(fields(args, "headers").map(|(key, value)| format!("{key}: {value}")));
+            if !text("body").is_empty() {
+                lines.push(format!("\n{}", cut(text("body"))));
+            }
+            lines.join("\n")
+        }
+        "FS_WRITE" | "FS_EDIT" | "FS_DELETE" if !diff.is_empty() => format!("{name} {}\n{diff}", text("path")),
+        _ => {
+            let Some(given) = args.as_object() else { return name.to_owned() };
+            let lines = given.iter().map(|(key, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("  {key}: {}", cut(&text))
+            });
+            std::iter::once(name.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn fields<'a>(args: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, String)> {
+    let map = args.get(key).and_then(Value::as_object);
+    let plain = |value: &Value| cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    map.into_iter().flatten().map(move |(key, value)| (key.as_str(), plain(value)))
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= SHOWN {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(SHOWN);
+    format!("{}… and {} bytes more; `aos proposals --json` has all of it", &text[..end], text.len() - end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_call_is_shown_as_what_it_does() {
+        let exec = json!({ "cmd": "sh go.sh", "env": { "A": "1" }, "stdin": "in" });
+        assert_eq!(preview("EXEC_CMD", &exec, ""), "$ sh go.sh\nwith A=1\nstandard input:\nin");
+        let send = json!({ "url": "https://a.b/c", "method": "POST", "headers": { "x": "y" }, "body": "{}" });
+        assert_eq!(preview("NET_SEND", &send, ""), "POST https://a.b/c\nx: y\n\n{}");
+        assert_eq!(preview("NET_FETCH", &json!({ "url": "https://a.b/c" }), ""), "GET https://a.b/c");
+        let write = json!({ "path": "a", "content": "x\n" });
+        assert_eq!(preview("FS_WRITE", &write, "-y\n+x\n"), "FS_WRITE a\n-y\n+x\n");
+        assert_eq!(preview("FS_WRITE", &write, ""), "FS_WRITE\n  content: x\n\n  path: a");
+        let long = preview("EXEC_CMD", &json!({ "cmd": "é".repeat(4000) }), "");
+        assert!(long.ends_with("é… and 4000 bytes more; `aos proposals --json` has all of it"), "{long}");
+    }
+}

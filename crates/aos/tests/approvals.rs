@@ -1,0 +1,215 @@
+//! A person's answers, end to end: what a yes holds for, and what makes it hold no more.
+//!
+//! What always holds: commands run in the real sandbox; where the host cannot, those tests say "SKIPPED" and why.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+
+use aos_models::scripted::Rule;
+use serde_json::{Value, json};
+
+use rig::{Rig, Running, Setup, any, call, say, until, write};
+
+const POLICY: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    fs:
+      - {path: "**", ops: [read, write, delete]}
+      - {path: "asks/**", ops: [write, delete], verdict: ask}
+      - {path: "holds/**", ops: [write], verdict: hold, window: 2s}
+    exec: {shell: true, programs: [sh, coreutils], net: none, verdict: ask}
+"#;
+
+const TOLD: &str = "{{last_result.error.code}}: {{last_result.error.message}}";
+
+fn rig(rules: Vec<Rule>) -> Rig {
+    let rig = Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() });
+    rig.up();
+    rig
+}
+
+fn open(rig: &Rig) -> Value {
+    until("the proposal", || rig.json(&["proposals"]).as_array().unwrap().first().cloned())
+}
+
+fn state(rig: &Rig, id: &str) -> Value {
+    let all = rig.json(&["proposals", "--all"]);
+    all.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["state"].clone()
+}
+
+fn work(rig: &Rig, folder: &Path, task: &str) -> Running {
+    rig.start(&["run", "-w", folder.to_str().unwrap(), task])
+}
+
+#[test]
+fn a_yes_to_a_script_is_a_yes_to_its_bytes() {
+    let rig = rig(vec![any("run it", vec![call("EXEC_CMD", json!({ "cmd": "sh go.sh > out" })), say(TOLD)])]);
+    let folder = rig.folder("mine");
+    fs::write(folder.join("go.sh"), "echo good\n").unwrap();
+    let running = work(&rig, &folder, "run it");
+    let asked = open(&rig);
+    assert_eq!(asked["preview"], "$ sh go.sh > out");
+    assert_eq!((&asked["files"][0]["path"], &asked["files"][0]["is"]), (&json!("go.sh"), &json!("file")));
+    let listed = rig.aos(&["proposals"]);
+    assert!(listed.out.contains("only while unchanged: go.sh\n"), "{listed:?}");
+    fs::write(folder.join("go.sh"), "echo evil\n").unwrap();
+    let id = asked["id"].as_str().unwrap().to_owned();
+    assert_eq!(rig.aos(&["approve", &id]).code, 0);
+    let ran = running.end();
+    assert!(ran.out.contains("EREJECTED") && ran.out.contains("`go.sh` has changed since"), "{ran:?}");
+    assert!(!folder.join("out").exists());
+    assert_eq!(state(&rig, &id), "expired");
+    let journal = rig.journal();
+    let seen = journal.iter().find(|entry| entry["type"] == "examined").unwrap();
+    assert_eq!(seen["files"], asked["files"], "what was shown is journaled");
+}
+
+#[test]
+fn a_yes_to_a_write_shows_the_change_and_holds_while_the_file_is_the_same() {
+    let script = vec![write("asks/a", "new\n"), write("asks/a", "newer\n"), say(TOLD)];
+    let rig = rig(vec![any("write", script)]);
+    let folder = rig.folder("mine");
+    fs::create_dir(folder.join("asks")).unwrap();
+    fs::write(folder.join("asks/a"), "old\n").unwrap();
+    let running = work(&rig, &folder, "write");
+    let first = open(&rig);
+    assert!(first["preview"].as_str().unwrap().contains("-old\n+new\n"), "{first}");
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    let second =
+        until("the next", || rig.json(&["proposals"]).as_array()?.iter().find(|one| one["id"] == "p2").cloned());
+    assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "new\n");
+    assert!(second["preview"].as_str().unwrap().contains("-new\n+newer\n"), "{second}");
+    fs::write(folder.join("asks/a"), "a person's\n").unwrap();
+    assert_eq!(rig.aos(&["approve", "p2"]).code, 0);
+    let ran = running.end();
+    assert!(ran.out.contains("`asks/a` has changed since"), "{ran:?}");
+    assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "a person's\n");
+    assert_eq!((state(&rig, "p1"), state(&rig, "p2")), (json!("executed"), json!("expired")));
+    let again = rig.aos(&["approve", "p1"]);
+    assert!(again.code == 1 && again.err.contains("p1 is executed already"), "a yes is used once: {again:?}");
+}
+
+#[test]
+fn a_held_call_runs_at_the_end_of_its_window_only_if_nothing_changed() {
+    let rig = rig(vec![any("hold", vec![write("holds/a", "new"), say(TOLD)])]);
+    let folder = rig.folder("mine");
+    fs::create_dir(folder.join("holds")).unwrap();
+    let running = work(&rig, &folder, "hold");
+    open(&rig);
+    fs::write(folder.join("holds/a"), "a person's").unwrap();
+    let ran = running.end();
+    assert!(ran.out.contains("`holds/a` has changed since"), "{ran:?}");
+    assert_eq!(fs::read_to_string(folder.join("holds/a")).unwrap(), "a person's");
+}
+
+#[test]
+fn what_was_shown_binds_also_over_a_power_cut_between_the_yes_and_the_run() {
+    let rig = rig(vec![any("write", vec![write("asks/a", "new"), say(TOLD)])]);
+    let folder = rig.folder("mine");
+    fs::create_dir(folder.join("asks")).unwrap();
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "write"]);
+    let id = open(&rig)["id"].as_str().unwrap().to_owned();
+    // A stopped process starts nothing, approved or not, so the yes is there and the run is not.
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    assert_eq!(rig.aos(&["approve", &id]).code, 0);
+    rig.kill_daemon();
+    fs::write(folder.join("asks/a"), "a person's").unwrap();
+    rig.up();
+    assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
+    until("the refusal", || {
+        rig.entries(pid, "result")
+            .iter()
+            .any(|entry| entry.to_string().contains("`asks/a` has changed since"))
+            .then_some(())
+    });
+    assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "a person's");
+}
+
+#[test]
+fn a_yes_under_another_policy_is_refused_with_the_reason() {
+    let rig = rig(vec![any("write", vec![write("asks/a", "new"), say(TOLD)])]);
+    let pid = rig.spawn(&["write"]);
+    let id = open(&rig)["id"].as_str().unwrap().to_owned();
+    rig.stop();
+    fs::write(rig.file("policy.yaml"), format!("{POLICY}\n# another\n")).unwrap();
+    rig.up();
+    assert_eq!(rig.aos(&["approve", &id]).code, 0);
+    until("the refusal", || {
+        let told = rig.entries(pid, "result");
+        told.iter().any(|entry| entry.to_string().contains("the policy has changed since it was given")).then_some(())
+    });
+    assert!(!rig.file(&format!("workspaces/{pid}/asks/a")).exists());
+}
+
+/// A terminal: what is typed into it, and all that it showed.
+struct Terminal {
+    keys: fs::File,
+    running: std::process::Child,
+    shown: std::thread::JoinHandle<String>,
+}
+
+fn at_a_terminal(rig: &Rig, arguments: &[&str]) -> Terminal {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let side = || fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = rig.command(arguments);
+    let running = command.stdin(side()).stderr(side()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut screen = fs::File::from(master.try_clone().unwrap());
+    let shown = std::thread::spawn(move || {
+        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+        // The end of a terminal whose last user is gone is an error.
+        while let Ok(length) = screen.read(&mut buffer)
+            && length > 0
+        {
+            all.extend_from_slice(&buffer[..length]);
+        }
+        String::from_utf8_lossy(&all).into_owned()
+    });
+    Terminal { keys: fs::File::from(master), running, shown }
+}
+
+#[test]
+fn a_person_at_the_terminal_answers_there() {
+    let rig = rig(vec![
+        any("first", vec![write("asks/a", "new\n"), say("done")]),
+        any("second", vec![write("asks/b", "new\n"), say(TOLD)]),
+    ]);
+    for (task, typed, told) in
+        [("first", "\ny\n", "done"), ("second", "n, not on a Friday\n", "EREJECTED: not on a Friday")]
+    {
+        let mut terminal = at_a_terminal(&rig, &["run", task]);
+        open(&rig);
+        terminal.keys.write_all(typed.as_bytes()).unwrap();
+        let mut out = String::new();
+        terminal.running.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert_eq!(out.trim(), told, "{}", rig.log());
+        assert!(terminal.running.wait().unwrap().success());
+        drop(terminal.keys);
+        let shown = terminal.shown.join().unwrap();
+        assert!(shown.contains("+new"), "the change is shown: {shown}");
+        assert!(shown.contains("? y, or n and why >"), "{shown}");
+    }
+    assert!(rig.file("workspaces/2/asks/a").exists() && !rig.file("workspaces/3/asks/b").exists());
+}
+
+#[test]
+fn where_nobody_is_attached_it_waits_and_says_how_to_answer() {
+    let rig = rig(vec![any("write", vec![write("asks/a", "new"), say("done")])]);
+    let running = rig.start(&["run", "write"]);
+    let id = open(&rig)["id"].as_str().unwrap().to_owned();
+    assert_eq!(rig.json(&["proposals"]).as_array().unwrap().len(), 1, "neither granted nor refused");
+    assert_eq!(rig.http("POST", &format!("/v1/proposals/{id}/approve"), Some(&json!({}))).status, 200);
+    let ran = running.end();
+    assert!(ran.err.contains(&format!("answer it from another terminal: aos approve {id}")), "{ran:?}");
+    assert_eq!(ran.out.trim(), "done");
+}
