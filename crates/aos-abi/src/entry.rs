@@ -39,6 +39,8 @@ pub enum Body {
         /// Of the program.
         version: String,
     },
+    /// Input: what the daemon is made of, looked at when it started.
+    Measured(Measured),
     /// Input: the configuration that holds from here on.
     Configured(Box<Configured>),
     /// Input: time passed and something is due.
@@ -142,6 +144,12 @@ pub enum Body {
         /// The rule about untrusted content that would have asked, had people not given all that steers the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<String>,
+        /// The policy it was decided by.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        generation: String,
+        /// What the process carried then.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        labels: Vec<String>,
     },
     /// What a call came to: from a driver (input) or from the kernel (fact).
     Result {
@@ -491,6 +499,19 @@ pub struct BoundFile {
     pub sha256: Option<String>,
 }
 
+/// What the daemon is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// SHA-256 of the program in hex; empty where it could not be read.
+    pub program: String,
+    /// SHA-256 of `policy.yaml` in hex; empty where there is none.
+    pub policy: String,
+    /// SHA-256 of `aos.toml` in hex; empty where there is none.
+    pub config: String,
+    /// What differs from the last time: `the program`, `policy.yaml`, `aos.toml`.
+    pub changed: Vec<String>,
+}
+
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -530,6 +551,7 @@ impl Body {
         match self {
             Body::Booted { .. } => "booted",
             Body::Configured(_) => "configured",
+            Body::Measured(_) => "measured",
             Body::Tick => "tick",
             Body::Spawned(_) => "spawned",
             Body::Input { .. } => "input",

@@ -287,6 +287,9 @@ pub struct StatusView {
     pub model_slots: BTreeMap<String, SlotView>,
     /// The last journal position that is durable.
     pub lsn: crate::Lsn,
+    /// What differed at this start from the one before: `the program`, `policy.yaml`, `aos.toml`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
 }
 
 /// The slots of one model.

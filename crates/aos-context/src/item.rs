@@ -31,6 +31,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         Body::Compacted { .. } => Some(ItemKind::Summary),
         Body::Booted { .. }
         | Body::Configured(_)
+        | Body::Measured(_)
         | Body::Tick
         | Body::InferenceStarted { .. }
         | Body::Syscall { .. }

@@ -12,7 +12,7 @@ use aos_abi::api::{
     SignalRequest, SpawnRequest, UndoRequest,
 };
 use aos_abi::process::BudgetSpec;
-use aos_abi::{Code, Lsn, Pid, Signal, Usd, limits};
+use aos_abi::{Code, Lsn, Pid, Signal, Timestamp, Usd, limits};
 
 use crate::error::ApiError;
 use crate::query::{
@@ -71,7 +71,7 @@ pub enum Call {
     MemoryForget(String),
     MemoryExport(MemoryExportQuery),
     AuditVerify(AuditRequest),
-    AuditExport { after: Lsn },
+    AuditExport { after: Lsn, since: Option<Timestamp> },
     Backup(BackupRequest),
     Prune(PruneRequest),
     Shutdown,
@@ -149,7 +149,8 @@ impl Call {
                 Call::AuditVerify(request)
             }
             Operation::AuditExport => {
-                Call::AuditExport { after: query::<ExportQuery>(from.query)?.after.unwrap_or(Lsn::ZERO) }
+                let ExportQuery { after, since } = query(from.query)?;
+                Call::AuditExport { after: after.unwrap_or(Lsn::ZERO), since }
             }
             Operation::Backup => {
                 let request: BackupRequest = body(from.body)?;

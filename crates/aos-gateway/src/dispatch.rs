@@ -268,7 +268,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::MemoryForget(id) => json_response(200, &system.memory_forget(&id).await?),
         Call::MemoryExport(query) => lines::memory(shared, query).await,
         Call::AuditVerify(request) => json_response(200, &system.audit_verify(request).await?),
-        Call::AuditExport { after } => lines::audit(shared, after).await,
+        Call::AuditExport { after, since } => lines::audit(shared, after, since).await,
         Call::Backup(request) => system.backup(request).await.map(|()| empty(route.status)),
         Call::Prune(request) => json_response(200, &system.prune(request).await?),
         Call::Shutdown => system.shutdown().await.map(|()| empty(route.status)),

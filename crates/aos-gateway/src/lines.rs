@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use aos_abi::{Entry, Lsn, Pid};
+use aos_abi::{Lsn, Pid, Timestamp};
 
 use crate::dispatch::Shared;
 use crate::error::ApiError;
@@ -24,10 +24,17 @@ use crate::system::System;
 /// How long one page may take.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Every entry after `after`.
-pub(crate) async fn audit<S: System>(shared: &Arc<Shared<S>>, after: Lsn) -> Result<Response, ApiError> {
-    let source = Source::Audit(after);
-    respond(shared, source).await
+/// Every entry after `after` and since `since`.
+pub(crate) async fn audit<S: System>(
+    shared: &Arc<Shared<S>>,
+    after: Lsn,
+    since: Option<Timestamp>,
+) -> Result<Response, ApiError> {
+    let since = match since {
+        Some(moment) => shared.system.entry_before(moment).await?,
+        None => Lsn::ZERO,
+    };
+    respond(shared, Source::Audit(after.max(since))).await
 }
 
 /// Every memory.
@@ -63,10 +70,10 @@ impl Source {
         let limit = shared.options.page_entries;
         match self {
             Source::Audit(after) => {
-                let page: Vec<Arc<Entry>> = shared.system.entries(None, *after, limit).await?;
-                let Some(last) = page.last() else { return Ok(None) };
-                *after = last.lsn;
-                lines(&page).map(Some)
+                let page = shared.system.audit_lines(*after, limit).await?;
+                let Some((last, _)) = page.last() else { return Ok(None) };
+                *after = *last;
+                Ok(Some(page.into_iter().fold(String::new(), |text, (_, line)| text + &line + "\n").into()))
             }
             Source::Memory { query, after } => {
                 let page: Vec<Value> = shared.system.memory_export(query.clone(), after.as_deref(), limit).await?;

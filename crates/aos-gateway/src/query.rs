@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use aos_abi::Lsn;
+use aos_abi::{Lsn, Timestamp};
 
 /// `?all=`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -65,6 +65,9 @@ pub struct ExportQuery {
     /// Only entries after this one (0: from the first).
     #[serde(default)]
     pub after: Option<Lsn>,
+    /// Only entries of this moment and later.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
 }
 
 /// `?by=`.

@@ -60,6 +60,11 @@ pub trait System: Send + Sync + 'static {
     /// What happens from now on: every committed entry in order, and progress. An entry is sent only once
     /// [`System::entries`] would return it, so that whoever subscribes first and reads then misses nothing.
     fn subscribe(&self) -> Subscription;
+    /// The journal as lines of JSON that prove themselves: the entries after `after`, each with its hash. At most `limit`,
+    /// and fewer where they are large; none only at the end.
+    fn audit_lines(&self, after: Lsn, limit: usize) -> impl Future<Output = Answer<Vec<(Lsn, String)>>> + Send;
+    /// The last entry before a moment; zero where there is none.
+    fn entry_before(&self, moment: Timestamp) -> impl Future<Output = Answer<Lsn>> + Send;
     /// Entries from the journal in order: those after `after`, of one process or of all. At most `limit`, and fewer
     /// where they are large (some mebibytes together at most); none only at the end of the journal.
     fn entries(

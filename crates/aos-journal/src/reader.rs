@@ -21,7 +21,7 @@ use crate::{Error, checkpoint, schema};
 const IDLE_MAX: usize = 4;
 /// Entries that one statement of a long read takes, and the bytes of bodies after which it takes no more.
 const CHUNK: u64 = 1024;
-const CHUNK_BYTES: usize = 4 << 20;
+pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Reads from a journal. Clones share their connections.
 #[derive(Clone, Debug)]

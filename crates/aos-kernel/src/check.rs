@@ -81,7 +81,7 @@ impl<P: PageStore> Kernel<P> {
                 _ => Err(no_proposal(&examined.id)),
             },
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
-            Body::Booted { .. } | Body::Configured(_) | Body::Tick | Body::Pruned { .. } => Ok(()),
+            Body::Booted { .. } | Body::Configured(_) | Body::Measured(_) | Body::Tick | Body::Pruned { .. } => Ok(()),
             other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),
         }
     }

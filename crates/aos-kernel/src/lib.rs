@@ -35,7 +35,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use aos_abi::entry::{Configured, Outcome, Purpose};
+use aos_abi::entry::{Configured, Measured, Outcome, Purpose};
 use aos_abi::model::{ModelSpec, Price};
 use aos_abi::process::State;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
@@ -101,6 +101,8 @@ struct Globals {
     broke: BTreeSet<Pid>,
     day: Day,
     calibration: BTreeMap<String, Calibration>,
+    /// What the daemon was made of when it last started.
+    measured: Measured,
     /// What shared memory carries.
     memory: Labels,
     /// What the files of a person's folders carry, by folder.
@@ -234,6 +236,7 @@ impl<P: PageStore> Kernel<P> {
         match &entry.body {
             Body::Booted { .. } => self.boot(),
             Body::Configured(config) => self.configure(config),
+            Body::Measured(measured) => self.globals.measured.clone_from(measured),
             Body::Tick => self.tick(),
             Body::Spawned(spec) => self.born(pid, spec, true),
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
@@ -323,6 +326,12 @@ impl<P: PageStore> Kernel<P> {
     #[must_use]
     pub fn resident(&self) -> usize {
         self.table.resident_len()
+    }
+
+    /// What the daemon was made of when it was last looked at.
+    #[must_use]
+    pub fn measured(&self) -> &Measured {
+        &self.globals.measured
     }
 
     /// The configuration that holds.

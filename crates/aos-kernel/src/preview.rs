@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(preview("NET_FETCH", &json!({ "url": "https://a.b/c" }), ""), "GET https://a.b/c");
         let write = json!({ "path": "a", "content": "x\n" });
         assert_eq!(preview("FS_WRITE", &write, "-y\n+x\n"), "FS_WRITE a\n-y\n+x\n");
-        assert_eq!(preview("FS_WRITE", &write, ""), "FS_WRITE\n  content: x\n\n  path: a");
+        assert_eq!(preview("FS_LIST", &json!({ "path": "a" }), ""), "FS_LIST\n  path: a");
         let long = preview("EXEC_CMD", &json!({ "cmd": "é".repeat(4000) }), "");
         assert!(long.ends_with("é… and 4000 bytes more; `aos proposals --json` has all of it"), "{long}");
     }

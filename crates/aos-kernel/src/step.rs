@@ -6,7 +6,7 @@
 
 use aos_abi::entry::{Outcome, Verdict};
 use aos_abi::syscall::{Handler, Risk};
-use aos_abi::{Body, CallError, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_context::ItemKind;
 use aos_policy::terms::HOLD_MS;
 use aos_policy::{Labels, Permit, Ruling};
@@ -121,6 +121,14 @@ impl<P: PageStore> Kernel<P> {
         self.judge(pid, |policy, subject| policy.authorize(subject, call))
     }
 
+    /// Records what was said to a call, and under what.
+    fn decided(&mut self, pid: Pid, call_id: CallId, verdict: Verdict, rule: String, given: Option<String>) {
+        let generation = self.policy.generation().to_owned();
+        let labels = self.table.get(pid).map(|process| process.labels).unwrap_or(Labels::NONE);
+        let labels = labels.held().map(str::to_owned).collect();
+        self.fact(pid, Body::Verdict { call_id, verdict, rule, given, generation, labels });
+    }
+
     fn decide_call(&mut self, pid: Pid, index: usize, call: Syscall) {
         if let Handler::Absent(hint) = call.name().spec().handler {
             let error = CallError::new(Code::NoSys, format!("{} is not there yet", call.name())).hint(hint);
@@ -136,13 +144,11 @@ impl<P: PageStore> Kernel<P> {
             Verdict::Hold | Verdict::Allow => self.over_rate(pid, &ruling.obligations),
         };
         if let Some(over) = over {
-            let rule = over.rule.clone();
-            self.fact(pid, Body::Verdict { call_id, verdict: Verdict::Deny, rule, given: None });
+            self.decided(pid, call_id, Verdict::Deny, over.rule.clone(), None);
             self.finish_call(pid, index, Err(over.error(name)));
             return;
         }
-        let (verdict, rule, given) = (ruling.verdict, ruling.rule.clone(), ruling.lifted.clone());
-        self.fact(pid, Body::Verdict { call_id, verdict, rule, given });
+        self.decided(pid, call_id, ruling.verdict, ruling.rule.clone(), ruling.lifted.clone());
         if ruling.verdict > Verdict::Deny {
             self.count_rates(pid, &ruling.obligations);
         }

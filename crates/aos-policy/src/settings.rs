@@ -142,8 +142,6 @@ pub struct Secret {
 pub struct Proposals {
     /// How long one waits, in milliseconds.
     pub ttl_ms: u64,
-    /// Who may answer.
-    pub approvers: Vec<String>,
     /// Most questions of one process, in so many seconds; beyond, a call that would ask is denied.
     pub max_asks: Option<(u64, u64)>,
 }
@@ -151,7 +149,7 @@ pub struct Proposals {
 impl Default for Proposals {
     fn default() -> Proposals {
         let ttl_ms = aos_abi::limits::PROPOSAL_TTL_S * 1000;
-        Proposals { ttl_ms, approvers: vec!["owner".to_owned()], max_asks: None }
+        Proposals { ttl_ms, max_asks: None }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::env::Env;
@@ -81,6 +81,16 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// Others could change what the daemon trusts.
+    #[error("{path} (mode {mode:o}, user {uid}) can be written by others than its user")]
+    Shared {
+        /// What.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// Whose it is.
+        uid: u32,
+    },
     /// The token file does not hold a token.
     #[error("{path} does not hold a token of 64 hex digits")]
     BadToken {
@@ -102,6 +112,9 @@ impl Error {
                 "make room on the disk and start again: everything acknowledged is there".into()
             }
             Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
+            Error::Shared { path, .. } => {
+                format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
+            }
             Error::BadToken { path } => format!("remove {}; a new one is made", path.display()),
         }
     }
@@ -347,6 +360,30 @@ impl Home {
         }
     }
 
+    /// Refuses a home that others may write: a folder of it, or a file that is not closed off by its folder.
+    ///
+    /// # Errors
+    /// [`Error::Shared`] with the first of them.
+    pub fn check_private(&self) -> Result<(), Error> {
+        let look = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.permissions().mode() & 0o7777, found.uid()))
+        };
+        let us = rustix::process::geteuid().as_raw();
+        let open = |path: &Path| look(path).is_none_or(|(mode, _)| mode & 0o011 != 0);
+        let files = [self.token_file(), self.config_file(), self.policy_file(), self.data.join("journal.db")];
+        let reachable = files.into_iter().filter(|file| file.parent().is_none_or(open));
+        for path in self.folders().into_iter().chain(reachable) {
+            match look(&path) {
+                Some((mode, uid)) if mode & 0o022 != 0 || (uid != us && uid != 0) => {
+                    return Err(Error::Shared { path, mode, uid });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What of the home others could read: each path with its mode. Nothing is changed. What is in
     /// the folders is guarded by them.
     #[must_use]
@@ -411,6 +448,26 @@ mod tests {
         assert_eq!(home.exposed(), vec![(home.token_file(), 0o644)]);
         fs::write(home.token_file(), "short").unwrap();
         assert!(matches!(home.token(), Err(Error::BadToken { .. })));
+    }
+
+    #[test]
+    fn a_home_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(&dir.path().join("h")), &Env::default()).unwrap();
+        home.create().unwrap();
+        home.check_private().unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(home.policy_file(), "").unwrap();
+        set(&home.policy_file(), 0o666);
+        home.check_private().expect("nobody gets through its folder");
+        set(home.root(), 0o755);
+        let refused = home.check_private().unwrap_err();
+        assert!(matches!(&refused, Error::Shared { path, .. } if *path == home.policy_file()), "{refused}");
+        set(&home.policy_file(), 0o644);
+        home.check_private().unwrap();
+        set(&home.workspaces(), 0o770);
+        let refused = home.check_private().unwrap_err();
+        assert!(matches!(&refused, Error::Shared { path, .. } if *path == home.workspaces()), "{refused}");
     }
 
     #[test]

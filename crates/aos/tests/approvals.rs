@@ -7,6 +7,7 @@ mod rig;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -83,15 +84,16 @@ fn a_yes_to_a_write_shows_the_change_and_holds_while_the_file_is_the_same() {
     assert!(first["preview"].as_str().unwrap().contains("-old\n+new\n"), "{first}");
     assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
     let second =
-        until("the next", || rig.json(&["proposals"]).as_array()?.iter().find(|one| one["id"] == "p2").cloned());
+        until("the next", || rig.json(&["proposals"]).as_array()?.iter().find(|one| one["id"] != "p1").cloned());
+    let id = second["id"].as_str().unwrap();
     assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "new\n");
     assert!(second["preview"].as_str().unwrap().contains("-new\n+newer\n"), "{second}");
     fs::write(folder.join("asks/a"), "a person's\n").unwrap();
-    assert_eq!(rig.aos(&["approve", "p2"]).code, 0);
+    assert_eq!(rig.aos(&["approve", id]).code, 0);
     let ran = running.end();
     assert!(ran.out.contains("`asks/a` has changed since"), "{ran:?}");
     assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "a person's\n");
-    assert_eq!((state(&rig, "p1"), state(&rig, "p2")), (json!("executed"), json!("expired")));
+    assert_eq!((state(&rig, "p1"), state(&rig, id)), (json!("executed"), json!("expired")));
     let again = rig.aos(&["approve", "p1"]);
     assert!(again.code == 1 && again.err.contains("p1 is executed already"), "a yes is used once: {again:?}");
 }
@@ -212,4 +214,95 @@ fn where_nobody_is_attached_it_waits_and_says_how_to_answer() {
     let ran = running.end();
     assert!(ran.err.contains(&format!("answer it from another terminal: aos approve {id}")), "{ran:?}");
     assert_eq!(ran.out.trim(), "done");
+}
+
+#[test]
+fn an_export_proves_itself_to_somebody_else_also_over_what_was_pruned() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/audit/verify.py");
+    let check = |lines: &str, known: &[&str]| {
+        let mut command = std::process::Command::new("python3");
+        command.arg(script).args(known).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        let mut stdin = running.stdin.take().unwrap();
+        // It stops reading at the first fault.
+        let _ = stdin.write_all(lines.as_bytes());
+        drop(stdin);
+        let ended = running.wait_with_output().unwrap();
+        (ended.status.success(), String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).trim().to_owned())
+    };
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no python3");
+        return;
+    }
+    let rig = rig(vec![any("héllo \"type\":", vec![write("a", "1"), say("done ,\"type\": é")])]);
+    assert_eq!(rig.aos(&["run", "héllo \"type\":"]).code, 0);
+    assert_eq!(rig.aos(&["run", "héllo \"type\":"]).code, 0);
+    assert_eq!(rig.aos(&["prune"]).code, 0);
+    assert_eq!(rig.aos(&["run", "héllo \"type\":"]).code, 0);
+    rig.stop();
+    rig.up();
+    let proven = rig.json(&["audit", "verify"]);
+    let head = format!("{}:{}", proven["last_lsn"], proven["head"].as_str().unwrap());
+    let export = rig.aos(&["audit", "export"]).out;
+    assert!(export.contains("\"type\":\"sealed\""), "{export}");
+    // The daemon may have written more in between.
+    let upto = proven["last_lsn"].as_u64().unwrap() as usize;
+    let lines: Vec<&str> = export.lines().take(upto).collect();
+    assert_eq!(check(&lines.join("\n"), &[]), (true, format!("intact: {head}")));
+    let second: Value = serde_json::from_str(lines[1]).unwrap();
+    let known = format!("2:{}", second["hash"].as_str().unwrap());
+    assert_eq!(check(&lines[2..].join("\n"), &[&known]), (true, format!("intact: {head}")));
+    let told = check(&lines.join("\n").replacen("done", "DONE", 1), &[]);
+    assert!(!told.0 && told.1.contains("is not what was written"), "{told:?}");
+    let told = check(&[&lines[..4], &lines[5..]].concat().join("\n"), &[]);
+    assert_eq!(told, (false, "ALTERED: entry 5 is missing".to_owned()));
+    assert_eq!(rig.aos(&["audit", "export", "--since", "2000-01-01"]).out.lines().next(), Some(lines[0]));
+    assert_eq!(rig.aos(&["audit", "export", "--since", "2999-01-01"]).out, "");
+}
+
+#[test]
+fn what_changed_since_the_last_start_is_said_and_journaled() {
+    let rig = rig(vec![]);
+    let measured = |count: usize| {
+        until("the look at the program", || {
+            let found: Vec<Value> = rig.journal().into_iter().filter(|entry| entry["type"] == "measured").collect();
+            (found.len() == count).then_some(found)
+        })
+    };
+    let first = measured(1).remove(0);
+    assert_eq!((first["program"].as_str().unwrap().len(), &first["changed"]), (64, &json!([])));
+    rig.stop();
+    fs::write(rig.file("policy.yaml"), format!("{POLICY}\n# another\n")).unwrap();
+    rig.up();
+    let second = measured(2).remove(1);
+    assert_eq!((&second["changed"], &second["program"]), (&json!(["policy.yaml"]), &first["program"]));
+    assert!(rig.log().contains("policy.yaml is not what it was when the daemon last started"), "{}", rig.log());
+    assert!(rig.aos(&["status"]).out.contains("changed    since the start before: policy.yaml"));
+    assert!(rig.aos(&["doctor"]).out.contains("these changed: policy.yaml"));
+    rig.stop();
+    // As after an upgrade: said, and not refused.
+    let kept = rig.file("run/program");
+    let text = fs::read_to_string(&kept).unwrap();
+    fs::write(&kept, text.replacen(first["program"].as_str().unwrap(), &"0".repeat(64), 1)).unwrap();
+    rig.up();
+    assert_eq!(measured(3)[2]["changed"], json!(["the program"]));
+    assert!(!rig.aos(&["status"]).out.contains("policy.yaml"));
+    rig.stop();
+    fs::set_permissions(rig.home(), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = rig.aos(&["up"]);
+    assert!(refused.code != 0 && refused.err.contains("can be written by others"), "{refused:?}");
+}
+
+#[test]
+fn one_answer_is_enough_for_all_that_waits_below_a_process() {
+    let rig = rig(vec![any("write", vec![write("asks/a", "new"), say("done")])]);
+    let pids = [rig.spawn(&["write"]), rig.spawn(&["write"])];
+    until("both", || (rig.json(&["proposals"]).as_array().unwrap().len() == 2).then_some(()));
+    let none = rig.aos(&["reject", "--process", "999"]);
+    assert!(none.code == 1 && none.err.contains("nothing waits of process 999"), "{none:?}");
+    let all = rig.aos(&["approve", "--process", "1"]);
+    assert!(all.code == 0 && all.err.contains("p1 is approved") && all.err.contains("p2 is approved"), "{all:?}");
+    for pid in pids {
+        until("the file", || rig.file(&format!("workspaces/{pid}/asks/a")).exists().then_some(()));
+    }
 }

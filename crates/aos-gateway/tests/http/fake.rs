@@ -155,6 +155,7 @@ impl System for Fake {
             processes: BTreeMap::from([("exited".to_owned(), 1)]),
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),
+            changed: Vec::new(),
         })
     }
     async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
@@ -218,6 +219,16 @@ impl System for Fake {
     fn subscribe(&self) -> Subscription {
         Subscription::new(self.live.subscribe())
     }
+    async fn audit_lines(&self, after: Lsn, limit: usize) -> Answer<Vec<(Lsn, String)>> {
+        let page = self.entries(None, after, limit).await?;
+        Ok(page.iter().map(|entry| (entry.lsn, serde_json::to_string(&**entry).unwrap())).collect())
+    }
+
+    async fn entry_before(&self, moment: Timestamp) -> Answer<Lsn> {
+        let journal = self.journal.lock().unwrap();
+        Ok(Lsn(journal.iter().filter(|entry| entry.at < moment).count() as u64))
+    }
+
     async fn entries(&self, pid: Option<Pid>, after: Lsn, limit: usize) -> Answer<Vec<Arc<Entry>>> {
         if self.broken.load(Ordering::SeqCst) {
             return Err(CallError::new(Code::Io, "the disk is gone").into());

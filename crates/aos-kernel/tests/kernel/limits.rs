@@ -381,7 +381,7 @@ fn people_are_asked_no_oftener_than_they_want() {
     2 proposal p3 executed
       → call 2 FS_WRITE {"path":"holds/a","content":""}
     > 2: => FS_WRITE {"path":"asks/d","content":""}
-    refused: ENOENT nothing waits for effect 12.1
+    refused: ENOENT nothing waits for effect 13.1
     "#);
 }
 

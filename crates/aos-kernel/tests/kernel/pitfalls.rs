@@ -139,7 +139,7 @@ fn state_survives_a_restart() {
       → infer 3 turn [task]
     > 3: => SEND_MSG {"to":"ann","content":"hello"}
     2 message from 3: hello
-    3 SEND_MSG = {"message_id":"m22"}
+    3 SEND_MSG = {"message_id":"m23"}
       → infer 3 turn [task, turn, send_msg]
     > boot
       → infer 3 turn [task, turn, send_msg]

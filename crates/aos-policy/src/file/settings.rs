@@ -11,6 +11,8 @@ use crate::read::Reader;
 use crate::settings::{Limits, Models, PersonalData, Proposals, RoleBudget, SandboxLimits, Secret};
 use crate::yaml::{Node, Value};
 
+/// Who may answer proposals: the only one that a request can prove to be.
+const OWNER: &str = "owner";
 /// The tiers of models, cheapest first (`aos.toml`).
 const TIERS: [&str; 5] = ["nano", "small", "standard", "strong", "frontier"];
 /// The built-in detectors of personal data.
@@ -77,10 +79,15 @@ pub(crate) fn proposals(reader: &mut Reader, node: &Node) -> Proposals {
     }
     if let Some(node) = fields.get("approvers") {
         let items = reader.list(node, "`approvers`");
-        proposals.approvers =
-            items.iter().filter_map(|item| reader.text(item, "an approver").map(str::to_owned)).collect();
+        for item in items {
+            if reader.text(item, "an approver").is_some_and(|name| name != OWNER) {
+                let hint =
+                    "write `owner`: whoever holds the home's socket or its token, and nobody else is known by name";
+                reader.fault(item, "that is nobody who could be asked", hint);
+            }
+        }
         if items.is_empty() {
-            reader.fault(node, "nobody could approve anything", "name at least `owner`");
+            reader.fault(node, "nobody could approve anything", "name `owner`");
         }
     }
     proposals.max_asks = fields.get("max_asks").and_then(|node| reader.rate(node, "`max_asks`"));

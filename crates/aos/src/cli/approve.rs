@@ -1,6 +1,10 @@
 //! `aos approve` and `aos reject`: a person's answers.
 
+use std::collections::BTreeMap;
+
+use aos_abi::Pid;
 use aos_abi::api::{ProposalView, RejectRequest};
+use aos_abi::process::ProcessView;
 use serde::Serialize;
 
 use super::proposals::state;
@@ -11,16 +15,22 @@ use crate::client::Address;
 #[derive(Debug, clap::Args)]
 pub struct Approve {
     /// Which, such as p3
-    #[arg(required = true)]
+    #[arg(required_unless_present = "process")]
     id: Vec<String>,
+    /// All that waits of this process and of those below it; each answer is for its own call
+    #[arg(long, value_name = "PID")]
+    process: Option<Pid>,
 }
 
 /// Say no to calls that wait
 #[derive(Debug, clap::Args)]
 pub struct Reject {
     /// Which, such as p3
-    #[arg(required = true)]
+    #[arg(required_unless_present = "process")]
     id: Vec<String>,
+    /// All that waits of this process and of those below it; each answer is for its own call
+    #[arg(long, value_name = "PID")]
+    process: Option<Pid>,
     /// What the agent is told
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
@@ -28,14 +38,36 @@ pub struct Reject {
 
 impl Approve {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        answer(cx, &self.id, "approve", &serde_json::json!({})).await
+        let ids = asked(cx, self.id, self.process).await?;
+        answer(cx, &ids, "approve", &serde_json::json!({})).await
     }
 }
 
 impl Reject {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        answer(cx, &self.id, "reject", &RejectRequest { why: self.why }).await
+        let ids = asked(cx, self.id, self.process).await?;
+        answer(cx, &ids, "reject", &RejectRequest { why: self.why }).await
     }
+}
+
+/// The proposals that were named, and those of a process and all below it.
+async fn asked(cx: &Context, mut ids: Vec<String>, process: Option<Pid>) -> Result<Vec<String>, Failure> {
+    let Some(top) = process else { return Ok(ids) };
+    let client = cx.client()?;
+    let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
+    let parents: BTreeMap<Pid, Pid> = processes.iter().map(|process| (process.pid, process.parent)).collect();
+    let below = |pid: Pid| {
+        // A parent is older than its children, so this ends.
+        std::iter::successors(Some(pid), |pid| parents.get(pid).copied().filter(|parent| parent < pid))
+            .any(|pid| pid == top)
+    };
+    ids.extend(open.into_iter().filter(|proposal| below(proposal.pid)).map(|proposal| proposal.id));
+    ids.dedup();
+    if ids.is_empty() {
+        return Err(Failure::new(format!("nothing waits of process {top}, nor of any below it")).hint("aos proposals"));
+    }
+    Ok(ids)
 }
 
 async fn answer(cx: &Context, ids: &[String], verb: &str, body: &impl Serialize) -> Result<Exit, Failure> {

@@ -7,13 +7,13 @@ use aos_abi::api::{AuditRequest, AuditView, ExpectedEntry};
 
 use super::context::gone;
 use super::fork::event;
-use super::{Context, Exit, Failure};
+use super::{Context, Exit, Failure, now, when};
 use crate::client::Address;
 
 /// Prove that the journal was not altered, or export it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  aos audit verify\n  aos audit verify --expect 93:9a23…\n  aos audit export > entries.jsonl"
+    after_help = "Examples:\n  aos audit verify\n  aos audit verify --expect 93:9a23…\n  aos audit export --since 2h > entries.jsonl"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -33,6 +33,9 @@ enum Command {
         /// Only entries after this one
         #[arg(long, value_name = "EVENT", value_parser = event)]
         after: Option<Lsn>,
+        /// Only what happened since then: 10m, 2h, a date, or a time
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
     },
 }
 
@@ -40,8 +43,9 @@ impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         match self.command {
             Command::Verify { expect } => verify(cx, AuditRequest { expect }).await,
-            Command::Export { after } => {
-                let address = Address::of("/v1/admin/audit/export").with_some("after", after);
+            Command::Export { after, since } => {
+                let since = since.map(|text| when::moment(&text, now())).transpose().map_err(when::wrong)?;
+                let address = Address::of("/v1/admin/audit/export").with_some("after", after).with_some("since", since);
                 copy(cx, &address).await
             }
         }

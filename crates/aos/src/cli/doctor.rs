@@ -270,7 +270,14 @@ async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
     {
         Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
             match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
-                None => Finding::good("daemon", format!("runs, listening on {}", status.listen)),
+                None if status.changed.is_empty() => {
+                    Finding::good("daemon", format!("runs, listening on {}", status.listen))
+                }
+                None => Finding::note(
+                    "daemon",
+                    format!("runs, and since the start before that one these changed: {}", status.changed.join(", ")),
+                    "nothing, if that was you; `aos audit export` shows each start as `measured`",
+                ),
                 Some(at) => Finding::note(
                     "daemon",
                     format!("runs, listening on {}, while aos.toml says {at}", status.listen),

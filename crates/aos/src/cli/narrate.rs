@@ -122,6 +122,7 @@ impl Narrator {
             Body::InferenceStarted { .. }
             | Body::Booted { .. }
             | Body::Configured(_)
+            | Body::Measured(_)
             | Body::Tick
             | Body::Budgeted { .. }
             | Body::Changed(_)

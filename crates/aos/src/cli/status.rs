@@ -32,6 +32,9 @@ pub(super) fn shown(status: &StatusView) -> String {
         status.listen,
         status.lsn,
     );
+    if !status.changed.is_empty() {
+        text.push_str(&format!("changed    since the start before: {}\n", status.changed.join(", ")));
+    }
     let states: Vec<String> = status
         .processes
         .iter()

@@ -12,6 +12,7 @@ mod handles;
 mod heart;
 mod history;
 mod inference;
+mod measured;
 mod memory;
 mod outlet;
 mod pages;
@@ -131,6 +132,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         tracing::warn!("aos.toml: {unused}");
     }
     home.create()?;
+    home.check_private()?;
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
     let (journal, opened) = open_journal(&home, &options).await?;
     if let Some(torn) = &opened.torn {
@@ -145,6 +147,16 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
 
     let policy = read_policy(&home.policy_file())?;
     let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
+    // Said before anything runs. The program takes longer to read, so it is looked at while the rest goes on.
+    let before = kernel.measured().clone();
+    let measured = measured::files(&home);
+    for what in measured::differs(&before, &measured) {
+        tracing::warn!("{what} is not what it was when the daemon last started");
+    }
+    let program = tokio::task::spawn_blocking({
+        let home = home.clone();
+        move || measured::program(&home)
+    });
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
     let (undo, owed) = undo::Undo::open(home.undo())
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
@@ -213,6 +225,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     tracing::info!(%listen, home = %home.root().display(), "ready");
     let undo = Arc::clone(&system.undo);
     let counting = tokio::task::spawn_blocking(move || undo.count());
+    let recording = edges.apart(measured::record(handle.clone(), measured, program));
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
         failure = failures.recv() => failure.map(Error::from),
@@ -228,6 +241,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     }
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
     let _ = tokio::time::timeout(DRAIN, counting).await;
+    recording.abort();
     drop(demo);
     let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());

@@ -16,7 +16,7 @@ use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
     BudgetSpec, Mode, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
 };
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid};
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::{
     Answer, ApiError, Live, Metrics, Next, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
@@ -202,10 +202,27 @@ impl Daemon {
         }
     }
 
+    /// Why a proposal cannot be answered: what became of it, where there was one.
+    async fn not_open(&self, id: String) -> ApiError {
+        let reader = self.journal.reader();
+        let past = blocking(move || super::past::proposals(&reader)).await.unwrap_or_default();
+        match past.into_iter().find(|past| past.id == id && past.state != ProposalState::Pending) {
+            Some(past) => {
+                let state = serde_json::to_value(past.state).unwrap_or_default();
+                let error =
+                    CallError::new(Code::NoEnt, format!("{id} is {} already", state.as_str().unwrap_or("over")));
+                error.hint("an answer is given once; `aos proposals` lists what waits").into()
+            }
+            None => no_proposal(&id).into(),
+        }
+    }
+
     async fn answer_proposal(&self, id: &str, state: ProposalState, why: Option<String>) -> Answer<ProposalView> {
         let wanted = id.to_owned();
         let open = self.heart.look(|kernel| kernel.proposals()).await?;
-        let mut view = open.into_iter().find(|proposal| proposal.id == wanted).ok_or_else(|| no_proposal(&wanted))?;
+        let Some(mut view) = open.into_iter().find(|proposal| proposal.id == wanted) else {
+            return Err(self.not_open(wanted).await);
+        };
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
         let until = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
         loop {
@@ -248,7 +265,10 @@ fn no_proposal(id: &str) -> CallError {
 
 impl System for Daemon {
     async fn status(&self) -> Answer<StatusView> {
-        let (processes, model_slots) = self.heart.look(|kernel| (kernel.counts(), kernel.slots())).await?;
+        let look = |kernel: &mut super::heart::LiveKernel| {
+            (kernel.counts(), kernel.slots(), kernel.measured().changed.clone())
+        };
+        let (processes, model_slots, changed) = self.heart.look(look).await?;
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os_pid: std::process::id(),
@@ -258,6 +278,7 @@ impl System for Daemon {
             processes,
             model_slots,
             lsn: self.journal.last(),
+            changed,
         })
     }
 
@@ -403,6 +424,17 @@ impl System for Daemon {
             None => reader.entries(after.next(), limit),
         });
         Ok(read.await?.into_iter().map(Arc::new).collect())
+    }
+
+    async fn audit_lines(&self, after: Lsn, limit: usize) -> Answer<Vec<(Lsn, String)>> {
+        let reader = self.journal.reader();
+        let lines = blocking(move || reader.export(after, limit as u64)).await?;
+        Ok(lines.into_iter().map(|line| (line.lsn, line.text)).collect())
+    }
+
+    async fn entry_before(&self, moment: Timestamp) -> Answer<Lsn> {
+        let reader = self.journal.reader();
+        blocking(move || reader.before(moment)).await
     }
 
     async fn proposals(&self, all: bool) -> Answer<Vec<ProposalView>> {

@@ -1,5 +1,6 @@
 //! What an approval binds: the files that a call names, and any change to them.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
 use aos_abi::Syscall;
@@ -54,7 +55,7 @@ fn any_change_to_what_was_shown_is_seen() {
     let at = room.work();
     let changes: [(&str, &dyn Fn()); 8] = [
         ("content", &|| room.put("go.sh", "echo two\n")),
-        ("mode", &|| std::fs::set_permissions(at.join("go.sh"), PermissionsExt::from_mode(0o755)).unwrap()),
+        ("mode", &|| std::fs::set_permissions(at.join("go.sh"), Permissions::from_mode(0o755)).unwrap()),
         ("what a link leads to", &|| room.put("go.sh", "echo 333\n")),
         ("deep in a folder", &|| room.put("sub/deep/x", "2")),
         ("new in a folder", &|| room.put("sub/deep/y", "2")),
