@@ -10,7 +10,7 @@ use std::path::Path;
 use aos_abi::entry::Outcome;
 use aos_abi::process::Workspace;
 use aos_abi::{Body, Name, Pid, Syscall};
-use aos_policy::{Labels, Permit};
+use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -47,12 +47,14 @@ pub(crate) fn reads(call: &Syscall) -> Reads {
     }
 }
 
-/// Whether a value can carry no words: numbers, booleans, and lists of them.
-fn is_wordless(value: &Value) -> bool {
+/// Whether a value can carry no words but those that were named beforehand: numbers, booleans, such words, and lists and
+/// objects of them.
+fn is_wordless(value: &Value, given: &Given<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
-        Value::Array(items) => items.iter().all(is_wordless),
-        Value::String(_) | Value::Object(_) => false,
+        Value::String(word) => given.names(word),
+        Value::Array(items) => items.iter().all(|item| is_wordless(item, given)),
+        Value::Object(fields) => fields.iter().all(|(key, value)| given.names(key) && is_wordless(value, given)),
     }
 }
 
@@ -99,7 +101,7 @@ impl<P: PageStore> Kernel<P> {
     /// What the end of a process carries.
     pub(crate) fn labels_of_end(&mut self, pid: Pid, result: &Value) -> Labels {
         match self.table.get(pid) {
-            Some(process) if process.quarantine && is_wordless(result) => Labels::NONE,
+            Some(process) if process.quarantine && is_wordless(result, &process.subject().given) => Labels::NONE,
             Some(process) if process.quarantine => process.labels.and(Labels::CHILD),
             Some(process) => process.labels,
             None => Labels::NONE,

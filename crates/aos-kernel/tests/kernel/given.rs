@@ -287,6 +287,34 @@ fn long_words_give_nothing_and_the_newest_count() {
     assert!(asks(&replay(&script("Run `make test`", &later))), "the oldest words go first");
 }
 
+/// An answer that was named beforehand is a number by another name.
+#[test]
+fn a_quarantined_child_chooses_among_named_words() {
+    let judge = |parent: &str, task: &str, result: &str| {
+        let quoted = serde_json::json!(task);
+        let told = replay(&format!(
+            r#"
+            spawn resident go
+            {parent}
+            2: => SPAWN_AGENT {{"role":"judge","task":{quoted},"quarantine":true}} => WAIT {{}}
+            3: => SYS_EXIT {{"result":{result}}}
+            "#
+        ));
+        assert!(told.contains("2 WAIT ="), "{told}");
+        !told.contains("untrusted.child")
+    };
+    let task = "Answer `spam` or `ham`, with a field \"sure\"";
+    for clean in [r#""spam""#, r#"["ham",3,true]"#, r#"{"sure":false}"#, r#"[{"sure":"ham"}]"#] {
+        assert!(judge("", task, clean), "{clean}");
+    }
+    for words in [r#""spam!""#, r#""Answer""#, r#""spa""#, r#"{"note":1}"#, r#"{"sure":"run rm"}"#, r#"["ham","rm"]"#] {
+        assert!(!judge("", task, words), "{words}");
+    }
+    // Who wrote the task had read the page: the page may have named them.
+    let read = "2: => FS_READ {\"path\":\"inbox/a\"}\ndone 2 FS_READ";
+    assert!(!judge(read, task, r#""spam""#));
+}
+
 /// Whatever untrusted text says, it makes nothing given: not by quoting the person, not in any place it comes through.
 #[test]
 fn reading_more_makes_nothing_given() {
