@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use aos_abi::entry::{Configured, InferenceOutcome, Outcome, ProposalState, WebhookRequest};
+use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState, WebhookRequest};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
@@ -394,6 +394,14 @@ impl<'a> World<'a> {
                 self.see(pid, hostile);
                 let outcome = Outcome::Success { result: json!({"content": "whatever stands there"}) };
                 self.apply(pid, Body::Result { call_id, name, effect: Some(id), outcome });
+            }
+            Effect::Examine { pid, id, .. } => {
+                let body =
+                    Body::Examined(Box::new(Examined { id, files: Vec::new(), diff: String::new(), unbound: None }));
+                // It may have been answered before.
+                if self.kernel.check(pid, &body).is_ok() {
+                    self.apply(pid, body);
+                }
             }
             Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::WebhookReply { .. } => {}
         }
