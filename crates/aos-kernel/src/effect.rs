@@ -123,8 +123,13 @@ impl Authority {
         let subject = self.subject();
         self.policy.opens(&subject, host, port).map_err(|why| {
             CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))
-                .hint("plain http is decided by method and path; NET_FETCH and NET_SEND reach https by them too")
+                .hint(format!("a rule of `net` to \"{host}:{port}\" would allow what it names there"))
         })
+    }
+
+    /// Whether the policy allows anything at all to a host and port.
+    pub fn speaks_of(&self, host: &str, port: u16) -> bool {
+        self.policy.speaks_of(&self.role, host, port)
     }
 }
 

@@ -188,6 +188,12 @@ impl Policy {
         crate::tunnel::opens(&self.tables, subject, host, port)
     }
 
+    /// Whether a role has a rule that allows anything at all to a host and port, on whatever terms.
+    #[must_use]
+    pub fn speaks_of(&self, role: &str, host: &str, port: u16) -> bool {
+        crate::tunnel::speaks_of(&self.tables, role, host, port)
+    }
+
     /// The hosts that a role's rules name with `private: true`, each as `HOST:PORT`: they may be reached at private
     /// addresses, where the request itself is allowed.
     #[must_use]

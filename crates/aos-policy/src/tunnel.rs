@@ -66,6 +66,19 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
     Ok(labels)
 }
 
+/// Whether a role has a rule that grants anything to a host and port.
+pub(crate) fn speaks_of(tables: &Tables, role: &str, host: &str, port: u16) -> bool {
+    let Some(role) = tables.role(role) else { return false };
+    let words = host_words(host);
+    let concerns = |scope: &Scope| match scope {
+        Scope::Any => true,
+        Scope::Net(net) => net.port.is_none_or(|own| own == port) && net.host.matches(&words),
+        Scope::Commands { .. } | Scope::Words(_) | Scope::Channel { .. } => false,
+    };
+    let tables = [Name::NetFetch, Name::NetSend].map(|name| role.table(Action::of(name)));
+    tables.into_iter().flat_map(|table| table.granting()).any(|rule| concerns(&rule.scope))
+}
+
 /// The hosts that a role's rules name as private, each as `HOST:PORT`.
 pub(crate) fn private_hosts(tables: &Tables, role: &str) -> Vec<String> {
     let Some(role) = tables.role(role) else { return Vec::new() };

@@ -25,6 +25,11 @@ fn a_tunnel_needs_every_method_and_every_path() {
     let got = opens(&paths, "a.b.dev", 443).unwrap_err();
     assert!(got.contains("names paths"), "{got}");
     assert!(opens("{fs: []}", "a.b.dev", 443).is_err());
+    for (host, port, speaks) in
+        [("a.b.dev", 443, true), ("a.b.dev", 80, false), ("x.b.dev", 443, true), ("b.dev", 443, false)]
+    {
+        assert_eq!(role(&paths).speaks_of("r", host, port), speaks, "{host}:{port}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use aos_models::scripted::Call;
 use rig::{Rig, Setup, any, call, calls, read, results, say};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
 /// A web server that answers by path and writes down every request whole.
@@ -155,7 +157,8 @@ fn a_command_reaches_what_the_rules_name_and_is_told_why_not() {
         format!("GET http://localhost:{}/any", web.port),
         format!("GET http://127.0.0.2:{}/any", web.port),
         "GET http://169.254.169.254/latest/meta-data".to_owned(),
-        format!("GET https://127.0.0.1:{}/open/a", web.port),
+        format!("GET https://127.0.0.1:{}/closed", web.port),
+        format!("GET https://127.0.0.1:{}/open/a", elsewhere.port),
     ];
     let rules = format!(
         "      - {{to: \"127.0.0.1:{}\", allow: [\"GET /open/**\", \"POST /in/*\"], private: true, label: personal}}\n      \
@@ -175,7 +178,8 @@ fn a_command_reaches_what_the_rules_name_and_is_told_why_not() {
         assert!(said[nth].0 == 403 && said[nth].1.contains(why), "{nth}: {:?}", said[nth]);
     }
     assert!(said[9].0 == 403 && said[9].1.contains("metadata"), "{:?}", said[9]);
-    assert!(said[10].0 == 0 && said[10].1.contains("403"), "{:?}", said[10]);
+    assert!(said[10].0 == 403 && said[10].1.contains("no rule"), "TLS is opened and decided: {:?}", said[10]);
+    assert!(said[11].0 == 403 && said[11].1.contains("no rule"), "{:?}", said[11]);
     assert!(!shown.to_string().contains("top secret"));
     // What the command's result says of it, which is journaled too.
     let told: Vec<(String, String)> = shown["requests"]
@@ -193,8 +197,8 @@ fn a_command_reaches_what_the_rules_name_and_is_told_why_not() {
     assert_eq!(told[0], is(&format!("GET {}", at("/open/a")), "allow"), "without the query");
     assert_eq!(told[3], is(&format!("GET {}", at("/open/b")), "allow"), "{told:?}");
     assert_eq!(told[5], is(&format!("GET {}", at("/closed")), "deny"), "{told:?}");
-    assert_eq!(told[12], is(&format!("CONNECT 127.0.0.1:{}", web.port), "deny"), "{told:?}");
-    assert!(shown["requests"][12]["why"].as_str().unwrap().contains("names paths"), "{}", shown["requests"][12]);
+    assert_eq!(told[12], is(&format!("GET https://127.0.0.1:{}/closed", web.port), "deny"), "{told:?}");
+    assert!(shown["requests"][12]["why"].as_str().unwrap().contains("no rule"), "{}", shown["requests"][12]);
     assert_eq!(shown["label"], "untrusted.web, personal");
     assert_eq!(rig.entries(2, "result")[0]["result"]["requests"], shown["requests"]);
     assert_eq!(web.paths(), ["GET /open/a?q=1", "POST /in/box", "GET /open/here", "GET /open/b", "GET /open/away"]);
@@ -329,4 +333,85 @@ fn secrets_are_put_in_at_the_edge_and_stand_nowhere_else() {
     mode(0o640);
     let doctor = rig.aos(&["doctor"]);
     assert!(doctor.code == 1 && doctor.out.contains("open to others (mode 640)"), "{doctor:?}");
+}
+
+/// A web server behind TLS for `localhost` that answers with the path and what `authorization` said; the authority that
+/// its certificate is from is in the file returned.
+fn serve_tls() -> (Web, std::path::PathBuf) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../aos-models/tests/tls");
+    let certificate = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream);
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8(head).unwrap();
+            let told = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("nobody");
+            let body = format!("{} {told}", head.split(' ').nth(1).unwrap_or_default());
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            log.lock().unwrap().push(head);
+            let _ = stream.write_all(answer.as_bytes());
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    (Web { port, asked }, folder.join("authority.pem"))
+}
+
+#[test]
+fn tls_is_opened_where_rules_name_paths_and_carries_secrets() {
+    const VALUE: &str = "ghp_only-inside-tls-0123456789";
+    let (web, authority) = serve_tls();
+    let to = format!("localhost:{}", web.port);
+    let net = format!(
+        "      - {{to: \"{to}\", allow: [\"GET /repos/**\"], private: true}}\n    secrets:\n      \
+         - {{name: TLS_TOKEN, to: \"{to}\", header: authorization}}"
+    );
+    let wanted = ["/repos/a", "/other"].map(|path| format!("GET https://{to}{path}"));
+    let fetch = Call::new("NET_FETCH", json!({ "url": format!("https://{to}/repos/b") }));
+    let steps = vec![calls(vec![ask(&wanted, ""), fetch]), say("done")];
+    let rig = rig(vec![any("alpha", steps)], policy(&net));
+    let folder = folder(&rig);
+    let mut run = rig.command(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    run.env("SSL_CERT_FILE", authority).env("TLS_TOKEN", VALUE);
+    let ran = rig::Running::new(run).end();
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    let shown = results(&rig.requests()[1]);
+    let command = &shown[0].1["result"];
+    let said: Vec<(u16, String)> = serde_json::from_str(command["stdout"].as_str().unwrap()).unwrap();
+    let covered = "*".repeat(VALUE.len());
+    assert_eq!(said[0], (200, format!("/repos/a Bearer {covered}")), "{command}");
+    assert!(said[1].0 == 403 && said[1].1.contains("no rule"), "{command}");
+    let requests = command["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 2, "{command}");
+    assert_eq!(
+        (&requests[0]["to"], &requests[0]["verdict"]),
+        (&json!(format!("https://{to}/repos/a")), &json!("allow"))
+    );
+    assert_eq!((&requests[1]["to"], &requests[1]["verdict"]), (&json!(format!("https://{to}/other")), &json!("deny")));
+    assert_eq!(shown[1].1["result"]["body"], format!("/repos/b Bearer {covered}"), "{shown:?}");
+    let mut paths = web.paths();
+    paths.sort();
+    assert_eq!(paths, ["GET /repos/a", "GET /repos/b"]);
+    assert!(web.asked().iter().all(|request| request.contains(&format!("authorization: Bearer {VALUE}\r\n"))));
+    rig.stop();
+    assert!(holding(rig.home().parent().unwrap(), VALUE).is_empty());
+    assert!(holding(rig.home().parent().unwrap(), "BEGIN CERTIFICATE").is_empty(), "its certificates end with it");
 }

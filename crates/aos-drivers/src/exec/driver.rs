@@ -1,5 +1,6 @@
 //! The driver: from an allowed call to a command in the sandbox.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Scene {
     pub note: Value,
     /// Further files and folders it may see.
     pub mounts: Vec<Mount>,
+    /// What its environment holds, where the call does not say otherwise.
+    pub env: BTreeMap<OsString, OsString>,
     /// Programs it may execute.
     pub programs: Programs,
     /// The most it may use. The call's own deadline only makes `wall` shorter.
@@ -121,7 +124,8 @@ impl Driver {
 
     fn run(&self, args: ExecCmd, scene: Scene, cancel: &Cancel) -> Result<Ran, Error> {
         let wall = timeout(args.timeout_s)?.min(scene.limits.wall);
-        let env = environment(&args)?;
+        let mut env = scene.env;
+        env.extend(environment(&args)?);
         let layer = scene.layer.map(Layer::create).transpose()?;
         let began = SystemTime::now();
         let argv: [OsString; 3] = ["sh".into(), "-c".into(), args.cmd.into()];
@@ -185,7 +189,7 @@ fn timeout(seconds: Option<f64>) -> Result<Duration, Error> {
     }
 }
 
-fn environment(args: &ExecCmd) -> Result<std::collections::BTreeMap<OsString, OsString>, Error> {
+fn environment(args: &ExecCmd) -> Result<BTreeMap<OsString, OsString>, Error> {
     let variables = args.env.iter().flatten();
     variables
         .map(|(name, value)| {

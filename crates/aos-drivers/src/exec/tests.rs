@@ -61,6 +61,7 @@ impl Room {
             keep,
             note: Value::Null,
             mounts: vec![],
+            env: [("A".into(), "overridden".into()), ("B".into(), "kept".into())].into(),
             programs: Programs::Only(vec!["/bin/sh".into()]),
             limits: Limits { wall: Duration::from_secs(10), ..Limits::default() },
             network: Network::None,
@@ -89,7 +90,7 @@ fn a_command_is_asked_for_as_the_scene_says() {
     assert_eq!((spec.stdin.as_slice(), spec.workspace.clone()), (&b"in"[..], room.work()));
     assert_eq!(
         spec.env.iter().map(|(k, v)| (k.to_str().unwrap(), v.to_str().unwrap())).collect::<Vec<_>>(),
-        [("A", "1")]
+        [("A", "1"), ("B", "kept")]
     );
     assert_eq!(spec.limits.wall, Duration::from_millis(2500));
     assert_eq!(spec.programs, Programs::Only(vec!["/bin/sh".into()]));

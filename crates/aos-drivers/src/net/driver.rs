@@ -75,6 +75,12 @@ impl Driver {
         Driver { options, resolver, tls: Tls::default() }
     }
 
+    /// The same that trusts this authority alone.
+    #[cfg(test)]
+    pub(super) fn trusting(self, authority: rustls::pki_types::CertificateDer<'static>) -> Driver {
+        Driver { tls: Tls::of_authority(authority), ..self }
+    }
+
     /// Carries out an allowed call.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //!
 //! Deliberately absent: HTTP/2, caching, and where secrets are kept (the daemon knows).
 
+mod authority;
 mod body;
 mod destination;
 mod driver;
@@ -25,9 +26,12 @@ mod secret;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tunnel;
 
+pub use authority::Authority;
 pub use destination::HostPort;
 pub use driver::{Driver, Options, Trip};
 pub use proxy::{Gate, Proxy, Seen};
 pub use resolver::{Resolve, Resolving, SystemResolver};
 pub use secret::Secret;
+pub use tunnel::Tunnel;

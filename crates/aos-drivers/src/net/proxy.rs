@@ -2,13 +2,13 @@
 //!
 //! Start at [`Proxy::serve`]. Plain HTTP is seen whole: host, port, method and path are decided, then the request is made
 //! anew by the same code as `NET_FETCH` and `NET_SEND`, so that nothing of how it was written reaches the other side.
-//! TLS is passed on (`CONNECT`) only to hosts where everything is allowed, since nothing but the host can be seen.
+//! TLS (`CONNECT`) is passed on or opened: see `tunnel`.
 //!
 //! What always holds: names are resolved here and every address is checked; private and metadata addresses are refused
 //! as for calls; a redirect is the command's to follow, by a new request; bodies, bytes and time are bounded; every
 //! request is told to whoever listens, with its verdict.
 //!
-//! Deliberately absent: opening TLS, HTTP/2, and caching.
+//! Deliberately absent: HTTP/2, and caching.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +26,7 @@ use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -37,13 +37,16 @@ use super::destination::{HostPort, reach};
 use super::driver::Driver;
 use super::headers::is_framing;
 use super::secret::{Mask, Masking, Secret};
+use super::tunnel::Tunnel;
 
 /// Connections of one command at once.
 const CONNECTIONS_MAX: usize = 32;
-/// Longest time for the head of a request, and for reaching the other side.
-const HEAD_WITHIN: Duration = Duration::from_secs(limits::NET_TIMEOUT_S);
+/// Largest head of a request, in bytes.
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest time for the head of a request, for its body, and for reaching the other side.
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(limits::NET_TIMEOUT_S);
 
-type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+pub(super) type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 /// One request of a command, as it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +66,11 @@ pub trait Gate: Send + Sync + 'static {
     /// # Errors
     /// Why not, as the agent would be told.
     fn request(&self, method: &str, url: &str) -> Result<(), CallError>;
-    /// Whether a connection may be opened of which only host and port can be seen.
+    /// What becomes of a connection of which only host and port can be seen.
     ///
     /// # Errors
     /// As above.
-    fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError>;
+    fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError>;
     /// Hosts that may be reached at private addresses.
     fn private(&self) -> &[HostPort];
     /// What is put into requests to the places they are for, and covered in every answer.
@@ -78,11 +81,11 @@ pub trait Gate: Send + Sync + 'static {
 
 /// The proxy of one command.
 pub struct Proxy<G> {
-    driver: Arc<Driver>,
-    gate: G,
+    pub(super) driver: Arc<Driver>,
+    pub(super) gate: G,
     left: AtomicU64,
-    tunnels: TaskTracker,
-    stop: CancellationToken,
+    pub(super) tunnels: TaskTracker,
+    pub(super) stop: CancellationToken,
 }
 
 impl<G: Gate> Proxy<G> {
@@ -119,14 +122,7 @@ impl<G: Gate> Proxy<G> {
             let proxy = Arc::clone(&self);
             open.spawn(async move {
                 let _permit = permit;
-                let service = service_fn(move |request| {
-                    let proxy = Arc::clone(&proxy);
-                    async move { Ok::<_, Infallible>(proxy.answer(request).await) }
-                });
-                let mut http = hyper::server::conn::http1::Builder::new();
-                http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
-                // A command that speaks wrongly hears so or is cut off; nobody else has to know.
-                let _ = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+                proxy.speak(stream).await;
             });
         }
         open.shutdown().await;
@@ -135,15 +131,32 @@ impl<G: Gate> Proxy<G> {
         Ok(())
     }
 
+    /// Serves one connection until it ends; its tunnels go on.
+    pub async fn speak(self: Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let service = service_fn(move |request| {
+            let proxy = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+        });
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
+        // A command that speaks wrongly hears so or is cut off; nobody else has to know.
+        let _ = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+    }
+
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         if request.method() == Method::CONNECT {
             return self.connect(request).await;
         }
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let uri = request.uri().clone();
         if uri.scheme_str() != Some("http") {
             return said(StatusCode::BAD_REQUEST, "this is a proxy: ask for http://HOST/PATH, or CONNECT to HOST:PORT");
         }
-        let url = uri.to_string();
+        self.decided(request, uri.to_string()).await
+    }
+
+    /// Decides a request for this URL, and makes it anew.
+    pub(super) async fn decided(self: Arc<Self>, request: Request<Incoming>, url: String) -> Answer {
+        let method = request.method().clone();
         let to = url.split(['?', '#']).next().unwrap_or_default().to_owned();
         let refuse = |status, why: &str| {
             self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: Some(why.to_owned()) });
@@ -162,9 +175,11 @@ impl<G: Gate> Proxy<G> {
             Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error.into())),
         };
         let headers = passed_on(request.headers());
-        let body = match Limited::new(request.into_body(), limits::NET_BODY_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(_) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or larger than 5 MiB"),
+        let body = Limited::new(request.into_body(), limits::NET_BODY_BYTES_MAX).collect();
+        let body = match tokio::time::timeout(HEAD_WITHIN, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or larger than 5 MiB"),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
         };
         if !self.spend(body.len()) {
             return refuse(StatusCode::INSUFFICIENT_STORAGE, &spent());
@@ -211,63 +226,8 @@ impl<G: Gate> Proxy<G> {
             .unwrap_or_else(|_| said(StatusCode::BAD_GATEWAY, "the answer cannot be passed on"))
     }
 
-    /// Opens a tunnel.
-    async fn connect(self: Arc<Self>, request: Request<Incoming>) -> Answer {
-        let to = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-        let refuse = |why: &str| {
-            self.gate.saw(Seen { method: "CONNECT".into(), to: to.clone(), refused: Some(why.to_owned()) });
-            said(StatusCode::FORBIDDEN, why)
-        };
-        let authority = request.uri().authority().and_then(|to| Some((to.host().to_owned(), to.port_u16()?)));
-        let Some((host, port)) = authority else { return refuse("CONNECT takes HOST:PORT") };
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        if let Err(error) = self.gate.tunnel(bare, port) {
-            return refuse(&words(&error));
-        }
-        let url = format!("https://{host}:{port}/");
-        let destination = match reach(&url, self.gate.private(), self.driver.resolver()).await {
-            Ok(destination) => destination,
-            Err(error) => return refuse(&words(&error.into())),
-        };
-        let addresses = destination.addresses();
-        let connected = tokio::time::timeout(HEAD_WITHIN, tokio::net::TcpStream::connect(&addresses[..])).await;
-        let Ok(Ok(outside)) = connected else {
-            return said(StatusCode::BAD_GATEWAY, "the other side cannot be reached");
-        };
-        self.gate.saw(Seen { method: "CONNECT".into(), to: to.clone(), refused: None });
-        let proxy = Arc::clone(&self);
-        self.tunnels.spawn(async move {
-            if let Ok(inside) = hyper::upgrade::on(request).await {
-                let (mut in_read, mut in_write) = tokio::io::split(TokioIo::new(inside));
-                let (mut out_read, mut out_write) = outside.into_split();
-                // The command's end closes its side, which ends both ways.
-                tokio::select! {
-                    () = proxy.stop.cancelled() => {}
-                    _ = proxy.pump(&mut in_read, &mut out_write) => {}
-                    _ = proxy.pump(&mut out_read, &mut in_write) => {}
-                }
-            }
-        });
-        Response::new(BodyExt::boxed_unsync(Full::default().map_err(|never| match never {})))
-    }
-
-    async fn pump(
-        &self,
-        from: &mut (impl AsyncReadExt + Unpin),
-        to: &mut (impl AsyncWriteExt + Unpin),
-    ) -> io::Result<()> {
-        let mut piece = vec![0; 16 << 10];
-        loop {
-            let length = from.read(&mut piece).await?;
-            if length == 0 || !self.spend(length) {
-                return to.shutdown().await;
-            }
-            to.write_all(&piece[..length]).await?;
-        }
-    }
-
     /// Takes bytes from what the command may still send and get.
-    fn spend(&self, bytes: usize) -> bool {
+    pub(super) fn spend(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
@@ -294,7 +254,7 @@ fn spent() -> String {
     format!("a command sends and gets at most {} MiB", limits::EGRESS_BYTES_MAX >> 20)
 }
 
-fn words(error: &CallError) -> String {
+pub(super) fn words(error: &CallError) -> String {
     match &error.hint {
         Some(hint) => format!("{} ({hint})", error.message),
         None => error.message.clone(),
@@ -302,7 +262,7 @@ fn words(error: &CallError) -> String {
 }
 
 /// An answer of the proxy's own.
-fn said(status: StatusCode, text: &str) -> Answer {
+pub(super) fn said(status: StatusCode, text: &str) -> Answer {
     let body = Full::new(Bytes::from(format!("aos: {text}\n"))).map_err(|never: Infallible| match never {});
     let mut answer = Response::new(BodyExt::boxed_unsync(body));
     *answer.status_mut() = status;

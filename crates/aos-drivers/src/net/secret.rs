@@ -67,6 +67,15 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// Whether it is for this host, without brackets, and port.
+    #[must_use]
+    pub fn is_for(&self, host: &str, port: u16) -> bool {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_ascii_lowercase() };
+        self.to == format!("{}:{port}", host.trim_end_matches('.'))
+    }
+}
+
 fn held(header: &HeaderName, value: &str) -> Result<Held, &'static str> {
     let (scheme, bare) = match value.split_once(' ') {
         Some((scheme, bare)) if *header == AUTHORIZATION => (scheme, bare.trim_start()),

@@ -23,6 +23,18 @@ impl Tls {
     }
 }
 
+#[cfg(test)]
+impl Tls {
+    /// One that trusts this authority alone.
+    pub(super) fn of_authority(authority: rustls::pki_types::CertificateDer<'static>) -> Tls {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).expect("it is a certificate");
+        let tls = Tls::default();
+        tls.trusting.set(with(roots)).expect("nobody has set it");
+        tls
+    }
+}
+
 /// The system's certificates; those of Mozilla's programme where the system has none, as in a bare container.
 fn trusting() -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

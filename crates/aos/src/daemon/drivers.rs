@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::heart::Completion;
 use super::memory::People;
 use super::outlet::Outlet;
+use super::trust::Trust;
 use crate::config::{Config, Exec, HostPort};
 use crate::env::Env;
 use crate::home::Home;
@@ -44,6 +45,8 @@ pub(crate) struct Drivers {
     hosts: Vec<HostPort>,
     private: Vec<net::HostPort>,
     secrets: Secrets,
+    /// Where the certificates of commands are while they run.
+    run: PathBuf,
     watches: Mutex<HashMap<(Pid, String), CancellationToken>>,
 }
 
@@ -52,6 +55,7 @@ impl Drivers {
     pub(crate) fn new(config: &Config, home: &Home) -> Result<Drivers, super::Error> {
         let memory = WordStore::open(&home.memory().join("memory.db"))
             .map_err(|error| super::Error::Part { what: "the memory store", why: error.to_string() })?;
+        Trust::sweep(&home.run());
         let private = config.net.private.iter().filter_map(|host| net::HostPort::from_str(&host.to_string()).ok());
         Ok(Drivers {
             files: fs::Driver::new(),
@@ -66,6 +70,7 @@ impl Drivers {
             },
             private: private.collect(),
             secrets: Secrets::new(home.secrets(), Env::of_process()),
+            run: home.run(),
             watches: Mutex::default(),
         })
     }
@@ -98,8 +103,9 @@ impl Drivers {
         authority: &Authority,
         token: CancellationToken,
     ) -> Result<exec::Ran, CallError> {
-        let outlet = Outlet::new(self, authority);
-        let scene = self.scene(folder, keeping, authority, &outlet)?;
+        let trust = self.trust(authority, &keeping)?;
+        let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority));
+        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref())?;
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
         let (commands, stop) = (self.commands.clone(), cancel.clone());
@@ -118,12 +124,24 @@ impl Drivers {
         Ok(ran)
     }
 
+    /// What a command trusts, where it has a network.
+    fn trust(&self, authority: &Authority, keeping: &fs::Keeping) -> Result<Option<Trust>, CallError> {
+        let settings = authority.policy.role(&authority.role).and_then(|role| role.exec.as_ref());
+        if self.how != Exec::Sandboxed || settings.is_none_or(|settings| settings.net != ExecNet::Rules) {
+            return Ok(None);
+        }
+        // A layer is named as its effect.
+        let name = keeping.layer.file_name().unwrap_or_default().to_string_lossy();
+        Trust::new(&self.run, &name).map(Some)
+    }
+
     fn scene(
         &self,
         workspace: PathBuf,
         keeping: fs::Keeping,
         authority: &Authority,
         outlet: &Outlet,
+        trust: Option<&Trust>,
     ) -> Result<exec::Scene, CallError> {
         let policy = &authority.policy;
         let settings = policy.role(&authority.role).and_then(|role| role.exec.as_ref());
@@ -152,7 +170,8 @@ impl Drivers {
             layer: (isolation == Isolation::Full).then_some(keeping.layer),
             keep: exec::Keep::Commit,
             note: keeping.note,
-            mounts: Vec::new(),
+            mounts: trust.map(Trust::mount).into_iter().collect(),
+            env: trust.map(|_| Trust::variables()).unwrap_or_default(),
             programs: super::programs::found(&settings.programs),
             limits: limits(&policy.limits().sandbox),
             network,

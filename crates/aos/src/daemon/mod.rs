@@ -20,6 +20,7 @@ mod past;
 mod programs;
 mod restore;
 mod system;
+mod trust;
 mod undo;
 
 use std::net::SocketAddr;

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aos_abi::syscall::{NetFetch, NetSend};
-use aos_abi::{CallError, Syscall, limits};
-use aos_drivers::net::{Driver, Gate, HostPort, Proxy, Secret, Seen};
+use aos_abi::{CallError, Code, Syscall, limits};
+use aos_drivers::net::{self, Driver, Gate, HostPort, Proxy, Secret, Seen, Tunnel};
 use aos_kernel::effect::Authority;
 use aos_policy::Labels;
 use aos_sandbox::ProxyServer;
@@ -32,6 +32,8 @@ struct Rules {
     configured: Configured,
     private: Vec<HostPort>,
     secrets: Vec<Secret>,
+    /// By whom TLS is opened.
+    opener: Option<Arc<net::Authority>>,
     told: Mutex<Told>,
 }
 
@@ -50,14 +52,15 @@ struct Door(Arc<Rules>);
 
 impl Outlet {
     /// For a command of the process whose authority this is.
-    pub(crate) fn new(drivers: &Drivers, authority: &Authority) -> Outlet {
+    pub(crate) fn new(drivers: &Drivers, authority: &Authority, opener: Option<Arc<net::Authority>>) -> Outlet {
         let (driver, configured) = drivers.way_out();
         // A private address that a rule names stands in the rule itself; each request is decided before it is reached.
         let named = authority.policy.private_hosts(&authority.role);
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
         let secrets = drivers.secrets_of(authority);
-        let rules = Rules { authority: authority.clone(), configured, private, secrets, told: Mutex::default() };
+        let rules =
+            Rules { authority: authority.clone(), configured, private, secrets, opener, told: Mutex::default() };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
@@ -112,10 +115,23 @@ impl Gate for Door {
         self.0.authority.allows(&call).map(|labels| self.0.labelled(labels))
     }
 
-    fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError> {
+    fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
+        let rules = &*self.0;
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        allowed(&self.0.configured.hosts, &format!("https://{shown}:{port}/"))?;
-        self.0.authority.opens(host, port).map(|labels| self.0.labelled(labels))
+        allowed(&rules.configured.hosts, &format!("https://{shown}:{port}/"))?;
+        let whole = rules.authority.opens(&shown, port);
+        // A secret can only be put in where requests are seen, and so can rules that name some of them.
+        let carries = rules.secrets.iter().any(|secret| secret.is_for(host, port));
+        match (whole, &rules.opener) {
+            (Ok(labels), _) if !carries => {
+                rules.labelled(labels);
+                Ok(Tunnel::Passed)
+            }
+            (Ok(_), Some(opener)) => Ok(Tunnel::Opened(Arc::clone(opener))),
+            (Err(_), Some(opener)) if rules.authority.speaks_of(&shown, port) => Ok(Tunnel::Opened(Arc::clone(opener))),
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
+        }
     }
 
     fn private(&self) -> &[HostPort] {

@@ -4,7 +4,7 @@ use aos_abi::Code;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Gate, Proxy, Seen};
+use super::super::{Authority, Gate, Proxy, Seen, Tunnel};
 use super::*;
 
 /// Lets through what begins with one of these, and tunnels to these hosts.
@@ -13,6 +13,7 @@ struct Door {
     tunnels: Vec<String>,
     private: Vec<HostPort>,
     secrets: Vec<Secret>,
+    opened: Option<Arc<Authority>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -22,9 +23,10 @@ impl Gate for Door {
         let allowed = self.requests.iter().any(|prefix| asked.starts_with(prefix));
         allowed.then_some(()).ok_or_else(|| CallError::new(Code::Perm, "no rule").hint("a rule"))
     }
-    fn tunnel(&self, host: &str, port: u16) -> Result<(), CallError> {
+    fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
         let allowed = self.tunnels.contains(&format!("{host}:{port}"));
-        allowed.then_some(()).ok_or_else(|| CallError::new(Code::Perm, "a rule names paths"))
+        let tunnel = || self.opened.clone().map_or(Tunnel::Passed, Tunnel::Opened);
+        allowed.then(tunnel).ok_or_else(|| CallError::new(Code::Perm, "a rule names paths"))
     }
     fn private(&self) -> &[HostPort] {
         &self.private
@@ -57,10 +59,22 @@ impl Outlet {
         private: Vec<HostPort>,
         secrets: Vec<Secret>,
     ) -> Outlet {
+        let seen = Arc::default();
+        let door = Door {
+            requests: requests.to_vec(),
+            tunnels: tunnels.to_vec(),
+            private,
+            secrets,
+            opened: None,
+            seen: Arc::clone(&seen),
+        };
+        Outlet::of(driver, door)
+    }
+
+    fn of(driver: Driver, door: Door) -> Outlet {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, seen, stop) = (listener.local_addr().unwrap().port(), Arc::default(), CancellationToken::new());
-        let door =
-            Door { requests: requests.to_vec(), tunnels: tunnels.to_vec(), private, secrets, seen: Arc::clone(&seen) };
+        let port = listener.local_addr().unwrap().port();
+        let (seen, stop) = (Arc::clone(&door.seen), CancellationToken::new());
         let proxy = Proxy::new(Arc::new(driver), door, stop.clone());
         Outlet { port, seen, stop, task: tokio::spawn(proxy.serve(listener)) }
     }
@@ -147,17 +161,160 @@ async fn a_redirect_is_handed_back_and_its_target_decided_anew() {
     assert_eq!(server.seen().len(), 1);
 }
 
+/// A server behind TLS with an authority of its own, for `api.test`: it says the path and what `authorization` said.
+struct Upstream {
+    port: u16,
+    authority: Authority,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Upstream {
+    async fn start() -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, authority) = (listener.local_addr().unwrap().port(), Authority::new().unwrap());
+        let acceptor = tokio_rustls::TlsAcceptor::from(authority.serves("api.test").unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).await.unwrap();
+                    bytes.push(byte[0]);
+                }
+                let head = String::from_utf8(bytes).unwrap();
+                let told = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("nobody");
+                let answer = ok(format!("{} {told}", head.split(' ').nth(1).unwrap()));
+                log.lock().unwrap().push(head);
+                let _ = stream.write_all(&answer).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        Upstream { port, authority, seen }
+    }
+
+    fn at(&self) -> String {
+        format!("api.test:{}", self.port)
+    }
+
+    /// A proxy to it whose driver trusts it.
+    fn outlet(&self, requests: &[String], opened: Option<Arc<Authority>>, secrets: Vec<Secret>) -> Outlet {
+        let (tunnels, private) = (vec![self.at()], vec![self.at().parse().unwrap()]);
+        let driver = faking(&[&["127.0.0.1"][..]; 16]).trusting(self.authority.own());
+        let requests = requests.to_vec();
+        Outlet::of(driver, Door { requests, tunnels, private, secrets, opened, seen: Arc::default() })
+    }
+}
+
+impl Outlet {
+    /// Says this inside TLS for `name` through a tunnel to `to`, trusting one authority.
+    async fn say_inside(&self, to: &str, name: &str, trusted: &Authority, bytes: &str) -> Result<String, String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        stream.write_all(format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n").as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await.map_err(|error| error.to_string())?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        if !head.starts_with("HTTP/1.1 200") {
+            return Err(head);
+        }
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(trusted.own()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
+        let connecting = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let mut stream = connecting.map_err(|error| error.to_string())?;
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
 #[tokio::test]
-async fn a_tunnel_goes_where_everything_is_allowed_and_nowhere_else() {
-    let server = Server::start(|_| b"through".to_vec()).await;
-    let to = format!("127.0.0.1:{}", server.port);
-    let outlet = Outlet::start(Driver::new(Options::default()), &[], std::slice::from_ref(&to), vec![server.private()]);
-    let answer = outlet.say(&format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\nhi\r\n\r\n")).await;
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("through"), "{answer}");
-    assert_eq!(server.seen(), ["hi\r\n\r\n"]);
+async fn a_tunnel_is_passed_on_where_everything_is_allowed_and_names_its_host() {
+    let upstream = Upstream::start().await;
+    let (to, get) = (upstream.at(), "GET /any HTTP/1.1\r\nhost: api.test\r\n\r\n");
+    let outlet = upstream.outlet(&[], None, vec![]);
+    let answer = outlet.say_inside(&to, "api.test", &upstream.authority, get).await.unwrap();
+    assert!(answer.ends_with("/any nobody"), "{answer}");
+    assert!(outlet.say_inside(&to, "evil.test", &upstream.authority, get).await.is_err(), "another name inside");
+    let answer = outlet.say(&format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n{get}")).await;
+    assert!(!answer.contains("/any"), "what is not TLS: {answer}");
     let answer = outlet.say("CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("a rule names paths"), "{answer}");
-    assert_eq!(outlet.verdicts(), [(format!("CONNECT {to}"), true), ("CONNECT 127.0.0.1:1".into(), false)]);
+    let answer = outlet.say(&format!("CONNECT me@{to} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(upstream.seen.lock().unwrap().len(), 1);
+    let connect = format!("CONNECT {to}");
+    let verdicts = outlet.verdicts();
+    assert_eq!(verdicts[..3], [(connect.clone(), true), (connect.clone(), false), (connect, false)], "{verdicts:?}");
+    assert!(outlet.seen.lock().unwrap()[1].refused.as_deref().unwrap().contains("evil.test"));
+}
+
+#[tokio::test]
+async fn a_tunnel_is_opened_where_rules_name_paths_and_each_request_is_decided() {
+    let upstream = Upstream::start().await;
+    let (to, own) = (upstream.at(), Arc::new(Authority::new().unwrap()));
+    let secret = Secret::new("TOKEN", "api.test", upstream.port, "authorization", Ok("ghp_0123456789".into()));
+    let allowed = [format!("GET https://{to}/repos/")];
+    let outlet = upstream.outlet(&allowed, Some(Arc::clone(&own)), vec![secret]);
+    let request = |path: &str, host: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: mine\r\nconnection: close\r\n\r\n")
+    };
+    let say =
+        async |path: &str, host: &str| outlet.say_inside(&to, "api.test", &own, &request(path, host)).await.unwrap();
+    let answer = say("/repos/a?q", &to).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("/repos/a?q Bearer **************"), "{answer}");
+    for (path, host, status) in [
+        ("/other", to.as_str(), 403),
+        ("/repos/a", "evil.test", 421),
+        ("http://evil.test/repos/a", to.as_str(), 400),
+        ("/repos/../other", to.as_str(), 403),
+    ] {
+        let answer = say(path, host).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {host}: {answer}");
+    }
+    // Two at once, the second for elsewhere.
+    let two = format!("GET /repos/b HTTP/1.1\r\nhost: {to}\r\n\r\n{}", request("/repos/c", "evil.test"));
+    let answer = outlet.say_inside(&to, "api.test", &own, &two).await.unwrap();
+    assert!(answer.contains("/repos/b") && answer.contains("HTTP/1.1 421"), "{answer}");
+    assert!(outlet.say_inside(&to, "evil.test", &own, &request("/repos/a", &to)).await.is_err());
+    assert!(outlet.say_inside(&to, "api.test", &upstream.authority, &request("/repos/a", &to)).await.is_err());
+    let seen = upstream.seen.lock().unwrap().clone();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen[0].contains("authorization: Bearer ghp_0123456789\r\n") && !seen[0].contains("mine"), "{seen:?}");
+    assert!(outlet.verdicts().contains(&(format!("GET https://{to}/other"), false)), "{:?}", outlet.verdicts());
+}
+
+#[tokio::test]
+async fn an_opened_tunnel_verifies_the_other_side() {
+    let upstream = Upstream::start().await;
+    let (to, own, stranger) = (upstream.at(), Arc::new(Authority::new().unwrap()), Authority::new().unwrap());
+    let allowed = ["GET https://".to_owned()];
+    let door = Door {
+        requests: allowed.to_vec(),
+        tunnels: vec![to.clone()],
+        private: vec![to.parse().unwrap()],
+        secrets: vec![],
+        opened: Some(Arc::clone(&own)),
+        seen: Arc::default(),
+    };
+    let outlet = Outlet::of(faking(&[&["127.0.0.1"]]).trusting(stranger.own()), door);
+    let get = format!("GET / HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n");
+    let answer = outlet.say_inside(&to, "api.test", &own, &get).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    assert!(upstream.seen.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -186,6 +343,30 @@ async fn what_is_written_to_be_read_in_two_ways_reaches_nobody() {
     assert!(outlet.say(&chunked).await.starts_with("HTTP/1.1 200"));
     let seen = server.seen();
     assert!(seen.len() == 1 && seen[0].contains("content-length: 4") && seen[0].ends_with("\r\n\r\nbody"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_refused() {
+    let server = Server::start(|_| ok("x")).await;
+    let outlet = Outlet::start(Driver::new(Options::default()), &["GET http".into()], &[], vec![server.private()]);
+    let long = format!("GET {} HTTP/1.1\r\nhost: x\r\nx-a: {}\r\n\r\n", server.url("/"), "a".repeat(1 << 20));
+    let many = format!("GET {} HTTP/1.1\r\nhost: x\r\n{}\r\n", server.url("/"), "x-a: 1\r\n".repeat(1000));
+    for head in [long, many] {
+        let answer = outlet.say(&head).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    assert!(server.seen().is_empty() && outlet.verdicts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_trickles_is_left() {
+    let outlet = Outlet::start(faking(&[&["93.184.216.34"]]), &["POST http".into()], &[], vec![]);
+    // The clock goes on by itself where nothing else can happen.
+    for head in ["GET http://ok.test/ HTTP/1.1\r\nhost:", ""] {
+        assert!(!outlet.say(head).await.starts_with("HTTP/1.1 2"));
+    }
+    let answer = outlet.say("POST http://ok.test/ HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nbo").await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
 #[tokio::test]
