@@ -14,6 +14,8 @@ mod http_body;
 mod journal_file;
 #[cfg(any(feature = "policy_file", feature = "policy_pattern"))]
 mod policy;
+#[cfg(feature = "proxy_request")]
+mod proxy_request;
 
 #[cfg(feature = "configuration")]
 pub use configuration::configuration;
@@ -23,6 +25,8 @@ pub use http_body::{call, http_body};
 pub use journal_file::{FOLDED, LAST, journal_file, opened};
 #[cfg(any(feature = "policy_file", feature = "policy_pattern"))]
 pub use policy::{policy_file, policy_pattern};
+#[cfg(feature = "proxy_request")]
+pub use proxy_request::{proxy_request, told};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     ("policy_file", policy_file),
     #[cfg(feature = "policy_pattern")]
     ("policy_pattern", policy_pattern),
+    #[cfg(feature = "proxy_request")]
+    ("proxy_request", proxy_request),
     ("syscall_args", syscall_args),
 ];
 

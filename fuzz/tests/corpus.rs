@@ -48,6 +48,28 @@ fn the_corpus_is_what_it_is_meant_to_be() {
 }
 
 #[test]
+#[cfg(feature = "proxy_request")]
+fn requests_to_the_proxy_are_what_they_are_meant_to_be() {
+    let told = |name: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/proxy_request").join(name);
+        let (seen, asked, answer) = aos_fuzz::told(&std::fs::read(file).unwrap());
+        (seen.len(), asked.len(), String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap_or("nothing").to_owned())
+    };
+    // Decided, and then without an address; or refused before.
+    for (name, requests, status) in [
+        ("get", 1, "403"),
+        ("climb", 1, "403"),
+        ("connect", 1, "403"),
+        ("connect_private", 1, "403"),
+        ("origin", 0, "400"),
+    ] {
+        let (seen, _, got) = told(name);
+        assert_eq!((seen, got.as_str()), (requests, status), "{name}");
+    }
+    assert_eq!(told("lengths").1, 0, "two lengths are not even decided");
+}
+
+#[test]
 #[cfg(feature = "journal_file")]
 fn journals_are_what_they_are_meant_to_be() {
     use aos_fuzz::{FOLDED, LAST};
