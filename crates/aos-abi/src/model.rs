@@ -20,6 +20,9 @@ pub struct ModelSpec {
     pub local: bool,
     /// How it writes calls.
     pub encoding: Encoding,
+    /// How capable it is, as the policy names it: `nano`, `small`, `standard`, `strong`, `frontier`; nobody has said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// Whether it is shown images.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub images: bool,

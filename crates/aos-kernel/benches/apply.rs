@@ -35,6 +35,7 @@ fn configured() -> Configured {
         limits: ModelLimits { concurrency: 100_000, rpm: None, tpm: None },
         local: true,
         encoding: Encoding::Native,
+        tier: None,
         images: false,
     };
     Configured {

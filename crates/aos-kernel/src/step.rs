@@ -118,7 +118,19 @@ impl<P: PageStore> Kernel<P> {
 
     /// The policy's word on a call.
     pub(crate) fn rule(&mut self, pid: Pid, call: Syscall) -> Option<Ruling> {
-        self.judge(pid, |policy, subject| policy.authorize(subject, call))
+        // A model that its parent does not run on may be one that a person is to be asked about.
+        let other = match &call {
+            Syscall::SpawnAgent(args) => args.model.clone(),
+            _ => None,
+        };
+        let process = self.table.get(pid)?;
+        let other = other.filter(|model| *model != process.model).map(|model| (process.policy_role.clone(), model));
+        let ruling = self.judge(pid, |policy, subject| policy.authorize(subject, call))?;
+        let Some((role, model)) = other else { return Some(ruling) };
+        Some(match self.model_verdict(&role, &model) {
+            said if said >= ruling.verdict || said == Verdict::Deny => ruling,
+            said => Ruling { verdict: said, rule: format!("role {role}: models {model}"), permit: None, ..ruling },
+        })
     }
 
     /// Records what was said to a call, and under what.

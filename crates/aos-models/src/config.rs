@@ -88,6 +88,20 @@ pub enum Tier {
     Frontier,
 }
 
+impl Tier {
+    /// The name in `aos.toml` and in the policy.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Nano => "nano",
+            Tier::Small => "small",
+            Tier::Standard => "standard",
+            Tier::Strong => "strong",
+            Tier::Frontier => "frontier",
+        }
+    }
+}
+
 impl Provider {
     /// The provider's own address.
     #[must_use]
@@ -143,6 +157,7 @@ impl ModelConfig {
             limits: self.limits,
             local: self.local(),
             encoding: self.tools,
+            tier: self.tier.map(|tier| tier.name().to_owned()),
             images: self.images.unwrap_or(self.base_url.is_none() && self.provider != Provider::Local),
         }
     }
@@ -213,6 +228,7 @@ mod tests {
                 limits,
                 local: true,
                 encoding: Encoding::Native,
+                tier: Some("small".to_owned()),
                 images: false,
             }
         );

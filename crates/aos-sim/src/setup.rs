@@ -68,6 +68,7 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
         limits,
         local: false,
         encoding,
+        tier: None,
         images: false,
     };
     let slots = if busy { 1 } else { chance.between(1, 4) as u32 };

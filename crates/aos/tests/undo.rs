@@ -138,6 +138,36 @@ fn what_changed_since_is_named_and_nothing_is_touched() {
 }
 
 #[test]
+fn what_changed_after_it_was_taken_back_is_named_when_it_is_to_come_again() {
+    let rig = rig(vec![any("alpha", vec![write("a.txt", "new"), say("done")])]);
+    let folder = rig.folder("mine");
+    run_in(&rig, &folder, "alpha");
+    assert_eq!(rig.aos(&["undo", "p1"]).code, 0);
+    fs::write(folder.join("a.txt"), "by a person").unwrap();
+    let refused = rig.aos(&["undo", "p2"]);
+    assert!(refused.code == 1 && refused.err.contains("a.txt") && refused.err.contains("try:"), "{refused:?}");
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "by a person");
+    fs::remove_file(folder.join("a.txt")).unwrap();
+    assert_eq!(rig.aos(&["undo", "p2"]).code, 0, "and where it is as it was left, it comes");
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "new");
+}
+
+#[test]
+fn what_replaces_more_than_is_kept_cannot_be_taken_back_and_says_so() {
+    let rig = rig(vec![any("alpha", vec![write("large", "small now"), say("done")])]);
+    let folder = rig.folder("mine");
+    // It takes no room on the disk.
+    fs::File::create(folder.join("large")).unwrap().set_len(aos_abi::limits::UNDO_PROCESS_BYTES_MAX + 1).unwrap();
+    run_in(&rig, &folder, "alpha");
+    assert_eq!(fs::read_to_string(folder.join("large")).unwrap(), "small now");
+    let changed = rig.journal().into_iter().find(|entry| entry["type"] == "changed").unwrap();
+    assert!(changed["lost"].as_str().unwrap().contains("the most that is kept is"), "{changed}");
+    assert_eq!(states(&rig), [], "nothing is offered that cannot be done");
+    let find = std::process::Command::new("find").arg(rig.file("undo")).args(["-size", "+1M"]).output().unwrap();
+    assert_eq!((find.status.success(), find.stdout), (true, Vec::new()), "and it is not kept");
+}
+
+#[test]
 fn a_power_cut_while_a_command_runs_leaves_nothing_of_it() {
     let cmd = "echo half > a.txt; echo x > started; sleep 60";
     let slow = call("EXEC_CMD", json!({ "cmd": cmd, "timeout_s": 100 }));

@@ -27,6 +27,12 @@ impl<P: PageStore> Kernel<P> {
         Ok(json!({ "pid": child }))
     }
 
+    /// What the policy's role says to a model. One without a tier is one that no role with `models` names.
+    pub(crate) fn model_verdict(&self, role: &str, model: &str) -> Verdict {
+        let tier = self.config.models.get(model).and_then(|model| model.tier.as_deref()).unwrap_or_default();
+        self.policy.role(role).map_or(Verdict::Allow, |role| role.models.verdict(tier))
+    }
+
     fn child_spec(&mut self, pid: Pid, args: SpawnAgent) -> Result<SpawnSpec, CallError> {
         let Some(parent) = self.table.get(pid) else { return Err(no_process(pid)) };
         let quarantine = args.quarantine.unwrap_or(false);
@@ -84,6 +90,16 @@ impl<P: PageStore> Kernel<P> {
             let roles: Vec<&str> = self.policy.roles().collect();
             return Err(CallError::new(Code::NoEnt, format!("the policy has no role `{role}`"))
                 .hint(format!("it has: {}", roles.join(", "))));
+        }
+        let role = spec.policy_role.as_deref().unwrap_or_default();
+        if self.model_verdict(role, &spec.model) == Verdict::Deny {
+            let tier = self.config.models.get(&spec.model).and_then(|model| model.tier.clone());
+            let (what, hint) = match tier {
+                Some(tier) => (format!("of the tier `{tier}`"), format!("name `{tier}` in the role's `models`")),
+                None => ("of no tier".to_owned(), format!("give [models.{}] of aos.toml a `tier`", spec.model)),
+            };
+            return Err(CallError::new(Code::Perm, format!("the role may not use `{}`, a model {what}", spec.model))
+                .hint(format!("use another model, or {hint}")));
         }
         let grants = match &spec.grants {
             Some(list) => Some(Grants::parse(list).map_err(|fault| invalid(fault.to_string()).hint(fault.hint))?),

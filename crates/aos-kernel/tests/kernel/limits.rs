@@ -523,3 +523,27 @@ fn an_approval_is_over_with_its_question() {
       → infer 2 turn [task, turn, fs_write]
     "#);
 }
+
+#[test]
+fn a_role_decides_which_models_its_processes_use() {
+    let policy = POLICY.replace("    exec: {", "    models: {tiers: [small], strong: ask}\n    exec: {");
+    let told = replay_under(
+        &policy,
+        "spawn oneshot model=m t\n\
+         spawn oneshot model=wide t\n\
+         spawn oneshot model=free t\n\
+         spawn oneshot model=b by a person, who needs no question\n\
+         2: => SPAWN_AGENT {\"role\":\"r\",\"model\":\"b\",\"task\":\"t\"}\n\
+         approve p1\n\
+         2: => SPAWN_AGENT {\"role\":\"r\",\"model\":\"wide\",\"task\":\"t\"} => SPAWN_AGENT {\"role\":\"r\",\"model\":\"m\",\"task\":\"t\"}\n",
+    );
+    let says = |words: &str| assert!(told.contains(words), "{words}\n{told}");
+    says("refused: EPERM the role may not use `wide`, a model of the tier `nano`");
+    says("refused: EPERM the role may not use `free`, a model of no tier");
+    says("ask by role : models b");
+    says("proposal p1 pending");
+    says("proposal p1 executed");
+    says("SPAWN_AGENT = {\"pid\":4}");
+    says("EPERM the role may not use `wide`");
+    says("SPAWN_AGENT = {\"pid\":5}");
+}

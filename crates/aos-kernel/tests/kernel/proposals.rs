@@ -44,6 +44,7 @@ impl World {
             limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
             local: false,
             encoding: Encoding::Native,
+            tier: None,
             images: false,
         };
         let config = Configured {

@@ -92,15 +92,19 @@ impl Rig {
             limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
             local: false,
             encoding: Encoding::Native,
+            tier: Some("small".to_owned()),
             images: false,
         };
         let small = ModelSpec { context_window: 5000, encoding: Encoding::Text, ..spec(None) };
         let config = Configured {
             models: BTreeMap::from([
                 ("m".to_owned(), spec(Some(price))),
-                ("b".to_owned(), spec(Some(price))),
-                ("free".to_owned(), spec(None)),
-                ("wide".to_owned(), ModelSpec { context_window: 1_000_000, ..spec(None) }),
+                ("b".to_owned(), ModelSpec { tier: Some("strong".to_owned()), ..spec(Some(price)) }),
+                ("free".to_owned(), ModelSpec { tier: None, ..spec(None) }),
+                (
+                    "wide".to_owned(),
+                    ModelSpec { context_window: 1_000_000, tier: Some("nano".to_owned()), ..spec(None) },
+                ),
                 ("small".to_owned(), small),
             ]),
             default_model: "m".into(),

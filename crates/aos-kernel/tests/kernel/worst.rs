@@ -270,6 +270,7 @@ impl<'a> World<'a> {
             local: true,
             images: false,
             encoding: Encoding::Native,
+            tier: None,
         };
         let config = Configured {
             models: BTreeMap::from([("m".to_owned(), model)]),

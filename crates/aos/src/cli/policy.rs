@@ -67,6 +67,10 @@ impl Args {
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     let policy = load(&file)?;
+    if let [first, more @ ..] = policy.not_yet().as_slice() {
+        let failure = Failure { code: "policy".into(), ..Failure::new(format!("{} cannot be used", file.display())) };
+        return Err(more.iter().fold(failure.why(first.clone()), |failure, one| failure.why(one.clone())));
+    }
     if cx.json {
         cx.document(&serde_json::json!({ "file": file, "good": true, "generation": policy.generation() }))?;
     } else {

@@ -307,7 +307,10 @@ fn read_policy(path: &Path) -> Result<String, Error> {
         Err(error) => return Err(Error::Policy { path: path.to_owned(), message: error.to_string() }),
     };
     match aos_policy::Policy::parse(&text) {
-        Ok(_) => Ok(text),
+        Ok(policy) => match policy.not_yet().as_slice() {
+            [] => Ok(text),
+            faults => Err(Error::Policy { path: path.to_owned(), message: faults.join("; ") }),
+        },
         Err(faults) => {
             let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             Err(Error::Policy { path: path.to_owned(), message })
