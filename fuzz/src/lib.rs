@@ -35,6 +35,7 @@ use aos_abi::decode::{call_ids, decode};
 use aos_abi::inference::{Encoding, Message, NativeCall};
 use aos_abi::{Entry, Lsn, Name, Syscall, limits};
 use aos_context::{Fit, estimate, item, item_bytes, message_tokens, render, render_fitted};
+use aos_personal::{Detector, Tokens};
 
 /// A target: its name, and its body.
 pub type Target = (&'static str, fn(&[u8]));
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("http_body", http_body),
     #[cfg(feature = "journal_file")]
     ("journal_file", journal_file),
+    ("personal", personal),
     #[cfg(feature = "policy_file")]
     ("policy_file", policy_file),
     #[cfg(feature = "policy_pattern")]
@@ -105,6 +107,27 @@ pub fn entry_json(data: &[u8]) {
         assert!(fitted <= Fit::BUDGET_MIN, "{fitted} tokens are shown");
     }
     let _ = aos_context::digest(&entries);
+}
+
+/// Texts, each ended by `\x1f`, in which personal data is found, replaced by tokens and filled in again.
+pub fn personal(data: &[u8]) {
+    let written = String::from_utf8_lossy(data);
+    let texts: Vec<&str> = written.split('\u{1f}').collect();
+    let (detector, mut tokens) = (Detector::all(), Tokens::default());
+    for text in &texts {
+        let mut last = 0;
+        for found in detector.find(text) {
+            assert!(last <= found.start && found.start < found.end, "spans are sorted and disjoint");
+            assert!(!text[found.start..found.end].is_empty(), "between characters");
+            last = found.end;
+        }
+        tokens.avoid(text);
+    }
+    for text in &texts {
+        let replaced = tokens.replace(&detector, "", text).unwrap_or_else(|| (*text).to_owned());
+        let again = tokens.fill(&replaced, |value| Some(value.to_owned())).unwrap_or(replaced);
+        assert_eq!(again, *text, "filled in again it is what it was");
+    }
 }
 
 /// The arguments of a call. The first byte chooses its name.

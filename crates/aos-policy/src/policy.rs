@@ -9,6 +9,7 @@ use std::sync::Arc;
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::{CallSet, Handler};
 use aos_abi::{Name, Syscall};
+use aos_personal::Detector;
 
 use crate::child::{self, Exceeds};
 use crate::decide::{Explanation, Subject, decide};
@@ -40,6 +41,7 @@ pub(crate) struct Tables {
     pub(crate) limits: Limits,
     pub(crate) proposals: Proposals,
     pub(crate) personal_data: PersonalData,
+    pub(crate) detector: Arc<Detector>,
 }
 
 impl Tables {
@@ -336,6 +338,12 @@ impl Policy {
     #[must_use]
     pub fn proposals(&self) -> &Proposals {
         &self.tables.proposals
+    }
+
+    /// What finds personal data.
+    #[must_use]
+    pub fn detector(&self) -> &Arc<Detector> {
+        &self.tables.detector
     }
 
     /// What counts as personal data.

@@ -297,3 +297,25 @@ fn hostile_yaml_is_refused_and_ends() {
         assert!(Policy::parse(&text).is_err());
     }
 }
+
+#[test]
+fn a_personal_pattern_that_is_none_is_a_fault_with_its_line() {
+    let with = |custom: &str| {
+        let roles = "version: 1\ndefault_role: a\nroles: {a: {calls: []}}\n";
+        let text = format!("{roles}personal_data:\n  detect: [email]\n  custom:\n    {custom}\n");
+        match Policy::parse(&text) {
+            Ok(policy) => format!("{} found", policy.detector().find("E-123456 a@example.com").len()),
+            Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        }
+    };
+    assert_eq!(with("employee: 'E-[0-9]{6}'"), "2 found");
+    for (custom, said) in [
+        ("employee: 'E-[0-9'", "unclosed character class"),
+        ("employee: 'a{1000}{1000}'", "exceeds size limit"),
+        ("employee: 'x*'", "empty text"),
+        ("email: 'x'", "built-in detector"),
+    ] {
+        let fault = with(custom);
+        assert!(fault.contains("line 7") && fault.contains(said), "{custom}: {fault}");
+    }
+}

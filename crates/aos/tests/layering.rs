@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 
 /// What each crate may use of ours.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("aos-abi", &[]),
-    ("aos-policy", &["aos-abi"]),
+    ("aos-personal", &[]),
+    ("aos-policy", &["aos-abi", "aos-personal"]),
     ("aos-context", &["aos-abi"]),
-    ("aos-kernel", &["aos-abi", "aos-policy", "aos-context"]),
+    ("aos-kernel", &["aos-abi", "aos-personal", "aos-policy", "aos-context"]),
     ("aos-journal", &["aos-abi"]),
     ("aos-models", &["aos-abi"]),
     ("aos-memory", &["aos-abi", "aos-policy"]),
@@ -21,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
         "aos",
         &[
             "aos-abi",
+            "aos-personal",
             "aos-policy",
             "aos-context",
             "aos-kernel",
@@ -35,7 +37,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// Crates that reach nothing at all, and libraries by which they could.
-const PURE: [&str; 4] = ["aos-abi", "aos-policy", "aos-context", "aos-kernel"];
+const PURE: [&str; 5] = ["aos-abi", "aos-personal", "aos-policy", "aos-context", "aos-kernel"];
 const REACHING: [&str; 10] =
     ["tokio", "rustix", "libc", "reqwest", "hyper", "hyper-util", "rusqlite", "tempfile", "nix", "axum"];
 

@@ -66,7 +66,8 @@ fn tables(reader: &mut Reader, node: &yaml::Node, text: &str) -> Option<Tables> 
         labels::labels(reader, node, &mut tables);
     }
     if let Some(node) = fields.get("personal_data") {
-        tables.personal_data = settings::personal_data(reader, node);
+        let (data, detector) = settings::personal_data(reader, node);
+        (tables.personal_data, tables.detector) = (data, detector.into());
     }
     if let Some(node) = fields.get("proposals") {
         tables.proposals = settings::proposals(reader, node);

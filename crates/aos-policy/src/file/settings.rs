@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use aos_abi::Usd;
 use aos_abi::entry::Verdict;
+use aos_personal::Detector;
 
 use crate::address::Address;
 use crate::file::rule::{verdict, words};
@@ -94,20 +95,29 @@ pub(crate) fn proposals(reader: &mut Reader, node: &Node) -> Proposals {
     proposals
 }
 
-pub(crate) fn personal_data(reader: &mut Reader, node: &Node) -> PersonalData {
+/// What counts as personal data, as written and as something that finds it.
+pub(crate) fn personal_data(reader: &mut Reader, node: &Node) -> (PersonalData, Detector) {
     let mut data = PersonalData::default();
-    let Some(fields) = reader.fields(node, "`personal_data`", &["detect", "custom"]) else { return data };
+    let mut detector = Detector::default();
+    let Some(fields) = reader.fields(node, "`personal_data`", &["detect", "custom"]) else { return (data, detector) };
     if let Some(node) = fields.get("detect") {
         data.detect = words(reader, node, "detector", &DETECTORS).into_iter().map(str::to_owned).collect();
+        detector = Detector::of(data.detect.iter().map(String::as_str));
     }
     if let Some(node) = fields.get("custom") {
         for (key, node) in reader.named(node, "`custom`") {
-            if let Some(text) = reader.text(node, "a detector's expression") {
+            let Some(text) = reader.text(node, "a detector's expression") else { continue };
+            if DETECTORS.contains(&key.name.as_str()) {
+                reader.fault(node, format!("`{}` is a built-in detector", key.name), "take another name");
+            } else if let Err(bad) = detector.add(&key.name, text) {
+                let message = format!("the expression of `{}` cannot be used: {bad}", key.name);
+                reader.fault(node, message, "see docs.rs/regex for what an expression is; look-around is none");
+            } else {
                 data.custom.insert(key.name.clone(), text.to_owned());
             }
         }
     }
-    data
+    (data, detector)
 }
 
 /// `{tiers: [nano, small], strong: ask}`.

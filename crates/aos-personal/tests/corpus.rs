@@ -1,0 +1,142 @@
+//! How well the detector does on `corpus.jsonl`: precision and recall by class, the table in docs/personal-data.md, and
+//! floors below which neither may fall.
+//!
+//! The corpus was written before the detector was run on it, by what a person would call a phone number or an address;
+//! its last mistakes were then mended. `held-out.jsonl` was written after that, to be hard, and nothing was changed for
+//! it: what it says is nearer to what a stranger's text gets. Every value in both is reserved or published as a sample. A span counts only where its class, its first and its last
+//! byte are right: half a number is both a miss and a false alarm.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+use std::collections::BTreeMap;
+
+use aos_personal::Detector;
+use serde_json::Value;
+
+/// Least precision and recall, in thousandths, by class, in the corpus and in what was held out: what was measured, less
+/// one miss or false alarm.
+const FLOORS: [(&str, [usize; 2], [usize; 2]); 5] = [
+    ("email", [985, 985], [700, 777]),
+    ("phone", [989, 989], [571, 545]),
+    ("card", [977, 977], [333, 333]),
+    ("iban", [980, 980], [833, 833]),
+    ("ssn", [970, 970], [333, 250]),
+];
+const CORPUS: &str = include_str!("../corpus.jsonl");
+const HELD_OUT: &str = include_str!("../held-out.jsonl");
+
+type Span = (String, usize, usize);
+
+struct Text {
+    text: String,
+    spans: Vec<Span>,
+}
+
+fn texts(file: &str) -> Vec<Text> {
+    let read = file.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = line["text"].as_str().unwrap().to_owned();
+        let mut from = 0;
+        let spans = line["spans"].as_array().unwrap().iter().map(|span| {
+            let (class, value) = (span[0].as_str().unwrap(), span[1].as_str().unwrap());
+            let start = from + text[from..].find(value).unwrap_or_else(|| panic!("{value} stands in {text}"));
+            from = start + value.len();
+            (class.to_owned(), start, from)
+        });
+        let spans = spans.collect();
+        Text { text, spans }
+    });
+    read.collect()
+}
+
+#[derive(Default)]
+struct Score {
+    labelled: usize,
+    right: usize,
+    wrong: usize,
+}
+
+impl Score {
+    /// Of what was found, how much is right; of what is there, how much was found; in thousandths, rounded down.
+    fn precision(&self) -> usize {
+        self.right * 1000 / (self.right + self.wrong).max(1)
+    }
+    fn recall(&self) -> usize {
+        self.right * 1000 / self.labelled.max(1)
+    }
+}
+
+fn scores(file: &str) -> BTreeMap<String, Score> {
+    let detector = Detector::all();
+    let mut scores: BTreeMap<String, Score> = BTreeMap::new();
+    for Text { text, spans } in texts(file) {
+        let found: Vec<Span> = detector
+            .find(&text)
+            .into_iter()
+            .map(|found| (found.class.as_str().to_owned(), found.start, found.end))
+            .collect();
+        for span in &spans {
+            let score = scores.entry(span.0.clone()).or_default();
+            score.labelled += 1;
+            if found.contains(span) {
+                score.right += 1;
+            } else {
+                println!("missed {}: {:?} in {text:?}", span.0, &text[span.1..span.2]);
+            }
+        }
+        for span in found.iter().filter(|span| !spans.contains(span)) {
+            println!("false {}: {:?} in {text:?}", span.0, &text[span.1..span.2]);
+            scores.entry(span.0.clone()).or_default().wrong += 1;
+        }
+    }
+    scores
+}
+
+fn percent(thousandths: usize) -> String {
+    format!("{}.{} %", thousandths / 10, thousandths % 10)
+}
+
+/// The table as docs/personal-data.md has it.
+fn table(scores: &BTreeMap<String, Score>) -> String {
+    let mut table = "| class | labelled | found right | false alarms | missed | precision | recall |\n|---|---|---|---|---|---|---|\n".to_owned();
+    for (class, _, _) in FLOORS {
+        let score = &scores[class];
+        table += &format!(
+            "| {class} | {} | {} | {} | {} | {} | {} |\n",
+            score.labelled,
+            score.right,
+            score.wrong,
+            score.labelled - score.right,
+            percent(score.precision()),
+            percent(score.recall()),
+        );
+    }
+    table
+}
+
+#[test]
+fn no_class_falls_below_its_floor() {
+    let (corpus, held_out) = (scores(CORPUS), scores(HELD_OUT));
+    for (class, corpus_floor, held_out_floor) in FLOORS {
+        assert!(corpus[class].labelled >= 30, "{class} has {} labelled values", corpus[class].labelled);
+        for (score, floor) in [(&corpus[class], corpus_floor), (&held_out[class], held_out_floor)] {
+            assert!(score.precision() >= floor[0], "{class}: precision {}", percent(score.precision()));
+            assert!(score.recall() >= floor[1], "{class}: recall {}", percent(score.recall()));
+        }
+    }
+}
+
+#[test]
+fn the_published_tables_are_what_is_measured() {
+    let page = include_str!("../../../docs/personal-data.md");
+    for table in [table(&scores(CORPUS)), table(&scores(HELD_OUT))] {
+        assert!(page.contains(&table), "docs/personal-data.md should have:\n{table}");
+    }
+}
+
+#[test]
+fn the_texts_have_what_is_none_as_well() {
+    let (corpus, held_out) = (texts(CORPUS), texts(HELD_OUT));
+    let empty = |texts: &[Text]| texts.iter().filter(|text| text.spans.is_empty()).count();
+    assert!(corpus.len() >= 400 && empty(&corpus) >= 150, "{} texts, {} of them empty", corpus.len(), empty(&corpus));
+    assert!(held_out.len() >= 70 && empty(&held_out) >= 25, "{} texts, {} empty", held_out.len(), empty(&held_out));
+}
