@@ -120,6 +120,9 @@ pub enum Body {
         effect: EffectId,
         /// How long it took, in milliseconds.
         latency_ms: u64,
+        /// The personal data in what the model was to be shown, where there was any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        personal: Option<Box<Personal>>,
         /// The answer.
         #[serde(flatten)]
         outcome: InferenceOutcome,
@@ -361,6 +364,16 @@ pub enum Purpose {
     Turn,
     /// A summary of its oldest turns.
     Summary,
+}
+
+/// The personal data in a prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Personal {
+    /// What kinds of it, by their names in the policy.
+    pub classes: BTreeSet<String>,
+    /// What the model wrote tokens for, where it was shown tokens instead: each value with its token.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tokens: BTreeMap<String, String>,
 }
 
 /// What a model made of an inference.
@@ -617,6 +630,7 @@ mod tests {
         let body = Body::InferenceCompleted {
             effect: EffectId { cause: Lsn(3), nth: 0 },
             latency_ms: 12,
+            personal: None,
             outcome: InferenceOutcome::Answered(Reply {
                 text: "hi".into(),
                 calls: vec![],
@@ -631,5 +645,28 @@ mod tests {
             "{json}"
         );
         assert_eq!(serde_json::from_str::<Body>(&json).unwrap(), body);
+    }
+
+    #[test]
+    fn personal_data_is_told_beside_the_answer_or_the_failure() {
+        let personal = Personal {
+            classes: BTreeSet::from(["email".to_owned()]),
+            tokens: BTreeMap::from([("a@example.com".to_owned(), "[EMAIL_1]".to_owned())]),
+        };
+        let failure = Failure {
+            kind: crate::inference::FailureKind::Withheld,
+            message: "nothing was sent".into(),
+            hint: None,
+            retry_after_ms: None,
+            usage: None,
+        };
+        let body = Body::InferenceCompleted {
+            effect: EffectId { cause: Lsn(3), nth: 0 },
+            latency_ms: 12,
+            personal: Some(Box::new(personal)),
+            outcome: InferenceOutcome::Failed { failure },
+        };
+        let json = serde_json::to_string(&body).unwrap();
+        assert_eq!(serde_json::from_str::<Body>(&json).unwrap(), body, "{json}");
     }
 }

@@ -158,4 +158,6 @@ pub enum FailureKind {
     TooLong,
     /// Nothing: the process was killed meanwhile.
     Cancelled,
+    /// Another model: nothing was sent, since it holds what the policy keeps from this one.
+    Withheld,
 }

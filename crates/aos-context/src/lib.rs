@@ -19,6 +19,7 @@ mod render;
 mod segment;
 mod shown;
 mod status;
+mod texts;
 mod window;
 
 pub use aos_abi::entry::ItemKind;
@@ -29,4 +30,5 @@ pub use identity::{Identity, system_prompt};
 pub use item::{item, item_bytes};
 pub use render::{Rendered, render, render_fitted};
 pub use status::{Status, status};
+pub use texts::with_texts;
 pub use window::{Compaction, Item, Window};

@@ -38,6 +38,7 @@ impl History {
         let body = Body::InferenceCompleted {
             effect: EffectId { cause: Lsn(1), nth: 0 },
             latency_ms: 1,
+            personal: None,
             outcome: InferenceOutcome::Answered(Reply {
                 text: text.into(),
                 calls: calls.clone(),

@@ -81,7 +81,10 @@ fn turn(lsn: u64, text: &str, path: &str) -> Arc<Entry> {
     let reply =
         Reply { text: text.into(), calls: vec![call], stop: Stop::Calls, usage: Usage::default(), model: "m".into() };
     let outcome = InferenceOutcome::Answered(reply);
-    entry(lsn, Body::InferenceCompleted { effect: EffectId { cause: Lsn(1), nth: 0 }, latency_ms: 1, outcome })
+    entry(
+        lsn,
+        Body::InferenceCompleted { effect: EffectId { cause: Lsn(1), nth: 0 }, latency_ms: 1, personal: None, outcome },
+    )
 }
 
 fn failed(lsn: u64) -> Arc<Entry> {
@@ -96,7 +99,8 @@ fn a_model_that_claims_success_after_its_tool_failed_was_shown_the_failure() {
     let (stop, usage) = (Stop::End, Usage::default());
     let said = Reply { text: "Done!".into(), calls: Vec::new(), stop, usage, model: "m".into() };
     let effect = EffectId { cause: Lsn(3), nth: 0 };
-    let claim = Body::InferenceCompleted { effect, latency_ms: 1, outcome: InferenceOutcome::Answered(said) };
+    let claim =
+        Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome: InferenceOutcome::Answered(said) };
     let entries = [turn(1, "Reading.", "b"), failed(2), entry(3, claim)];
     for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
         let messages = render(&entries, encoding);

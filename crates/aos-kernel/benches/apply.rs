@@ -114,7 +114,7 @@ impl World {
             model: "m".to_owned(),
         };
         let outcome = InferenceOutcome::Answered(reply);
-        self.apply(infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms: 1, outcome });
+        self.apply(infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms: 1, personal: None, outcome });
     }
 }
 

@@ -38,7 +38,7 @@ fn window(turns: u64) -> Vec<Arc<Entry>> {
         };
         let effect = EffectId { cause: Lsn(lsn - 1), nth: 0 };
         let outcome = InferenceOutcome::Answered(reply);
-        entries.push(entry(lsn, Body::InferenceCompleted { effect, latency_ms: 1, outcome }));
+        entries.push(entry(lsn, Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome }));
         let outcome = Outcome::from(Ok(serde_json::json!({ "bytes": 61 })));
         let (call_id, name) = (format!("call_{turn}"), "FS_WRITE".to_owned());
         entries.push(entry(lsn + 1, Body::Result { call_id, name, effect: None, outcome }));

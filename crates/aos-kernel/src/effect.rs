@@ -1,10 +1,13 @@
 //! Effects: what the kernel wants done outside. Plain data, performed by the edges, never journaled.
 
+use std::sync::Arc;
+
 use aos_abi::entry::{Examined, Purpose, Verdict};
 use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
+use aos_personal::Detector;
 use aos_policy::{Given, Grants, Labels, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
@@ -160,6 +163,28 @@ pub struct Infer {
     pub images: bool,
     /// Most tokens of the answer.
     pub max_output: u32,
+    /// What is looked for before anything is sent.
+    pub guard: Option<Guard>,
+}
+
+/// What is looked for in a prompt before it is sent, and what happens where it is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// What finds personal data.
+    pub detector: Arc<Detector>,
+    /// What happens then.
+    pub then: Then,
+}
+
+/// What happens where a prompt holds personal data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is sent, and the kernel is told.
+    Tell,
+    /// Tokens are sent in its place, and filled in again in the answer.
+    Replace,
+    /// Nothing is sent.
+    Withhold,
 }
 
 impl Effect {

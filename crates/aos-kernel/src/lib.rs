@@ -25,6 +25,7 @@ mod input;
 mod labels;
 mod lifecycle;
 mod money;
+mod personal;
 mod proposals;
 mod rates;
 mod step;
@@ -246,7 +247,9 @@ impl<P: PageStore> Kernel<P> {
                 let labels = self.labels_of_watch(pid, watch_id);
                 self.notice(pid, entry.lsn, labels);
             }
-            Body::InferenceCompleted { effect, outcome, .. } => self.inference_completed(*effect, entry.lsn, outcome),
+            Body::InferenceCompleted { effect, outcome, personal, .. } => {
+                self.inference_completed(*effect, entry.lsn, outcome, personal.as_deref());
+            }
             Body::Result { effect: Some(effect), outcome, .. } => {
                 self.unless_it_held(*effect, outcome);
                 self.driver_result(*effect, entry.lsn, labels::told(outcome));

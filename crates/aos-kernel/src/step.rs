@@ -181,6 +181,10 @@ impl<P: PageStore> Kernel<P> {
 
     /// Does what the policy allowed.
     pub(crate) fn carry_out(&mut self, pid: Pid, index: usize, permit: Permit) {
+        if let Err(error) = self.leaves_clean(&permit) {
+            self.finish_call(pid, index, Err(error));
+            return;
+        }
         if permit.call().name().spec().handler == Handler::Kernel {
             match self.kernel_call(pid, index, permit) {
                 Done::Now(result) => self.finish_call(pid, index, result),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 
 use aos_abi::decode::{call_ids, decode};
-use aos_abi::entry::{InferenceOutcome, Purpose, Verdict};
+use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
 use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::{Mode, Priority};
@@ -196,19 +196,6 @@ impl<P: PageStore> Kernel<P> {
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }
 
-    /// Whether the policy keeps what a process holds from a model that is not on this machine; then it goes no further.
-    fn must_stay_here(&mut self, pid: Pid, model: &str) -> bool {
-        let labels = self.labels_of(pid);
-        let flow = self.policy.model_flow(labels);
-        if flow.verdict == Verdict::Allow && !flow.obligations.local_only {
-            return false;
-        }
-        let message =
-            format!("the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere");
-        self.give_up(pid, &message, Some("run it on a model of this machine (`local = true`)"));
-        true
-    }
-
     /// Stops a process until a person acts.
     pub(crate) fn stop_with(&mut self, pid: Pid, reason: &str) {
         self.fact(pid, Body::Stopped { reason: reason.to_owned() });
@@ -222,6 +209,7 @@ impl<P: PageStore> Kernel<P> {
     fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
         let tools = self.calls_of(pid);
         let role_grants = self.granted_by_role(pid);
+        let guard = self.guard(pid, spec);
         let process = self.table.get(pid)?;
         let system = aos_context::system_prompt(&identity(process, &role_grants, spec, tools));
         let max_output = spec.max_output.min(spec.context_window / 2).max(1);
@@ -256,6 +244,7 @@ impl<P: PageStore> Kernel<P> {
             encoding: spec.encoding,
             images: spec.images,
             max_output,
+            guard,
         };
         Some(Draft { infer, estimate, worst_input, upto })
     }
@@ -273,6 +262,7 @@ impl<P: PageStore> Kernel<P> {
         let spec = self.model(model)?;
         let tools = self.calls_of(pid);
         let role_grants = self.granted_by_role(pid);
+        let guard = self.guard(pid, &spec);
         let process = self.table.get(pid)?;
         let system = aos_context::system_prompt(&identity(process, &role_grants, &spec, tools));
         let items = match purpose {
@@ -299,6 +289,7 @@ impl<P: PageStore> Kernel<P> {
             encoding: spec.encoding,
             images: spec.images,
             max_output,
+            guard,
         })
     }
 
@@ -344,7 +335,13 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A model has answered, or failed to.
-    pub(crate) fn inference_completed(&mut self, effect: EffectId, lsn: Lsn, outcome: &InferenceOutcome) {
+    pub(crate) fn inference_completed(
+        &mut self,
+        effect: EffectId,
+        lsn: Lsn,
+        outcome: &InferenceOutcome,
+        personal: Option<&Personal>,
+    ) {
         let Some(InFlight::Infer { pid, model, purpose, upto, estimate, reserved_usd, reserved_tokens, price, .. }) =
             self.globals.in_flight.get(&effect).cloned()
         else {
@@ -371,25 +368,27 @@ impl<P: PageStore> Kernel<P> {
             // Killed meanwhile: it was paid for, and that is all.
             return;
         }
+        self.was_shown(pid, personal);
         if let (InferenceOutcome::Answered(reply), Purpose::Turn) = (outcome, purpose)
             && !reply.usage.estimated
         {
             self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
         }
         match (outcome, purpose) {
-            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, reply),
+            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, reply, personal),
             (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
             (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
         }
     }
 
     /// A reply: its calls run, or it ends the turn.
-    fn replied(&mut self, pid: Pid, lsn: Lsn, reply: &Reply) {
+    fn replied(&mut self, pid: Pid, lsn: Lsn, reply: &Reply, personal: Option<&Personal>) {
         let cut_off = reply.stop == Stop::Length;
         let Some(process) = self.table.get(pid) else { return };
         let encoding = self.config.models.get(&process.model).map(|spec| spec.encoding).unwrap_or_default();
         // The same ids as whoever shows this reply again: results are bound by them.
-        let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut call_ids(lsn));
+        let mut decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut call_ids(lsn));
+        self.keep_tokens(pid, personal, &mut decoding.calls);
         let item = self.as_notice(lsn);
         let empty = decoding.calls.is_empty() && decoding.say.is_empty();
         self.with(pid, |process| {
@@ -549,12 +548,13 @@ impl<P: PageStore> Kernel<P> {
             FailureKind::Permanent | FailureKind::Refused => {
                 self.give_up(pid, &format!("model `{model}`: {}", failure.message), failure.hint.as_deref());
             }
-            FailureKind::Cancelled => self.want_turn_again(pid),
+            // What was found is a label by now, and decides which model is asked next.
+            FailureKind::Cancelled | FailureKind::Withheld => self.want_turn_again(pid),
         }
     }
 
     /// Asking again changes nothing: a one-shot process ends, a resident one stops until a person has mended it.
-    fn give_up(&mut self, pid: Pid, message: &str, hint: Option<&str>) {
+    pub(crate) fn give_up(&mut self, pid: Pid, message: &str, hint: Option<&str>) {
         let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
         match self.table.get(pid).map(|process| process.mode) {
             Some(Mode::OneShot) => {

@@ -84,6 +84,14 @@ pub(crate) fn word_after(text: &str, at: usize) -> bool {
     }
 }
 
+/// So many bytes were looked at.
+#[inline]
+pub(crate) fn looked(at: usize) {
+    #[cfg(test)]
+    work::steps(at);
+    let _ = at;
+}
+
 /// Counts work, for the test that it is linear; nothing else.
 #[cfg(test)]
 pub(crate) mod work {
@@ -98,12 +106,4 @@ pub(crate) mod work {
     pub(crate) fn taken() -> u64 {
         STEPS.with(|steps| steps.replace(0))
     }
-}
-
-/// So many bytes were looked at.
-#[inline]
-pub(crate) fn looked(at: usize) {
-    #[cfg(test)]
-    work::steps(at);
-    let _ = at;
 }

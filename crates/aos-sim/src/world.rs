@@ -383,7 +383,7 @@ impl Simulation {
                     mind::answer(&mut self.chance, &scene, &infer.model, infer.encoding, infer.purpose)
                 };
                 let latency_ms = self.chance.between(1, 9000);
-                (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, outcome })
+                (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, personal: None, outcome })
             }
             Job::Look { pid, id } => {
                 let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };

@@ -14,6 +14,7 @@ mod labels;
 mod limits;
 mod mended;
 mod money;
+mod personal;
 mod pitfalls;
 mod proposals;
 mod rig;

@@ -133,7 +133,7 @@ impl World {
                 let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
                 let reply = Reply { text: String::new(), calls, stop: Stop::Calls, usage, model: "m".into() };
                 let outcome = InferenceOutcome::Answered(reply);
-                self.offer(AGENT, Body::InferenceCompleted { effect, latency_ms: 1, outcome });
+                self.offer(AGENT, Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome });
             }
             Act::Answer(id, state) => {
                 let why = Some("because".to_owned());

@@ -8,9 +8,11 @@
 //! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
 //! | `PID cut: TEXT` | the same, cut off at its length limit |
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
+//! | `shown VALUE TOKEN` | what is answered next was asked with that token in the place of that value |
 //! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
+//! | `here MODEL` | that model is on this machine from here on |
 //! | `day USD` · `drop MODEL` · `slots N` · `price USD` | another configuration; the price is for a million tokens of every model |
 //! | `after SECONDS` | time passes, with the ticks that the kernel wants |
 //! | `off SECONDS` | time passes while the daemon is off, then it boots |
@@ -20,11 +22,13 @@
 //!
 //! Every boot replays the whole journal into a fresh kernel and asserts that it makes the same entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState, WebhookRequest, WindowItem};
+use aos_abi::entry::{
+    Configured, Examined, InferenceOutcome, Outcome, Personal, ProposalState, WebhookRequest, WindowItem,
+};
 use aos_abi::inference::{Encoding, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
@@ -78,6 +82,8 @@ struct Rig {
     /// Calls at drivers.
     calls: Vec<(Pid, CallId, String, EffectId)>,
     config: Configured,
+    /// Of the next answer.
+    personal: Option<Box<Personal>>,
     out: String,
     serial: u32,
 }
@@ -118,6 +124,7 @@ impl Rig {
             entries: Vec::new(),
             calls: Vec::new(),
             config: config.clone(),
+            personal: None,
             out: String::new(),
             serial: 0,
         };
@@ -136,6 +143,15 @@ impl Rig {
         let pid = first.parse().map_or(Pid(0), Pid);
         match word {
             "spawn" => self.spawn(rest),
+            "shown" => {
+                let classes = BTreeSet::from(["email".to_owned()]);
+                let tokens = BTreeMap::from([(first.to_owned(), tail.to_owned())]);
+                self.personal = Some(Box::new(Personal { classes, tokens }));
+            }
+            "here" => {
+                self.config.models.get_mut(first).unwrap().local = true;
+                self.apply(Pid::SYSTEM, Body::Configured(Box::new(self.config.clone())));
+            }
             "done" | "lost" => self.result(word == "done", pid, tail),
             "input" => self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT }),
             "eof" => self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }),
@@ -224,6 +240,7 @@ impl Rig {
                     "refused" => FailureKind::Refused,
                     "toolong" => FailureKind::TooLong,
                     "cancelled" => FailureKind::Cancelled,
+                    "withheld" => FailureKind::Withheld,
                     other => panic!("no kind `{other}`"),
                 };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());
@@ -244,7 +261,8 @@ impl Rig {
                 InferenceOutcome::Answered(Reply { text, calls, stop, usage, model })
             }
         };
-        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, outcome });
+        let personal = self.personal.take();
+        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, personal, outcome });
     }
 
     fn call(&mut self, part: &str) -> NativeCall {

@@ -384,7 +384,10 @@ impl<'a> World<'a> {
                 let stop = if calls.is_empty() { Stop::End } else { Stop::Calls };
                 let reply = Reply { text, calls, stop, usage: Usage::default(), model: "m".into() };
                 let outcome = InferenceOutcome::Answered(reply);
-                self.apply(infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms: 1, outcome });
+                self.apply(
+                    infer.pid,
+                    Body::InferenceCompleted { effect: infer.id, latency_ms: 1, personal: None, outcome },
+                );
             }
             Effect::Call { id, pid, call_id, permit, .. } => {
                 let name = permit.call().name().as_str().to_owned();

@@ -126,13 +126,18 @@ impl Edges {
                 let (id, pid) = (infer.id, infer.pid);
                 let (models, history) = (Arc::clone(&self.models), Arc::clone(&self.history));
                 let live = self.live.clone();
-                let broken = move || Body::InferenceCompleted { effect: id, latency_ms: 0, outcome: inference_broke() };
+                let broken = move || Body::InferenceCompleted {
+                    effect: id,
+                    latency_ms: 0,
+                    personal: None,
+                    outcome: inference_broke(),
+                };
                 self.track(id, pid, broken, move |token| async move {
                     let started = std::time::Instant::now();
-                    let outcome = models.infer(&infer, &history, &live, token).await;
+                    let (outcome, personal) = models.infer(&infer, &history, &live, token).await;
                     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                     debug_assert!(matches!(infer.purpose, Purpose::Turn | Purpose::Summary));
-                    Body::InferenceCompleted { effect: id, latency_ms, outcome }
+                    Body::InferenceCompleted { effect: id, latency_ms, personal, outcome }
                 });
             }
             Effect::Call { id, pid, call_id, permit, workspace, authority, bound } => {

@@ -4,13 +4,14 @@
 //! and when room is wanted the process that asked longest ago gives up all of its own. What always holds: a bounded
 //! number of bytes; what is not here is read from the journal, so being evicted costs time and nothing else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aos_abi::entry::ItemKind;
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_context::Rendered;
 use aos_journal::Reader;
+use aos_personal::Detector;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Bytes of entries kept while there is work: a thousand windows of some 30,000 tokens. With less than what is in use,
@@ -44,6 +45,8 @@ struct Kept {
     entries: BTreeMap<Lsn, (Arc<Entry>, usize)>,
     /// The window as it was rendered last, and its bytes; nothing while an inference has it.
     rendered: Option<(Rendered, usize)>,
+    /// The entries in which this detector has found nothing.
+    clean: Option<(Arc<Detector>, Arc<BTreeSet<Lsn>>)>,
     /// All of it.
     bytes: usize,
     /// Its place in the order.
@@ -86,6 +89,21 @@ impl History {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.put_rendered(pid, rendered);
         recent.shrink(BYTES_MAX);
+    }
+
+    /// The entries of the window of `pid` of which it is known that this detector finds nothing in them.
+    pub(crate) fn clean(&self, pid: Pid, detector: &Arc<Detector>) -> Arc<BTreeSet<Lsn>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let clean = recent.windows.get(&pid).and_then(|kept| kept.clean.as_ref());
+        clean.filter(|(by, _)| Arc::ptr_eq(by, detector)).map(|(_, clean)| Arc::clone(clean)).unwrap_or_default()
+    }
+
+    /// Notes that this detector finds nothing in these entries, unless the process has ended meanwhile.
+    pub(crate) fn keep_clean(&self, pid: Pid, detector: &Arc<Detector>, clean: BTreeSet<Lsn>) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = recent.windows.get_mut(&pid) {
+            kept.clean = Some((Arc::clone(detector), Arc::new(clean)));
+        }
     }
 
     /// The entries at these positions, in the order asked for, as `pid` sees them. Reads the journal for what is not

@@ -1,8 +1,9 @@
 //! One inference: the window's entries into a prompt, the prompt to the model pool, the answer back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aos_abi::entry::{InferenceOutcome, Purpose};
+use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
 use aos_abi::inference::{Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Entry, Lsn, Pid};
@@ -14,6 +15,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::history::History;
+use super::privacy::{Looked, Replaced};
 
 /// The model pool as effects use it.
 pub(crate) struct Models {
@@ -26,19 +28,60 @@ impl Models {
         Models { pool }
     }
 
-    /// Asks a model what the kernel wants asked. A summary that no model can make becomes a plain digest.
+    /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that no model can
+    /// make becomes a plain digest.
     pub(crate) async fn infer(
         &self,
         infer: &Infer,
         history: &Arc<History>,
         live: &broadcast::Sender<Live>,
         token: CancellationToken,
-    ) -> InferenceOutcome {
+    ) -> (InferenceOutcome, Option<Box<Personal>>) {
         let entries = match entries(history, infer.pid, &infer.items).await {
             Ok(entries) => entries,
-            Err(failure) => return InferenceOutcome::Failed { failure },
+            Err(failure) => return (InferenceOutcome::Failed { failure }, None),
         };
-        let (mut prompt, rendered) = prompt(infer, history.rendered(infer.pid), &entries);
+        let looked = match looked(infer, history, &entries) {
+            Ok(looked) => looked,
+            Err(failure) => return (InferenceOutcome::Failed { failure }, None),
+        };
+        let told = |classes| Some(Box::new(Personal { classes, ..Personal::default() }));
+        match looked {
+            Looked::Clean => (self.asked(infer, None, &entries, history, live, token).await, None),
+            Looked::Found(classes) => (self.asked(infer, None, &entries, history, live, token).await, told(classes)),
+            Looked::Withheld(classes) => (InferenceOutcome::Failed { failure: withheld(&classes) }, told(classes)),
+            Looked::Replaced(replaced) => {
+                let mut outcome = self.asked(infer, Some(&replaced), &entries, history, live, token).await;
+                let told = match &mut outcome {
+                    InferenceOutcome::Answered(reply) => replaced.fill(reply),
+                    InferenceOutcome::Failed { .. } => replaced.told(),
+                };
+                (outcome, Some(Box::new(told)))
+            }
+        }
+    }
+
+    /// Asks; `replaced` is what the model sees in the place of `entries`.
+    async fn asked(
+        &self,
+        infer: &Infer,
+        replaced: Option<&Replaced>,
+        entries: &[Arc<Entry>],
+        history: &Arc<History>,
+        live: &broadcast::Sender<Live>,
+        token: CancellationToken,
+    ) -> InferenceOutcome {
+        let (mut prompt, mut rendered) = match replaced {
+            None => prompt(infer, history.rendered(infer.pid), entries),
+            // What was rendered before may have been rendered for another model.
+            Some(replaced) => prompt(infer, Rendered::default(), &replaced.entries),
+        };
+        if let Some(replaced) = replaced {
+            rendered = None;
+            if infer.purpose == Purpose::Turn {
+                prompt.system.clone_from(&replaced.system);
+            }
+        }
         let deltas = |delta: Delta| {
             if let Delta::Text(text) = delta
                 && live.receiver_count() > 0
@@ -60,7 +103,7 @@ impl Models {
             (Ok(reply), _) => InferenceOutcome::Answered(reply),
             (Err(failure), Purpose::Turn) => InferenceOutcome::Failed { failure },
             (Err(failure), Purpose::Summary) => InferenceOutcome::Answered(Reply {
-                text: aos_context::digest(&entries),
+                text: aos_context::digest(entries),
                 calls: Vec::new(),
                 stop: Stop::End,
                 usage: failure.usage.unwrap_or(Usage { estimated: true, ..Usage::default() }),
@@ -102,6 +145,17 @@ fn without_images(prompt: &Prompt) -> Option<Prompt> {
         }
     }
     Some(blind)
+}
+
+/// What looking at a prompt came to. Entries in which nothing was are not looked at again by the same detector.
+fn looked(infer: &Infer, history: &History, entries: &[Arc<Entry>]) -> Result<Looked, Failure> {
+    let Some(guard) = &infer.guard else { return Ok(Looked::Clean) };
+    let clean = history.clean(infer.pid, &guard.detector);
+    let looked = super::privacy::look(guard, &infer.system, entries, |entry| clean.contains(&entry.lsn))?;
+    if matches!(looked, Looked::Clean) {
+        history.keep_clean(infer.pid, &guard.detector, entries.iter().map(|entry| entry.lsn).collect());
+    }
+    Ok(looked)
 }
 
 /// The entries of a window; read from the journal, off the async threads, where they are not at hand.
@@ -147,6 +201,20 @@ fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, O
             };
             (prompt, None)
         }
+    }
+}
+
+fn withheld(classes: &BTreeSet<String>) -> Failure {
+    let kinds: Vec<&str> = classes.iter().map(String::as_str).collect();
+    Failure {
+        kind: FailureKind::Withheld,
+        message: format!(
+            "nothing was sent: it holds personal data ({}), which the policy keeps here",
+            kinds.join(", ")
+        ),
+        hint: None,
+        retry_after_ms: None,
+        usage: None,
     }
 }
 

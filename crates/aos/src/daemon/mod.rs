@@ -17,6 +17,7 @@ mod memory;
 mod outlet;
 mod pages;
 mod past;
+mod privacy;
 mod programs;
 mod restore;
 mod system;

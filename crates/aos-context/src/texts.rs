@@ -1,0 +1,234 @@
+//! The texts of an entry that a prompt can show, each with the name of the field it stands in.
+//!
+//! Start at [`with_texts`]. What always holds: whatever [`crate::render`] shows of an entry that somebody wrote is among
+//! them; an entry whose texts stay is not copied. Deliberately absent: ids, times and pids, which the system makes, and
+//! what is encoded, such as base64.
+
+use aos_abi::entry::{InferenceOutcome, Outcome};
+use aos_abi::{Body, Entry};
+use serde_json::Value;
+
+/// The entry with each text replaced by what `each` makes of it, given the name of its field and the text; `None` where
+/// nothing was replaced.
+pub fn with_texts(entry: &Entry, each: &mut dyn FnMut(&str, &str) -> Option<String>) -> Option<Entry> {
+    let mut pen = Pen { each, wrote: false };
+    let body = pen.body(&entry.body)?;
+    pen.wrote.then(|| Entry { body, ..entry.clone() })
+}
+
+struct Pen<'e> {
+    each: &'e mut dyn FnMut(&str, &str) -> Option<String>,
+    wrote: bool,
+}
+
+impl Pen<'_> {
+    /// The body, written anew as far as it has texts; `None` where it has none.
+    fn body(&mut self, body: &Body) -> Option<Body> {
+        let mut body = match body {
+            Body::Spawned(_)
+            | Body::Compacted { .. }
+            | Body::Input { .. }
+            | Body::Message { .. }
+            | Body::Timer { .. }
+            | Body::Webhook(_)
+            | Body::Watch { .. }
+            | Body::Exited { .. }
+            | Body::Result { .. }
+            | Body::InferenceCompleted { .. } => body.clone(),
+            _ => return None,
+        };
+        match &mut body {
+            Body::Spawned(spec) => {
+                if let Some(task) = &mut spec.task {
+                    self.text("task", task);
+                }
+            }
+            Body::Compacted { summary, .. } => self.text("", summary),
+            Body::Input { text, .. } => self.text("", text),
+            Body::Message { content, attachments, .. } => {
+                self.text("", content);
+                attachments.iter_mut().for_each(|name| self.text("", name));
+            }
+            Body::Timer { name, prompt, .. } => {
+                self.text("", prompt);
+                name.iter_mut().for_each(|name| self.text("", name));
+            }
+            Body::Webhook(request) => {
+                self.text("", &mut request.path);
+                for (name, value) in &mut request.headers {
+                    self.text(name, value);
+                }
+                if request.encoding.is_none() {
+                    self.text("", &mut request.body);
+                }
+            }
+            Body::Watch { paths, .. } => {
+                *paths = std::mem::take(paths)
+                    .into_iter()
+                    .map(|mut path| {
+                        self.text("", &mut path);
+                        path
+                    })
+                    .collect();
+            }
+            Body::Exited { result, reason, .. } => {
+                result.iter_mut().for_each(|result| self.value("", result));
+                self.text("", reason);
+            }
+            Body::Result { outcome: Outcome::Success { result }, .. } => self.value("", result),
+            Body::Result { outcome: Outcome::Error { error }, .. } => {
+                self.text("", &mut error.message);
+                error.hint.iter_mut().for_each(|hint| self.text("", hint));
+            }
+            Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
+                self.text("", &mut reply.text);
+                reply.calls.iter_mut().for_each(|call| self.json("", &mut call.arguments));
+            }
+            _ => {}
+        }
+        Some(body)
+    }
+
+    fn text(&mut self, field: &str, text: &mut String) {
+        if let Some(written) = (self.each)(field, text) {
+            *text = written;
+            self.wrote = true;
+        }
+    }
+
+    /// JSON by its values, so that no escape of it is taken for text; what is no JSON is text.
+    fn json(&mut self, field: &str, text: &mut String) {
+        let Ok(mut value) = serde_json::from_str::<Value>(text) else { return self.text(field, text) };
+        let before = std::mem::take(&mut self.wrote);
+        self.value(field, &mut value);
+        if self.wrote {
+            *text = value.to_string();
+        }
+        self.wrote |= before;
+    }
+
+    /// Recursion is bounded by the depth of 128 to which `serde_json` parses.
+    fn value(&mut self, field: &str, value: &mut Value) {
+        match value {
+            Value::String(text) => self.text(field, text),
+            Value::Number(number) => {
+                if let Some(written) = (self.each)(field, &number.to_string()) {
+                    *value = Value::String(written);
+                    self.wrote = true;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(field, item)),
+            Value::Object(fields) => {
+                // Bytes in base64 are no text, and half an image is none.
+                let bytes = fields.get("encoding").is_some_and(|encoding| encoding == "base64");
+                for (name, value) in std::mem::take(fields) {
+                    let (mut written, mut value) = (name.clone(), value);
+                    self.text("", &mut written);
+                    if !(bytes && matches!(name.as_str(), "content" | "body")) {
+                        self.value(&name, &mut value);
+                    }
+                    fields.insert(written, value);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    use aos_abi::entry::WebhookRequest;
+    use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage};
+    use aos_abi::{CallError, Code, EffectId, Lsn, Pid, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+
+    const SECRET: &str = "a@example.com";
+
+    fn bodies() -> Vec<Body> {
+        let text = || format!("x {SECRET} y");
+        let reply = Reply {
+            text: text(),
+            calls: vec![NativeCall {
+                id: "c1".into(),
+                name: "FS_WRITE".into(),
+                arguments: json!({"content": text()}).to_string(),
+            }],
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: "m".into(),
+        };
+        let effect = EffectId { cause: Lsn(1), nth: 0 };
+        let request = WebhookRequest {
+            id: "r1".into(),
+            method: "POST".into(),
+            path: text(),
+            headers: BTreeMap::from([("from".to_owned(), text())]),
+            body: text(),
+            encoding: None,
+            reply_by: None,
+        };
+        let result = |outcome| Body::Result { call_id: "c1".into(), name: "FS_READ".into(), effect: None, outcome };
+        vec![
+            Body::InferenceCompleted {
+                effect,
+                latency_ms: 1,
+                personal: None,
+                outcome: InferenceOutcome::Answered(reply),
+            },
+            result(Outcome::Success { result: json!({"content": text(), SECRET: [text()]}) }),
+            result(Outcome::Error { error: CallError::new(Code::NoEnt, text()).hint(text()) }),
+            Body::Input { text: text(), eof: false, from_pid: Pid::INIT },
+            Body::Message { message_id: "m1".into(), from_pid: Pid(9), content: text(), attachments: vec![text()] },
+            Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0 },
+            Body::Webhook(request),
+            Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from([text()]) },
+            Body::Exited { exit_code: 0, result: Some(json!([text()])), reason: text() },
+            Body::Compacted { upto: Lsn(1), summary: text(), tokens: (1, 1) },
+        ]
+    }
+
+    #[test]
+    fn nothing_that_is_shown_is_left_out() {
+        for body in bodies() {
+            let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+            let written = with_texts(&entry, &mut |_, text| text.contains(SECRET).then(|| text.replace(SECRET, "[T]")));
+            let written = written.expect("each has the value");
+            for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+                let shown = |entry: Entry| format!("{:?}", crate::render(&[Arc::new(entry)], encoding));
+                let (before, after) = (shown(entry.clone()), shown(written.clone()));
+                assert!(!after.contains(SECRET), "{after}");
+                // In a header the brackets are no brackets.
+                let tokens = after.matches("[T]").count() + after.matches("_T_").count();
+                assert_eq!(before.matches(SECRET).count(), tokens, "{before}");
+            }
+            assert_eq!(with_texts(&entry, &mut |_, _| None), None);
+        }
+        // A prompt is made of nothing but these.
+        let _: fn(Message) -> Option<Vec<Part>> = |message| match message {
+            Message::User(parts) => Some(parts),
+            Message::Assistant { .. } | Message::Result { .. } => None,
+        };
+    }
+
+    #[test]
+    fn a_value_is_given_with_its_field_and_numbers_are_values() {
+        let body = Body::Result {
+            call_id: "c1".into(),
+            name: "X".into(),
+            effect: None,
+            outcome: Outcome::Success { result: json!({"phone": [5550143], "n": 1.5, "on": true}) },
+        };
+        let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+        let mut seen = Vec::new();
+        with_texts(&entry, &mut |field, text| {
+            seen.push(format!("{field}={text}"));
+            None
+        });
+        assert_eq!(seen, ["=phone", "phone=5550143", "=n", "n=1.5", "=on"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Personal data: what the edge looks for before a model is asked, which model may be asked then, and where the tokens
+//! that a model wrote stay tokens (docs/decisions/0006).
+//!
+//! Start at [`Kernel::guard`]. What always holds: what was found in a prompt is a fact that came with the inference, so
+//! nothing is looked for again at a replay; a prompt that must stay on this machine is never given to a model elsewhere;
+//! a call that leaves this machine is made with tokens, never with what they stand for.
+
+use std::sync::Arc;
+
+use aos_abi::decode::Decoded;
+use aos_abi::entry::{Personal, Verdict};
+use aos_abi::model::ModelSpec;
+use aos_abi::syscall::Handler;
+use aos_abi::{CallError, Code, Name, Pid};
+use aos_policy::settings::ExecNet;
+use aos_policy::{Labels, Permit};
+use serde_json::Value;
+
+use crate::Kernel;
+use crate::effect::{Guard, Then};
+use crate::table::PageStore;
+
+impl<P: PageStore> Kernel<P> {
+    /// What the edge looks for in a prompt to this model; `None` where nothing could come of it.
+    pub(crate) fn guard(&mut self, pid: Pid, spec: &ModelSpec) -> Option<Guard> {
+        let labels = self.labels_of(pid);
+        let detector = self.policy.detector();
+        if detector.is_off() {
+            return None;
+        }
+        let then = if spec.local {
+            Then::Tell
+        } else {
+            let flow = self.policy.model_flow(labels.and(Labels::PERSONAL));
+            match (flow.verdict, flow.obligations.local_only, flow.obligations.redact) {
+                (Verdict::Allow, false, true) => Then::Replace,
+                (Verdict::Allow, false, false) => Then::Tell,
+                _ => Then::Withhold,
+            }
+        };
+        // It is known already, and a label never goes.
+        if then == Then::Tell && labels.any_of(Labels::PERSONAL) {
+            return None;
+        }
+        Some(Guard { detector: Arc::clone(detector), then })
+    }
+
+    /// What a prompt held is in the window of its process.
+    pub(crate) fn was_shown(&mut self, pid: Pid, personal: Option<&Personal>) {
+        if personal.is_some_and(|personal| !personal.classes.is_empty()) {
+            self.learns(pid, Labels::PERSONAL);
+        }
+    }
+
+    /// Whether the policy keeps what a process holds from a model that is not on this machine; then it goes no further,
+    /// or on with one that is, where the policy says `local_only`.
+    pub(crate) fn must_stay_here(&mut self, pid: Pid, model: &str) -> bool {
+        let labels = self.labels_of(pid);
+        let flow = self.policy.model_flow(labels);
+        let blind = flow.obligations.redact && self.policy.detector().is_off();
+        if flow.verdict == Verdict::Allow && !flow.obligations.local_only && !blind {
+            return false;
+        }
+        if flow.verdict == Verdict::Allow
+            && let Some(local) = self.local_model()
+        {
+            // Labels never go, so it stays with that one.
+            self.with(pid, |process| process.model = local);
+            self.want_turn_again(pid);
+            return true;
+        }
+        let hint = if blind {
+            "`redact` needs `personal_data: {detect: [...]}` in policy.yaml, or run it on a model of this machine"
+        } else {
+            "run it on a model of this machine (`local = true`)"
+        };
+        let message =
+            format!("the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere");
+        self.give_up(pid, &message, Some(hint));
+        true
+    }
+
+    /// The model of this machine with the largest window.
+    fn local_model(&self) -> Option<String> {
+        let local = self.config.models.iter().filter(|(_, spec)| spec.local);
+        local.max_by_key(|(_, spec)| spec.context_window).map(|(name, _)| name.clone())
+    }
+
+    /// The edge has filled in the tokens of a reply: in calls that leave this machine they stand again.
+    pub(crate) fn keep_tokens(&mut self, pid: Pid, personal: Option<&Personal>, calls: &mut [Decoded]) {
+        let Some(tokens) = personal.map(|personal| &personal.tokens).filter(|tokens| !tokens.is_empty()) else {
+            return;
+        };
+        // A value that holds another one goes first.
+        let mut tokens: Vec<(&String, &String)> = tokens.iter().collect();
+        tokens.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        for call in calls {
+            if !self.stays_here(pid, &call.name, &call.args) {
+                put_tokens(&mut call.args, &tokens);
+            }
+        }
+    }
+
+    /// Whether what a call is given stays on this machine, with its label: files, memory, other processes, the person.
+    fn stays_here(&mut self, pid: Pid, name: &str, args: &Value) -> bool {
+        let Ok(name) = name.parse::<Name>() else { return false };
+        match name.spec().handler {
+            Handler::Files | Handler::Memory => true,
+            Handler::Kernel if name == Name::SysWebhookReply => false,
+            Handler::Kernel if name == Name::Propose => {
+                let action = args["action"]["name"].as_str().unwrap_or_default().to_owned();
+                action != Name::Propose.as_str() && self.stays_here(pid, &action, &Value::Null)
+            }
+            Handler::Kernel => true,
+            Handler::Exec => {
+                let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+                let exec = self.policy.role(&role).and_then(|role| role.exec.as_ref());
+                exec.is_some_and(|exec| exec.net == ExecNet::Closed)
+            }
+            Handler::Net | Handler::Absent(_) => false,
+        }
+    }
+
+    /// A rule says `redact` of a call that leaves: one that holds personal data is not made.
+    ///
+    /// # Errors
+    /// `EPERM` with the kinds of data found.
+    pub(crate) fn leaves_clean(&self, permit: &Permit) -> Result<(), CallError> {
+        if !permit.obligations().redact {
+            return Ok(());
+        }
+        let mut kinds = Vec::new();
+        look(&permit.call().args(), "", &mut |field, text| {
+            kinds.extend(
+                self.policy.detector().find_after(field, text).into_iter().map(|found| found.class.to_string()),
+            );
+        });
+        kinds.sort_unstable();
+        kinds.dedup();
+        if kinds.is_empty() && !self.policy.detector().is_off() {
+            return Ok(());
+        }
+        let what = if kinds.is_empty() {
+            "it may hold personal data".to_owned()
+        } else {
+            format!("it holds personal data ({})", kinds.join(", "))
+        };
+        let message =
+            format!("the policy denies {}: {what}, which a rule of `labels` keeps here", permit.call().name());
+        Err(CallError::new(Code::Perm, message).hint("leave it out, or ask the person to send it"))
+    }
+}
+
+/// Every text and number of a value with the field it stands in. Recursion is bounded by the depth of parsing.
+fn look(value: &Value, field: &str, each: &mut dyn FnMut(&str, &str)) {
+    match value {
+        Value::String(text) => each(field, text),
+        Value::Number(number) => each(field, &number.to_string()),
+        Value::Array(items) => items.iter().for_each(|item| look(item, field, each)),
+        Value::Object(fields) => fields.iter().for_each(|(name, item)| {
+            each("", name);
+            look(item, name, each);
+        }),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn put_tokens(value: &mut Value, tokens: &[(&String, &String)]) {
+    let put =
+        |text: &str| tokens.iter().fold(text.to_owned(), |text, (value, token)| text.replace(value.as_str(), token));
+    match value {
+        Value::String(text) => *text = put(text),
+        Value::Number(number) => {
+            let (before, after) = (number.to_string(), put(&number.to_string()));
+            if before != after {
+                *value = Value::String(after);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| put_tokens(item, tokens)),
+        Value::Object(fields) => {
+            for (name, mut item) in std::mem::take(fields) {
+                put_tokens(&mut item, tokens);
+                fields.insert(put(&name), item);
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}

@@ -1,0 +1,78 @@
+//! Personal data: what was shown is a label, what leaves has tokens, and what must stay goes to a model that is here.
+
+use crate::rig::replay_under;
+
+fn policy(rule: &str) -> String {
+    format!(
+        r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [ASK_USER, PROPOSE]
+    fs: [{{path: "**", ops: [read, write, delete]}}]
+    exec: {{shell: true, programs: [sh], net: none}}
+    net: [{{to: "example.com:443", allow: ["POST /**"]}}]
+labels:
+{rule}
+personal_data: {{detect: [email]}}
+"#
+    )
+}
+
+/// The lines of a script's output that hold a word.
+fn lines<'t>(told: &'t str, word: &str) -> Vec<&'t str> {
+    told.lines().filter(|line| !line.starts_with('>') && line.contains(word)).map(str::trim).collect()
+}
+
+#[test]
+fn what_leaves_has_tokens_and_what_stays_has_the_values() {
+    let redact = policy("  - {when: personal, to: model.remote, do: redact}");
+    let told = replay_under(
+        &redact,
+        r#"
+        spawn resident go
+        shown a@example.com [EMAIL_1]
+        2: => FS_WRITE {"path":"a","content":"to a@example.com"} => NET_SEND {"url":"https://example.com/a@example.com","method":"POST","body":"a@example.com"}
+        done 2 FS_WRITE
+        boot
+        done 2 NET_SEND
+        2: => EXEC_CMD {"cmd":"echo a@example.com"}
+        "#,
+    );
+    assert_eq!(lines(&told, "labelled"), ["2 labelled personal"], "{told}");
+    assert!(lines(&told, "call 2 FS_WRITE")[0].contains("to a@example.com"), "{told}");
+    let sent = lines(&told, "call 2 NET_SEND")[0];
+    assert!(sent.contains("https://example.com/[EMAIL_1]") && !sent.contains("a@example.com"), "{told}");
+    assert!(lines(&told, "call 2 EXEC_CMD")[0].contains("echo a@example.com"), "it has no network: {told}");
+}
+
+#[test]
+fn a_call_whose_rule_says_redact_is_not_made_with_personal_data() {
+    let redact = policy("  - {when: personal, to: net, do: redact}");
+    let told = replay_under(
+        &redact,
+        r#"
+        spawn resident go
+        shown zz [ZZ_1]
+        2: => NET_SEND {"url":"https://example.com/","method":"POST","body":"to b@example.com"} => NET_SEND {"url":"https://example.com/","method":"POST","body":"nobody"}
+        "#,
+    );
+    let sent = lines(&told, "call 2 NET_SEND");
+    assert_eq!(sent.len(), 1, "{told}");
+    assert!(sent[0].contains("nobody"), "{told}");
+}
+
+#[test]
+fn what_must_stay_goes_on_with_a_model_that_is_here_or_not_at_all() {
+    for rule in ["local_only", "deny"] {
+        let policy = policy(&format!("  - {{when: personal, to: model.remote, do: {rule}}}"));
+        let script = "spawn resident go\nshown zz [ZZ_1]\n2 fails withheld\nps 2\nboot";
+        let told = replay_under(&policy, script);
+        assert_eq!(lines(&told, "infer 2").len(), 1, "{rule}: {told}");
+        assert!(told.contains("which is elsewhere"), "{rule}: {told}");
+        let told = replay_under(&policy, &format!("here wide\n{script}"));
+        let again = lines(&told, "infer 2").len();
+        assert_eq!(again >= 2, rule == "local_only", "{rule}: {told}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Personal data at the way out to a model: found, replaced by tokens, filled in again in the answer.
+//!
+//! Start at [`look`]. What always holds: nothing is sent before the whole prompt was looked at; where looking fails,
+//! nothing is sent; the journal holds what people and files say, tokens stand in prompts alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use aos_abi::Entry;
+use aos_abi::entry::Personal;
+use aos_abi::inference::{Failure, FailureKind, Reply};
+use aos_kernel::effect::{Guard, Then};
+use aos_personal::Tokens;
+use serde_json::Value;
+
+/// What looking at a prompt came to.
+pub(crate) enum Looked {
+    /// There is nothing in it.
+    Clean,
+    /// There is, and it goes as it is.
+    Found(BTreeSet<String>),
+    /// There is, and this goes in its place.
+    Replaced(Box<Replaced>),
+    /// There is, and nothing goes.
+    Withheld(BTreeSet<String>),
+}
+
+/// A prompt with tokens in the place of personal data.
+pub(crate) struct Replaced {
+    pub(crate) system: String,
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) tokens: Tokens,
+}
+
+/// Looks at what a prompt is made of. `known` says of which entries it is known that they hold nothing.
+///
+/// # Errors
+/// Where the detector itself fails: nothing may be sent then.
+pub(crate) fn look(
+    guard: &Guard,
+    system: &str,
+    entries: &[Arc<Entry>],
+    known: impl Fn(&Entry) -> bool,
+) -> Result<Looked, Failure> {
+    unbroken(|| {
+        let mut classes = BTreeSet::new();
+        let mut seen = |field: &str, text: &str| {
+            let found = guard.detector.find_after(field, text);
+            classes.extend(found.into_iter().map(|found| found.class.to_string()));
+        };
+        seen("", system);
+        for entry in entries.iter().filter(|entry| !known(entry)) {
+            aos_context::with_texts(entry, &mut |field, text| {
+                seen(field, text);
+                None
+            });
+        }
+        match guard.then {
+            _ if classes.is_empty() => Looked::Clean,
+            Then::Tell => Looked::Found(classes),
+            Then::Withhold => Looked::Withheld(classes),
+            Then::Replace => Looked::Replaced(Box::new(replaced(guard, system, entries))),
+        }
+    })
+}
+
+/// What looking comes to, or a failure where it panics: then nobody knows what is in there.
+fn unbroken(look: impl FnOnce() -> Looked) -> Result<Looked, Failure> {
+    // It owns whatever it changes.
+    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| Failure {
+        kind: FailureKind::Permanent,
+        message: "the detector of personal data failed, so nothing was sent".into(),
+        hint: Some("the daemon's log says more; without `personal_data` in policy.yaml nothing is looked for".into()),
+        retry_after_ms: None,
+        usage: None,
+    })
+}
+
+fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Replaced {
+    let mut tokens = Tokens::default();
+    tokens.avoid(system);
+    for entry in entries {
+        aos_context::with_texts(entry, &mut |_, text| {
+            tokens.avoid(text);
+            None
+        });
+    }
+    let mut replace = |field: &str, text: &str| tokens.replace(&guard.detector, field, text);
+    let shown_system = replace("", system).unwrap_or_else(|| system.to_owned());
+    let entries = entries
+        .iter()
+        .map(|entry| aos_context::with_texts(entry, &mut replace).map_or_else(|| Arc::clone(entry), Arc::new))
+        .collect();
+    Replaced { system: shown_system, entries, tokens }
+}
+
+impl Replaced {
+    /// The answer with its tokens filled in, and what the kernel is told of it.
+    pub(crate) fn fill(&self, reply: &mut Reply) -> Personal {
+        let mut told = self.told();
+        let mut used = |text: &str| {
+            told.tokens.extend(self.tokens.in_text(text).map(|(token, value)| (value.to_owned(), token.to_owned())));
+        };
+        used(&reply.text);
+        reply.calls.iter().for_each(|call| used(&call.arguments));
+        // A call may stand in the text as JSON: what would have to be escaped there stays a token.
+        let plain = |value: &str| {
+            let fits = !value.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
+            fits.then(|| value.to_owned())
+        };
+        if let Some(text) = self.tokens.fill(&reply.text, plain) {
+            reply.text = text;
+        }
+        for call in &mut reply.calls {
+            // What is no JSON is no call, and stays as it was written.
+            if let Ok(mut arguments) = serde_json::from_str::<Value>(&call.arguments)
+                && self.fill_value(&mut arguments)
+            {
+                call.arguments = arguments.to_string();
+            }
+        }
+        told
+    }
+
+    /// What the kernel is told where there is no answer.
+    pub(crate) fn told(&self) -> Personal {
+        let classes = self.tokens.classes().map(ToString::to_string).collect();
+        Personal { classes, tokens: BTreeMap::new() }
+    }
+
+    /// Whether anything was filled in. Recursion is bounded by the depth to which `serde_json` parses.
+    fn fill_value(&self, value: &mut Value) -> bool {
+        let fill = |text: &str| self.tokens.fill(text, |value| Some(value.to_owned()));
+        match value {
+            Value::String(text) => match fill(text) {
+                Some(filled) => {
+                    *text = filled;
+                    true
+                }
+                None => false,
+            },
+            Value::Array(items) => {
+                let mut any = false;
+                for item in items {
+                    any |= self.fill_value(item);
+                }
+                any
+            }
+            Value::Object(fields) => {
+                let mut any = false;
+                for (name, mut item) in std::mem::take(fields) {
+                    let filled = fill(&name);
+                    any |= self.fill_value(&mut item) || filled.is_some();
+                    fields.insert(filled.unwrap_or(name), item);
+                }
+                any
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_abi::inference::{NativeCall, Stop, Usage};
+    use aos_abi::{Body, Lsn, Pid, Timestamp};
+    use aos_personal::Detector;
+
+    use super::*;
+
+    fn said(text: &str) -> Arc<Entry> {
+        let body = Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT };
+        Arc::new(Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body })
+    }
+
+    fn guard(then: Then) -> Guard {
+        Guard { detector: Arc::new(Detector::all()), then }
+    }
+
+    #[test]
+    fn tokens_go_out_and_values_come_back() {
+        let entries =
+            [said("mail a@example.com, card 4111 1111 1111 1111"), said("again a@example.com; [EMAIL_1] is literal")];
+        let looked = look(&guard(Then::Replace), "you help b@example.com", &entries, |_| false).unwrap();
+        let Looked::Replaced(replaced) = looked else { panic!("it was found") };
+        assert_eq!(replaced.system, "you help [EMAIL_2]");
+        let shown = format!("{:?}", replaced.entries);
+        assert!(
+            shown.contains("mail [EMAIL_3], card [CARD_1]") && shown.contains("again [EMAIL_3]; [EMAIL_1] is literal"),
+            "{shown}"
+        );
+        let call =
+            |arguments: &str| NativeCall { id: "c".into(), name: "FS_WRITE".into(), arguments: arguments.into() };
+        let mut reply = Reply {
+            text: "to [EMAIL_3], not [EMAIL_1]".into(),
+            calls: vec![call(r#"{"content":"\n[CARD_1]","n":1}"#), call("{[CARD_1]}"), call(r#"{"n": 1.50}"#)],
+            stop: Stop::Calls,
+            usage: Usage::default(),
+            model: "m".into(),
+        };
+        let told = replaced.fill(&mut reply);
+        assert_eq!(reply.text, "to a@example.com, not [EMAIL_1]");
+        let arguments: Vec<&str> = reply.calls.iter().map(|call| call.arguments.as_str()).collect();
+        assert_eq!(arguments, [r#"{"content":"\n4111 1111 1111 1111","n":1}"#, "{[CARD_1]}", r#"{"n": 1.50}"#]);
+        assert_eq!(told.classes, BTreeSet::from(["card".to_owned(), "email".to_owned()]));
+        assert_eq!(told.tokens.get("a@example.com").map(String::as_str), Some("[EMAIL_3]"));
+    }
+
+    #[test]
+    fn what_is_found_is_told_or_withheld_and_what_is_known_is_not_looked_at() {
+        let entries = [said("a@example.com")];
+        assert!(matches!(look(&guard(Then::Tell), "", &entries, |_| false), Ok(Looked::Found(_))));
+        assert!(matches!(look(&guard(Then::Withhold), "", &entries, |_| false), Ok(Looked::Withheld(_))));
+        assert!(matches!(look(&guard(Then::Withhold), "", &entries, |_| true), Ok(Looked::Clean)));
+        assert!(matches!(look(&guard(Then::Replace), "", &[said("hi")], |_| false), Ok(Looked::Clean)));
+    }
+
+    #[test]
+    fn where_the_detector_breaks_nothing_is_sent() {
+        let failure = unbroken(|| panic!("it broke")).err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Permanent);
+        assert!(failure.message.contains("nothing was sent"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Personal data, end to end: what a model elsewhere is sent, what comes of the tokens it writes, and what happens where
+//! nothing may be sent at all.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use aos_models::scripted::Call;
+use rig::{Rig, Setup, any, call, calls, read, say};
+use serde_json::json;
+
+const ADDRESS: &str = "jane.doe@example.com";
+const CARD: &str = "4111 1111 1111 1111";
+
+/// A home whose model is elsewhere, under this label rule, with a file that holds an address and a card.
+fn home(rules: Vec<aos_models::scripted::Rule>, net: &str, rule: &str) -> Rig {
+    let labels = format!("labels:\n  - {{when: personal, to: model.remote, do: {rule}}}\n");
+    let policy = format!("{}{net}{labels}personal_data: {{detect: [email, card]}}\n", rig::POLICY);
+    let setup = Setup {
+        policy: Some(policy),
+        model: "context_window = 400000\n".into(),
+        more: "default_model = \"small\"\n".into(),
+        ..Setup::default()
+    };
+    let rig = Rig::with(rules, setup);
+    let folder = rig.folder("project");
+    std::fs::write(folder.join("customer.txt"), format!("Jane\n{ADDRESS}\ncard {CARD}\n")).unwrap();
+    rig
+}
+
+fn run(rig: &Rig) -> rig::Ran {
+    let folder = rig.home().parent().unwrap().join("project");
+    rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"])
+}
+
+/// Takes one request, answers it, and sends what it was.
+fn listener() -> (u16, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, got) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        let mut request = Vec::new();
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            request.extend_from_slice(&piece[..count]);
+            if request.windows(9).any(|at| at == b"THE END\"}") || request.ends_with(b"THE END") {
+                break;
+            }
+        }
+        stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        sender.send(String::from_utf8_lossy(&request).into_owned()).unwrap();
+    });
+    (port, got)
+}
+
+#[test]
+fn a_model_elsewhere_sees_tokens_and_files_and_the_person_get_the_values() {
+    let (port, got) = listener();
+    let net = format!("    net: [{{to: \"127.0.0.1:{port}\", allow: [\"POST /**\"], private: true}}]\n");
+    let rules = vec![any(
+        "alpha",
+        vec![
+            call("FS_READ", json!({ "path": "customer.txt" })),
+            calls(vec![
+                Call::new("FS_WRITE", json!({ "path": "out.txt", "content": "to [EMAIL_1], card [CARD_1]" })),
+                Call::new(
+                    "NET_SEND",
+                    json!({ "url": format!("http://127.0.0.1:{port}/x"), "method": "POST", "body": "for [EMAIL_1] THE END" }),
+                ),
+            ]),
+            say("I have written to [EMAIL_1]."),
+        ],
+    )];
+    let rig = home(rules, &net, "redact");
+    let ran = run(&rig);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let sent: Vec<String> = rig.requests().iter().map(ToString::to_string).collect();
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111")), "{sent:?}");
+    assert!(sent[1].contains("[EMAIL_1]") && sent[1].contains("[CARD_1]"), "{}", sent[1]);
+    assert!(
+        sent[2].contains("to [EMAIL_1], card [CARD_1]"),
+        "its own words come back to it as it wrote them: {}",
+        sent[2]
+    );
+    let folder = rig.home().parent().unwrap().join("project");
+    assert_eq!(read(folder.join("out.txt")), format!("to {ADDRESS}, card {CARD}"));
+    assert!(ran.out.contains(&format!("I have written to {ADDRESS}.")), "{ran:?}");
+    let request = got.recv_timeout(rig::DEADLINE).unwrap();
+    assert!(request.contains("for [EMAIL_1]") && !request.contains(ADDRESS), "what leaves has the token: {request}");
+    let labelled: Vec<String> =
+        rig.journal().iter().filter(|entry| entry["type"] == "labelled").map(ToString::to_string).collect();
+    assert!(labelled.iter().any(|entry| entry.contains("personal")), "{labelled:?}");
+    assert!(!rig.log().contains(ADDRESS), "{}", rig.log());
+}
+
+#[test]
+fn what_must_stay_goes_to_a_model_of_this_machine() {
+    let rules = vec![any("alpha", vec![call("FS_READ", json!({ "path": "customer.txt" })), say("read")])];
+    let rig = home(rules, "", "local_only");
+    let config = read(rig.file("aos.toml"));
+    let server = config.lines().find(|line| line.starts_with("base_url")).unwrap();
+    let more = format!("{config}\n[models.home]\nprovider = \"openai\"\n{server}\nmodel = \"at-home\"\nlocal = true\n");
+    std::fs::write(rig.file("aos.toml"), more).unwrap();
+    let ran = run(&rig);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let asked: Vec<(String, bool)> = rig
+        .requests()
+        .iter()
+        .map(|body| (body["model"].as_str().unwrap_or_default().to_owned(), body.to_string().contains(ADDRESS)))
+        .collect();
+    assert_eq!(asked, [("scripted".to_owned(), false), ("at-home".to_owned(), true)]);
+}
+
+#[test]
+fn what_must_stay_goes_nowhere_where_no_model_is_here() {
+    for rule in ["local_only", "deny"] {
+        let rules = vec![any("alpha", vec![call("FS_READ", json!({ "path": "customer.txt" })), say("read")])];
+        let rig = home(rules, "", rule);
+        let ran = run(&rig);
+        assert_ne!(ran.code, 0, "{rule}: {ran:?}");
+        assert!(ran.err.contains("local = true"), "{rule}: {ran:?}");
+        assert!(rig.requests().iter().all(|body| !body.to_string().contains(ADDRESS)), "{rule}");
+    }
+}
