@@ -62,7 +62,7 @@ impl<P: PageStore> Kernel<P> {
             return false;
         }
         if flow.verdict == Verdict::Allow
-            && let Some(local) = self.local_model()
+            && let Some(local) = self.local_model(pid)
         {
             // Labels never go, so it stays with that one.
             self.with(pid, |process| process.model = local);
@@ -80,9 +80,11 @@ impl<P: PageStore> Kernel<P> {
         true
     }
 
-    /// The model of this machine with the largest window.
-    fn local_model(&self) -> Option<String> {
-        let local = self.config.models.iter().filter(|(_, spec)| spec.local);
+    /// The model of this machine with the largest window of those that the process's role may use unasked.
+    fn local_model(&mut self, pid: Pid) -> Option<String> {
+        let role = self.table.get(pid)?.policy_role.clone();
+        let allowed = |name: &str| self.model_verdict(&role, name) == Verdict::Allow;
+        let local = self.config.models.iter().filter(|(name, spec)| spec.local && allowed(name));
         local.max_by_key(|(_, spec)| spec.context_window).map(|(name, _)| name.clone())
     }
 
