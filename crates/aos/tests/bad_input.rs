@@ -116,7 +116,9 @@ fn a_task_of_ten_megabytes_is_refused_and_nothing_is_lost() {
     let rig = Rig::new(vec![echo(), any("alpha", vec![say("done")])]);
     let pid = rig.spawn(&["--role", "You answer."]);
     let big = "x".repeat(10 << 20);
-    let before = rig.journal().len();
+    // What the daemon measures of itself comes some time after it is ready.
+    let told = || rig.journal().into_iter().filter(|entry| entry["type"] != "measured").count();
+    let before = told();
     for arguments in [&["run", "-"][..], &["spawn", "-"], &["send", &pid.to_string(), "-"]] {
         let ran = rig.aos_fed(arguments, big.as_bytes());
         assert_ne!(ran.code, 0, "{arguments:?}");
@@ -128,7 +130,7 @@ fn a_task_of_ten_megabytes_is_refused_and_nothing_is_lost() {
     let refused = rig.http("POST", "/v1/processes", Some(&asked));
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("EINVAL")), "{}", refused.text());
     assert_eq!(rig.http("POST", "/v1/processes", Some(&json!({ "task": big }))).status, 400);
-    assert_eq!(rig.journal().len(), before, "what is refused leaves no trace");
+    assert_eq!(told(), before, "what is refused leaves no trace");
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
     assert_eq!(rig.process(pid)["waiting_for"], "input");
 }
