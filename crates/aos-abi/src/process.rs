@@ -290,6 +290,19 @@ pub struct StatusView {
     /// What differed at this start from the one before: `the program`, `policy.yaml`, `aos.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// The policy that holds.
+    #[serde(default)]
+    pub policy: PolicyView,
+}
+
+/// The policy that holds, and why the file as it is now is not it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyView {
+    /// Its generation: the first 16 hex digits of the SHA-256 of its text; `deny-all` where there is no file.
+    pub generation: String,
+    /// The faults for which the changed file was refused, each with its line; empty where it was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
 }
 
 /// The slots of one model.

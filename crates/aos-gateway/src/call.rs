@@ -63,6 +63,7 @@ pub enum Call {
     Reject(String, RejectRequest),
     Undo(String, UndoRequest),
     Explain(ExplainRequest),
+    PolicyReload,
     Models,
     Cost(CostBy),
     MemorySearch(MemorySearchQuery),
@@ -126,6 +127,7 @@ impl Call {
             }
             Operation::Undo => Call::Undo(from.subject.to_owned(), body_or_default(from.body)?),
             Operation::Explain => Call::Explain(body(from.body)?),
+            Operation::PolicyReload => Call::PolicyReload,
             Operation::Models => Call::Models,
             Operation::Cost => Call::Cost(query::<CostQuery>(from.query)?.by),
             Operation::MemorySearch => {

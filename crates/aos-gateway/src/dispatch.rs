@@ -260,6 +260,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::Reject(id, request) => json_response(200, &system.reject(&id, request).await?),
         Call::Undo(id, request) => json_response(200, &system.undo(&id, request).await?),
         Call::Explain(request) => json_response(200, &system.explain(request).await?),
+        Call::PolicyReload => json_response(200, &system.policy_reload().await?),
         Call::Models => json_response(200, &ModelList { object: "list", data: system.models().await? }),
         Call::Cost(by) => json_response(200, &system.cost(by).await?),
         Call::MemorySearch(query) => json_response(200, &system.memory_search(query).await?),

@@ -13,7 +13,7 @@ use aos_abi::api::{
     ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest, UndoRequest,
     UndoView,
 };
-use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
+use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 
 use crate::openapi::{ModelList, SyscallView};
 use crate::query::{
@@ -47,6 +47,7 @@ pub enum Operation {
     Reject,
     Undo,
     Explain,
+    PolicyReload,
     Models,
     Cost,
     MemorySearch,
@@ -290,6 +291,13 @@ pub const ROUTES: &[Route] = &[
         .optional_body(of::<UndoRequest>),
     route(Op::Explain, Post, "/v1/policy/explain", "What the policy would say to a call.", json::<ExplainView>())
         .body(of::<ExplainRequest>),
+    route(
+        Op::PolicyReload,
+        Post,
+        "/v1/policy/reload",
+        "Take policy.yaml as it is now; 409 with its faults where it cannot be used, and the old one stays.",
+        json::<PolicyView>(),
+    ),
     route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()),
     route(Op::Cost, Get, "/v1/cost", "What was spent.", json::<CostView>()).query(of::<CostQuery>).long(),
     route(Op::MemorySearch, Get, "/v1/memory/search", "Search memory.", json::<Json>()).query(of::<MemorySearchQuery>),

@@ -17,7 +17,7 @@ use aos_abi::api::{
     ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
     UndoRequest, UndoView,
 };
-use aos_abi::process::{BudgetSpec, ProcessDetail, ProcessView, StatusView};
+use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
 
 use crate::error::ApiError;
@@ -84,6 +84,8 @@ pub trait System: Send + Sync + 'static {
     fn undo(&self, id: &str, request: UndoRequest) -> impl Future<Output = Answer<UndoView>> + Send;
     /// What the policy would say to a call.
     fn explain(&self, request: ExplainRequest) -> impl Future<Output = Answer<ExplainView>> + Send;
+    /// Takes the policy file as it is now, or refuses it whole.
+    fn policy_reload(&self) -> impl Future<Output = Answer<PolicyView>> + Send;
 
     /// The configured models.
     fn models(&self) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;

@@ -68,6 +68,8 @@ pub enum Effect {
         /// Which watch.
         watch_id: String,
     },
+    /// Another policy holds from now on: what runs under an older one may do no more than both allow.
+    Policy(Policy),
     /// Answer an HTTP caller that waits.
     WebhookReply {
         /// Which.
@@ -97,6 +99,18 @@ pub struct Authority {
 }
 
 impl Authority {
+    /// The same process under another policy. What vouched for the call vouches on: it is the call that a person saw.
+    #[must_use]
+    pub fn under(&self, policy: &Policy) -> Authority {
+        Authority { policy: policy.clone(), ..self.clone() }
+    }
+
+    /// Whether the policy forbids a call outright; one that it would ask about is not.
+    #[must_use]
+    pub fn forbids(&self, call: &Syscall) -> bool {
+        self.policy.explain(&self.subject(), call).verdict == Verdict::Deny
+    }
+
     /// Whether the policy allows this call too, without asking anybody; what it brings back carries these labels.
     ///
     /// # Errors
@@ -195,6 +209,8 @@ impl Effect {
         match self {
             Effect::Infer(_) | Effect::WebhookReply { .. } => true,
             Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
+            // In order with the calls that were judged by it, some of which do not wait either.
+            Effect::Policy(_) => false,
             Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Examine { .. } => false,
         }
     }

@@ -351,7 +351,11 @@ impl<P: PageStore> Kernel<P> {
 
     fn configure(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
+        let before = self.policy.generation().to_owned();
         self.take_config(config.clone());
+        if self.policy.generation() != before {
+            self.perform(Effect::Policy(self.policy.clone()));
+        }
         // A slot may have become free, a model may have come back; who waited is looked at by `schedule`, and so is
         // whoever waits for a day with more money.
         self.freed = true;

@@ -97,6 +97,8 @@ impl Outside {
                 self.cancelled.insert(id);
                 self.hurry(now, id);
             }
+            // Nothing out here decides by a policy of its own.
+            Effect::Policy(_) => {}
             Effect::Watch { pid, watch_id, .. } => {
                 if !self.watches.insert((pid, watch_id.clone())) {
                     return Err(broken("a watch begins once", format!("{watch_id} of {pid}")));

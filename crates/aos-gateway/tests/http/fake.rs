@@ -156,6 +156,7 @@ impl System for Fake {
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),
             changed: Vec::new(),
+            policy: PolicyView::default(),
         })
     }
     async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
@@ -270,6 +271,9 @@ impl System for Fake {
             hint: Some("FS_DELETE a".into()),
             taken: vec![],
         })
+    }
+    async fn policy_reload(&self) -> Answer<PolicyView> {
+        Ok(PolicyView { generation: "0123456789abcdef".into(), refused: vec![] })
     }
     async fn models(&self) -> Answer<Vec<ModelView>> {
         Ok(vec![ModelView {

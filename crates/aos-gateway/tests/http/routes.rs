@@ -15,6 +15,7 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
     let (subject, query, body) = match route.operation {
         Operation::Health | Operation::Metrics | Operation::OpenApi | Operation::Syscalls => ("", "", ""),
         Operation::Status | Operation::Models | Operation::AuditVerify | Operation::Shutdown => ("", "", ""),
+        Operation::PolicyReload => ("", "", ""),
         Operation::Processes | Operation::Proposals => ("", "?all=true", ""),
         Operation::Spawn => ("", "", r#"{"task":"count"}"#),
         Operation::Process => ("7", "", ""),

@@ -177,6 +177,14 @@ impl Rig {
                 config.models.values_mut().for_each(|model| model.price = Some(price));
             }),
             "times" => (0..first.parse().unwrap()).for_each(|_| self.command(tail)),
+            // `PART => PART`: the policy's text with one part replaced by another.
+            "policy" => {
+                let (old, new) = rest.split_once(" => ").unwrap();
+                self.configure(|config| {
+                    assert!(config.policy.contains(old), "the policy has no `{old}`");
+                    config.policy = config.policy.replace(old, new);
+                });
+            }
             "drop" => self.configure(|config| config.models.retain(|name, _| name != first)),
             "slots" => self.configure(|config| {
                 config.models.values_mut().for_each(|model| model.limits.concurrency = first.parse().unwrap());
@@ -386,6 +394,7 @@ impl Rig {
                 line
             }
             Effect::Cancel(_) => "cancel".to_owned(),
+            Effect::Policy(_) => "another policy".to_owned(),
             Effect::Examine { pid, id, .. } => {
                 // Seen at once, and there is nothing to see.
                 let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };

@@ -407,7 +407,11 @@ impl<'a> World<'a> {
                     self.apply(pid, body);
                 }
             }
-            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::WebhookReply { .. } => {}
+            Effect::Cancel(_)
+            | Effect::Policy(_)
+            | Effect::Watch { .. }
+            | Effect::Unwatch { .. }
+            | Effect::WebhookReply { .. } => {}
         }
     }
 

@@ -105,6 +105,7 @@ impl Witness {
             }
             Effect::Call { pid, call_id, id, .. } => self.calls.performed(*pid, call_id, *id),
             Effect::Cancel(_)
+            | Effect::Policy(_)
             | Effect::Watch { .. }
             | Effect::Unwatch { .. }
             | Effect::WebhookReply { .. }

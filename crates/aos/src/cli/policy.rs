@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
+use aos_abi::process::PolicyView;
 use aos_policy::{Fault, Policy};
 
 use super::clean::clean_line;
@@ -13,7 +14,7 @@ use crate::client::Address;
 /// Check the policy, and ask it what it would say
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  aos policy check\n  aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'\n  aos policy diff old.yaml\n  aos policy test expectations.yaml"
+    after_help = "Examples:\n  aos policy check\n  aos policy reload\n  aos policy explain 7 'FS_WRITE {\"path\":\"a\"}'\n  aos policy diff old.yaml\n  aos policy test expectations.yaml"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -27,6 +28,8 @@ enum Command {
         /// The file [default: the home's policy.yaml]
         file: Option<PathBuf>,
     },
+    /// Take the file as it is now, as the daemon does by itself when it changes; with a fault the old one stays
+    Reload,
     /// Say what the policy would do with a call of a process, and which rule decides; nothing is done
     Explain {
         /// Whose call
@@ -56,6 +59,7 @@ impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         match self.command {
             Command::Check { file } => check(cx, file.unwrap_or_else(|| cx.home.policy_file())),
+            Command::Reload => reload(cx).await,
             Command::Explain { pid, call } => explain(cx, pid, &call.join(" ")).await,
             Command::Test { expectations, policy } => {
                 test(cx, &expectations, &policy.unwrap_or_else(|| cx.home.policy_file()))
@@ -63,6 +67,16 @@ impl Args {
             Command::Diff { old, new } => diff(cx, &old, &new.unwrap_or_else(|| cx.home.policy_file())),
         }
     }
+}
+
+async fn reload(cx: &Context) -> Result<Exit, Failure> {
+    let view: PolicyView = cx.client()?.post(&Address::of("/v1/policy/reload"), &serde_json::json!({})).await?;
+    if cx.json {
+        cx.document(&view)?;
+    } else {
+        cx.note(&format!("generation {} holds", view.generation));
+    }
+    Ok(Exit::Success)
 }
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {

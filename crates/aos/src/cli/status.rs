@@ -2,6 +2,7 @@
 
 use aos_abi::process::StatusView;
 
+use super::clean::clean_line;
 use super::{Context, Exit, Failure, duration};
 use crate::client::Address;
 
@@ -34,6 +35,13 @@ pub(super) fn shown(status: &StatusView) -> String {
     );
     if !status.changed.is_empty() {
         text.push_str(&format!("changed    since the start before: {}\n", status.changed.join(", ")));
+    }
+    if !status.policy.generation.is_empty() {
+        text.push_str(&format!("policy     generation {}\n", status.policy.generation));
+    }
+    if !status.policy.refused.is_empty() {
+        text.push_str("           policy.yaml was changed and cannot be used; that generation holds on:\n");
+        status.policy.refused.iter().for_each(|fault| text.push_str(&format!("           {}\n", clean_line(fault))));
     }
     let states: Vec<String> = status
         .processes

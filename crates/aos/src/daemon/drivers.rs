@@ -16,10 +16,10 @@ use aos_gateway::ApiError;
 use aos_kernel::effect::Authority;
 use aos_memory::{MemoryStore, WordStore};
 use aos_policy::settings::{ExecNet, SandboxLimits};
-use aos_policy::{Labels, Permit};
+use aos_policy::{Labels, Permit, Policy};
 use aos_sandbox::{Cancel, Helper, Isolation, Limits, Network, UnsandboxedConsent};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as policy_watch};
 use tokio_util::sync::CancellationToken;
 
 use super::heart::Completion;
@@ -48,6 +48,8 @@ pub(crate) struct Drivers {
     /// Where the certificates of commands are while they run.
     run: PathBuf,
     watches: Mutex<HashMap<(Pid, String), CancellationToken>>,
+    /// The policy that holds: whoever runs under an older one may do no more than both allow.
+    policy: policy_watch::Sender<Policy>,
 }
 
 impl Drivers {
@@ -72,7 +74,28 @@ impl Drivers {
             secrets: Secrets::new(home.secrets(), Env::of_process()),
             run: home.run(),
             watches: Mutex::default(),
+            policy: policy_watch::Sender::new(Policy::deny_all()),
         })
+    }
+
+    /// Another policy holds from now on.
+    pub(crate) fn adopt(&self, policy: Policy) {
+        self.policy.send_replace(policy);
+    }
+
+    /// The policy that holds, and those that come after it.
+    pub(crate) fn policy(&self) -> policy_watch::Receiver<Policy> {
+        self.policy.subscribe()
+    }
+
+    /// Waits until a policy holds that forbids what was begun under another one.
+    async fn withdrawn(&self, authority: &Authority, call: &Syscall) {
+        let mut policy = self.policy();
+        let forbids = |policy: &Policy| {
+            policy.generation() != authority.policy.generation() && authority.under(policy).forbids(call)
+        };
+        // The sender lives as long as the drivers.
+        let _ = policy.wait_for(forbids).await;
     }
 
     /// A file call; a change is kept where it is said. Blocking.
@@ -108,12 +131,18 @@ impl Drivers {
         let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref())?;
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
+        let call = permit.call().clone();
         let (commands, stop) = (self.commands.clone(), cancel.clone());
         let mut running = tokio::task::spawn_blocking(move || commands.call(permit, scene, &stop));
         let ran = tokio::select! {
             biased;
             ran = &mut running => ran,
             () = token.cancelled() => {
+                cancel.cancel();
+                running.await
+            }
+            () = self.withdrawn(authority, &call) => {
+                tracing::info!(pid = %authority.pid, "a command is ended, since the policy forbids it by now");
                 cancel.cancel();
                 running.await
             }
@@ -198,7 +227,8 @@ impl Drivers {
         let labels = Mutex::new(Labels::NONE);
         let decide = |url: &str| {
             self.configured(url)?;
-            let said = authority.allows(&Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }))?;
+            let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
+            let said = authority.allows(&call)?.and(authority.under(&self.policy.borrow()).allows(&call)?);
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
             *labels = labels.and(said);
             Ok(())
@@ -212,9 +242,14 @@ impl Drivers {
         }
         let secrets = self.secrets_of(authority);
         let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
+        let call = permit.call().clone();
         let mut answer = tokio::select! {
             biased;
             () = token.cancelled() => return Err(CallError::new(Code::Intr, "cancelled")),
+            () = self.withdrawn(authority, &call) => {
+                return Err(CallError::new(Code::Perm, "the policy was changed and forbids it by now")
+                    .hint("whether it was made is not known; `aos policy explain` says what holds"));
+            }
             answer = self.net.call(permit, trip) => answer?,
         };
         let labels = labels.into_inner().unwrap_or_else(PoisonError::into_inner);

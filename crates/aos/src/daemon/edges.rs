@@ -159,6 +159,7 @@ impl Edges {
                     token.cancel();
                 }
             }
+            Effect::Policy(policy) => self.drivers.adopt(policy),
             Effect::Watch { pid, watch_id, workspace, path, glob } => {
                 let order = super::drivers::watch_order(self.folder(&workspace), path, glob);
                 self.drivers.watch(&self.runtime, self.completions.clone(), pid, watch_id, order);

@@ -19,6 +19,7 @@ mod pages;
 mod past;
 mod privacy;
 mod programs;
+mod reload;
 mod restore;
 mod system;
 mod trust;
@@ -147,7 +148,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
     Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
 
-    let policy = read_policy(&home.policy_file())?;
+    let policy = reload::read(&home.policy_file())
+        .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
     let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
     // Said before anything runs. The program takes longer to read, so it is looked at while the rest goes on.
     let before = kernel.measured().clone();
@@ -160,6 +162,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         move || measured::program(&home)
     });
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
+    drivers.adopt(aos_policy::Policy::parse(&policy).unwrap_or_else(|_| aos_policy::Policy::deny_all()));
     let (undo, owed) = undo::Undo::open(home.undo())
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
     let undo = Arc::new(undo);
@@ -182,6 +185,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mut beating = tokio::spawn(heart.run(stop_heart.clone()));
 
     let system = Arc::new(system::Daemon {
+        policy: Arc::new(reload::Reload::new(handle.clone(), home.clone())),
         heart: handle.clone(),
         journal: Arc::clone(&journal),
         edges: Arc::clone(&edges),
@@ -225,6 +229,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         shutdown.clone(),
     ));
     tracing::info!(%listen, home = %home.root().display(), "ready");
+    let following = edges.apart(Arc::clone(&system.policy).follow());
     let undo = Arc::clone(&system.undo);
     let counting = tokio::task::spawn_blocking(move || undo.count());
     let recording = edges.apart(measured::record(handle.clone(), measured, program));
@@ -237,6 +242,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     // Stop: no new requests, then no new decisions, then what is under way is given up and recovered at the next start.
     shutdown.cancel();
     let _ = tokio::time::timeout(DRAIN, serving).await;
+    following.abort();
     stop_heart.cancel();
     if !beating.is_finished() {
         let _ = tokio::time::timeout(DRAIN, beating).await;
@@ -295,28 +301,6 @@ fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
-}
-
-/// The policy's text. A missing file denies everything, as the contract says; a broken one keeps the daemon down.
-fn read_policy(path: &Path) -> Result<String, Error> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), "there is no policy: everything is denied; `aos init` writes one");
-            return Ok(String::new());
-        }
-        Err(error) => return Err(Error::Policy { path: path.to_owned(), message: error.to_string() }),
-    };
-    match aos_policy::Policy::parse(&text) {
-        Ok(policy) => match policy.not_yet().as_slice() {
-            [] => Ok(text),
-            faults => Err(Error::Policy { path: path.to_owned(), message: faults.join("; ") }),
-        },
-        Err(faults) => {
-            let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            Err(Error::Policy { path: path.to_owned(), message })
-        }
-    }
 }
 
 /// So many random bytes, in hex.

@@ -14,7 +14,7 @@ use aos_abi::api::{
 };
 use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
-    BudgetSpec, Mode, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
+    BudgetSpec, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
 };
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
@@ -32,6 +32,7 @@ use super::drivers::Drivers;
 use super::edges::Edges;
 use super::heart::{Handle, LiveKernel};
 use super::memory::People;
+use super::reload::Reload;
 use super::undo::Undo;
 use crate::home::Home;
 
@@ -48,6 +49,7 @@ const LIST_PIECE: usize = 512;
 /// The running daemon.
 pub(crate) struct Daemon {
     pub(crate) heart: Handle,
+    pub(crate) policy: Arc<Reload>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) edges: Arc<Edges>,
     pub(crate) drivers: Arc<Drivers>,
@@ -266,9 +268,10 @@ fn no_proposal(id: &str) -> CallError {
 impl System for Daemon {
     async fn status(&self) -> Answer<StatusView> {
         let look = |kernel: &mut super::heart::LiveKernel| {
-            (kernel.counts(), kernel.slots(), kernel.measured().changed.clone())
+            let generation = kernel.policy().generation().to_owned();
+            (kernel.counts(), kernel.slots(), kernel.measured().changed.clone(), generation)
         };
-        let (processes, model_slots, changed) = self.heart.look(look).await?;
+        let (processes, model_slots, changed, generation) = self.heart.look(look).await?;
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os_pid: std::process::id(),
@@ -279,6 +282,7 @@ impl System for Daemon {
             model_slots,
             lsn: self.journal.last(),
             changed,
+            policy: PolicyView { generation, refused: self.policy.refused() },
         })
     }
 
@@ -488,6 +492,13 @@ impl System for Daemon {
         let args = call.args.to_string();
         let view = self.heart.look(move |kernel| kernel.explain(request.pid, &call.name, &args)).await??;
         Ok(ExplainView { taken, ..view })
+    }
+
+    async fn policy_reload(&self) -> Answer<PolicyView> {
+        let policy = Arc::clone(&self.policy);
+        // Whoever asked may hang up; it is taken all the same.
+        let taken = self.edges.apart(async move { policy.take().await }).await;
+        taken.map_err(|error| ApiError::internal(error.to_string()))?
     }
 
     async fn models(&self) -> Answer<Vec<ModelView>> {

@@ -1,0 +1,82 @@
+//! The policy changes while the kernel lives: what holds from then on, and for what was asked before.
+
+use insta::assert_snapshot;
+
+use crate::rig::replay;
+
+#[test]
+fn another_policy_holds_from_the_next_decision_on_and_an_older_yes_does_not() {
+    // Each `off` replays the whole journal and compares: a change in the middle is a fact like any other.
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"secret/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"}
+        policy verdict: deny => verdict: ask
+        off 1
+        approve p1
+        2: => FS_WRITE {"path":"secret/a","content":"1"}
+        approve p2
+        done 2 FS_WRITE
+        policy ops: [read, write, delete]} => ops: [read]}
+        2: => FS_WRITE {"path":"c","content":"3"}
+        off 1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"secret/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"}
+    2 deny by role assistant: fs[3] secret/**
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: fs[3] secret/**
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > policy verdict: deny => verdict: ask
+      → another policy
+    > off 1
+    > approve p1
+    2 FS_WRITE = EPERM the policy denies FS_WRITE by now: approval: the policy has changed since it was given
+      → infer 2 turn [task, turn, fs_write, fs_write]
+    > 2: => FS_WRITE {"path":"secret/a","content":"1"}
+    2 ask by role assistant: fs[3] secret/**
+    2 proposal p2 pending
+    > approve p2
+    2 proposal p2 executed
+      → call 2 FS_WRITE {"path":"secret/a","content":"1"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write]
+    > policy ops: [read, write, delete]} => ops: [read]}
+      → another policy
+    > 2: => FS_WRITE {"path":"c","content":"3"}
+    2 deny by role assistant: no rule
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, turn, fs_write]
+    > off 1
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, turn, fs_write]
+    "#);
+}
+
+#[test]
+fn the_same_text_again_is_no_other_policy_and_a_text_with_a_fault_denies() {
+    let told = replay(
+        r#"
+        spawn resident go
+        policy verdict: deny => verdict: deny
+        policy fs: => sf:
+        2: => FS_READ {"path":"a"}
+        off 1
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > policy verdict: deny => verdict: deny
+    > policy fs: => sf:
+      → another policy
+    > 2: => FS_READ {"path":"a"}
+    2 deny by no role `` in the policy
+    2 FS_READ = EPERM the policy denies FS_READ: no role `` in the policy
+      → infer 2 turn [task, turn, fs_read]
+    > off 1
+      → infer 2 turn [task, turn, fs_read]
+    "#);
+}

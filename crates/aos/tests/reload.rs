@@ -1,0 +1,93 @@
+//! The policy is changed while agents run: a new one holds from the next decision on, and one with a fault is refused whole.
+//!
+//! What always holds: everything goes through the binary, and files are replaced as editors do.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+
+use rig::{POLICY, Rig, any, assert_told, last, results, say, until, write};
+
+/// Replaces the policy as most editors do: a file beside it, and then its name.
+fn replace(rig: &Rig, text: &str) {
+    fs::write(rig.file("policy.yaml.new"), text).unwrap();
+    fs::rename(rig.file("policy.yaml.new"), rig.file("policy.yaml")).unwrap();
+}
+
+fn generation(rig: &Rig) -> String {
+    rig.json(&["status"])["policy"]["generation"].as_str().unwrap().to_owned()
+}
+
+/// Has the agent try once more to write, and says what came of it.
+fn attempt(rig: &Rig, pid: u64) -> String {
+    let before = rig.entries(pid, "result").len();
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "attempt"]).code, 0);
+    until("the result", || (rig.entries(pid, "result").len() > before).then_some(()));
+    rig.until_idle(pid);
+    let requests = rig.requests();
+    let (_, result) = results(requests.last().unwrap()).pop().unwrap();
+    result["error"]["code"].as_str().unwrap_or("done").to_owned()
+}
+
+#[test]
+fn a_changed_policy_holds_at_once_and_one_with_a_fault_leaves_the_old_one() {
+    let rig = Rig::new(vec![last("attempt", vec![write("a.txt", "1"), say("tried")]), any("", vec![say("ready")])]);
+    let closed = POLICY.replace("      - {path: \"**\", ops: [read, write, delete]}\n", "");
+    assert_ne!(closed, POLICY);
+    replace(&rig, &closed);
+    let pid = rig.spawn(&["begin"]);
+    rig.until_idle(pid);
+    let first = generation(&rig);
+    assert_eq!(attempt(&rig, pid), "EPERM");
+
+    // Noticed by itself, and the very same call passes.
+    replace(&rig, POLICY);
+    let open = until("another policy", || Some(generation(&rig)).filter(|generation| *generation != first));
+    assert_eq!(attempt(&rig, pid), "done");
+
+    // Noticed by itself too, and refused whole: the fault stands in the log and in the status.
+    replace(&rig, &closed.replace("roles:", "rols:"));
+    until("the fault", || (!rig.json(&["status"])["policy"]["refused"].is_null()).then_some(()));
+    assert_eq!((generation(&rig), attempt(&rig, pid)), (open.clone(), "done".to_owned()));
+    let words = ["line 6", "rols", "did you mean `roles`?"];
+    let status = rig.aos(&["status"]);
+    assert!(
+        words.iter().all(|word| status.out.contains(word) && rig.log().contains(word)),
+        "{status:?}\n{}",
+        rig.log()
+    );
+    assert_told(&rig.aos(&["policy", "reload"]), 1, &["line 6", "rols", "did you mean `roles`?", &open]);
+
+    // On demand: who is told that it holds need not wait.
+    fs::write(rig.file("policy.yaml"), &closed).unwrap();
+    let reloaded = rig.json(&["policy", "reload"]);
+    assert_eq!(reloaded["generation"], first.as_str());
+    assert_eq!(attempt(&rig, pid), "EPERM");
+    assert!(rig.json(&["status"])["policy"]["refused"].is_null());
+
+    // What holds is in the journal, so it is there after a crash, and the past is decided as it was.
+    let journal = rig.journal();
+    let configured = journal.iter().rev().find(|entry| entry["type"] == "configured").unwrap();
+    assert_eq!(configured["policy"], closed.as_str());
+    rig.kill_daemon();
+    rig.up();
+    assert_eq!(generation(&rig), first);
+    let replayed = rig.aos(&["replay", &pid.to_string()]);
+    assert_eq!(replayed.code, 0, "{replayed:?}");
+}
+
+#[test]
+fn a_policy_that_is_gone_denies_everything_until_it_is_back() {
+    let rig = Rig::new(vec![last("attempt", vec![write("a.txt", "1"), say("tried")]), any("", vec![say("ready")])]);
+    let pid = rig.spawn(&["begin"]);
+    rig.until_idle(pid);
+    assert_eq!(attempt(&rig, pid), "done");
+    fs::remove_file(rig.file("policy.yaml")).unwrap();
+    until("no policy", || (generation(&rig) == "deny-all").then_some(()));
+    assert_eq!(attempt(&rig, pid), "EPERM");
+    assert!(rig.log().contains("everything is denied"), "{}", rig.log());
+    replace(&rig, POLICY);
+    until("a policy", || (generation(&rig) != "deny-all").then_some(()));
+    assert_eq!(attempt(&rig, pid), "done");
+}
