@@ -6,8 +6,13 @@
 mod rig;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 
-use rig::{POLICY, Rig, any, assert_told, last, results, say, until, write};
+use aos_models::scripted::Call;
+use serde_json::json;
+
+use rig::{POLICY, Rig, Setup, any, assert_told, calls, last, results, say, until, write};
 
 /// Replaces the policy as most editors do: a file beside it, and then its name.
 fn replace(rig: &Rig, text: &str) {
@@ -90,4 +95,55 @@ fn a_policy_that_is_gone_denies_everything_until_it_is_back() {
     replace(&rig, POLICY);
     until("a policy", || (generation(&rig) != "deny-all").then_some(()));
     assert_eq!(attempt(&rig, pid), "done");
+}
+
+/// Reads an answer that does not end, and says how it ended.
+const READS: &str = "
+import urllib.request
+try:
+    with urllib.request.urlopen('http://127.0.0.1:PORT/open', timeout=120) as answer:
+        answer.read()
+    print('it ended')
+except Exception as error:
+    print('it was cut off')
+";
+
+#[test]
+fn what_a_running_command_has_open_is_closed_when_its_rule_goes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nso far").unwrap();
+        sender.send("open").unwrap();
+        // Until the other side closes.
+        let _ = reader.read(&mut [0]);
+        sender.send("closed").unwrap();
+    });
+    let rule = format!("      - {{to: \"127.0.0.1:{port}\", allow: [\"GET /open\"], private: true}}\n");
+    let other = "      - {to: \"other.example:443\", allow: [\"GET /open\"]}\n";
+    let policy = |net: &str| {
+        format!(
+            "version: 1\ndefault_role: assistant\nroles:\n  assistant:\n    fs: [{{path: \"**\", ops: [read]}}]\n    \
+             exec: {{shell: true, programs: [sh, coreutils, python3], net: rules}}\n    net:\n{other}{net}"
+        )
+    };
+    let command = Call::new("EXEC_CMD", json!({ "cmd": "python3 reads.py" }));
+    let setup = Setup { policy: Some(policy(&rule)), ..Setup::default() };
+    let rig = Rig::with(vec![any("alpha", vec![calls(vec![command]), say("{{last_result.result.stdout}}")])], setup);
+    let folder = rig.folder("mine");
+    fs::write(folder.join("reads.py"), READS.replace("PORT", &port.to_string())).unwrap();
+    let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    let within = std::time::Duration::from_secs(30);
+    assert_eq!(told.recv_timeout(within), Ok("open"));
+    replace(&rig, &policy(""));
+    assert_eq!(told.recv_timeout(within), Ok("closed"), "{}", rig.log());
+    let ran = running.end();
+    assert!(ran.code == 0 && ran.out.contains("it was cut off"), "the command itself goes on: {ran:?}\n{}", rig.log());
 }

@@ -13,11 +13,13 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aos_abi::{CallError, limits};
+use aos_policy::Policy;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
@@ -27,7 +29,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -45,6 +47,12 @@ const CONNECTIONS_MAX: usize = 32;
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest time for the head of a request, for its body, and for reaching the other side.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(limits::NET_TIMEOUT_S);
+
+/// What is said where the rules changed meanwhile.
+const WITHDRAWN: &str = "the policy was changed and forbids it by now";
+
+/// Comes when the rules allow a request no more.
+type Gone = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -75,6 +83,8 @@ pub trait Gate: Send + Sync + 'static {
     fn private(&self) -> &[HostPort];
     /// What is put into requests to the places they are for, and covered in every answer.
     fn secrets(&self) -> &[Secret];
+    /// Told of each change of the rules: what is open and allowed no more is closed then.
+    fn changes(&self) -> watch::Receiver<Policy>;
     /// A request came and was decided.
     fn saw(&self, seen: Seen);
 }
@@ -186,16 +196,25 @@ impl<G: Gate> Proxy<G> {
         }
         self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: None });
         let secrets = self.gate.secrets();
-        match tokio::time::timeout(HEAD_WITHIN, self.driver.pass_on(&to_checked, method, headers, body, secrets)).await
-        {
-            Ok(Ok(response)) => self.bring(response),
+        let (proxy, judged) = (Arc::clone(&self), judged.to_owned());
+        let mut gone: Gone = Box::pin(async move {
+            proxy.withdrawn(|gate| gate.request(&judged, &url).is_ok()).await;
+        });
+        let passing = self.driver.pass_on(&to_checked, method.clone(), headers, body, secrets);
+        let passed = tokio::select! {
+            biased;
+            () = &mut gone => return refuse(StatusCode::FORBIDDEN, WITHDRAWN),
+            passed = tokio::time::timeout(HEAD_WITHIN, passing) => passed,
+        };
+        match passed {
+            Ok(Ok(response)) => self.bring(response, gone),
             Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&Mask::of(secrets).error(error.into()))),
             Err(_) => said(StatusCode::GATEWAY_TIMEOUT, "no answer in time"),
         }
     }
 
-    /// Hands an answer on as it comes, for as long as bytes are left.
-    fn bring(self: Arc<Self>, response: reqwest::Response) -> Answer {
+    /// Hands an answer on as it comes, for as long as bytes are left and the rules allow it.
+    fn bring(self: Arc<Self>, response: reqwest::Response, gone: Gone) -> Answer {
         let mask = Mask::of(self.gate.secrets());
         if !mask.is_empty() && is_packed(response.headers()) {
             return said(StatusCode::BAD_GATEWAY, PACKED);
@@ -209,12 +228,17 @@ impl<G: Gate> Proxy<G> {
             }
         }
         let masking = (!mask.is_empty()).then(|| Masking::new(mask));
-        let pieces = futures_util::stream::unfold(Some((response, masking, self)), |state| async move {
-            let (mut response, mut masking, proxy) = state?;
-            match response.chunk().await {
+        let pieces = futures_util::stream::unfold(Some((response, masking, self, gone)), |state| async move {
+            let (mut response, mut masking, proxy, mut gone) = state?;
+            let chunk = tokio::select! {
+                biased;
+                () = &mut gone => return Some((Err(io::Error::other(WITHDRAWN)), None)),
+                chunk = response.chunk() => chunk,
+            };
+            match chunk {
                 Ok(Some(chunk)) if proxy.spend(chunk.len()) => {
                     let chunk = masking.as_mut().map(|masking| masking.take(&chunk).into()).unwrap_or(chunk);
-                    Some((Ok(Frame::data(chunk)), Some((response, masking, proxy))))
+                    Some((Ok(Frame::data(chunk)), Some((response, masking, proxy, gone))))
                 }
                 Ok(Some(_)) => Some((Err(io::Error::other(spent())), None)),
                 Ok(None) => masking.map(|mut masking| (Ok(Frame::data(masking.end().into())), None)),
@@ -224,6 +248,18 @@ impl<G: Gate> Proxy<G> {
         answer
             .body(BodyExt::boxed_unsync(StreamBody::new(pieces)))
             .unwrap_or_else(|_| said(StatusCode::BAD_GATEWAY, "the answer cannot be passed on"))
+    }
+
+    /// Waits until the rules have changed so that what was allowed is no more.
+    pub(super) async fn withdrawn(&self, allows: impl Fn(&G) -> bool) {
+        let mut changes = self.gate.changes();
+        // Asked once more after the subscription, so that no change falls between.
+        while allows(&self.gate) {
+            if changes.changed().await.is_err() {
+                // Nobody is left to change them.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Takes bytes from what the command may still send and get.

@@ -3,7 +3,7 @@
 //! Start at [`Proxy::connect`]. Where everything on a host is allowed, TLS is passed on as it is, once the name inside is
 //! the name that was asked for; where rules name methods and paths, or a secret is to be put in, it is opened by an
 //! authority of the command's own and each request in it is decided like any other. What always holds: nothing but TLS
-//! goes through, and a tunnel ends with its command.
+//! goes through, and a tunnel ends with its command, or when the rules would not make it any more.
 
 use std::convert::Infallible;
 use std::io;
@@ -62,7 +62,7 @@ impl<G: Gate> Proxy<G> {
         let end = End { host: bare, port, shown };
         let proxy = Arc::clone(&self);
         match tunnel {
-            Tunnel::Opened(authority) => self.track(async move {
+            Tunnel::Opened(authority) => self.track(end.clone(), false, async move {
                 if let Ok(inside) = hyper::upgrade::on(request).await {
                     proxy.open(TokioIo::new(inside), end, authority).await;
                 }
@@ -78,7 +78,7 @@ impl<G: Gate> Proxy<G> {
                 let Ok(Ok(outside)) = connected else {
                     return said(StatusCode::BAD_GATEWAY, "the other side cannot be reached");
                 };
-                self.track(async move {
+                self.track(end.clone(), true, async move {
                     if let Ok(inside) = hyper::upgrade::on(request).await {
                         proxy.pass(TokioIo::new(inside), outside, end).await;
                     }
@@ -88,10 +88,17 @@ impl<G: Gate> Proxy<G> {
         Response::new(BodyExt::boxed_unsync(Full::default().map_err(|never| match never {})))
     }
 
-    /// Runs a tunnel until it ends, at the latest with the command.
-    fn track(&self, tunnel: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        self.tunnels.spawn(async move { stop.run_until_cancelled(tunnel).await });
+    /// Runs a tunnel until it ends, at the latest with the command or when the rules would not make it so any more.
+    fn track(self: &Arc<Self>, end: End, passed: bool, tunnel: impl Future<Output = ()> + Send + 'static) {
+        let proxy = Arc::clone(self);
+        self.tunnels.spawn(async move {
+            let same = |tunnel: Tunnel| matches!(tunnel, Tunnel::Passed) == passed;
+            tokio::select! {
+                () = proxy.stop.cancelled() => {}
+                () = proxy.withdrawn(|gate| gate.tunnel(&end.host, end.port).is_ok_and(same)) => {}
+                () = tunnel => {}
+            }
+        });
     }
 
     fn refused(&self, to: &str, why: &str) {

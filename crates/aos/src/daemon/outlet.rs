@@ -1,8 +1,9 @@
 //! The way out of one command's network: the policy's rules, kept by a proxy.
 //!
-//! Start at [`Outlet::new`]; it stands for as long as the command runs. What always holds: every request is decided by the
-//! policy that held when the command began, as `NET_FETCH` and `NET_SEND` are; each is logged with pid and verdict, and
-//! the first are in the command's result, which is journaled.
+//! Start at [`Outlet::new`]; it stands for as long as the command runs. What always holds: every request is decided as
+//! `NET_FETCH` and `NET_SEND` are, by the policy that held when the command began and by the one that holds now, and what
+//! is open is closed when the latter forbids it; each is logged with pid and verdict, and the first are in the command's
+//! result, which is journaled.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,9 +11,11 @@ use aos_abi::syscall::{NetFetch, NetSend};
 use aos_abi::{CallError, Code, Syscall, limits};
 use aos_drivers::net::{self, Driver, Gate, HostPort, Proxy, Secret, Seen, Tunnel};
 use aos_kernel::effect::Authority;
-use aos_policy::Labels;
+use aos_policy::settings::ExecNet;
+use aos_policy::{Labels, Policy};
 use aos_sandbox::ProxyServer;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +32,8 @@ pub(crate) struct Outlet {
 /// What is decided by, and what was.
 struct Rules {
     authority: Authority,
+    /// The policy that holds, and those that come after it.
+    policy: watch::Receiver<Policy>,
     configured: Configured,
     private: Vec<HostPort>,
     secrets: Vec<Secret>,
@@ -59,8 +64,8 @@ impl Outlet {
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
         let secrets = drivers.secrets_of(authority);
-        let rules =
-            Rules { authority: authority.clone(), configured, private, secrets, opener, told: Mutex::default() };
+        let (authority, policy) = (authority.clone(), drivers.policy());
+        let rules = Rules { authority, policy, configured, private, secrets, opener, told: Mutex::default() };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
@@ -96,6 +101,26 @@ impl Rules {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who decides: by the policy of the beginning and, where another one holds by now, by that too.
+    fn deciding(&self) -> Result<Vec<Authority>, CallError> {
+        let began = &self.authority;
+        let policy = self.policy.borrow().clone();
+        if policy.generation() == began.policy.generation() {
+            return Ok(vec![began.clone()]);
+        }
+        let (before, now) = (began.policy.role(&began.role), policy.role(&began.role));
+        let secrets = |role: Option<&aos_policy::Role>| role.map(|role| role.secrets.clone()).unwrap_or_default();
+        let (had, has) = (secrets(before), secrets(now));
+        let (reached, reaches) = (began.policy.private_hosts(&began.role), policy.private_hosts(&began.role));
+        let on = now.and_then(|role| role.exec.as_ref()).is_some_and(|exec| exec.net == ExecNet::Rules);
+        // What a command was given when it began cannot be taken from it one by one.
+        if on && had.iter().all(|one| has.contains(one)) && reached.iter().all(|one| reaches.contains(one)) {
+            return Ok(vec![began.clone(), began.under(&policy)]);
+        }
+        Err(CallError::new(Code::Perm, "the policy was changed and takes back what this command reached out with")
+            .hint("a command that begins now has what the policy gives now"))
+    }
+
     /// What is allowed brings this back.
     fn labelled(&self, labels: Labels) {
         let mut told = self.told();
@@ -112,14 +137,21 @@ impl Gate for Door {
                 Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
             }
         };
-        self.0.authority.allows(&call).map(|labels| self.0.labelled(labels))
+        let said: Result<Vec<Labels>, CallError> =
+            self.0.deciding()?.iter().map(|authority| authority.allows(&call)).collect();
+        said?.into_iter().for_each(|labels| self.0.labelled(labels));
+        Ok(())
     }
 
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
         let rules = &*self.0;
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         allowed(&rules.configured.hosts, &format!("https://{shown}:{port}/"))?;
-        let whole = rules.authority.opens(&shown, port);
+        let deciding = rules.deciding()?;
+        let whole = deciding
+            .iter()
+            .try_fold(Labels::NONE, |labels, authority| authority.opens(&shown, port).map(|more| labels.and(more)));
+        let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
         // A secret can only be put in where requests are seen, and so can rules that name some of them.
         let carries = rules.secrets.iter().any(|secret| secret.is_for(host, port));
         match (whole, &rules.opener) {
@@ -128,10 +160,14 @@ impl Gate for Door {
                 Ok(Tunnel::Passed)
             }
             (Ok(_), Some(opener)) => Ok(Tunnel::Opened(Arc::clone(opener))),
-            (Err(_), Some(opener)) if rules.authority.speaks_of(&shown, port) => Ok(Tunnel::Opened(Arc::clone(opener))),
+            (Err(_), Some(opener)) if speaks => Ok(Tunnel::Opened(Arc::clone(opener))),
             (Err(error), _) => Err(error),
             (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
         }
+    }
+
+    fn changes(&self) -> watch::Receiver<Policy> {
+        self.0.policy.clone()
     }
 
     fn private(&self) -> &[HostPort] {

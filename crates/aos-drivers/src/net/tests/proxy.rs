@@ -15,16 +15,28 @@ struct Door {
     secrets: Vec<Secret>,
     opened: Option<Arc<Authority>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    /// Nothing is allowed any more once this has told of a change.
+    changes: Arc<tokio::sync::watch::Sender<aos_policy::Policy>>,
+}
+
+fn unchanging() -> Arc<tokio::sync::watch::Sender<aos_policy::Policy>> {
+    Arc::new(tokio::sync::watch::Sender::new(aos_policy::Policy::deny_all()))
+}
+
+impl Door {
+    fn is_shut(&self) -> bool {
+        !self.changes.borrow().generation().starts_with("deny")
+    }
 }
 
 impl Gate for Door {
     fn request(&self, method: &str, url: &str) -> Result<(), CallError> {
         let asked = format!("{method} {url}");
-        let allowed = self.requests.iter().any(|prefix| asked.starts_with(prefix));
+        let allowed = !self.is_shut() && self.requests.iter().any(|prefix| asked.starts_with(prefix));
         allowed.then_some(()).ok_or_else(|| CallError::new(Code::Perm, "no rule").hint("a rule"))
     }
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
-        let allowed = self.tunnels.contains(&format!("{host}:{port}"));
+        let allowed = !self.is_shut() && self.tunnels.contains(&format!("{host}:{port}"));
         let tunnel = || self.opened.clone().map_or(Tunnel::Passed, Tunnel::Opened);
         allowed.then(tunnel).ok_or_else(|| CallError::new(Code::Perm, "a rule names paths"))
     }
@@ -33,6 +45,9 @@ impl Gate for Door {
     }
     fn secrets(&self) -> &[Secret] {
         &self.secrets
+    }
+    fn changes(&self) -> tokio::sync::watch::Receiver<aos_policy::Policy> {
+        self.changes.subscribe()
     }
     fn saw(&self, seen: Seen) {
         self.seen.lock().unwrap().push(seen);
@@ -67,6 +82,7 @@ impl Outlet {
             secrets,
             opened: None,
             seen: Arc::clone(&seen),
+            changes: unchanging(),
         };
         Outlet::of(driver, door)
     }
@@ -205,7 +221,10 @@ impl Upstream {
         let (tunnels, private) = (vec![self.at()], vec![self.at().parse().unwrap()]);
         let driver = faking(&[&["127.0.0.1"][..]; 16]).trusting(self.authority.own());
         let requests = requests.to_vec();
-        Outlet::of(driver, Door { requests, tunnels, private, secrets, opened, seen: Arc::default() })
+        Outlet::of(
+            driver,
+            Door { requests, tunnels, private, secrets, opened, seen: Arc::default(), changes: unchanging() },
+        )
     }
 }
 
@@ -309,6 +328,7 @@ async fn an_opened_tunnel_verifies_the_other_side() {
         secrets: vec![],
         opened: Some(Arc::clone(&own)),
         seen: Arc::default(),
+        changes: unchanging(),
     };
     let outlet = Outlet::of(faking(&[&["127.0.0.1"]]).trusting(stranger.own()), door);
     let get = format!("GET / HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n");
