@@ -5,14 +5,18 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use aos_abi::{CallError, Code};
 use aos_drivers::net::{Driver, Gate, HostPort, Options, Proxy, Resolve, Resolving, Secret, Seen, Tunnel};
+use aos_policy::Policy;
 use aos_policy::address::Address;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Lets through what begins with [`OPEN`], and writes down what it was asked and told.
 struct Door {
     asked: Arc<Mutex<Vec<(String, String)>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    /// Nothing changes here.
+    policy: watch::Sender<Policy>,
 }
 
 impl Gate for Door {
@@ -31,6 +35,9 @@ impl Gate for Door {
     }
     fn secrets(&self) -> &[Secret] {
         &[]
+    }
+    fn changes(&self) -> watch::Receiver<Policy> {
+        self.policy.subscribe()
     }
     fn saw(&self, seen: Seen) {
         self.seen.lock().expect("nobody panics with it").push(seen);
@@ -72,7 +79,8 @@ pub fn proxy_request(data: &[u8]) {
 /// What the proxy was seen to do, what it asked the policy, and what it answered.
 pub fn told(data: &[u8]) -> (Vec<Seen>, Vec<(String, String)>, Vec<u8>) {
     let (seen, asked) = (Arc::default(), Arc::default());
-    let door = Door { asked: Arc::clone(&asked), seen: Arc::clone(&seen) };
+    let policy = watch::Sender::new(Policy::deny_all());
+    let door = Door { asked: Arc::clone(&asked), seen: Arc::clone(&seen), policy };
     let driver = Arc::new(Driver::with_resolver(Options::default(), Arc::new(Nowhere)));
     let proxy = Proxy::new(driver, door, CancellationToken::new());
     let answer = RUNTIME.block_on(async move {
