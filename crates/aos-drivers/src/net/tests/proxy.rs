@@ -405,3 +405,30 @@ async fn stopping_closes_every_connection_and_the_listener() {
     let _ = stream.read_to_end(&mut rest).await;
     assert!(TcpStream::connect(("127.0.0.1", outlet.port)).await.is_err());
 }
+
+#[tokio::test]
+async fn what_is_open_is_closed_when_the_rules_forbid_it() {
+    let server = Server::start(|_| Vec::new()).await;
+    let to = format!("127.0.0.1:{}", server.port);
+    let changes = unchanging();
+    let door = Door {
+        requests: vec![],
+        tunnels: vec![to.clone()],
+        private: vec![server.private()],
+        secrets: vec![],
+        opened: None,
+        seen: Arc::default(),
+        changes: Arc::clone(&changes),
+    };
+    let outlet = Outlet::of(Driver::new(Options::default()), door);
+    let mut stream = TcpStream::connect(("127.0.0.1", outlet.port)).await.unwrap();
+    stream.write_all(format!("CONNECT {to} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    changes.send_replace(aos_policy::Policy::parse(aos_policy::Policy::default_text()).unwrap());
+    // It would wait for a greeting for long.
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the tunnel is open still");
+}
