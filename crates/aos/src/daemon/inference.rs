@@ -121,12 +121,12 @@ impl Models {
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
         let answered = self.pool.infer(&infer.model, prompt, infer.id, &mut deltas).await;
-        match (answered, without_images(prompt)) {
-            (Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }), Some(blind)) => {
-                self.pool.infer(&infer.model, &blind, infer.id, deltas).await
-            }
-            (answered, _) => answered,
+        if let Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
+            && let Some(blind) = without_images(prompt)
+        {
+            return self.pool.infer(&infer.model, &blind, infer.id, deltas).await;
         }
+        answered
     }
 }
 
