@@ -1,7 +1,7 @@
 //! What a file, link or folder was at one moment: by which a later one of the same name is told from it.
 
 use std::fs::Metadata;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -49,7 +49,9 @@ impl Image {
         let meta = std::fs::symlink_metadata(path).ok()?;
         let kind = kind(&meta);
         let sha256 = match kind {
-            Kind::File if meta.len() <= HASHED_BYTES_MAX => digest_of_file(path),
+            Kind::File if meta.len() <= HASHED_BYTES_MAX => {
+                std::fs::File::open(path).and_then(|file| digest_of(file.take(HASHED_BYTES_MAX))).ok()
+            }
             Kind::Link => std::fs::read_link(path).ok().map(|target| digest(target.as_os_str().as_bytes())),
             Kind::File | Kind::Folder | Kind::Other => None,
         };
@@ -80,7 +82,8 @@ impl Image {
 }
 
 /// SHA-256 in hex.
-pub(crate) fn digest(bytes: &[u8]) -> String {
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
@@ -97,18 +100,23 @@ fn kind(meta: &Metadata) -> Kind {
     }
 }
 
-fn digest_of_file(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path).ok()?.take(HASHED_BYTES_MAX);
+/// The same of all that can be read, in pieces.
+///
+/// # Errors
+/// Those of reading.
+pub fn digest_of(mut source: impl Read) -> io::Result<String> {
     let (mut hasher, mut piece) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
-        match file.read(&mut piece).ok()? {
-            0 => return Some(hex(&hasher.finalize())),
+        match source.read(&mut piece)? {
+            0 => return Ok(hex(&hasher.finalize())),
             length => hasher.update(&piece[..length]),
         }
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two small hexadecimal digits for each byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -60,7 +60,7 @@ pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Recovered, Stage, recover};
 pub use error::{Error, Feature};
 pub use helper::helper_main;
-pub use image::{Image, Kind};
+pub use image::{Image, Kind, digest, digest_of, hex};
 pub use layer::{Layer, Like};
 pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe};

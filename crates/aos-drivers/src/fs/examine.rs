@@ -17,6 +17,7 @@ use std::path::Path;
 use aos_abi::Syscall;
 use aos_abi::entry::BoundFile;
 use aos_abi::syscall::{FsEdit, FsWrite, WriteMode};
+use aos_sandbox::{digest, digest_of, hex};
 use rustix::fs::{FileType, OFlags, ResolveFlags, Stat};
 use sha2::{Digest as _, Sha256};
 
@@ -168,15 +169,15 @@ impl Eye<'_> {
                 file.sha256 = if file.bytes <= self.left {
                     self.left -= file.bytes;
                     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                    open_at(root, name, flags, inside).ok().and_then(|fd| content(File::from(fd)))
+                    open_at(root, name, flags, inside).ok().and_then(|fd| digest_of(File::from(fd)).ok())
                 } else {
-                    Some(hex(Sha256::new().chain_update(stamp(&stat))))
+                    Some(digest(stamp(&stat).as_bytes()))
                 };
             }
             FileType::Symlink => {
                 file.is = "link".to_owned();
                 let target = rustix::fs::readlinkat(&found, "", Vec::new()).ok()?;
-                file.sha256 = Some(hex(Sha256::new().chain_update(target.as_bytes())));
+                file.sha256 = Some(digest(target.as_bytes()));
             }
             FileType::Directory => {
                 file.is = "folder".to_owned();
@@ -206,7 +207,7 @@ impl Eye<'_> {
             }
             Ok(ControlFlow::Continue(()))
         });
-        walked.ok().filter(|walked| !walked.truncated && walked.unreadable.is_empty()).map(|_| hex(hash))
+        walked.ok().filter(|walked| !walked.truncated && walked.unreadable.is_empty()).map(|_| hex(&hash.finalize()))
     }
 
     /// The change to a file, where it is text and small.
@@ -269,21 +270,4 @@ fn stamp(stat: &Stat) -> String {
         "\0{:o} {} {} {} {}.{}\0",
         stat.st_mode, stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec
     )
-}
-
-fn content(mut file: File) -> Option<String> {
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
-    loop {
-        match file.read(&mut buffer).ok()? {
-            0 => return Some(hex(hash)),
-            length => hash.update(&buffer[..length]),
-        }
-    }
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

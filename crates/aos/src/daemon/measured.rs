@@ -10,15 +10,14 @@ use std::path::Path;
 
 use aos_abi::entry::Measured;
 use aos_abi::{Body, Pid};
-use sha2::{Digest as _, Sha256};
+use aos_sandbox::{digest, digest_of};
 
 use super::heart::Handle;
 use crate::home::Home;
 
 /// The hashes of the files that say what may be done; the program's is not known yet.
 pub(crate) fn files(home: &Home) -> Measured {
-    let hash =
-        |path: &Path| std::fs::read(path).map(|bytes| hex(Sha256::new().chain_update(bytes))).unwrap_or_default();
+    let hash = |path: &Path| std::fs::read(path).map(|bytes| digest(&bytes)).unwrap_or_default();
     Measured { policy: hash(&home.policy_file()), config: hash(&home.config_file()), ..Measured::default() }
 }
 
@@ -45,12 +44,7 @@ pub(crate) fn program(home: &Home) -> String {
     {
         return hash.to_owned();
     }
-    let mut digest = Sha256::new();
-    let read = std::fs::File::open(running).and_then(|mut file| std::io::copy(&mut file, &mut Hashing(&mut digest)));
-    if read.is_err() {
-        return String::new();
-    }
-    let hash = hex(digest);
+    let Ok(hash) = std::fs::File::open(running).and_then(digest_of) else { return String::new() };
     if let Err(error) = Home::write_private(&kept, &format!("{hash} {stamp}\n")) {
         tracing::debug!(%error, "the program's hash is not kept");
     }
@@ -86,22 +80,4 @@ pub(crate) async fn record(handle: Handle, files: Measured, program: tokio::task
     if let Err(error) = recorded.await {
         tracing::warn!(%error, "what this daemon is made of is not journaled");
     }
-}
-
-/// Takes bytes into a hash.
-struct Hashing<'d>(&'d mut Sha256);
-
-impl std::io::Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
