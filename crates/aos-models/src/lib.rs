@@ -2,19 +2,20 @@
 //!
 //! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `target` and
 //! `exchange` send one request and read what comes; `turns`, `tools` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
-//! say what a fault means and whether to try again; [`discover`] finds models for `aos init`; [`scripted`] is a model
+//! say what a fault means and whether to try again; [`engine`] is the place for a runtime that is not HTTP; [`discover`] finds models for `aos init`; [`scripted`] is a model
 //! server whose answers are data, for tests, benchmarks and a first run without any model.
 //!
 //! What always holds: every wait has a deadline; nothing that a server sends can make memory grow without bound; a key is
 //! read when it is needed, and stands in no error, log or `Debug`; a permanent failure is never tried again.
 //! Deliberately absent: choosing a model, metering against budgets and rate limits between calls, which the kernel does;
-//! and the local runtime, which has no code yet.
+//! and a runtime of our own, which comes in as an [`engine::Engine`].
 
 mod answer;
 mod anthropic;
 mod client;
 pub mod config;
 pub mod discover;
+pub mod engine;
 mod exchange;
 mod failure;
 mod gemini;

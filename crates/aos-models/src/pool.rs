@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use aos_abi::inference::{Encoding, Failure, Message, Part, Prompt, Reply};
-use aos_abi::{EffectId, Lsn};
+use aos_abi::{EffectId, Lsn, Pid};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
 use crate::client::{Clients, Timeouts};
 use crate::config::{ModelConfig, Provider};
+use crate::engine::{Asker, Engine, Work};
 use crate::exchange::{Attempt, Deadlines, attempt};
 use crate::failure::{self, permanent, transient};
 use crate::listing;
@@ -73,6 +74,8 @@ pub struct Checked {
     pub reply: Reply,
 }
 
+/// How often `timeout_s`, the wait for the beginning of an answer, fits into the time for all of it.
+const TOTAL_OF_TIMEOUT: u32 = 5;
 /// How long a server may take to list its models.
 const LISTING_WAIT: Duration = Duration::from_secs(10);
 
@@ -83,6 +86,8 @@ pub struct Pool {
     options: Options,
     clients: Clients,
     tools: Tools,
+    /// What answers for models with `provider = "local"`.
+    engine: Option<Arc<dyn Engine>>,
 }
 
 struct Model {
@@ -104,7 +109,20 @@ impl Pool {
         let clients = Clients::new(&options.ua, options.timeouts.connect);
         let model = |config| Model { config, quirks: AtomicU8::new(0) };
         let models = models.into_iter().map(|(name, config)| (name, model(config))).collect();
-        Pool { models, env, options, clients, tools: Tools::default() }
+        Pool { models, env, options, clients, tools: Tools::default(), engine: None }
+    }
+
+    /// The same pool, in which `engine` answers for every model with `provider = "local"`.
+    #[must_use]
+    pub fn with_engine(self, engine: Arc<dyn Engine>) -> Pool {
+        Pool { engine: Some(engine), ..self }
+    }
+
+    /// A process has ended: nothing is kept of it any more.
+    pub fn ended(&self, pid: Pid) {
+        if let Some(engine) = &self.engine {
+            engine.ended(pid);
+        }
     }
 
     /// The configured models by name.
@@ -112,7 +130,7 @@ impl Pool {
         self.models.iter().map(|(name, model)| (name.as_str(), &model.config))
     }
 
-    /// One inference. `deltas` is told what comes in while it comes in; `effect` goes along as the request's id.
+    /// One inference. `deltas` is told what comes in while it comes in; the asker's effect goes along as the request's id.
     ///
     /// # Errors
     /// When no answer came that a process could use, after the tries that may help.
@@ -123,10 +141,16 @@ impl Pool {
         &self,
         model: &str,
         prompt: &Prompt,
-        effect: EffectId,
+        asker: impl Into<Asker>,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
+        let asker: Asker = asker.into();
         let of = self.model(model)?;
+        if let Some(engine) = self.engine_of(&of.config) {
+            let work = Work { name: model, config: &of.config, prompt, asker };
+            return self.work(engine, work, &mut deltas).await;
+        }
+        let effect = asker.effect;
         let target = Target::of(model, &of.config, Ask::Answer, &self.env, &self.clients)?;
         let config = &of.config;
         let timeouts = &self.options.timeouts;
@@ -134,7 +158,7 @@ impl Pool {
         let deadlines = Deadlines {
             first_byte: own.unwrap_or(timeouts.first_byte),
             stall: timeouts.stall,
-            end: Instant::now() + own.map_or(timeouts.total, |own| own.saturating_mul(5)),
+            end: Instant::now() + own.map_or(timeouts.total, |own| own.saturating_mul(TOTAL_OF_TIMEOUT)),
         };
         let mut backoff = Backoff::new(self.options.retries);
         let mut quirks = Quirks(of.quirks.load(Ordering::Relaxed));
@@ -167,6 +191,28 @@ impl Pool {
         }
     }
 
+    /// One inference by an engine, within the same time as any other.
+    async fn work(
+        &self,
+        engine: &dyn Engine,
+        work: Work<'_>,
+        deltas: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Reply, Failure> {
+        let within = work
+            .config
+            .timeout_s
+            .map_or(self.options.timeouts.total, |own| Duration::from_secs(own).saturating_mul(TOTAL_OF_TIMEOUT));
+        let late = |_| {
+            let hint = "let it answer less (`max_output`), or give it more time (`timeout_s`)".to_owned();
+            Err(Failure { hint: Some(hint), ..transient(format!("{} did not finish its answer in time", work.name)) })
+        };
+        timeout(within, engine.infer(work, deltas)).await.unwrap_or_else(late)
+    }
+
+    fn engine_of(&self, config: &ModelConfig) -> Option<&dyn Engine> {
+        self.engine.as_deref().filter(|_| config.provider == Provider::Local)
+    }
+
     /// Asks a model for one word, to see that it answers.
     ///
     /// # Errors
@@ -192,6 +238,9 @@ impl Pool {
     /// As [`Pool::infer`], but after one try.
     pub async fn list(&self, model: &str) -> Result<Vec<String>, Failure> {
         let of = self.model(model)?;
+        if let Some(engine) = self.engine_of(&of.config) {
+            return Ok(engine.models());
+        }
         let target = Target::of(model, &of.config, Ask::Models, &self.env, &self.clients)?;
         let late = |_| Err(transient(format!("{} did not list its models in time", target.host)));
         timeout(LISTING_WAIT, listing::of(&target)).await.unwrap_or_else(late)

@@ -10,6 +10,7 @@ use aos_abi::{Entry, Lsn, Pid};
 use aos_context::{Fit, Rendered};
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
+use aos_models::engine::Asker;
 use aos_models::{Delta, Pool};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
@@ -120,11 +121,12 @@ impl Models {
         prompt: &Prompt,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
-        let answered = self.pool.infer(&infer.model, prompt, infer.id, &mut deltas).await;
+        let asker = Asker { pid: Some(infer.pid), effect: infer.id };
+        let answered = self.pool.infer(&infer.model, prompt, asker, &mut deltas).await;
         if let Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
             && let Some(blind) = without_images(prompt)
         {
-            return self.pool.infer(&infer.model, &blind, infer.id, deltas).await;
+            return self.pool.infer(&infer.model, &blind, asker, deltas).await;
         }
         answered
     }
