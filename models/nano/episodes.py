@@ -1,0 +1,381 @@
+"""An episode: what a process was told, and what it should answer, turn by turn until it is done.
+
+Start at Episodes.make. What always holds: the first failure ends the episode, except where the request says what to do
+then; a request that needs a call which is not offered is refused before anything is done; what lies outside is refused
+in words, without a call.
+"""
+
+from dataclasses import dataclass
+
+import grammar
+from clause import Clause, Move
+from intents import line
+from values import CITIES, LANGUAGES, UNITS
+
+TIME = "2026-11-22T09:00:00.000Z"
+CONNECTIVES = [" and ", " and then ", ", then ", ". Then ", "; then ", ", and then ", ", and ", ". After that, ", " and after that ",
+               ". Next, ", ", afterwards ", "; ", ". ", ", after that ", ". Afterwards ", " before you ", ". Also ", ", next ", " & ",
+               ", finally ", ". Finally, ", " and finally ", "; after that ", ". Once that is done, ", ", and when that is done ", "\n", ".\n", ", "]
+OUTSIDE = {"create": 6, "code": 5, "text": 8, "maths": 4, "know": 9, "world": 10, "vague": 4}
+PIPES = {"read": "run_it", "run": "run_it"}
+
+
+@dataclass
+class Episode:
+    """`messages` as in a Prompt, each assistant message one that should be answered so. `kind` for the reports."""
+
+    kind: str
+    tools: list
+    messages: list
+    clauses: list
+    request: str
+    files: dict
+
+
+class Episodes:
+    """Makes episodes; everything follows from the random source of the intents."""
+
+    def __init__(self, intents):
+        self.i, self.w, self.v, self.rng = intents, intents.w, intents.v, intents.rng
+
+    def make(self, kind=None):
+        """An episode of a kind, or of any in the proportions of training."""
+        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told"],
+                                        [44, 9, 4, 1, 11, 4, 14, 3, 1.5, 2, 4, 1])[0]
+        return getattr(self, kind)()
+
+    # One clause
+
+    def one(self, name=None, faulty=True):
+        clause = self.i.make(name, faulty)
+        return self.told_to(self.w.sentence(clause.text, clause.ask, clause.tail), [clause], "one")
+
+    # Several clauses
+
+    def joined(self, texts):
+        """Clauses as one request: connected, or numbered."""
+        rng = self.rng
+        kind = rng.random()
+        if kind < .1:
+            marks = rng.choice([["1. ", "2. ", "3. ", "4. ", "5. "], ["1) ", "2) ", "3) ", "4) ", "5) "], ["- "] * 5, ["* "] * 5])
+            head = rng.choice(["", "", "Do the following:\n", "please do this:\n", "Steps:\n", "todo:\n", "three things:\n" if len(texts) == 3 else ""])
+            return head + rng.choice(["\n", "\n", " "]).join(mark + text for mark, text in zip(marks, texts))
+        if kind < .22:
+            firsts = rng.choice(["first ", "first, ", "First ", "First, ", "first of all, ", "start: "])
+            return firsts + texts[0] + "".join(
+                rng.choice([", then ", " and then ", ". Then ", "; then ", ", after that "] if nth < len(texts) - 2 else
+                           [", finally ", " and finally ", ". Finally, ", ", then ", ". Then ", ", and last "]) + text
+                for nth, text in enumerate(texts[1:]))
+        result = texts[0]
+        for text in texts[1:]:
+            joint = rng.choice(CONNECTIVES)
+            if joint == " before you " and len(texts) > 2:
+                joint = ", then "
+            result += joint + text
+        return result
+
+    def steps(self, count):
+        """Clauses that do not need each other. A question or an exit can only stand last."""
+        clauses, total = [], 0
+        while len(clauses) < count:
+            clause = self.i.make(faulty=self.rng.random() < .3)
+            last = len(clauses) == count - 1
+            unfit = clause.ask or clause.said is None or "\n" in clause.text or len(clause.text) > 160
+            joins = any(joint in clause.text.lower() for joint in (" then ", ", then", "; ")) or (clause.tail and " and " in clause.text)
+            if (unfit and not (last and clause.said is None)) or joins or clause.intent in ("say",):
+                continue
+            if clause.tail and not last and self.rng.random() < .6:
+                continue
+            clauses.append(clause)
+        return clauses
+
+    def sequence(self, count, kind):
+        clauses = self.steps(count)
+        text = self.joined([clause.text for clause in clauses])
+        return self.told_to(self.w.sentence(text, False, clauses[-1].tail), clauses, kind)
+
+    def two(self):
+        return self.sequence(2, "two")
+
+    def three(self):
+        return self.sequence(3, "three")
+
+    def four(self):
+        return self.sequence(4, "four")
+
+    # A step whose result the next one uses
+
+    SOURCES = {"read": 6, "run": 4, "fetch": 3, "recall": 3, "list_root": 1, "list_glob": 1, "search": 2, "receive": 1.5, "wait": 1, "fact": 4, "ask": 2}
+    SINKS = {"write": 6, "append": 2, "send": 4, "remember": 3, "print": 1, "exit": 1}
+
+    def source(self):
+        """A clause with a product, in the imperative."""
+        for _ in range(200):
+            name = self.rng.choices(list(self.SOURCES), list(self.SOURCES.values()))[0]
+            clause = self.i.read(0.) if name == "read" else self.i.make(name, True)
+            clause.intent = {"list_root": "list", "list_glob": "list"}.get(name, name)
+            if clause.ask or "\n" in clause.text or (clause.tail and self.rng.random() < .5):
+                continue
+            if clause.failed or clause.product or self.rng.random() < .15:
+                return clause
+        raise AssertionError("no source in 200 tries")
+
+    def sink(self, source, name=None):
+        """What is done with the product: a clause that says `it`."""
+        name = name or self.rng.choices(list(self.SINKS), list(self.SINKS.values()))[0]
+        it = self.w.phrases.pick(f"it.{source.intent if source.intent in ITS else 'read'}.say", self.rng)
+        path, shown = self.i.path()
+        who, key = self.v.who(), self.v.key()
+        text, _ = self.w.fill(f"sink.{name}.do", it=it, path=shown, who=who, key=key)
+        return self.used(name, text, source.product, path, who, key)
+
+    def used(self, name, text, product, path, who, key):
+        """The clause of a sink, given its wording."""
+        if product is None:
+            return Clause(text, [], name)
+        call, args, results = {
+            "write": ("FS_WRITE", {"path": path, "content": line(product)}, {"bytes": len(product)}),
+            "append": ("FS_WRITE", {"path": path, "content": line(product), "mode": "append"}, {"bytes": len(product)}),
+            "send": ("SEND_MSG", {"to": who, "content": product}, {"message_id": "m4"}),
+            "remember": ("MEM_WRITE", {"key": key, "value": product}, {"id": "m9"}),
+            "print": ("SYS_WRITE_STDOUT", {"text": line(product)}, {}),
+            "exit": ("SYS_EXIT", {"code": 0, "result": product}, {}),
+        }[name]
+        clause = self.i.act(name, call, args, (text, False, False), **results)
+        if name == "exit":
+            clause.said = None
+        return clause
+
+    def chain(self, more=0):
+        if self.rng.random() < .4 and not more:
+            return self.combined()
+        source = self.source()
+        clauses = [source]
+        self.i.faulty = self.rng.random() < .3
+        for nth in range(1 + min(more, 1)):
+            sink = self.sink(source, None if nth == more or not more else self.rng.choice(["write", "send", "remember", "append"]))
+            clauses.append(sink)
+        if more and self.rng.random() < .5:
+            clauses.pop()
+        while len(clauses) < 2 + more:
+            extra = self.steps(1)[0]
+            if extra.said is None or (extra.tail and self.rng.random() < .7):
+                continue
+            place = self.rng.choice([0, len(clauses)]) if clauses[-1].said is not None else 0
+            clauses.insert(place, extra)
+        source.informs = False
+        text = self.joined([clause.text for clause in clauses])
+        return self.told_to(self.w.sentence(text, False, clauses[-1].tail), clauses, "chain" if not more else "chain_more")
+
+    def chain_more(self):
+        return self.chain(1)
+
+    def combined(self):
+        """Source and sink in one clause: "save the output of ls to a.txt"."""
+        name = self.rng.choice([section for section in self.w.phrases.lines if section.startswith("combo.")])
+        _, kind, sink, _ = name.split(".")
+        for _ in range(200):
+            source = self.i.read(0.) if kind == "read" else self.i.make({"list": "list_root"}.get(kind, kind), True)
+            if source.product or source.failed or self.rng.random() < .3:
+                break
+        move = source.moves[0]
+        (path, shown), who, key = self.i.path(), self.v.who(), self.v.key()
+        place = move.args.get("path", "")
+        clean = self.v.clean_command()
+        text, _ = self.w.fill(name, **{
+            "from": self.w.maybe(place) if place else "", "to": shown, "path": shown if kind not in ("read", "fact") or sink == "write" else self.w.maybe(place),
+            "who": who, "key": key if kind not in ("recall", "fact") else "\1", "cmd": self.w.maybe(clean), "url": move.args.get("url", ""),
+            "text": self.w.quoted(move.args.get("pattern", "x")), "name": key})
+        if kind == "run":
+            move.args["cmd"] = clean
+        if kind == "recall":
+            text = text.replace("\1", move.args["query"])
+        if kind == "fact":
+            asked = self.asked_key(source)
+            if asked is None:
+                return self.combined()
+            text = text.replace("\1", asked)
+        source.informs = False
+        self.i.faulty = self.rng.random() < .3
+        sink_clause = self.used(sink, "", source.product, path, who, key)
+        source.text = text
+        return self.told_to(self.w.sentence(text), [source, sink_clause], "chain")
+
+    def asked_key(self, source):
+        """The key whose value a fact's product is; None where the file has it in a form that cannot be told."""
+        if source.product is None or source.failed:
+            return None
+        for row in source.moves[0].outcome["result"]["content"].split("\n"):
+            for mark in (": ", " = ", "="):
+                key, found, value = row.partition(mark)
+                if found and value == source.product and key and not key.startswith(("-", "[", "The ", '"')):
+                    return key
+        return None
+
+    # What is refused, and talk
+
+    def outside(self):
+        base = self.rng.choices(list(OUTSIDE), list(OUTSIDE.values()))[0]
+        sections = [f"{base}.{kind}" for kind in ("do", "ask", "say") if self.w.phrases.has(f"{base}.{kind}")]
+        section = self.rng.choice(sections)
+        v = self.v
+        text, _ = self.w.fill(section, topic=v.topic(), title=v.title(), path=self.i.path()[1], text=self.w.quoted(v.simple()),
+                              lang=v.pick(LANGUAGES), n=str(v.number()), city=v.pick(CITIES), unit=v.pick(UNITS), sum=v.sum(),
+                              gibberish=v.gibberish(), url=v.url(), dir=v.folder())
+        said = grammar.UNCLEAR if base == "vague" else grammar.OUTSIDE
+        ask = section.endswith(".ask")
+        request = self.w.sentence(text, ask) if base != "vague" else self.w.sentence(text, tail=self.rng.random() < .5)
+        clause = Clause(text, [], "outside", ask, said=said, refused=True)
+        if base != "vague" and self.rng.random() < .12:
+            # In a request of several steps nothing is done either.
+            known = self.steps(1)[0]
+            pair = [known.text, text] if self.rng.random() < .5 else [text, known.text]
+            request = self.w.sentence(self.joined(pair))
+        return self.told_to(request, [clause], "outside")
+
+    def talk(self):
+        base, said = self.rng.choice([("hello", grammar.HELLO), ("who", grammar.WHO), ("thanks", grammar.WELCOME), ("who", grammar.WHO)])
+        text, _ = self.w.fill(f"{base}.say")
+        request = text + self.rng.choice(["", "!", ".", "?" if base == "who" else "!"])
+        if self.rng.random() < .3:
+            request = request[0].upper() + request[1:]
+        return self.told_to(request, [Clause(text, [], "talk", said=said)], "talk")
+
+    def lack(self):
+        """The call that is needed is not offered."""
+        clauses = self.steps(self.rng.choice([1, 1, 1, 2]))
+        for clause in clauses:
+            if not clause.moves:
+                return self.lack()
+        names = list(dict.fromkeys(move.name for clause in clauses for move in clause.moves if move.name != "SYS_EXIT"))
+        if not names:
+            return self.lack()
+        missing = self.rng.choice(names)
+        request = self.w.sentence(self.joined([clause.text for clause in clauses]), False, clauses[-1].tail)
+        tools = self.offered({name for name in names if name != missing}, missing)
+        refusal = Clause(request, [], "lack", said=grammar.LACK.format(next(name for name in names if name not in tools)), refused=True)
+        return self.told_to(request, [refusal], "lack", tools)
+
+    def fallback(self):
+        """What to do where a file is not there is part of the request."""
+        first = self.i.read(0.)
+        for _ in range(100):
+            if not first.tail and "\n" not in first.text:
+                break
+            first = self.i.read(0.)
+        self.i.faulty = False
+        move = first.moves[0]
+        from faults import absent
+        missing = self.rng.random() < .6
+        if missing:
+            move.outcome = absent(move.args["path"])
+        elif first.failed:
+            return self.fallback()
+        second = self.steps(1)[0]
+        while second.failed or second.said is None:
+            second = self.steps(1)[0]
+        joint = self.rng.choice([", and if it does not exist, ", "; if it is missing, ", ". If it is not there, ", ", and if there is no such file, ",
+                                 ". If that fails, ", ", or if it does not exist, ", ". In case it is missing, ", "; if there is none, ",
+                                 ". If there is no such file, ", ", else ", ". Should it not exist, ", ", if that does not work "])
+        request = self.w.sentence(first.text + joint + second.text, False, second.tail)
+        if not missing:
+            return self.told_to(request, [first], "fallback")
+        first.moves[0].outcome["status"] = "ERROR"
+        episode = self.told_to(request, [second], "fallback", before=move)
+        return episode
+
+    def later(self):
+        """A process that stays: it was asked before, and is asked again."""
+        first = self.make(self.rng.choices(["one", "outside", "two", "chain", "talk"], [6, 1, 1, 1, 1])[0])
+        second = self.make(self.rng.choices(["one", "outside", "two", "chain"], [6, 1, 1, 1])[0])
+        if '"SYS_EXIT"' in first.messages[-1]["assistant"]:
+            return self.later()
+        header = self.rng.choice([f"[input, {TIME}]\n", f"[timer t3, {TIME}]\n", f"[message m5, {TIME}]\n"])
+        tools = second.tools if not self.lacks(first, second.tools) else list(grammar.CALLS)
+        if self.lacks(second, tools):
+            return self.later()
+        follow = [{"user": [header + second.request]}, *second.messages[1:]]
+        return Episode("later", tools, first.messages + follow, first.clauses + second.clauses, second.request, second.files)
+
+    def lacks(self, episode, tools):
+        return any(f'"name":"{name}"' in message.get("assistant", "") for message in episode.messages
+                   for name in grammar.CALLS if name not in tools) or episode.kind == "lack"
+
+    def told(self):
+        """What others write while it stays is data: noted, and no order."""
+        first = self.one()
+        if '"SYS_EXIT"' in first.messages[-1]["assistant"]:
+            return self.told()
+        text = self.v.line() if self.rng.random() < .5 else self.one().request
+        fenced = f"<untrusted source=\"message m2 from pid 9\" at=\"{TIME}\">\n{text}\n</untrusted>"
+        messages = first.messages + [{"user": [fenced]}, {"assistant": grammar.say(grammar.NOTED)}]
+        return Episode("told", first.tools, messages, first.clauses, first.request, {})
+
+    # How clauses become turns
+
+    def offered(self, needed, missing=None):
+        """The calls that are offered: mostly all, sometimes fewer, always the needed ones and SYS_EXIT."""
+        needed = set(needed) | {"SYS_EXIT"}
+        if missing is None and self.rng.random() < .75:
+            return list(grammar.CALLS)
+        share = self.rng.choice([.2, .5, .8, .95])
+        return [name for name in grammar.CALLS if name in needed or (name != missing and self.rng.random() < share)]
+
+    def told_to(self, request, clauses, kind, tools=None, before=None):
+        """The turns of an episode: each call, what comes of it, and what is said at the end."""
+        request = request.strip()
+        moves = ([before] if before else []) + [move for clause in clauses for move in clause.moves]
+        messages, said = [{"user": [request]}], None
+        informing, done = [], []
+        number = self.rng.randint(8, 900)
+        if before:
+            self.turn(messages, before, number)
+        for clause in clauses:
+            for move in clause.moves:
+                number += 3
+                self.turn(messages, move, number)
+                if move.name == "SYS_EXIT":
+                    messages.pop()
+                if move.outcome["status"] == "ERROR":
+                    said = grammar.FAILED.format(move.shown)
+                    break
+            if said is not None:
+                break
+            if clause.product is None and not clause.informs and not clause.moves and not clause.refused and clause.said == grammar.DONE and kind != "talk":
+                # Nothing came that the clause could use: what the source said is said.
+                informing = [clauses[[c is clause for c in clauses].index(True) - 1].said]
+                said = informing[0]
+                break
+            if clause.informs:
+                informing.append(clause.said)
+            done.append(clause)
+        ends = clauses[-1].said is None and said is None
+        if not ends:
+            if said is None:
+                said = self.closing(clauses, informing)
+            messages.append({"assistant": grammar.say(said)})
+        if tools is None:
+            tools = self.offered({move.name for move in moves})
+        return Episode(kind, tools, messages, clauses, request, {})
+
+    def closing(self, clauses, informing):
+        """What is said when all went well."""
+        if informing:
+            # Where one result is empty the others say enough.
+            found = [said for said in informing if said not in grammar.SAY]
+            return "\n".join(found) if found else informing[-1]
+        if len(clauses) == 1:
+            return clauses[0].said
+        return grammar.DONE
+
+    def turn(self, messages, move, number):
+        messages.append({"assistant": grammar.call(move.name, move.args)})
+        messages.append({"user": [f"[result c{number}-0 {move.name}]\n" + compact(move.outcome)]})
+
+
+ITS = {"read", "run", "fetch", "recall", "list", "search", "receive", "wait", "fact", "ask"}
+
+
+def compact(value):
+    import json
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,108 @@
+"""Plays whole episodes with a checkpoint: the model's own answers, decoded freely, must be the expected ones.
+
+Start at evaluate. What always holds: wordings and values are the held-out ones unless --seen; weights are those that the
+file would hold (Q8_0); an answer counts only if it is the expected one to the last byte; results are fed as if the answer
+had been right, and the episode counts only if every answer was. A first look: the evaluation that counts goes through the
+real kernel.
+
+    python3 evaluate.py --run first --count 100
+"""
+
+import argparse
+import collections
+import os
+import random
+from pathlib import Path
+
+import torch
+
+import prompt
+from dataset import Dataset
+from export import restored
+from network import Network, Shape
+from tokenizer import Tokenizer
+
+KINDS = ["one", "two", "three", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told"]
+ANSWER_IDS = 448
+
+
+class Player:
+    """A checkpoint that answers prompts."""
+
+    def __init__(self, folder, average=True):
+        state = torch.load(folder / "state.pt")
+        self.tokenizer = Tokenizer()
+        assert state["tokens"] == self.tokenizer.tokens
+        self.network = Network(Shape(**state["shape"]))
+        named = state["average"] if average else state["network"]
+        self.network.load_state_dict({name: torch.from_numpy(restored(weights.detach().float().numpy()).copy()) for name, weights in named.items()})
+        self.network.eval()
+        self.progress = state["progress"]
+
+    @torch.no_grad()
+    def answer(self, ids, most=ANSWER_IDS):
+        """The most likely answer, id by id."""
+        past = [[] for _ in self.network.blk]
+        end, found = self.tokenizer.id["<|end|>"], []
+        logits = self.network.step(ids, past)
+        while len(found) < most:
+            best = int(logits.argmax())
+            if best == end:
+                return self.tokenizer.decode(found)
+            found.append(best)
+            logits = self.network.step([best], past)
+        return self.tokenizer.decode(found)
+
+
+def play(player, episode):
+    """The first answer that was not the expected one, as (prompt's text, expected, got); None where all were right."""
+    for nth, message in enumerate(episode.messages):
+        if "assistant" not in message:
+            continue
+        ids = prompt.render({"tools": episode.tools, "messages": episode.messages[:nth]}, player.tokenizer)
+        expected = message["assistant"]
+        got = player.answer(ids, len(player.tokenizer.encode(expected)) + 24)
+        if got != expected:
+            return episode.request, expected, got
+    return None
+
+
+def evaluate(player, kinds, count, held, show):
+    totals, faults = collections.Counter(), []
+    for kind in kinds:
+        data = Dataset(seed=4242, held=held, kind=kind, tokenizer=player.tokenizer)
+        for number in range(count):
+            episode = data.episode(number)
+            fault = play(player, episode)
+            intents = "+".join(clause.intent for clause in episode.clauses) if kind == "one" else ""
+            for name in (kind, *([f"  {intents}"] if intents else [])):
+                totals[name, "of"] += 1
+                totals[name, "right"] += fault is None
+            if fault:
+                faults.append((kind, *fault))
+    for name in dict.fromkeys(name for name, _ in totals):
+        right, of = totals[name, "right"], totals[name, "of"]
+        print(f"{name:16} {right:4} of {of:4}  {100 * right / of:5.1f} %")
+    for fault in random.Random(1).sample(faults, min(show, len(faults))):
+        print("- {}: {!r}\n    expected {}\n    got      {}".format(*fault))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", default="first")
+    parser.add_argument("--cache", default="~/.cache/aos-nano")
+    parser.add_argument("--count", type=int, default=100, help="episodes of each kind")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--seen", action="store_true", help="wordings and words of the training, new combinations")
+    parser.add_argument("--show", type=int, default=20, help="faults to print")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    player = Player(Path(os.path.expanduser(options.cache)) / options.run)
+    print(f"run {options.run}, step {player.progress['step']}, {player.progress['tokens']:,} tokens, {'seen' if options.seen else 'held-out'} wordings")
+    evaluate(player, options.kinds.split(","), 5 if options.quick else options.count, not options.seen, options.show)
+
+
+if __name__ == "__main__":
+    main()

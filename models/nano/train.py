@@ -1,0 +1,179 @@
+"""Trains the network. Made for two CPU cores and two hours; may be killed at any time and goes on with --resume.
+
+Start at main. What always holds: the examples follow from the seed and their number, so a resumed run sees none twice;
+checkpoints are whole (written aside, then renamed); loss is on the model's own words alone; evaluation here is teacher-
+forced and a first look only, evaluate.py decodes freely. Nothing is written into the repository.
+
+    nice -n 19 python3 train.py --run first            # a new run in ~/.cache/aos-nano/first
+    nice -n 19 python3 train.py --run first --resume   # goes on
+    python3 train.py --quick                           # a minute: does it learn at all?
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import time
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from dataset import Dataset
+from network import Network, Shape
+
+CHUNK = 4096
+CHECKPOINT_S, REPORT_STEPS = 120, 20
+AVERAGE = .998
+
+
+def batches(rows, tokens):
+    """Rows of about the same length together, so that little is padding."""
+    rows = sorted(rows, key=lambda row: len(row[0]))
+    found, batch = [], []
+    for row in rows:
+        # Attention's memory grows with the square of the length.
+        if batch and (len(batch) + 1) * len(row[0]) * (1 + len(row[0]) / 1024) > tokens:
+            found.append(batch)
+            batch = []
+        batch.append(row)
+    return found + [batch] if batch else found
+
+
+def tensors(batch, pad):
+    """Inputs and targets; -100 where no answer is asked for."""
+    length = (max(len(ids) for ids, _ in batch) - 1 + 7) // 8 * 8
+    x = torch.full((len(batch), length), pad)
+    y = torch.full((len(batch), length), -100)
+    for row, (ids, mask) in enumerate(batch):
+        x[row, :len(ids) - 1] = torch.tensor(ids[:-1])
+        targets = torch.tensor(ids[1:])
+        targets[torch.tensor(mask[1:]) == 0] = -100
+        y[row, :len(ids) - 1] = targets
+    return x, y
+
+
+class Run:
+    """A training run: its weights, their running average, the optimiser, and how far it is."""
+
+    def __init__(self, options):
+        self.options = options
+        self.folder = Path(os.path.expanduser(options.cache)) / options.run
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.data = Dataset(options.seed)
+        torch.manual_seed(options.seed)
+        self.network = Network(Shape(len(self.data.tokenizer.tokens), options.width, options.layers, options.inner))
+        self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
+        matrices = [weights for weights in self.network.parameters() if weights.dim() == 2]
+        others = [weights for weights in self.network.parameters() if weights.dim() != 2]
+        self.optimiser = torch.optim.AdamW([{"params": matrices, "weight_decay": .05}, {"params": others, "weight_decay": 0.}],
+                                           lr=options.rate, betas=(.9, .98))
+        self.progress = {"step": 0, "tokens": 0, "examples": 0, "chunk": 0, "batch": 0, "cpu_s": 0.}
+
+    def save(self):
+        aside = self.folder / "state.new"
+        torch.save({"network": self.network.state_dict(), "average": self.average, "optimiser": self.optimiser.state_dict(),
+                    "progress": self.progress, "shape": self.network.shape.saved(), "tokens": self.data.tokenizer.tokens}, aside)
+        aside.rename(self.folder / "state.pt")
+
+    def load(self):
+        state = torch.load(self.folder / "state.pt")
+        if state["tokens"] != self.data.tokenizer.tokens:
+            raise SystemExit("the vocabulary is not that of the checkpoint: begin a new run")
+        self.network.load_state_dict(state["network"])
+        self.average = state["average"]
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.progress = state["progress"]
+
+    def rate(self):
+        """A short warm-up, then half a cosine down to a hundredth, by tokens seen."""
+        step, share = self.progress["step"], min(1., self.progress["tokens"] / self.options.tokens)
+        return self.options.rate * min(1., (step + 1) / 200) * (.01 + .99 * (1 + math.cos(math.pi * share)) / 2)
+
+    def learn(self, batch):
+        x, y = tensors(batch, self.data.tokenizer.id["<|pad|>"])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = self.network.hidden(x)
+            asked = y != -100
+            logits = self.network.logits(hidden[asked])
+        loss = functional.cross_entropy(logits.float(), y[asked])
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate()
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.)
+        self.optimiser.step()
+        share = min(AVERAGE, self.progress["step"] / (self.progress["step"] + 20))
+        with torch.no_grad():
+            for name, weights in self.network.named_parameters():
+                self.average[name].mul_(share).add_(weights, alpha=1 - share)
+        self.progress["step"] += 1
+        self.progress["tokens"] += x.numel()
+        self.progress["examples"] += len(batch)
+        return loss.item()
+
+    def go(self):
+        options, progress = self.options, self.progress
+        loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
+        seen = progress["tokens"]
+        while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
+            first = progress["chunk"] * CHUNK
+            rows = [self.data.example(number) for number in range(first, first + CHUNK)]
+            found = batches(rows, options.batch)
+            random.Random(progress["chunk"]).shuffle(found)
+            for batch in found[progress["batch"]:]:
+                value = self.learn(batch)
+                loss = value if loss is None else .98 * loss + .02 * value
+                progress["batch"] += 1
+                progress["cpu_s"] += time.process_time() - cpu
+                cpu = time.process_time()
+                if progress["step"] % REPORT_STEPS == 0:
+                    speed = (progress["tokens"] - seen) / (time.time() - began)
+                    self.report(f"step {progress['step']} tokens {progress['tokens']:,} loss {loss:.4f} rate {self.rate():.2e} "
+                                f"{speed:.0f} tokens/s cpu {progress['cpu_s'] / 3600:.2f} h")
+                if time.time() - saved > CHECKPOINT_S:
+                    self.save()
+                    saved = time.time()
+                if progress["tokens"] >= options.tokens or time.time() - began > options.minutes * 60:
+                    break
+            else:
+                progress["chunk"], progress["batch"] = progress["chunk"] + 1, 0
+        self.save()
+        self.report("saved " + json.dumps(progress))
+
+    def report(self, text):
+        print(text, flush=True)
+        with open(self.folder / "log", "a") as log:
+            log.write(text + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", default="first", help="the name of the run")
+    parser.add_argument("--cache", default="~/.cache/aos-nano")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a small network and a minute")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tokens", type=float, default=45e6, help="tokens of the whole run, padding counted")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, ready to be resumed")
+    parser.add_argument("--batch", type=int, default=6144, help="tokens of a step")
+    parser.add_argument("--rate", type=float, default=1.5e-3)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--inner", type=int, default=704)
+    options = parser.parse_args()
+    if options.quick:
+        options.run, options.layers, options.minutes, options.tokens, options.batch = "quick", 2, 1., 1e6, 2048
+    torch.set_num_threads(options.threads)
+    run = Run(options)
+    if options.resume:
+        run.load()
+    parameters = sum(weights.numel() for weights in run.network.parameters())
+    run.report(f"{parameters:,} parameters, vocabulary {run.network.shape.vocabulary}, from step {run.progress['step']}")
+    run.go()
+
+
+if __name__ == "__main__":
+    main()

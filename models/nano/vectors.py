@@ -1,0 +1,97 @@
+"""Writes vectors/*.jsonl: what the tokenizer and the renderer must give, for the Rust runtime's tests.
+
+    python3 vectors.py          # writes them
+    python3 vectors.py --check  # fails where they differ
+
+tokens.jsonl: {"text", "ids"}; prompts.jsonl: {"prompt": {"tools", "messages"}, "ids"}, messages as in prompt.py;
+answers.jsonl: {"answer", "ids"} of whole replies, whose ids end with <|end|>. What always holds: texts go through `esc`
+only in prompts; in tokens.jsonl they are encoded as they stand.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import grammar
+import prompt
+from dataset import Dataset
+
+TEXTS = ["", "a", "read the file notes.txt", "Read readme.txt", "unread read_me read-me read", "FS_READ XFS_READ FS_READs", "<|user|>",
+         "straße read über read", "日本 file 日本file", '\\"', "\\n\\t\\\\", "\\nread\\tread", "\\\\nread", '{"say":"Done."}', "tab\there", "\x00\x7f", "  ",
+         "I may not use FS_READ here, so I did nothing.", "x" * 40, "https://example.com/a?b=c", "the.the,the;the'the\"the", "🚀 rocket"]
+RESULTS = [("FS_READ", {"content": "a \"b\"\\\n\tc", "size": 9, "truncated": False}), ("FS_READ", {"content": "cut", "size": 9, "truncated": True}),
+           ("FS_READ", {"content": "", "size": 0, "truncated": False}), ("FS_WRITE", {"bytes": 12}), ("FS_DELETE", {}),
+           ("EXEC_CMD", {"stdout": "one\ntwo\n", "stderr": "", "exit_code": 0, "changed": []}),
+           ("EXEC_CMD", {"stdout": "", "stderr": "no such file\n", "exit_code": 2, "changed": ["a"]}),
+           ("EXEC_CMD", {"stdout": "out\n", "stderr": "err\n", "exit_code": 1, "changed": []}),
+           ("FS_LIST", {"entries": [{"path": "a.txt", "kind": "file", "size": 1, "mtime": "x"}, {"path": "docs", "kind": "folder", "size": 0, "mtime": "x"}], "truncated": False}),
+           ("FS_LIST", {"entries": [], "truncated": False}),
+           ("FS_SEARCH", {"matches": [{"path": "a.txt", "line": 3, "text": "TODO: x"}], "truncated": False}),
+           ("MEM_READ", {"hits": [{"id": "m1", "key": "colour", "value": "green", "score": 0.5, "at": "x", "source": {"pid": 7, "lsn": 1}}]}),
+           ("RECV_MSG", {"messages": [{"from_pid": 7, "content": "hi", "at": "x"}, {"from_pid": 8, "content": "ho", "at": "x"}]}),
+           ("WAIT", {"pid": 7, "exit_code": 3, "result": {"a": [1, "x"]}}), ("WAIT", {"pid": 7, "exit_code": 0, "result": None}),
+           ("SPAWN_AGENT", {"pid": 12}), ("SYS_SCHEDULE", {"timer_id": "t1", "next_at": "2026-11-22T10:00:00.000Z"}),
+           ("NET_FETCH", {"status": 404, "headers": {"a": "b"}, "body": "gone", "truncated": False, "label": "untrusted"}),
+           ("NET_FETCH", {"status": 200, "headers": {}, "body": "<p>", "truncated": False}), ("SLEEP", {"slept_s": 1.5, "interrupted": "message"})]
+
+
+def by_hand():
+    """Prompts for each rule of the renderer."""
+    every = list(grammar.CALLS)
+    for name, value in RESULTS:
+        outcome = json.dumps({"status": "SUCCESS", "result": value}, ensure_ascii=False, separators=(",", ":"))
+        yield every, [{"user": ["do it"]}, {"assistant": '{"say":"x"}'}, {"user": [f"[result c9-0 {name}]\n{outcome}"]}]
+    error = '{"status":"ERROR","error":{"code":"ENOENT","message":"no file or folder `a \\"b\\"`","hint":"FS_LIST shows what there is"}}'
+    cut = '{"status":"SUCCESS","truncated":true,"handle":"result:41","size":70000,"shown":{"content":"begin…","size":69000,"truncated":false}}'
+    cut_text = '{"status":"SUCCESS","truncated":true,"handle":"result:41","size":70000,"shown":"[1,2"}'
+    for body in (error, cut, cut_text):
+        yield every, [{"user": ["  read a\n"]}, {"assistant": grammar.call("FS_READ", {"path": "a"})}, {"user": [f"[result c9-0 FS_READ]\n{body}"]}]
+    yield ["FS_READ", "SYS_EXIT", "NET_SEND"], [{"user": ["read a"]}]
+    yield every, [{"user": ["[input, x]\nthe first part is the task"]}]
+    fence = '<untrusted source="message m1 from pid 7" at="1970-01-01T00:00:00.000Z">\nhi\n</untrusted>'
+    for part in ("[input, 2026-11-22T09:00:00.000Z]\nread a", "[timer t1 \"x\", 2026-11-22T09:00:00.000Z]\nread b", "[message m1, 2026-11-22T09:00:00.000Z]\nread c",
+                 fence, "<untrusted source=\"child pid 7, ended with exit code 0\" at=\"x\">\n{\"result\":\"ok\",\"reason\":\"x\"}\n</untrusted>",
+                 "<untrusted source=\"standard input from pid 9\" at=\"x\">\nhi\n</untrusted>\n[end of standard input]",
+                 "[nothing has come since; go on]", "[summary of what happened before this point]\nmuch", "[input, x]\nlast\n[end of standard input]", "   "):
+        yield every, [{"user": ["stay"]}, {"assistant": '{"say":"Done."}'}, {"user": [part]}]
+    yield every, [{"user": ["word " * 700]}]
+    yield every, [{"user": ["the task"]}] + [message for nth in range(12) for message in (
+        {"assistant": grammar.call("FS_READ", {"path": f"a{nth}"})},
+        {"user": [f"[result c{nth}-0 FS_READ]\n" + json.dumps({"status": "SUCCESS", "result": {"content": f"{nth} " * 90, "size": 1, "truncated": False}})]})]
+
+
+def lines():
+    """The files' contents."""
+    data = Dataset(seed=20)
+    tokenizer = data.tokenizer
+    episodes = [data.episode(number) for number in range(60)]
+    texts = TEXTS + [episode.request for episode in episodes[:30]]
+    prompts = [(tools, messages) for tools, messages in by_hand()]
+    prompts += [(episode.tools, episode.messages[:nth]) for episode in episodes for nth, message in enumerate(episode.messages) if "assistant" in message]
+    answers = dict.fromkeys(message["assistant"] for episode in episodes for message in episode.messages if "assistant" in message)
+    return {
+        "tokens.jsonl": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
+        "prompts.jsonl": [{"prompt": {"tools": tools, "messages": messages}, "ids": prompt.render({"tools": tools, "messages": messages}, tokenizer)}
+                          for tools, messages in prompts],
+        "answers.jsonl": [{"answer": answer, "ids": tokenizer.encode(answer) + [tokenizer.id["<|end|>"]]} for answer in answers],
+    }
+
+
+def main():
+    folder = Path(__file__).parent / "vectors"
+    folder.mkdir(exist_ok=True)
+    for name, rows in lines().items():
+        written = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+        if "--check" in sys.argv:
+            if (folder / name).read_text() != written:
+                raise SystemExit(f"{name} is not what the code gives; run vectors.py")
+        else:
+            (folder / name).write_text(written)
+            print(name, len(rows), "lines", len(written), "bytes")
+    vocabulary = json.dumps({"tokens": Dataset(seed=1).tokenizer.tokens, "types": Dataset(seed=1).tokenizer.types}, ensure_ascii=False)
+    if "--check" not in sys.argv:
+        (folder / "vocabulary.json").write_text(vocabulary + "\n")
+
+
+if __name__ == "__main__":
+    main()
