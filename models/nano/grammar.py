@@ -2,7 +2,7 @@
 
 Start at CALLS and SAY. What always holds: every answer in the training data is one of these shapes or sentences, with
 each `{}` a verbatim span of something in the prompt; so the runtime can build its copy grammar from this file's export
-in the GGUF metadata, and hard-codes nothing. Fields stand in the order of the kernel's schemas; tests/schemas.py checks
+in the GGUF metadata, and hard-codes nothing. Fields stand in the order of the kernel's schemas; test.py checks
 names and order against docs/reference/system-calls.md.
 """
 

@@ -131,7 +131,7 @@ class Run:
                 if progress["step"] % REPORT_STEPS == 0:
                     speed = (progress["tokens"] - seen) / (time.time() - began)
                     self.report(f"step {progress['step']} tokens {progress['tokens']:,} loss {loss:.4f} rate {self.rate():.2e} "
-                                f"{speed:.0f} tokens/s cpu {progress['cpu_s'] / 3600:.2f} h")
+                                f"{speed:.0f} tokens/s cpu {progress['cpu_s']:.0f} s")
                 if time.time() - saved > CHECKPOINT_S:
                     self.save()
                     saved = time.time()
