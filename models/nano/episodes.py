@@ -40,8 +40,8 @@ class Episodes:
 
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
-        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told"],
-                                        [44, 9, 4, 1, 11, 4, 14, 3, 1.5, 2, 4, 1])[0]
+        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told", "again", "several"],
+                                        [44, 9, 4, 1, 11, 4, 14, 3, 1.5, 2, 4, 1, 5, 4])[0]
         return getattr(self, kind)()
 
     # One clause
@@ -211,6 +211,87 @@ class Episodes:
                 if found and value == source.product and key and not key.startswith(("-", "[", "The ", '"')):
                     return key
         return None
+
+    # "It" as a file, and one thing done to several
+
+    def again(self):
+        """Something is done to a file, and then to "it"."""
+        i, rng = self.i, self.rng
+        i.faulty = rng.random() < .2
+        first = getattr(i, rng.choice(["write", "write", "write", "append", "edit", "empty"]))()
+        while "\n" in first.text or (first.tail and rng.random() < .6):
+            first = i.write()
+        path = first.moves[0].args["path"]
+        clauses = [first]
+        for nth in range(rng.choice([1, 1, 1, 2])):
+            kind = rng.choice(["read", "read", "read", "delete", "append", "edit", "move", "copy", "sink"])
+            if nth and clauses[-1].intent == "delete":
+                break
+            content, (shown, bare) = i.content()
+            if bare and rng.random() < .6:
+                shown = self.w.quoted(content)
+            old, new, to, who = self.v.word(), self.v.word(), self.v.path(), self.v.who()
+            text, end = self.w.fill(f"again.{kind}.do", content=shown, old=self.w.quoted(old), new=self.w.quoted(new), to=self.w.maybe(to), who=who)
+            now = i.file_text() or "x"
+            if kind == "read":
+                clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(now))
+            elif kind == "sink":
+                clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(now))
+                clause.informs = False
+                if not clause.failed:
+                    clause.moves += self.used("send", "", now, path, who, "").moves
+            else:
+                name, args = {"delete": ("FS_DELETE", {"path": path}), "append": ("FS_WRITE", {"path": path, "content": line(content), "mode": "append"}),
+                              "edit": ("FS_EDIT", {"path": path, "edits": [{"old": old, "new": new}]}), "move": ("FS_MOVE", {"from": path, "to": to}),
+                              "copy": ("EXEC_CMD", {"cmd": f"cp {path} {to}"})}[kind]
+                if kind == "copy" and (" " in path or " " in to):
+                    return self.again()
+                results = {"stdout": "", "stderr": "", "exit_code": 0, "changed": []} if kind == "copy" else {}
+                clause = i.act(kind, name, args, (text, False, bool(end) and shown == content), **results)
+                clause.intent = kind
+                path = to if kind == "move" else path
+            clauses.append(clause)
+        request = self.w.sentence(self.joined([clause.text for clause in clauses]), False, clauses[-1].tail)
+        return self.told_to(request, clauses, "again")
+
+    def several(self):
+        """One thing done to two or three files, people or folders named in a row."""
+        i, rng, v = self.i, self.rng, self.v
+        count = rng.choice([2, 2, 2, 3])
+        i.faulty = rng.random() < .3
+        kind = rng.choice(["read", "read", "delete", "delete", "write", "append", "send", "mkdir", "fetch", "lines"])
+        make = {"send": v.who, "mkdir": v.folder, "fetch": v.url}.get(kind, v.path if kind != "lines" else v.name)
+        things = [make() for _ in range(count)]
+        if len(set(things)) < count:
+            return self.several()
+        shown = [self.w.maybe(thing, .1) for thing in things]
+        joint = rng.choice([" and ", " and ", " and ", " & ", " as well as ", " and also "]) if count == 2 else rng.choice([", ", ", "])
+        row = joint.join(shown[:-1]) + (joint if count == 2 else rng.choice([" and ", ", and ", ", "])) + shown[-1]
+        if rng.random() < .15:
+            row = "both " * (count == 2) + row
+        content, (worded, bare) = i.content()
+        moves = {
+            "read": lambda thing: ("FS_READ", {"path": thing}, i.file_result(i.file_text() or "x")),
+            "delete": lambda thing: ("FS_DELETE", {"path": thing}, {}),
+            "write": lambda thing: ("FS_WRITE", {"path": thing, "content": line(content)}, {"bytes": 9}),
+            "append": lambda thing: ("FS_WRITE", {"path": thing, "content": line(content), "mode": "append"}, {"bytes": 9}),
+            "send": lambda thing: ("SEND_MSG", {"to": thing, "content": content}, {"message_id": "m3"}),
+            "mkdir": lambda thing: ("EXEC_CMD", {"cmd": f"mkdir -p {thing}"}, {"stdout": "", "stderr": "", "exit_code": 0, "changed": []}),
+            "fetch": lambda thing: ("NET_FETCH", {"url": thing}, {"status": 200, "headers": {}, "body": i.file_text() or "x", "truncated": False}),
+            "lines": lambda thing: ("EXEC_CMD", {"cmd": f"wc -l {thing}"}, {"stdout": f"{v.number()} {thing}\n", "stderr": "", "exit_code": 0, "changed": []}),
+        }[kind]
+        text, end = self.w.fill(f"{kind}.do", path=row, who=row, dir=row, url=row, content=worded, body=worded)
+        if "\1" in text or "{" in text or "[" in text:
+            return self.several()
+        clauses = []
+        for thing in things:
+            name, args, results = moves(thing)
+            clause = i.inform(kind, name, args, (text, False, False), grammar.EMPTY, **results)
+            clause.informs = kind in ("read", "fetch", "lines")
+            clause.said = clause.said if clause.informs else grammar.DONE
+            clauses.append(clause)
+        request = self.w.sentence(text, False, bool(end) and bare and end[0] in ("content", "body"))
+        return self.told_to(request, clauses, "several")
 
     # What is refused, and talk
 

@@ -10,7 +10,8 @@ from faults import absent, fault
 
 ACT_FAULTS, WEIGHTS = .06, {
     "read": 8, "read_ask": 5, "write": 11, "empty": 1, "append": 6, "edit": 6, "strike": 1, "list_root": 3,
-    "list_dir": 4, "list_glob": 3, "list_name": 2, "search": 5, "search_in": 4, "delete": 5, "move": 4, "move_dir": 2,
+    "list_dir": 4, "list_glob": 3, "list_name": 2, "list_all": 1.5, "list_dir_glob": 2, "exists": 2.5, "search": 5, "search_in": 4,
+    "search_glob": 1.5,  "delete": 5, "move": 4, "move_dir": 2,
     "watch": 1.5, "fact": 7, "run": 8, "shell": 12, "remember": 7, "recall": 7, "forget": 4, "send": 8, "send_pid": 2,
     "receive": 3, "print": 2.5, "say": 3, "ask": 3, "sleep": 3, "remind": 4, "every": 3, "cron": 3, "unschedule": 2,
     "spawn": 4, "wait": 2, "kill": 2, "exit": 3.5, "fetch": 6,
@@ -60,8 +61,11 @@ class Intents:
     def content(self):
         """A text to write or send, and how it stands in the request."""
         kind = self.rng.random()
-        if kind < .5:
+        if kind < .2:
             text = self.v.simple()
+            return text, self.free(text, .7)
+        if kind < .5:
+            text = self.v.natural()
             return text, self.free(text, .7)
         if kind < .9:
             text = self.v.line().strip()
@@ -197,6 +201,32 @@ class Intents:
         paths = self.some(lambda: f"{self.v.folder()}/{name}", 2)
         return self.inform("list", "FS_LIST", {"glob": f"**/{name}"}, self.word("list.name", name=self.w.maybe(name, .15)),
                            grammar.NOT_FOUND, **self.entries(paths))
+
+    def list_all(self):
+        paths = self.some(lambda: f"{self.rng.choice(['', self.v.folder() + '/'])}{self.v.name()}")
+        return self.inform("list", "FS_LIST", {"glob": "**/*"}, self.word("list.all"), grammar.NOT_FOUND, **self.entries(paths))
+
+    def ending(self):
+        """The end of file names as a request says it, and what stands before it in a pattern."""
+        extension = self.rng.choice([self.v.pick(EXTENSIONS), self.v.made_up()[:3]])
+        return ("." + extension, "*." + extension) if self.rng.random() < .6 else (extension, "*." + extension)
+
+    def list_dir_glob(self):
+        folder, (shown, glob) = self.v.folder(), self.ending()
+        paths = self.some(lambda: f"{folder}/{self.v.stem()}{glob[1:]}")
+        return self.inform("list", "FS_LIST", {"path": folder, "glob": "**/" + glob},
+                           self.word("list.dirglob", ext=shown, dir=self.w.maybe(folder, .1)), grammar.NOT_FOUND, **self.entries(paths))
+
+    def exists(self):
+        name = self.v.name()
+        paths = self.some(lambda: self.rng.choice([name, f"{self.v.folder()}/{name}"]), 1)
+        return self.inform("list", "FS_LIST", {"glob": f"**/{name}"}, self.word("exists", name=self.w.maybe(name, .15), ask_share=.6),
+                           grammar.NOT_FOUND, **self.entries(paths))
+
+    def search_glob(self):
+        (text, worded), (shown, glob) = self.sought(), self.ending()
+        return self.inform("search", "FS_SEARCH", {"pattern": text, "glob": glob}, self.word("search.glob", ["text"], text=worded, ext=shown),
+                           grammar.NOT_FOUND, **self.matches(text, f"{self.v.stem()}{glob[1:]}"))
 
     def matches(self, text, where=None):
         hits = self.some(lambda: (where or self.v.path(), self.rng.randint(1, 300)), 4)
@@ -364,9 +394,12 @@ class Intents:
                         self.word("sendpid", ["body"], pid=str(pid), body=worded), message_id=f"m{self.rng.randint(1, 99)}")
 
     def receive(self):
+        span, seconds = self.span()
+        timed = self.rng.random() < .15
         messages = [{"from_pid": self.rng.randint(2, 99), "content": self.v.line().strip() or "ok", "at": "2026-11-22T09:00:00.000Z"}
                     for _ in range(self.rng.choice([0, 1, 1, 1, 2]))]
-        return self.inform("receive", "RECV_MSG", {}, self.word("receive"), grammar.NOT_FOUND, messages=messages)
+        return self.inform("receive", "RECV_MSG", {"timeout_s": seconds} if timed else {},
+                           self.word("receivetimeout" if timed else "receive", span=span), grammar.NOT_FOUND, messages=messages)
 
     def print(self):
         body, worded = self.content()
@@ -489,10 +522,11 @@ class Intents:
             job = self.read()
             task = job.text
         bare = self.rng.random() < .6
-        text, end = self.w.fill("spawn.do", job=task if bare else self.w.quoted(task), jobq=self.w.quoted(task))
+        who = self.v.who() if self.rng.random() < .25 else None
+        text, end = self.w.fill("spawnnamed.do" if who else "spawn.do", who=who, job=task if bare else self.w.quoted(task), jobq=self.w.quoted(task))
         pid = self.rng.randint(2, 999)
         permissions = list(dict.fromkeys(move.name for move in job.moves))
-        args = {"role": "helper", "permissions": permissions, "task": task}
+        args = {"role": "helper", "permissions": permissions, "task": task} | ({"name": who} if who else {})
         clause = self.act("spawn", "SPAWN_AGENT", args, (text, False, bool(end) and bare), pid=pid)
         if not clause.failed and self.rng.random() < .5 and (not bare or self.rng.random() < .3):
             clause.text += self.w.pick("spawnwait.tail")
@@ -520,7 +554,9 @@ class Intents:
 
     def kill(self):
         pid = self.rng.randint(2, 999)
-        return self.act("kill", "KILL", {"pid": pid}, self.word("kill", pid=str(pid)))
+        kind, signal = self.rng.choice([("kill", None)] * 3 + [("killstop", "STOP"), ("killcont", "CONT"), ("killhard", "KILL")])
+        args = {"pid": pid, "signal": signal} if signal else {"pid": pid}
+        return self.act("kill", "KILL", args, self.word(kind, pid=str(pid)))
 
     def exit(self):
         """Ends the process, so nothing is said after it."""

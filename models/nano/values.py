@@ -70,6 +70,17 @@ go home|close the window|start the build|pay the rent|ask about the order|clean 
 turn off the stove|say hello|leave for the train|pick up the parcel|join the meeting|prepare lunch|check disk space|
 rotate the logs|tidy the folder|renew the pass|walk the dog|wake up|pull the bread out|charge the phone|email the boss|
 count the stock|collect the results|read status.txt|check the mail|post the letter|breathe""".replace("\n", "").split("|")
+NATURAL = """the {p} is {a}|the {p} is not {a} yet|I will be {a} at {t}|see you at {t}|meet me in the {p}|buy {p} and {p}|the {p} failed again|
+please call {w}|do not touch the {p}|{w} will bring the {p}|we need more {p}|the {p} for {w} is ready|{p} first, then {p}|call {w} back|
+the {p} goes to {w}|hello {w}|hello world|hi there|good morning {w}|thank you for the {p}|the build is {a}|the tests pass|all done|it works|
+lunch at {t}|{w} is on holiday|the {p} costs {m}|version {m} is out|{m} {p}s are left|the {p} and the {p} are {a}|to do: {p}|my {p} is {a}|
+is the {p} {a}|where is the {p}|can you bring the {p}|I have {m} {p}s|remember the {p}|water the {p}|the server is {a}|deploy at {t}|
+{w} said that the {p} is {a}|the {p} in the {p} is {a}|send the {p} to {w}|read the {p} in the {p}|put the {p} on the {p}|wait for {w}|
+nothing new|everything is {a}|meeting moved to {t}|the {p} of {w}|from {w} to {w}|half of the {p}|a {a} {p}|ten {p}s for {w}|as {a} as a {p}|
+the deadline is {t}|do it before {t}|no {p} today|the {p} must be {a}|{w} and {w}|yes, the {p}|{p} is {p}|I am on my way to the {p}""".replace("\n", "").split("|")
+STATES = """ready late done broken green full empty open closed new old slow fast warm cold red free busy safe lost fixed missing
+tired strange heavy great fine wrong good bad better quiet online offline""".split()
+TIMES = "noon|9|5 pm|10:30|eight|midnight|half past six|tomorrow|monday|18:00|the weekend|3 o'clock|Friday".split("|")
 SYLLABLES = "ba be bi bo bu da de di do ka ke ki ko la le li lo ma me mi mo na ne ni no pa pe po ra re ri ro sa se si so " \
             "ta te ti to va ve vi vo za ze zo an en in on ar er or al el il st tr br ch sh th ng ck qu x z y".split()
 TOOLS = """ls cat grep echo python3 cargo git wc mkdir rm head sort tail sed awk find make npm node tar date uname whoami
@@ -134,8 +145,10 @@ class Values:
     def line(self):
         """One line of anything."""
         kind = self.rng.random()
-        if kind < .25:
+        if kind < .2:
             return self.words(1, 2)
+        if kind < .35:
+            return self.natural()
         if kind < .6:
             return self.sentence()
         if kind < .7:
@@ -162,6 +175,15 @@ class Values:
         """Words that may stand unquoted in a sentence: none of them joins clauses."""
         text = self.words(1, 4) if self.chance(.6) else self.sentence().rstrip(".!?")
         return text.strip() or self.word()
+
+    def natural(self):
+        """A short plain sentence, as people write them; small words of requests stand in it."""
+        text = self.pick(NATURAL)
+        for mark, make in (("{p}", lambda: self.pick(self.plain)), ("{a}", lambda: self.pick(STATES)), ("{t}", lambda: self.pick(TIMES)),
+                           ("{w}", lambda: self.pick(self.names)), ("{m}", lambda: str(self.number()))):
+            while mark in text:
+                text = text.replace(mark, make(), 1)
+        return text[0].upper() + text[1:] if self.chance(.4) else text
 
     def date(self):
         date = (self.rng.randint(1990, 2030), self.rng.randint(1, 12), self.rng.randint(1, 28))
