@@ -17,12 +17,13 @@ impl<P: PageStore> Kernel<P> {
         // First: a call that goes on below may begin a watch of its own.
         for pid in self.globals.watchers.clone() {
             let Some(process) = self.table.get(pid) else { continue };
-            let workspace = process.workspace.clone();
+            let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
             for (watch_id, spec) in process.watches.clone() {
                 self.perform(Effect::Watch {
                     pid,
                     watch_id,
                     workspace: workspace.clone(),
+                    role: role.clone(),
                     path: spec.path,
                     glob: spec.glob,
                 });

@@ -8,6 +8,7 @@ use aos_abi::process::Workspace;
 use aos_abi::syscall::CallSet;
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
 use aos_personal::Detector;
+use aos_policy::settings::Mount;
 use aos_policy::{Given, Grants, Labels, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
@@ -45,6 +46,8 @@ pub enum Effect {
         call: Box<Syscall>,
         /// Where the process's files are.
         workspace: Workspace,
+        /// The policy's role it runs under, which may have mounts; empty: the default one.
+        role: String,
     },
     /// Give up on an effect under way; its outcome must come back all the same.
     Cancel(EffectId),
@@ -56,6 +59,8 @@ pub enum Effect {
         watch_id: String,
         /// Where the process's files are.
         workspace: Workspace,
+        /// The policy's role it runs under, which may have mounts; empty: the default one.
+        role: String,
         /// What to watch, relative to that.
         path: String,
         /// Only paths that match.
@@ -124,6 +129,12 @@ impl Authority {
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
         error.hint = said.hint;
         Err(error)
+    }
+
+    /// The folders of the host that its commands are shown.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<&Mount> {
+        self.policy.mounts(&self.subject())
     }
 
     /// Nothing is given here: what a call leads to is no argument of it.

@@ -101,8 +101,9 @@ impl<P: PageStore> Kernel<P> {
     /// What it takes to see the files that a proposal concerns, where an approval binds any.
     fn examination(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Effect> {
         let call = Syscall::parse(&open.name, &open.args).ok().filter(|call| binds(call.name()))?;
-        let workspace = self.table.get(pid)?.workspace.clone();
-        Some(Effect::Examine { pid, id: id.to_owned(), call: Box::new(call), workspace })
+        let process = self.table.get(pid)?;
+        let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
+        Some(Effect::Examine { pid, id: id.to_owned(), call: Box::new(call), workspace, role })
     }
 
     /// After a start: what was being looked at when the last daemon ended is looked at again.

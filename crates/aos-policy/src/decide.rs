@@ -51,7 +51,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    fn open() -> Explanation {
+    pub(crate) fn open() -> Explanation {
         Explanation {
             verdict: Verdict::Allow,
             rule: String::new(),
@@ -143,7 +143,13 @@ pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target:
     said
 }
 
-fn by_role(tables: &Tables, subject: &Subject<'_>, action: Action, target: &Target<'_>, said: &mut Explanation) {
+pub(crate) fn by_role(
+    tables: &Tables,
+    subject: &Subject<'_>,
+    action: Action,
+    target: &Target<'_>,
+    said: &mut Explanation,
+) {
     let narrowest = || Some(narrowest(action, target));
     let Some(role) = tables.role(subject.role) else {
         let shown: String = subject.role.chars().take(64).collect();
@@ -166,7 +172,7 @@ fn by_role(tables: &Tables, subject: &Subject<'_>, action: Action, target: &Targ
     said.obligations.join(&terms.obligations);
 }
 
-fn by_grants(grants: &Grants, depth: usize, action: Action, target: &Target<'_>, said: &mut Explanation) {
+pub(crate) fn by_grants(grants: &Grants, depth: usize, action: Action, target: &Target<'_>, said: &mut Explanation) {
     if grants.as_slice().iter().any(|grant| grant.covers(action, target)) {
         return;
     }

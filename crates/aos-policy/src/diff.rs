@@ -15,6 +15,7 @@ use crate::child::samples;
 use crate::decide::{by_role_alone, narrowest};
 use crate::policy::{Policy, Tables};
 use crate::scope::Scope;
+use crate::settings::Mount;
 use crate::target::{Action, Kind, kind};
 
 /// One call that the two policies judge differently.
@@ -59,12 +60,34 @@ pub fn diff(old: &Policy, new: &Policy) -> Vec<Change> {
     names.dedup();
     let mut changes = Vec::new();
     for role in names {
+        mounts_of(old, new, role, &mut changes);
         let actions = Name::ALL.iter().map(|name| Action::of(*name)).chain([Action::MOVE_TO]);
         for action in actions.filter(|action| kind(action.name()) != Kind::Always) {
             changes_of(old, new, role, action, &mut changes);
         }
     }
     changes
+}
+
+/// Whose files a path leads to is another matter than whether it may be read.
+fn mounts_of(old: &Tables, new: &Tables, role: &str, changes: &mut Vec<Change>) {
+    let of = |tables: &Tables| tables.roles.get(role).map(|role| role.mounts.clone()).unwrap_or_default();
+    let (old, new) = (of(old), of(new));
+    let has =
+        |mounts: &[Mount], mount: &Mount| mounts.iter().any(|one| (&one.at, &one.host) == (&mount.at, &mount.host));
+    let change = |mount: &Mount, [old, new]: [(Verdict, &str); 2]| Change {
+        role: role.to_owned(),
+        example: format!("FS_READ {}/** of {}", mount.at, mount.host),
+        old: old.0,
+        new: new.0,
+        old_rule: old.1.to_owned(),
+        new_rule: new.1.to_owned(),
+    };
+    let none = (Verdict::Deny, "not mounted");
+    let gone = old.iter().filter(|mount| !has(&new, mount));
+    changes.extend(gone.map(|mount| change(mount, [(Verdict::Allow, &mount.rule), none])));
+    let come = new.iter().filter(|mount| !has(&old, mount));
+    changes.extend(come.map(|mount| change(mount, [none, (Verdict::Allow, &mount.rule)])));
 }
 
 fn changes_of(old: &Tables, new: &Tables, role: &str, action: Action, changes: &mut Vec<Change>) {

@@ -31,6 +31,8 @@ mod role;
 
 mod decide;
 
+mod mounts;
+
 mod child;
 
 mod permit;

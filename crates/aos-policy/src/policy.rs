@@ -120,13 +120,6 @@ impl Policy {
         include_str!("default.yaml")
     }
 
-    /// What a file asks for that nothing carries out yet: a policy that promises it is not taken into use.
-    #[must_use]
-    pub fn not_yet(&self) -> Vec<String> {
-        let mounted = self.tables.roles.values().filter(|role| !role.mounts.is_empty());
-        mounted.map(|role| format!("role {}: `mounts` are not there yet; leave them out", role.name)).collect()
-    }
-
     /// What holds where the file is missing or broken: nothing but the always-allowed calls.
     #[must_use]
     pub fn deny_all() -> Policy {

@@ -83,10 +83,14 @@ pub enum ExecNet {
 pub struct Mount {
     /// Absolute, or `~/…` in the person's home.
     pub host: String,
-    /// Where it appears, relative to the workspace.
+    /// The name of the folder in the workspace at which it appears, to be read and not to be changed.
     pub at: String,
-    /// Whether it can be changed.
-    pub writable: bool,
+    /// The rule, such as `role assistant: mounts[0]`.
+    pub rule: String,
+    /// Where `host` stands in the file: the line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
 }
 
 /// Which model tiers a role may use.

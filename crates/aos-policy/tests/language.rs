@@ -19,7 +19,7 @@ fn the_complete_example_means_what_it_says() {
         (r#"FS_MOVE {"from":"contracts/a","to":"b"}"#, "ask · role assistant: fs[1] contracts/**"),
         (r#"FS_MOVE {"from":"b","to":"contracts/a"}"#, "ask · role assistant: fs[1] contracts/**"),
         (r#"FS_READ {"path":"contracts/a"}"#, "allow · role assistant: fs[0] **"),
-        (r#"FS_READ {"path":"handbook/a"}"#, "allow · role assistant: fs[0] **"),
+        (r#"FS_READ {"path":"handbook/a"}"#, "allow · role assistant: mounts[0] handbook/**"),
         (r#"FS_WRITE {"path":"handbook/a","content":""}"#, "deny · role assistant: mounts[0] handbook/**"),
         (r#"FS_DELETE {"path":"contracts"}"#, "ask · role assistant: fs[1] contracts/**"),
         (r#"FS_READ {"path":"x/.aos/policy.yaml"}"#, "deny · floor: the daemon's own files are closed to agents"),
@@ -87,7 +87,8 @@ fn settings_are_typed() {
     let role = policy.role("").expect("it has a default role");
     let exec = role.exec.as_ref().expect("it has exec");
     assert_eq!((exec.shell, exec.net, exec.programs.len()), (true, ExecNet::Closed, 6));
-    assert_eq!((role.mounts[0].at.as_str(), role.mounts[0].writable), ("handbook", false));
+    assert_eq!((role.mounts[0].at.as_str(), role.mounts[0].host.as_str()), ("handbook", "~/Documents/handbook"));
+    assert_eq!((role.mounts[0].line, role.mounts[0].column), (15, 16));
     assert_eq!(role.models.verdict("small"), Verdict::Allow);
     assert_eq!(role.models.verdict("strong"), Verdict::Ask);
     assert_eq!(role.models.verdict("frontier"), Verdict::Deny);
@@ -237,6 +238,38 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "mounts: [{host: /a, at: ../a, ops: [read]}]",
         "5:29 `../a` is no pattern: it has a `.` or `..` → write the path without them",
+    ),
+    (
+        "mounts: [{host: /a/../b, at: a, ops: [read]}]",
+        "5:21 `/a/../b` cannot be mounted → write an absolute folder or `~/…`, without `..`, outside of the daemon's home",
+    ),
+    (
+        "mounts: [{host: /, at: a, ops: [read]}]",
+        "5:21 `/` cannot be mounted → write an absolute folder or `~/…`, without `..`, outside of the daemon's home",
+    ),
+    (
+        "mounts: [{host: ~/.aos/workspaces, at: a, ops: [read]}]",
+        "5:21 `~/.aos/workspaces` cannot be mounted → write an absolute folder or `~/…`, without `..`, outside of the daemon's home",
+    ),
+    (
+        "mounts: [{host: /a, at: a, ops: [read, write]}]",
+        "5:37 a mount can be read and nothing else → write `ops: [read]`; to have a folder changed, run on it with `aos run -w DIR`",
+    ),
+    (
+        "mounts: [{host: /a, at: a/b, ops: [read]}]",
+        "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
+    ),
+    (
+        "mounts: [{host: /a, at: '*', ops: [read]}]",
+        "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
+    ),
+    (
+        "mounts: [{host: /a, at: .aos, ops: [read]}]",
+        "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
+    ),
+    (
+        "mounts: [{host: /a, at: a, ops: [read]}, {host: /b, at: a, ops: [read]}]",
+        "5:61 `a` is mounted twice → give each mount a name of its own",
     ),
     ("models: {tiers: [small], small: ask}", "5:37 `small` is in `tiers` too → name it once"),
     ("budget: {usd: 1.00}", "5:19 `1.00` is no `usd` → write it such as `1.00/day`; per s, min, h or day"),

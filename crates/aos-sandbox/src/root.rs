@@ -145,7 +145,11 @@ impl Sources {
         root.folder(Path::new("proc"))?;
         root.attach(&proc()?, Path::new("proc"))?;
         let workspace = match self.layer {
-            Some(layer) => root.layered(self.workspace, layer)?,
+            Some(layer) => {
+                let below = |source: &Source| source.at.strip_prefix(WORKSPACE).ok().map(Path::to_owned);
+                let mounts: Vec<PathBuf> = self.mounts.iter().filter_map(below).collect();
+                root.layered(self.workspace, layer, &mounts)?
+            }
             None => self.workspace,
         };
         root.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
@@ -423,27 +427,42 @@ impl Root {
     }
 
     /// The workspace with a layer over it: an overlay that is mounted nowhere yet. What it is made of does not stay
-    /// visible; the overlay holds on to it.
-    fn layered(&self, workspace: OwnedFd, layer: OwnedFd) -> Result<OwnedFd, Failure> {
+    /// visible; the overlay holds on to it. The folders on which something of the host is mounted later lie at the very
+    /// bottom, so that they are there and are no change of the workspace.
+    fn layered(&self, workspace: OwnedFd, layer: OwnedFd, mounts: &[PathBuf]) -> Result<OwnedFd, Failure> {
         narrow(&workspace, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY)?;
-        for (tree, name) in [(&workspace, ".workspace"), (&layer, ".layer")] {
+        let mut parts = vec![(workspace, ".workspace"), (layer, ".layer")];
+        if !mounts.is_empty() {
+            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+            parts.push((fresh("tmpfs", &[("mode", "755")], attributes).step("make places for mounts")?, ".mounts"));
+        }
+        for (tree, name) in &parts {
             self.folder(Path::new(name))?;
             self.attach(tree, Path::new(name))?;
+        }
+        for mount in mounts {
+            self.folder(&Path::new(".mounts").join(mount))?;
         }
         let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).needs(Feature::Overlay)?;
         // Trusted attributes are not for users; these are (overlayfs.rst, "User xattr").
         rustix::mount::fsconfig_set_flag(&context, "userxattr").needs(Feature::Overlay)?;
-        let parts = [("lowerdir", ".workspace"), ("upperdir", ".layer/upper"), ("workdir", ".layer/work")];
-        for (key, name) in parts {
-            rustix::mount::fsconfig_set_string(&context, key, format!("{BUILT_AT}/{name}")).needs(Feature::Overlay)?;
+        let place = |name: &str| format!("{BUILT_AT}/{name}");
+        let lower = match mounts {
+            [] => place(".workspace"),
+            _ => [place(".workspace"), place(".mounts")].join(":"),
+        };
+        for (key, value) in
+            [("lowerdir", lower), ("upperdir", place(".layer/upper")), ("workdir", place(".layer/work"))]
+        {
+            rustix::mount::fsconfig_set_string(&context, key, value).needs(Feature::Overlay)?;
         }
         rustix::mount::fsconfig_create(&context).needs(Feature::Overlay)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let overlay = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
         let overlay = overlay.needs(Feature::Overlay)?;
-        for name in [".workspace", ".layer"] {
+        for (_, name) in &parts {
             rustix::mount::unmount(format!("{BUILT_AT}/{name}"), UnmountFlags::DETACH).step("hide the layers")?;
-            rustix::fs::unlinkat(&self.fd, name, rustix::fs::AtFlags::REMOVEDIR).step("hide the layers")?;
+            rustix::fs::unlinkat(&self.fd, *name, rustix::fs::AtFlags::REMOVEDIR).step("hide the layers")?;
         }
         Ok(overlay)
     }

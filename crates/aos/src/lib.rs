@@ -12,5 +12,6 @@ pub mod daemon;
 pub mod difference;
 pub mod env;
 pub mod home;
+pub mod mounts;
 pub mod secrets;
 pub mod top;

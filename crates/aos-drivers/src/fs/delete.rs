@@ -14,7 +14,7 @@ use super::walk::DEPTH_MAX;
 use super::workspace::{INSIDE, Missing, Workspace, look, open_at};
 
 /// Deletes a file, a link (never what it leads to) or a folder with all in it. Never crosses into another mount.
-pub(super) fn delete(workspace: &Workspace, args: &FsDelete, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
+pub(super) fn delete(workspace: &Workspace<'_>, args: &FsDelete, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
     let path = Beneath::parse(&args.path)?;
     let (folder, name) = workspace.parent(&path, Missing::Fail)?;
     if keeper.keeps() {
@@ -86,7 +86,7 @@ fn empty(folder: &OwnedFd, path: &str, depth: u32) -> Result<(), Error> {
 }
 
 /// Moves a file, a link or a folder to where nothing is yet, making the folders above.
-pub(super) fn relocate(workspace: &Workspace, args: &FsMove, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
+pub(super) fn relocate(workspace: &Workspace<'_>, args: &FsMove, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
     let (from, to) = (Beneath::parse(&args.from)?, Beneath::parse(&args.to)?);
     if is_below(&to, &from) {
         return Err(Error::IntoItself { path: from.as_str().to_owned() });

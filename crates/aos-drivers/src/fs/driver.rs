@@ -1,7 +1,5 @@
 //! The driver: from an allowed call to what carries it out.
 
-use std::path::Path;
-
 use aos_abi::{CallError, Code, Syscall};
 use aos_policy::Permit;
 use aos_sandbox::Committed;
@@ -10,6 +8,7 @@ use serde_json::Value;
 use super::keep::{Keeper, Keeping};
 use super::locks::Locks;
 use super::path::Beneath;
+use super::place::Place;
 use super::workspace::Workspace;
 use super::{delete, edit, list, read, search, write};
 
@@ -38,29 +37,29 @@ impl Driver {
     /// The answer's error is as the contract has them: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOSPC`, `EPERM` for what
     /// is outside or no regular file, `EINVAL`, `EAGAIN`, `EIO`; `ENOSYS` for a call that is no file call.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up by the call")]
-    pub fn call(&self, permit: Permit, workspace: &Path, keeping: Option<Keeping>) -> Done {
-        self.perform(permit.call(), workspace, keeping)
+    pub fn call(&self, permit: Permit, place: &Place, keeping: Option<Keeping>) -> Done {
+        self.perform(permit.call(), place, keeping)
     }
 
     /// Carries out a call whatever the policy says of it.
-    pub(super) fn perform(&self, call: &Syscall, root: &Path, keeping: Option<Keeping>) -> Done {
-        let mut keeper = Keeper::new(root, keeping);
-        let answer = self.dispatch(call, root, &mut keeper);
+    pub(super) fn perform(&self, call: &Syscall, place: &Place, keeping: Option<Keeping>) -> Done {
+        let mut keeper = Keeper::new(&place.root, keeping);
+        let answer = self.dispatch(call, place, &mut keeper);
         Done { answer, committed: keeper.into_committed() }
     }
 
-    fn dispatch(&self, call: &Syscall, root: &Path, keeper: &mut Keeper<'_>) -> Result<Value, CallError> {
-        let open = || Workspace::open(root);
+    fn dispatch(&self, call: &Syscall, place: &Place, keeper: &mut Keeper<'_>) -> Result<Value, CallError> {
+        let open = || Workspace::open(place);
         let done = match call {
             Syscall::FsRead(args) => read::read(&open()?, args),
             Syscall::FsWrite(args) => {
                 let path = Beneath::parse(&args.path)?.of_file()?;
-                let _turn = self.locks.hold(root, &path);
+                let _turn = self.locks.hold(&place.root, &path);
                 write::write(&open()?, args, &path, keeper)
             }
             Syscall::FsEdit(args) => {
                 let path = Beneath::parse(&args.path)?.of_file()?;
-                let _turn = self.locks.hold(root, &path);
+                let _turn = self.locks.hold(&place.root, &path);
                 edit::edit(&open()?, args, &path, keeper)
             }
             Syscall::FsList(args) => list::list(&open()?, args),

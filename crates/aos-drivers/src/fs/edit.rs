@@ -22,7 +22,7 @@ const DIFF_EXACT: Duration = Duration::from_millis(500);
 /// Applies the edits in order, each to what the ones before it made, and puts the file back whole. The caller holds the
 /// path's lock; a change by somebody else (a command, a person) between reading and writing is noticed and refused.
 pub(super) fn edit(
-    workspace: &Workspace,
+    workspace: &Workspace<'_>,
     args: &FsEdit,
     path: &Beneath,
     keeper: &mut Keeper<'_>,

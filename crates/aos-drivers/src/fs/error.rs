@@ -15,6 +15,12 @@ pub(crate) enum Error {
     /// Name something below the workspace.
     #[error("this cannot be done to the workspace itself")]
     Root,
+    /// Write it somewhere else.
+    #[error("`{path}` is in a mounted folder, which can only be read")]
+    Mounted { path: String },
+    /// Have a person look at the folder.
+    #[error("the folder that the policy mounts at `{at}` cannot be opened: {}", mount_words(*errno))]
+    Mount { at: String, errno: Errno },
     /// Use the path that the link leads to.
     #[error("`{path}` is or goes through a symbolic link")]
     Link { path: String, leads: Option<String> },
@@ -81,6 +87,8 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Error::Outside { .. } | Error::Root | Error::Link { .. } | Error::Kind { .. } => Code::Perm,
+            Error::Mounted { .. } => Code::Perm,
+            Error::Mount { errno, .. } => code_of(*errno),
             Error::HardLinked { .. } => Code::Perm,
             Error::Name { .. } | Error::TooLarge { .. } | Error::NotText { .. } | Error::Occurs { .. } => Code::Inval,
             Error::EmptyOld { .. } | Error::NoEdits | Error::Pattern { .. } | Error::IntoItself { .. } => Code::Inval,
@@ -101,6 +109,8 @@ impl Error {
             Error::Link { leads: None, .. } => {
                 "links are not followed; FS_LIST shows them, FS_DELETE removes the link itself".into()
             }
+            Error::Mounted { .. } => "write it under another name in the workspace".into(),
+            Error::Mount { .. } => "this takes a person: `aos doctor` names the folder of the host".into(),
             Error::Kind { .. } => "only regular files can be read and written".into(),
             Error::HardLinked { .. } => "FS_WRITE with mode `replace` gives the name a file of its own".into(),
             Error::TooLarge { .. } | Error::NotText { .. } => "EXEC_CMD can work on it with a command".into(),
@@ -148,6 +158,16 @@ fn code_of(errno: Errno) -> Code {
         Errno::INVAL | Errno::NAMETOOLONG => Code::Inval,
         Errno::MFILE | Errno::NFILE | Errno::AGAIN => Code::Again,
         _ => Code::Io,
+    }
+}
+
+/// Without the host's path, which is none of an agent's business.
+fn mount_words(errno: Errno) -> String {
+    match errno {
+        Errno::NOENT => "it is not there".to_owned(),
+        Errno::LOOP => "its path goes through a symbolic link".to_owned(),
+        Errno::NOTDIR => "it is no folder".to_owned(),
+        other => std::io::Error::from(other).to_string().to_lowercase(),
     }
 }
 

@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use aos_abi::Syscall;
 use aos_abi::entry::BoundFile;
@@ -24,8 +23,9 @@ use sha2::{Digest as _, Sha256};
 use super::difference;
 use super::edit;
 use super::path::Beneath;
-use super::walk::{DEPTH_MAX, walk};
-use super::workspace::{Workspace, look, open_at};
+use super::place::Place;
+use super::walk::DEPTH_MAX;
+use super::workspace::{Workspace, look};
 
 /// Largest file whose content is hashed, and the most bytes of all together: a person waits for the first look.
 const HASHED_BYTES_MAX: u64 = 64 << 20;
@@ -49,8 +49,8 @@ pub struct Seen {
 
 /// Looks at the files that a call concerns. Blocking.
 #[must_use]
-pub fn examine(folder: &Path, call: &Syscall) -> Seen {
-    let workspace = match Workspace::open(folder) {
+pub fn examine(place: &Place, call: &Syscall) -> Seen {
+    let workspace = match Workspace::open(place) {
         Ok(workspace) => workspace,
         Err(error) => return Seen { unbound: Some(format!("the workspace: {error}")), ..Seen::default() },
     };
@@ -98,7 +98,7 @@ pub fn drift(shown: &[BoundFile], now: &[BoundFile]) -> Option<String> {
 }
 
 struct Eye<'w> {
-    workspace: &'w Workspace,
+    workspace: &'w Workspace<'w>,
     seen: Seen,
     /// Bytes that may still be hashed.
     left: u64,
@@ -150,10 +150,8 @@ impl Eye<'_> {
         let follow = if self.links { OFlags::empty() } else { OFlags::NOFOLLOW };
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let inside = if self.links { inside } else { inside | ResolveFlags::NO_SYMLINKS };
-        let root = self.workspace.root();
-        let name = path.for_kernel();
         // `NO_SYMLINKS` refuses the last name too, unless it is only looked at.
-        let found = open_at(root, name, OFlags::PATH | OFlags::CLOEXEC | follow, inside).ok()?;
+        let found = self.workspace.opened(path, OFlags::PATH | OFlags::CLOEXEC | follow, inside).ok()?;
         let stat = rustix::fs::fstat(&found).ok()?;
         let mut file = BoundFile {
             path: path.as_str().to_owned(),
@@ -169,7 +167,7 @@ impl Eye<'_> {
                 file.sha256 = if file.bytes <= self.left {
                     self.left -= file.bytes;
                     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                    open_at(root, name, flags, inside).ok().and_then(|fd| digest_of(File::from(fd)).ok())
+                    self.workspace.opened(path, flags, inside).ok().and_then(|fd| digest_of(File::from(fd)).ok())
                 } else {
                     Some(digest(stamp(&stat).as_bytes()))
                 };
@@ -196,7 +194,7 @@ impl Eye<'_> {
     fn below(&self, path: &Beneath) -> Option<String> {
         let folder = self.workspace.folder(path).ok()?;
         let (mut hash, mut count) = (Sha256::new(), 0);
-        let walked = walk(&folder, path, DEPTH_MAX, &mut |found| {
+        let walked = self.workspace.walk(&folder, path, DEPTH_MAX, &mut |found| {
             count += 1;
             if count > ENTRIES_MAX {
                 return Ok(ControlFlow::Break(()));

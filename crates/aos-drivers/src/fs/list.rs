@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::error::Error;
 use super::path::Beneath;
 use super::pattern::Pattern;
-use super::walk::{DEPTH_MAX, walk};
+use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, look};
 
 /// Lists a folder: one level, or as many as `depth` says, or, with a glob that has a `/`, as many as there are. Paths are
 /// from the workspace; a link is shown as a link. At most [`limits::LISTING_MAX`] entries, then `truncated` is true.
-pub(super) fn list(workspace: &Workspace, args: &FsList) -> Result<Value, Error> {
+pub(super) fn list(workspace: &Workspace<'_>, args: &FsList) -> Result<Value, Error> {
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;
     let depth = match (args.depth, &pattern) {
@@ -25,7 +25,7 @@ pub(super) fn list(workspace: &Workspace, args: &FsList) -> Result<Value, Error>
     };
     let folder = workspace.folder(&path)?;
     let mut entries = Vec::new();
-    let walked = walk(&folder, &path, depth, &mut |found| {
+    let walked = workspace.walk(&folder, &path, depth, &mut |found| {
         if pattern.as_ref().is_some_and(|pattern| !pattern.matches(found.below)) {
             return Ok(ControlFlow::Continue(()));
         }

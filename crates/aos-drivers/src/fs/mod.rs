@@ -15,7 +15,9 @@
 //!
 //! - A change for which a layer is given goes through it and can be undone (`keep`).
 //!
-//! Deliberately absent: what is kept for how long (the caller says), mounts, and any cache.
+//! - A mounted folder of the host (`place`) is a root of its own, to which the same holds, and is only read.
+//!
+//! Deliberately absent: what is kept for how long (the caller says), and any cache.
 
 mod delete;
 mod difference;
@@ -29,6 +31,7 @@ mod list;
 mod locks;
 mod path;
 mod pattern;
+mod place;
 mod read;
 mod search;
 #[cfg(test)]
@@ -41,6 +44,7 @@ pub use difference::{Differences, SHOWN_BYTES_MAX, of_file};
 pub use driver::{Done, Driver};
 pub use examine::{Seen, drift, examine};
 pub use keep::Keeping;
+pub use place::{Mount, Place};
 
 // What watching needs of the way paths are kept inside.
 pub(crate) use draft::Draft;

@@ -16,7 +16,7 @@ use crate::content::as_text;
 /// Reads at most `limit` bytes (256 KiB) from `offset`. Text is cut at a character boundary; what is no UTF-8 comes as
 /// base64. Where more follows, `truncated` is true and `next_offset` is where to go on. An image of up to 3 MiB comes
 /// whole unless a piece is asked for, with its `media_type`, so that a model that sees can be shown it.
-pub(super) fn read(workspace: &Workspace, args: &FsRead) -> Result<Value, Error> {
+pub(super) fn read(workspace: &Workspace<'_>, args: &FsRead) -> Result<Value, Error> {
     let path = Beneath::parse(&args.path)?;
     let (file, stat) = workspace.file(&path.of_file()?)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::error::Error;
 use super::path::Beneath;
 use super::pattern::Pattern;
-use super::walk::{DEPTH_MAX, walk};
+use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, file_in};
 
 /// Longest regular expression, in bytes, and the most memory its program may take.
@@ -35,7 +35,7 @@ const LEFT_OUT_MAX: usize = 20;
 
 /// Searches a file, or the files below a folder, line by line. At most [`limits::LISTING_MAX`] matches, then
 /// `truncated` is true. `left_out` says which files were not searched (wholly) and why.
-pub(super) fn search(workspace: &Workspace, args: &FsSearch) -> Result<Value, Error> {
+pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch) -> Result<Value, Error> {
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;
     let mut search = Search {
@@ -48,7 +48,7 @@ pub(super) fn search(workspace: &Workspace, args: &FsSearch) -> Result<Value, Er
     let mut truncated;
     match workspace.folder(&path) {
         Ok(folder) => {
-            let walked = walk(&folder, &path, DEPTH_MAX, &mut |found| {
+            let walked = workspace.walk(&folder, &path, DEPTH_MAX, &mut |found| {
                 if found.kind != FileType::RegularFile || pattern.as_ref().is_some_and(|p| !p.matches(found.below)) {
                     return Ok(ControlFlow::Continue(()));
                 }

@@ -40,51 +40,79 @@ pub(crate) struct Walked {
     pub(crate) unreadable: Vec<String>,
 }
 
+/// What a walk does with each thing found.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(&Found<'_>) -> Result<ControlFlow<()>, Error>;
+
+/// A folder that stands at the top of what is walked, in the place of what may be there; `None` where it cannot be read.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) name: String,
+    pub(crate) folder: Option<OwnedFd>,
+}
+
 /// Visits what is below `folder` (whose path is `at`), at most `depth` levels: names in byte order, a folder before
 /// what is in it, so that a cut listing is the beginning of the whole one. Drafts are left out.
 pub(crate) fn walk(
     folder: &OwnedFd,
     at: &Beneath,
     depth: u32,
-    visit: &mut dyn FnMut(&Found<'_>) -> Result<ControlFlow<()>, Error>,
+    doors: &[Door],
+    visit: Visit<'_>,
 ) -> Result<Walked, Error> {
-    let mut walk = Walk { visit, left: ENTRIES_MAX, walked: Walked::default() };
+    let mut walk = Walk { doors, visit, left: ENTRIES_MAX, walked: Walked::default() };
     let stopped = walk.level(folder, at, "", depth.min(DEPTH_MAX))?;
     walk.walked.truncated |= stopped.is_break();
     Ok(walk.walked)
 }
 
 struct Walk<'v> {
-    visit: &'v mut dyn FnMut(&Found<'_>) -> Result<ControlFlow<()>, Error>,
+    doors: &'v [Door],
+    visit: Visit<'v>,
     left: usize,
     walked: Walked,
 }
 
 impl Walk<'_> {
     fn level(&mut self, folder: &OwnedFd, at: &Beneath, below: &str, depth: u32) -> Result<ControlFlow<()>, Error> {
-        let (entries, whole) = match entries(folder, self.left) {
+        let doors = if below.is_empty() { self.doors } else { &[] };
+        let (mut entries, whole) = match entries(folder, self.left) {
             Ok(entries) => entries,
             Err(errno) => return Err(Error::system(at.as_str())(errno)),
         };
         self.left = self.left.saturating_sub(entries.len());
         self.walked.truncated |= !whole;
-        for (name, kind) in entries {
-            let below = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+        if !doors.is_empty() {
+            entries.retain(|(name, _)| doors.iter().all(|door| door.name != *name));
+            entries.extend(doors.iter().map(|door| (door.name.clone(), FileType::Directory)));
+            entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        }
+        for (entry, kind) in entries {
+            let door = doors.iter().find(|door| door.name == entry);
+            let below = if below.is_empty() { entry.clone() } else { format!("{below}/{entry}") };
             let path = at.join(&below);
+            // A door is its own folder and not what has its name in this one.
+            let (folder, name) = match door {
+                None => (folder, entry.as_str()),
+                Some(Door { folder: Some(folder), .. }) => (folder, "."),
+                Some(Door { folder: None, .. }) => {
+                    self.walked.unreadable.push(path);
+                    continue;
+                }
+            };
             let kind = match kind {
-                FileType::Unknown => match look(folder, &name, &path)? {
+                FileType::Unknown => match look(folder, name, &path)? {
                     Some(stat) => FileType::from_raw_mode(stat.st_mode),
                     None => continue,
                 },
                 kind => kind,
             };
-            let found = Found { folder, name: &name, path: &path, below: &below, kind };
+            let found = Found { folder, name, path: &path, below: &below, kind };
             if (self.visit)(&found)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             if kind == FileType::Directory && depth > 1 {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                match beneath(folder, &name, flags) {
+                match beneath(folder, name, flags) {
                     Ok(next) => {
                         if self.level(&next, at, &below, depth - 1)?.is_break() {
                             return Ok(ControlFlow::Break(()));

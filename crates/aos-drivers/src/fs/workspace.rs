@@ -13,11 +13,13 @@ use rustix::io::Errno;
 
 use super::error::Error;
 use super::path::Beneath;
+use super::place::Place;
+use super::walk::{Door, Visit, Walked, walk};
 
 /// Beneath the folder and through no link of any kind.
 pub(crate) const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// `NONBLOCK`: opening a pipe must not wait for a writer; `NOCTTY`: a terminal must not become ours.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 /// Times an open is tried again when the kernel says that a rename raced with it (`EAGAIN`, see `openat2(2)`).
@@ -34,44 +36,64 @@ pub(crate) enum Missing {
 
 /// The workspace of one call, held open.
 #[derive(Debug)]
-pub(crate) struct Workspace {
+pub(crate) struct Workspace<'p> {
     root: OwnedFd,
+    place: &'p Place,
 }
 
-impl Workspace {
+impl<'p> Workspace<'p> {
     /// Opens the folder. Its own path comes from the daemon and is trusted, links included.
-    pub(crate) fn open(folder: &Path) -> Result<Workspace, Error> {
-        let root =
-            rustix::fs::open(folder, FOLDER, Mode::empty()).map_err(Error::system(&folder.display().to_string()))?;
-        Ok(Workspace { root })
+    pub(crate) fn open(place: &'p Place) -> Result<Workspace<'p>, Error> {
+        let shown = place.root.display().to_string();
+        let root = rustix::fs::open(&place.root, FOLDER, Mode::empty()).map_err(Error::system(&shown))?;
+        Ok(Workspace { root, place })
     }
 
-    /// The folder itself.
-    pub(super) fn root(&self) -> &OwnedFd {
-        &self.root
+    /// Opens something beneath the workspace, or beneath the mount that the path leads into.
+    pub(super) fn opened(&self, path: &Beneath, flags: OFlags, rules: ResolveFlags) -> Result<OwnedFd, Error> {
+        match self.place.mount(path.as_str()) {
+            None => open_at(&self.root, path.for_kernel(), flags, rules)
+                .map_err(|errno| explain(&self.root, "", path.for_kernel(), errno)),
+            Some((mount, rest)) => {
+                let root = mount.open()?;
+                open_at(&root, rest, flags, rules).map_err(|errno| explain(&root, &mount.at, rest, errno))
+            }
+        }
     }
 
     /// A folder beneath, for reading and for `*at` calls.
     pub(crate) fn folder(&self, path: &Beneath) -> Result<OwnedFd, Error> {
-        beneath(&self.root, path.for_kernel(), FOLDER).map_err(|errno| self.explain(path.as_str(), errno))
+        self.opened(path, FOLDER, INSIDE)
     }
 
     /// A regular file beneath, opened for reading, and what it is.
     pub(crate) fn file(&self, path: &Beneath) -> Result<(File, Stat), Error> {
-        let file = beneath(&self.root, path.for_kernel(), FILE).map_err(|errno| self.explain(path.as_str(), errno))?;
+        let file = self.opened(path, FILE, INSIDE)?;
         let stat = rustix::fs::fstat(&file).map_err(Error::system(path.as_str()))?;
         regular(&stat, path.as_str())?;
         Ok((File::from(file), stat))
     }
 
-    /// The folder that holds `path`, and the last name of it.
-    pub(crate) fn parent<'p>(&self, path: &'p Beneath, missing: Missing) -> Result<(OwnedFd, &'p str), Error> {
+    /// Visits what is below a folder as [`walk`] does, mounts at the top of the workspace included.
+    pub(super) fn walk(&self, folder: &OwnedFd, at: &Beneath, depth: u32, visit: Visit<'_>) -> Result<Walked, Error> {
+        let doors: Vec<Door> = match at.as_str() {
+            "" => self.place.mounts.iter().map(|m| Door { name: m.at.clone(), folder: m.open().ok() }).collect(),
+            _ => Vec::new(),
+        };
+        walk(folder, at, depth, &doors, visit)
+    }
+
+    /// The folder that holds `path`, and the last name of it, for a change.
+    pub(crate) fn parent<'n>(&self, path: &'n Beneath, missing: Missing) -> Result<(OwnedFd, &'n str), Error> {
+        if self.place.mount(path.as_str()).is_some() {
+            return Err(Error::Mounted { path: path.as_str().to_owned() });
+        }
         let (above, name) = path.split()?;
         let kernel = if above.is_empty() { "." } else { above };
         match beneath(&self.root, kernel, FOLDER) {
             Ok(folder) => Ok((folder, name)),
             Err(Errno::NOENT) if missing == Missing::Make => Ok((self.make(above)?, name)),
-            Err(errno) => Err(self.explain(above, errno)),
+            Err(errno) => Err(explain(&self.root, "", kernel, errno)),
         }
     }
 
@@ -91,39 +113,49 @@ impl Workspace {
                 }
                 other => other,
             };
-            at = next.map_err(|errno| self.explain(path, errno))?;
+            at = next.map_err(|errno| explain(&self.root, "", path, errno))?;
         }
         Ok(at)
     }
+}
 
-    /// Turns the refusals of `openat2` into what the agent can do about them.
-    fn explain(&self, path: &str, errno: Errno) -> Error {
-        match errno {
-            Errno::LOOP => self.through_link(path),
-            Errno::XDEV => Error::Outside { path: Error::shown(path), why: "it leads out" },
-            // What `open` says of a socket, and of a device without a driver.
-            Errno::NXIO | Errno::NODEV => Error::Kind { path: path.to_owned(), kind: "a socket or a device" },
-            errno => Error::system(path)(errno),
-        }
+/// Turns the refusals of `openat2` into what the agent can do about them. `at` is where `root` stands in the workspace.
+fn explain(root: &OwnedFd, at: &str, path: &str, errno: Errno) -> Error {
+    let shown = joined(at, path);
+    match errno {
+        Errno::LOOP => through_link(root, at, path),
+        Errno::XDEV => Error::Outside { path: Error::shown(&shown), why: "it leads out" },
+        // What `open` says of a socket, and of a device without a driver.
+        Errno::NXIO | Errno::NODEV => Error::Kind { path: shown, kind: "a socket or a device" },
+        errno => Error::system(&shown)(errno),
     }
+}
 
-    /// Where a path goes that has a link in it. Only looks (`O_PATH`), and never outside.
-    fn through_link(&self, path: &str) -> Error {
-        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        match rustix::fs::openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside) {
-            Ok(found) => {
-                let place = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-                let leads = place(&found)
-                    .ok()
-                    .zip(place(&self.root).ok())
-                    .and_then(|(found, root)| found.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned));
-                Error::Link { path: path.to_owned(), leads: leads.filter(|leads| !leads.is_empty()) }
-            }
-            Err(Errno::XDEV) => {
-                Error::Outside { path: Error::shown(path), why: "a symbolic link in it leads out of the workspace" }
-            }
-            Err(_) => Error::Link { path: path.to_owned(), leads: None },
+/// Where a path goes that has a link in it. Only looks (`O_PATH`), and never outside.
+fn through_link(root: &OwnedFd, at: &str, path: &str) -> Error {
+    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let shown = joined(at, path);
+    match rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside) {
+        Ok(found) => {
+            let place = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+            let leads = place(&found)
+                .ok()
+                .zip(place(root).ok())
+                .and_then(|(found, root)| found.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned));
+            Error::Link { path: shown, leads: leads.filter(|leads| !leads.is_empty()).map(|leads| joined(at, &leads)) }
         }
+        Err(Errno::XDEV) => {
+            Error::Outside { path: Error::shown(&shown), why: "a symbolic link in it leads out of the workspace" }
+        }
+        Err(_) => Error::Link { path: shown, leads: None },
+    }
+}
+
+fn joined(at: &str, path: &str) -> String {
+    match (at, path) {
+        ("", path) => path.to_owned(),
+        (at, ".") => at.to_owned(),
+        (at, path) => format!("{at}/{path}"),
     }
 }
 

@@ -19,7 +19,7 @@ use super::workspace::{INSIDE, Missing, Workspace, look, regular};
 /// Writes a file, making the folders above it. Replacing and creating are atomic and durable; appending is one write
 /// at the end, durable, and says how much got there if the disk fills up.
 pub(super) fn write(
-    workspace: &Workspace,
+    workspace: &Workspace<'_>,
     args: &FsWrite,
     path: &Beneath,
     keeper: &mut Keeper<'_>,
@@ -50,7 +50,7 @@ pub(super) fn write(
 
 /// The same through a layer. Adding to a file is making a longer one, so a file that is too large for that is left to
 /// the other way, which cannot be undone: then nothing is done and the answer is `false`.
-fn keep(workspace: &Workspace, args: &FsWrite, path: &Beneath, keeper: &mut Keeper<'_>) -> Result<bool, Error> {
+fn keep(workspace: &Workspace<'_>, args: &FsWrite, path: &Beneath, keeper: &mut Keeper<'_>) -> Result<bool, Error> {
     let there = match workspace.parent(path, Missing::Fail) {
         Ok((folder, name)) => look(&folder, name, path.as_str())?,
         // Its folders are to be made.

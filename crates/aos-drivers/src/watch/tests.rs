@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Changed, Order, Settle, Watcher};
+use crate::fs::Place;
 
 struct Room {
     home: tempfile::TempDir,
@@ -35,7 +36,7 @@ impl Room {
 
     async fn watch(&self, path: Option<&str>, glob: Option<&str>) -> Result<Watcher, aos_abi::CallError> {
         let (path, glob) = (path.map(str::to_owned), glob.map(str::to_owned));
-        let order = Order { workspace: self.at(""), path, glob, settle: Settle::default() };
+        let order = Order { place: Place::new(self.at("")), path, glob, settle: Settle::default() };
         Watcher::start(order, self.sender.clone()).await
     }
 

@@ -8,14 +8,13 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::burst::Burst;
-use crate::fs::{Beneath, DEPTH_MAX, Draft, Error, Pattern, Workspace, beneath, walk};
+use crate::fs::{Beneath, DEPTH_MAX, Draft, Error, Pattern, Place, Workspace, beneath, walk};
 
 /// Most folders of one watch. The kernel counts them against the user (`fs.inotify.max_user_watches`).
 const FOLDERS_MAX: usize = 8192;
@@ -25,7 +24,7 @@ const EVENTS_PER_TURN: usize = 4096;
 /// What to watch.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) workspace: PathBuf,
+    pub(super) place: Place,
     /// The folder.
     pub(super) folder: Beneath,
     /// Only this name in it, where a file is watched.
@@ -75,7 +74,7 @@ impl Tree {
 
     fn root(&mut self, found: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.folders.clear();
-        let folder = Workspace::open(&self.target.workspace)?.folder(&self.target.folder)?;
+        let folder = Workspace::open(&self.target.place)?.folder(&self.target.folder)?;
         self.watch(&folder, "").map_err(Error::system(self.target.folder.as_str()))?;
         self.rooted = true;
         if self.target.file.is_none() { self.below(&folder, "", found) } else { Ok(()) }
@@ -104,7 +103,7 @@ impl Tree {
     /// Watches all folders below one, and names what is there.
     fn below(&mut self, folder: &OwnedFd, below: &str, found: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let at = Beneath::parse(below)?;
-        let walked = walk(folder, &at, DEPTH_MAX, &mut |entry| {
+        let walked = walk(folder, &at, DEPTH_MAX, &[], &mut |entry| {
             found(entry.path);
             if entry.kind == FileType::Directory {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -195,7 +194,7 @@ impl Tree {
         let mut found = Vec::new();
         let grown = (|| {
             let path = Beneath::parse(&self.target.folder.join(below))?;
-            let folder = Workspace::open(&self.target.workspace)?.folder(&path)?;
+            let folder = Workspace::open(&self.target.place)?.folder(&path)?;
             self.watch(&folder, below).map_err(Error::system(below))?;
             self.below(&folder, below, &mut |path| found.push(path.to_owned()))
         })();

@@ -1,6 +1,5 @@
 //! The task of a watch, and the handle that ends it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use aos_abi::{CallError, Code};
@@ -11,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::burst::{Burst, Changed, Settle};
 use super::tree::{Target, Tree};
-use crate::fs::{Beneath, Error, Pattern, Workspace};
+use crate::fs::{Beneath, Error, Pattern, Place, Workspace};
 
 /// How often a watched folder that is gone is looked for.
 const REPLANT: Duration = Duration::from_secs(1);
@@ -19,8 +18,8 @@ const REPLANT: Duration = Duration::from_secs(1);
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The workspace folder.
-    pub workspace: PathBuf,
+    /// Where the files are. Mounts are watched where `path` leads into one, and not with the workspace as a whole.
+    pub place: Place,
     /// The file or folder beneath it; the workspace itself if left out.
     pub path: Option<String>,
     /// Only paths that match; without a `/` it is matched against the last name.
@@ -78,18 +77,13 @@ impl Drop for Watcher {
 fn target(order: Order) -> Result<Target, Error> {
     let path = Beneath::parse(order.path.as_deref().unwrap_or(""))?;
     let glob = order.glob.as_deref().map(Pattern::parse).transpose()?;
-    let workspace = Workspace::open(&order.workspace)?;
+    let workspace = Workspace::open(&order.place)?;
     match workspace.folder(&path) {
-        Ok(_) => Ok(Target { workspace: order.workspace, folder: path, file: None, glob }),
+        Ok(_) => Ok(Target { place: order.place, folder: path, file: None, glob }),
         Err(Error::System { errno: rustix::io::Errno::NOTDIR, .. }) => {
             workspace.file(&path)?;
             let (folder, name) = path.split()?;
-            Ok(Target {
-                workspace: order.workspace,
-                folder: Beneath::parse(folder)?,
-                file: Some(name.to_owned()),
-                glob: None,
-            })
+            Ok(Target { place: order.place, folder: Beneath::parse(folder)?, file: Some(name.to_owned()), glob: None })
         }
         Err(error) => Err(error),
     }

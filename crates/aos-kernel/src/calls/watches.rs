@@ -22,11 +22,12 @@ impl<P: PageStore> Kernel<P> {
             }
             let id = process.fresh_id("w");
             process.watches.insert(id.clone(), spec.clone());
-            Ok((id, process.workspace.clone()))
+            Ok((id, process.workspace.clone(), process.policy_role.clone()))
         });
-        let (watch_id, workspace) = added.unwrap_or_else(|| Err(crate::no_process(pid)))?;
+        let (watch_id, workspace, role) = added.unwrap_or_else(|| Err(crate::no_process(pid)))?;
         self.globals.watchers.insert(pid);
-        self.perform(Effect::Watch { pid, watch_id: watch_id.clone(), workspace, path: spec.path, glob: spec.glob });
+        let WatchSpec { path, glob } = spec;
+        self.perform(Effect::Watch { pid, watch_id: watch_id.clone(), workspace, role, path, glob });
         Ok(json!({ "watch_id": watch_id }))
     }
 

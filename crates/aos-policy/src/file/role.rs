@@ -32,8 +32,9 @@ pub(crate) fn role(reader: &mut Reader, name: &str, node: &Node) -> Option<Role>
     }
     let fields = reader.fields(node, "a role", &SECTIONS)?;
     calls(reader, &fields, &mut role);
-    each(reader, &fields, "fs", &mut role, fs);
+    // Before `fs`: of rules that say the same, the first is named, and that is the one that says whose files these are.
     each(reader, &fields, "mounts", &mut role, mount);
+    each(reader, &fields, "fs", &mut role, fs);
     each(reader, &fields, "net", &mut role, net);
     each(reader, &fields, "memory", &mut role, memory);
     each(reader, &fields, "ipc", &mut role, ipc);
@@ -171,24 +172,25 @@ fn fs_rules(role: &mut Role, path: &Pattern, ops: &[&str], draft: &Draft) {
     }
 }
 
-/// `{host: ~/handbook, at: handbook, ops: [read]}`: rights below `at`, and none but those.
+/// `{host: ~/handbook, at: handbook, ops: [read]}`: all below `at` can be read, and nothing of it changed.
 fn mount(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
-    let known = ["read", "write", "delete"];
     let Some(fields) = reader.fields(node, "a mount", &["host", "at", "ops"]) else { return };
     let host = reader.need(&fields, "host").and_then(|node| reader.text(node, "`host`").map(|text| (node, text)));
-    let at = reader.need(&fields, "at").and_then(|node| {
-        let pattern = pattern(reader, node, Domain::Path, "`at`")?;
-        let text = reader.text(node, "`at`")?;
-        if text == "." || text.contains('*') {
-            reader.fault(node, "`at` is one folder in the workspace", "write it such as `handbook`");
-            return None;
+    let at = reader.need(&fields, "at").and_then(|node| mounted_at(reader, node, role));
+    let ops = reader.need(&fields, "ops").map(|node| {
+        let ops = words(reader, node, "operation", &["read", "write", "delete"]);
+        if ops != ["read"] {
+            reader.fault(
+                node,
+                "a mount can be read and nothing else",
+                "write `ops: [read]`; to have a folder changed, run on it with `aos run -w DIR`",
+            );
         }
-        Pattern::parse(Domain::Path, &format!("{pattern}/**")).ok().map(|below| (text, below))
     });
-    let ops = reader.need(&fields, "ops").map(|node| words(reader, node, "operation", &known));
-    let (Some((place, host)), Some((at, below)), Some(ops)) = (host, at, ops) else { return };
+    let (Some((place, host)), Some((at, below)), Some(())) = (host, at, ops) else { return };
     let absolute = host.starts_with('/') || host.starts_with("~/");
-    if !absolute || host.split('/').any(|word| matches!(word, ".." | target::HOME_NAME)) || host == "/" {
+    let parts = || host.split('/').skip(1).filter(|word| !word.is_empty());
+    if !absolute || parts().any(|word| matches!(word, "." | ".." | target::HOME_NAME)) || parts().next().is_none() {
         reader.fault(
             place,
             format!("`{host}` cannot be mounted"),
@@ -196,13 +198,27 @@ fn mount(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
         );
         return;
     }
-    let writable = ops.iter().any(|op| *op != "read");
-    role.mounts.push(Mount { host: host.to_owned(), at: at.to_owned(), writable });
     let draft = Draft { name: format!("{name} {below}").into(), terms: Terms::unbounded(), private: false };
-    fs_rules(role, &below, &ops, &draft);
-    let missing: Vec<&str> = known.into_iter().filter(|op| !ops.contains(op)).collect();
+    fs_rules(role, &below, &["read"], &draft);
     let closed = Draft { terms: Terms { verdict: Verdict::Deny, ..Terms::unbounded() }, ..draft };
-    fs_rules(role, &below, &missing, &closed);
+    fs_rules(role, &below, &["write", "delete"], &closed);
+    let (line, column) = (place.place.line, place.place.column);
+    role.mounts.push(Mount { host: host.to_owned(), at: at.to_owned(), rule: name, line, column });
+}
+
+/// One name, so that a mount stands in no folder that an agent could move or replace.
+fn mounted_at<'n>(reader: &mut Reader, node: &'n Node, role: &Role) -> Option<(&'n str, Pattern)> {
+    let pattern = pattern(reader, node, Domain::Path, "`at`")?;
+    let text = reader.text(node, "`at`")?;
+    if matches!(text, "." | target::HOME_NAME) || text.contains(['*', '/']) {
+        reader.fault(node, "`at` is one folder at the top of the workspace", "write one name, such as `handbook`");
+        return None;
+    }
+    if role.mounts.iter().any(|mount| mount.at == text) {
+        reader.fault(node, format!("`{text}` is mounted twice"), "give each mount a name of its own");
+        return None;
+    }
+    Pattern::parse(Domain::Path, &format!("{pattern}/**")).ok().map(|below| (text, below))
 }
 
 /// `{to: "api.github.com:443", allow: ["GET /repos/**"], private: true, …}`.

@@ -15,6 +15,7 @@ use super::{Context, Exit, Failure, clean_line};
 use crate::config::{self, Config};
 use crate::env::Env;
 use crate::home::Home;
+use crate::mounts::Mounts;
 use crate::secrets::Secrets;
 
 /// Free bytes below which a disk counts as full.
@@ -65,7 +66,7 @@ impl Args {
         } else {
             findings.extend(home(&cx.home));
             findings.extend(disk(&cx.home));
-            findings.extend(policy(&cx.home));
+            findings.extend(policy(&cx.home, &Mounts::new(&cx.home, &cx.env)));
             findings.extend(secrets(&cx.home, &cx.env));
             findings.extend(journal(&cx.home));
             match Config::load(&cx.home.config_file(), &cx.env) {
@@ -148,7 +149,7 @@ fn disk(home: &Home) -> Option<Finding> {
     })
 }
 
-fn policy(home: &Home) -> Vec<Finding> {
+fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
     let file = home.policy_file();
     match std::fs::read_to_string(&file) {
         Err(error) => {
@@ -158,8 +159,16 @@ fn policy(home: &Home) -> Vec<Finding> {
                 "aos init writes one",
             )]
         }
-        Ok(text) => match Policy::parse(&text) {
-            Ok(policy) => vec![Finding::good("policy", format!("generation {}", policy.generation()))],
+        Ok(text) => match Policy::parse(&text).and_then(|policy| match mounts.faults(&policy) {
+            faults if faults.is_empty() => Ok(policy),
+            faults => Err(faults),
+        }) {
+            Ok(policy) => {
+                let missing =
+                    mounts.missing(&policy).into_iter().map(|(what, hint)| Finding::note("policy", what, hint));
+                let good = Finding::good("policy", format!("generation {}", policy.generation()));
+                std::iter::once(good).chain(missing).collect()
+            }
             Err(faults) => faults
                 .into_iter()
                 .map(|fault| {

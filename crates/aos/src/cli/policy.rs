@@ -10,6 +10,7 @@ use aos_policy::{Fault, Policy};
 use super::clean::clean_line;
 use super::{Context, Exit, Failure};
 use crate::client::Address;
+use crate::mounts::Mounts;
 
 /// Check the policy, and ask it what it would say
 #[derive(Debug, clap::Args)]
@@ -81,13 +82,21 @@ async fn reload(cx: &Context) -> Result<Exit, Failure> {
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     let policy = load(&file)?;
-    if let [first, more @ ..] = policy.not_yet().as_slice() {
-        let failure = Failure { code: "policy".into(), ..Failure::new(format!("{} cannot be used", file.display())) };
-        return Err(more.iter().fold(failure.why(first.clone()), |failure, one| failure.why(one.clone())));
+    let mounts = Mounts::new(&cx.home, &cx.env);
+    let faults = mounts.faults(&policy);
+    if !faults.is_empty() {
+        return Err(refused(&file, &faults));
     }
+    let missing = mounts.missing(&policy);
     if cx.json {
-        cx.document(&serde_json::json!({ "file": file, "good": true, "generation": policy.generation() }))?;
+        let warnings: Vec<&String> = missing.iter().map(|(what, _)| what).collect();
+        cx.document(&serde_json::json!({
+            "file": file, "good": true, "generation": policy.generation(), "warnings": warnings,
+        }))?;
     } else {
+        for (what, hint) in &missing {
+            cx.note(&format!("warning: {}\n  try: {}", clean_line(what), clean_line(hint)));
+        }
         cx.note(&format!("{} can be used, generation {}", file.display(), policy.generation()));
     }
     Ok(Exit::Success)

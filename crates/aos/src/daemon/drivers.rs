@@ -18,7 +18,7 @@ use aos_memory::{MemoryStore, WordStore};
 use aos_policy::settings::{ExecNet, SandboxLimits};
 use aos_policy::{Labels, Permit, Policy};
 use aos_sandbox::{Cancel, Helper, Isolation, Limits, Network, UnsandboxedConsent};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch as policy_watch};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,7 @@ use super::trust::Trust;
 use crate::config::{Config, Exec, HostPort};
 use crate::env::Env;
 use crate::home::Home;
+use crate::mounts::Mounts;
 use crate::secrets::Secrets;
 
 /// Settled bursts that wait to be taken; beyond, a burst goes on gathering.
@@ -45,6 +46,7 @@ pub(crate) struct Drivers {
     hosts: Vec<HostPort>,
     private: Vec<net::HostPort>,
     secrets: Secrets,
+    mounts: Mounts,
     /// Where the certificates of commands are while they run.
     run: PathBuf,
     watches: Mutex<HashMap<(Pid, String), CancellationToken>>,
@@ -72,10 +74,16 @@ impl Drivers {
             },
             private: private.collect(),
             secrets: Secrets::new(home.secrets(), Env::of_process()),
+            mounts: Mounts::new(home, &Env::of_process()),
             run: home.run(),
             watches: Mutex::default(),
             policy: policy_watch::Sender::new(Policy::deny_all()),
         })
+    }
+
+    /// Where the folders are that a policy mounts.
+    pub(crate) fn mounts(&self) -> &Mounts {
+        &self.mounts
     }
 
     /// Another policy holds from now on.
@@ -88,19 +96,21 @@ impl Drivers {
         self.policy.subscribe()
     }
 
-    /// Waits until a policy holds that forbids what was begun under another one.
-    async fn withdrawn(&self, authority: &Authority, call: &Syscall) {
+    /// Waits until a policy holds that forbids what was begun under another one, or does not mount what it was shown.
+    async fn withdrawn(&self, authority: &Authority, call: &Syscall, shown: &[fs::Mount]) {
         let mut policy = self.policy();
         let forbids = |policy: &Policy| {
-            policy.generation() != authority.policy.generation() && authority.under(policy).forbids(call)
+            let now = authority.under(policy);
+            policy.generation() != authority.policy.generation()
+                && (now.forbids(call) || !covers(&self.mounts.placed(now.mounts()), shown))
         };
         // The sender lives as long as the drivers.
         let _ = policy.wait_for(forbids).await;
     }
 
     /// A file call; a change is kept where it is said. Blocking.
-    pub(crate) fn files(&self, permit: Permit, folder: &Path, keeping: Option<fs::Keeping>) -> fs::Done {
-        self.files.call(permit, folder, keeping)
+    pub(crate) fn files(&self, permit: Permit, place: &fs::Place, keeping: Option<fs::Keeping>) -> fs::Done {
+        self.files.call(permit, place, keeping)
     }
 
     /// A memory call. Blocking.
@@ -128,7 +138,8 @@ impl Drivers {
     ) -> Result<exec::Ran, CallError> {
         let trust = self.trust(authority, &keeping)?;
         let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority));
-        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref())?;
+        let seen = self.seen(authority);
+        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.shown)?;
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
         let call = permit.call().clone();
@@ -141,15 +152,16 @@ impl Drivers {
                 cancel.cancel();
                 running.await
             }
-            () = self.withdrawn(authority, &call) => {
+            () = self.withdrawn(authority, &call, &seen.shown) => {
                 tracing::info!(pid = %authority.pid, "a command is ended, since the policy forbids it by now");
                 cancel.cancel();
                 running.await
             }
         };
-        let seen = outlet.close().await;
+        let told = outlet.close().await;
         let mut ran = ran.map_err(|error| CallError::new(Code::Io, format!("the command driver failed: {error}")))?;
-        super::outlet::tell(&mut ran.answer, seen);
+        super::outlet::tell(&mut ran.answer, told);
+        seen.tell(&mut ran.answer);
         Ok(ran)
     }
 
@@ -164,6 +176,22 @@ impl Drivers {
         Trust::new(&self.run, &name).map(Some)
     }
 
+    /// What of the host a command is shown. Without walls there is nothing to show it in.
+    fn seen(&self, authority: &Authority) -> Mounted {
+        let mut mounted = Mounted::default();
+        for mount in self.mounts.placed(authority.mounts()) {
+            let looked = match self.how {
+                Exec::Sandboxed => mount.check(),
+                Exec::Unsandboxed => Err(CallError::new(Code::NoSys, "without the sandbox nothing can be mounted")),
+            };
+            match looked {
+                Ok(()) => mounted.shown.push(mount),
+                Err(error) => mounted.missing.push((mount.at, error.message)),
+            }
+        }
+        mounted
+    }
+
     fn scene(
         &self,
         workspace: PathBuf,
@@ -171,6 +199,7 @@ impl Drivers {
         authority: &Authority,
         outlet: &Outlet,
         trust: Option<&Trust>,
+        shown: &[fs::Mount],
     ) -> Result<exec::Scene, CallError> {
         let policy = &authority.policy;
         let settings = policy.role(&authority.role).and_then(|role| role.exec.as_ref());
@@ -199,7 +228,7 @@ impl Drivers {
             layer: (isolation == Isolation::Full).then_some(keeping.layer),
             keep: exec::Keep::Commit,
             note: keeping.note,
-            mounts: trust.map(Trust::mount).into_iter().collect(),
+            mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().map(inside)).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),
             programs: super::programs::found(&settings.programs),
             limits: limits(&policy.limits().sandbox),
@@ -246,7 +275,7 @@ impl Drivers {
         let mut answer = tokio::select! {
             biased;
             () = token.cancelled() => return Err(CallError::new(Code::Intr, "cancelled")),
-            () = self.withdrawn(authority, &call) => {
+            () = self.withdrawn(authority, &call, &[]) => {
                 return Err(CallError::new(Code::Perm, "the policy was changed and forbids it by now")
                     .hint("whether it was made is not known; `aos policy explain` says what holds"));
             }
@@ -328,6 +357,37 @@ impl Drivers {
     }
 }
 
+/// The mounts of one command.
+#[derive(Debug, Default)]
+struct Mounted {
+    shown: Vec<fs::Mount>,
+    /// Those that could not be, and why: the command goes without, and says so.
+    missing: Vec<(String, String)>,
+}
+
+impl Mounted {
+    fn tell(self, answer: &mut Result<Value, CallError>) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let result = match answer {
+            Ok(result) => result,
+            Err(error) => error.partial.get_or_insert_with(|| json!({})),
+        };
+        result["not_mounted"] =
+            self.missing.into_iter().map(|(at, why)| (at, why.into())).collect::<Map<_, _>>().into();
+    }
+}
+
+fn inside(mount: &fs::Mount) -> aos_sandbox::Mount {
+    let at = Path::new(aos_sandbox::WORKSPACE).join(&mount.at);
+    aos_sandbox::Mount { host: mount.host.clone(), at, access: aos_sandbox::Access::Read }
+}
+
+fn covers(all: &[fs::Mount], some: &[fs::Mount]) -> bool {
+    some.iter().all(|mount| all.contains(mount))
+}
+
 /// Hosts as aos.toml has them.
 pub(crate) struct Configured {
     /// Hosts that may be reached at all; empty: whatever the policy allows.
@@ -350,9 +410,9 @@ pub(crate) fn allowed(hosts: &[HostPort], url: &str) -> Result<(), CallError> {
 }
 
 /// What to watch, as the driver takes it.
-pub(crate) fn watch_order(workspace: PathBuf, path: String, glob: Option<String>) -> watch::Order {
+pub(crate) fn watch_order(place: fs::Place, path: String, glob: Option<String>) -> watch::Order {
     let path = Some(path).filter(|path| path != ".");
-    watch::Order { workspace, path, glob, settle: watch::Settle::default() }
+    watch::Order { place, path, glob, settle: watch::Settle::default() }
 }
 
 fn limits(policy: &SandboxLimits) -> Limits {

@@ -15,10 +15,10 @@ use aos_abi::process::Workspace;
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
 use aos_drivers::exec::Changes;
-use aos_drivers::fs::{self, Keeping, Seen};
+use aos_drivers::fs::{self, Keeping, Place, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
-use aos_policy::Permit;
+use aos_policy::{Permit, Policy};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -141,13 +141,13 @@ impl Edges {
                 });
             }
             Effect::Call { id, pid, call_id, permit, workspace, authority, bound } => {
-                let folder = self.folder(&workspace);
-                self.call(Job { id, pid, call_id, permit, folder, authority, bound });
+                let place = self.place(&workspace, &authority.policy, &authority.role);
+                self.call(Job { id, pid, call_id, permit, place, authority, bound });
             }
-            Effect::Examine { pid, id, call, workspace } => {
-                let (folder, completions) = (self.folder(&workspace), self.completions.clone());
+            Effect::Examine { pid, id, call, workspace, role } => {
+                let (place, completions) = (self.place_now(&workspace, &role), self.completions.clone());
                 let look = move || {
-                    let Seen { files, diff, unbound } = fs::examine(&folder, &call);
+                    let Seen { files, diff, unbound } = fs::examine(&place, &call);
                     // The loop is gone only when the daemon stops; the next one looks again.
                     let _ = completions.send((pid, Body::Examined(Box::new(Examined { id, files, diff, unbound }))));
                 };
@@ -160,8 +160,8 @@ impl Edges {
                 }
             }
             Effect::Policy(policy) => self.drivers.adopt(policy),
-            Effect::Watch { pid, watch_id, workspace, path, glob } => {
-                let order = super::drivers::watch_order(self.folder(&workspace), path, glob);
+            Effect::Watch { pid, watch_id, workspace, role, path, glob } => {
+                let order = super::drivers::watch_order(self.place_now(&workspace, &role), path, glob);
                 self.drivers.watch(&self.runtime, self.completions.clone(), pid, watch_id, order);
             }
             Effect::Unwatch { pid, watch_id } => self.drivers.unwatch(pid, &watch_id),
@@ -215,6 +215,17 @@ impl Edges {
         }
     }
 
+    /// Where a process's files are, with the mounts of its role.
+    fn place(&self, workspace: &Workspace, policy: &Policy, role: &str) -> Place {
+        Place { root: self.folder(workspace), mounts: self.drivers.mounts().placed(policy.mounts_of(role)) }
+    }
+
+    /// The same under the policy that holds now.
+    fn place_now(&self, workspace: &Workspace, role: &str) -> Place {
+        let policy = self.drivers.policy().borrow().clone();
+        self.place(workspace, &policy, role)
+    }
+
     /// Runs an effect as a task that comes back with exactly one outcome; `broken` is that of one that panics.
     fn track<F, T>(self: &Arc<Self>, id: EffectId, pid: Pid, broken: impl FnOnce() -> Body + Send + 'static, make: F)
     where
@@ -261,7 +272,7 @@ impl Edges {
 
     /// Takes a call to its driver.
     async fn dispatch(&self, job: Job, token: CancellationToken) -> Result<Value, CallError> {
-        let Job { id, call_id, permit, folder, authority, bound, .. } = job;
+        let Job { id, call_id, permit, place, authority, bound, .. } = job;
         if let Syscall::FsRead(read) = permit.call()
             && let Some(lsn) = super::handles::parse(&read.path)
         {
@@ -274,22 +285,22 @@ impl Edges {
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
                 blocking(move || {
-                    held(bound.as_deref(), &folder, permit.call())?;
-                    drivers.files(permit, &folder, None).answer
+                    held(bound.as_deref(), &place, permit.call())?;
+                    drivers.files(permit, &place, None).answer
                 })
                 .await
             }
             Handler::Files => {
-                let _turn = self.undo.turn(&folder, &token).await?;
+                let _turn = self.undo.turn(&place.root, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 let keeping = self.undo.layer(id).map(|layer| Keeping { layer, note });
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
                     // One that changed something before a crash has made the files what they are.
                     if keeping.is_some() {
-                        held(bound.as_deref(), &folder, permit.call())?;
+                        held(bound.as_deref(), &place, permit.call())?;
                     }
-                    let done = drivers.files(permit, &folder, keeping);
+                    let done = drivers.files(permit, &place, keeping);
                     Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
                 })
                 .await?;
@@ -298,14 +309,12 @@ impl Edges {
             }
             Handler::Memory => blocking(move || drivers.memory(id, permit)).await,
             Handler::Exec => {
-                let _turn = self.undo.turn(&folder, &token).await?;
+                let _turn = self.undo.turn(&place.root, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
-                let permit = {
-                    let folder = folder.clone();
-                    blocking(move || held(bound.as_deref(), &folder, permit.call()).map(|()| permit)).await?
-                };
+                let folder = place.root.clone();
+                let permit = blocking(move || held(bound.as_deref(), &place, permit.call()).map(|()| permit)).await?;
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, token).await?;
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
@@ -346,16 +355,16 @@ pub(crate) struct Job {
     pub(crate) pid: Pid,
     pub(crate) call_id: CallId,
     pub(crate) permit: Permit,
-    pub(crate) folder: PathBuf,
+    pub(crate) place: Place,
     pub(crate) authority: Authority,
     pub(crate) bound: Option<Box<Examined>>,
 }
 
 /// Whether the files that a person saw when they approved a call are still the same. Whoever asks keeps other changing
 /// calls out of the workspace meanwhile. Blocking.
-fn held(bound: Option<&Examined>, folder: &std::path::Path, call: &Syscall) -> Result<(), CallError> {
+fn held(bound: Option<&Examined>, place: &Place, call: &Syscall) -> Result<(), CallError> {
     let Some(bound) = bound else { return Ok(()) };
-    match fs::drift(&bound.files, &fs::examine(folder, call).files) {
+    match fs::drift(&bound.files, &fs::examine(place, call).files) {
         None => Ok(()),
         Some(what) => Err(CallError::new(
             Code::Rejected,

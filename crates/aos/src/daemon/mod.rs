@@ -39,7 +39,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::env::Env;
 use crate::home::Home;
+use crate::mounts::Mounts;
 
 use heart::Heart;
 
@@ -148,9 +150,10 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
     Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
 
-    let policy = reload::read(&home.policy_file())
+    let mounts = Mounts::new(&home, &Env::of_process());
+    let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
-    let Served { pool, views: models, configured, demo } = models(&config, &policy, &listen).await?;
+    let Served { pool, views: models, configured, demo } = models(&config, &policy.text, &listen).await?;
     // Said before anything runs. The program takes longer to read, so it is looked at while the rest goes on.
     let before = kernel.measured().clone();
     let measured = measured::files(&home);
@@ -162,7 +165,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         move || measured::program(&home)
     });
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
-    drivers.adopt(aos_policy::Policy::parse(&policy).unwrap_or_else(|_| aos_policy::Policy::deny_all()));
+    drivers.adopt(policy.policy);
     let (undo, owed) = undo::Undo::open(home.undo())
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
     let undo = Arc::new(undo);

@@ -21,41 +21,52 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::heart::Handle;
+use crate::env::Env;
 use crate::home::Home;
+use crate::mounts::Mounts;
 
 /// So long after the last change the file is read: longer than the steps of an editor's save.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// The policy's text. A missing file denies everything, as the contract says.
+/// A policy file that can be used: its text, which the journal has, and what it means.
+pub(crate) struct Looked {
+    pub(crate) text: String,
+    pub(crate) policy: Policy,
+}
+
+/// The policy file. A missing one denies everything, as the contract says.
 ///
 /// # Errors
 /// Every fault, with its line.
-pub(crate) fn read(path: &Path) -> Result<String, Vec<String>> {
+pub(crate) fn read(path: &Path, mounts: &Mounts) -> Result<Looked, Vec<String>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), "there is no policy: everything is denied; `aos init` writes one");
-            return Ok(String::new());
+            return Ok(Looked { text: String::new(), policy: Policy::deny_all() });
         }
         Err(error) => return Err(vec![error.to_string()]),
     };
-    let policy = Policy::parse(&text).map_err(|faults| {
-        let shown = |fault: &aos_policy::Fault| match &fault.hint {
-            Some(hint) => format!("{fault} ({hint})"),
-            None => fault.to_string(),
-        };
-        faults.iter().map(shown).collect::<Vec<_>>()
-    })?;
-    match policy.not_yet() {
-        faults if faults.is_empty() => Ok(text),
+    let shown = |fault: aos_policy::Fault| match &fault.hint {
+        Some(hint) => format!("{fault} ({hint})"),
+        None => fault.to_string(),
+    };
+    let looked = Policy::parse(&text).and_then(|policy| match mounts.faults(&policy) {
+        faults if faults.is_empty() => Ok(policy),
         faults => Err(faults),
+    });
+    let policy = looked.map_err(|faults| faults.into_iter().map(shown).collect::<Vec<_>>())?;
+    for (what, hint) in mounts.missing(&policy) {
+        tracing::warn!(hint, "{what}");
     }
+    Ok(Looked { text, policy })
 }
 
 /// Takes changed policies into use.
 pub(crate) struct Reload {
     heart: Handle,
     home: Home,
+    mounts: Mounts,
     /// One at a time, so that an older text never comes after a newer one.
     turn: tokio::sync::Mutex<()>,
     /// Why the file as it was last read was refused.
@@ -65,7 +76,8 @@ pub(crate) struct Reload {
 impl Reload {
     /// For the policy of this home.
     pub(crate) fn new(heart: Handle, home: Home) -> Reload {
-        Reload { heart, home, turn: tokio::sync::Mutex::default(), refused: Mutex::default() }
+        let mounts = Mounts::new(&home, &Env::of_process());
+        Reload { heart, home, mounts, turn: tokio::sync::Mutex::default(), refused: Mutex::default() }
     }
 
     /// Why the file as it was last read was refused; empty where it holds.
@@ -79,10 +91,10 @@ impl Reload {
     /// 409 with every fault of the file: then the old policy holds on.
     pub(crate) async fn take(&self) -> Result<PolicyView, ApiError> {
         let _turn = self.turn.lock().await;
-        let home = self.home.clone();
+        let (home, mounts) = (self.home.clone(), self.mounts.clone());
         let looked = tokio::task::spawn_blocking(move || {
             home.check_private().map_err(|error| vec![error.to_string()])?;
-            read(&home.policy_file())
+            read(&home.policy_file(), &mounts)
         });
         let looked = looked.await.map_err(|error| ApiError::internal(error.to_string()))?;
         self.refused
@@ -90,7 +102,7 @@ impl Reload {
             .unwrap_or_else(PoisonError::into_inner)
             .clone_from(looked.as_ref().err().unwrap_or(&vec![]));
         let text = match looked {
-            Ok(text) => text,
+            Ok(looked) => looked.text,
             Err(faults) => {
                 let generation = self.heart.look(|kernel| kernel.policy().generation().to_owned()).await?;
                 let file = self.home.policy_file();

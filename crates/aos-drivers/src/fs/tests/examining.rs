@@ -10,7 +10,7 @@ use super::Room;
 use crate::fs::{Seen, drift, examine};
 
 fn see(room: &Room, name: &str, args: &Value) -> Seen {
-    examine(&room.work(), &Syscall::parse(name, &args.to_string()).unwrap())
+    examine(&room.place(), &Syscall::parse(name, &args.to_string()).unwrap())
 }
 
 fn run(room: &Room, cmd: &str) -> Seen {

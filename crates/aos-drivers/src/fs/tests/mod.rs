@@ -3,6 +3,7 @@
 mod examining;
 mod inside;
 mod listing;
+mod mounted;
 mod reading;
 mod writing;
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aos_abi::{CallError, Code, Syscall};
 use serde_json::{Value, json};
 
-use super::{Done, Driver, Keeping};
+use super::{Done, Driver, Keeping, Mount, Place};
 
 /// A workspace called `work` with a neighbour called `work-evil`, as the prefix mistake wants them.
 pub(super) struct Room {
@@ -34,6 +35,13 @@ impl Room {
 
     pub(super) fn work(&self) -> PathBuf {
         self.home.path().join("work")
+    }
+
+    /// The workspace, and the host's folder `book` at `handbook` where there is one.
+    pub(super) fn place(&self) -> Place {
+        let host = self.home.path().canonicalize().unwrap().join("book");
+        let mounts = host.exists().then(|| Mount { at: "handbook".into(), host });
+        Place { root: self.work(), mounts: mounts.into_iter().collect() }
     }
 
     pub(super) fn outside(&self) -> PathBuf {
@@ -63,7 +71,7 @@ impl Room {
         let call = Syscall::parse(name, &args.to_string()).unwrap();
         let nth = self.calls.fetch_add(1, Ordering::Relaxed);
         let layer = self.home.path().join(format!("layers/{nth}"));
-        self.driver.perform(&call, &self.work(), self.keeps.then_some(Keeping { layer, note: json!(nth) }))
+        self.driver.perform(&call, &self.place(), self.keeps.then_some(Keeping { layer, note: json!(nth) }))
     }
 
     /// A room where changes are made at once.
