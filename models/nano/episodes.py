@@ -302,7 +302,7 @@ class Episodes:
         v = self.v
         text, _ = self.w.fill(section, topic=v.topic(), title=v.title(), path=self.i.path()[1], text=self.w.quoted(v.simple()),
                               lang=v.pick(LANGUAGES), n=str(v.number()), city=v.pick(CITIES), unit=v.pick(UNITS), sum=v.sum(),
-                              gibberish=v.gibberish(), url=v.url(), dir=v.folder())
+                              gibberish=v.gibberish(), natural=v.natural(), url=v.url(), dir=v.folder())
         said = grammar.UNCLEAR if base == "vague" else grammar.OUTSIDE
         ask = section.endswith(".ask")
         request = self.w.sentence(text, ask) if base != "vague" else self.w.sentence(text, tail=self.rng.random() < .5)
