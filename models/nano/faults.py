@@ -18,7 +18,7 @@ def fault(name, args, values):
     path = args.get("path") or args.get("from") or ""
     kind = values.rng.random()
     if name.startswith("FS_") and (path.startswith("/") or path.startswith("../")):
-        why = "it begins with `/`" if path.startswith("/") else "it goes above it"
+        why = "it is absolute" if path.startswith("/") else "it holds `..`"
         return error("EPERM", f"`{path}` is outside the workspace: {why}")
     if kind < .25:
         return denied(name, values)

@@ -366,12 +366,17 @@ class Intents:
         found = [] if self.rng.random() < .15 else [(key, self.v.value())]
         if found and self.rng.random() < .3:
             found += [(self.v.key() + " " + key.split(" ")[-1], self.v.value()) for _ in range(self.rng.randint(1, 2))]
-            self.rng.shuffle(found)
+            # The store gives the best first, but nearly as good ones may come before it.
+            if self.rng.random() < .3:
+                self.rng.shuffle(found)
+            # Only something like it: then its own words are said, with the key.
+            if self.rng.random() < .4:
+                found = [pair for pair in found if pair[0] != key]
         shown = (self.w.quoted(key), False) if self.rng.random() < .1 else (key, True)
         clause = self.inform("recall", "MEM_READ", {"query": key}, self.word("recall", ["key"], .5, key=shown),
                              grammar.NOT_REMEMBERED, **self.hits(found))
         if found and not clause.failed:
-            clause.said = clause.product = dict(found)[key]
+            clause.said = clause.product = dict(found).get(key, f"{found[0][0]}: {found[0][1]}")
         return clause
 
     def forget(self):
