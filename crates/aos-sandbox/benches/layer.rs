@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use aos_sandbox::{Cancel, HELPER_SUBCOMMAND, Isolation, Layer, Spec, helper_main, run};
+use aos_sandbox::{Cancel, HELPER_SUBCOMMAND, Helper, Isolation, Layer, Spec, helper_main, run};
 
 /// Runs of which the median is taken.
 const RUNS: usize = 9;
@@ -17,6 +17,7 @@ fn main() {
         helper_main()
     }
     let files = if std::env::args().any(|argument| argument == "--bench") { 10_000 } else { 100 };
+    let helper = Helper::default();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (empty, large) = (folder.path().join("empty"), folder.path().join("large"));
     std::fs::create_dir_all(&empty).expect("there is room");
@@ -28,10 +29,10 @@ fn main() {
     println!("{files} files; milliseconds, median of {RUNS}");
     for (name, workspace) in [("empty", &empty), ("large", &large)] {
         for (what, script) in [("true", "true"), ("one file", "echo x > changed")] {
-            let direct = median(|_| command(workspace, script, None));
+            let direct = median(|_| command(&helper, workspace, script, None));
             let layered = median(|nth| {
                 let layer = Layer::create(folder.path().join(format!("l{nth}"))).expect("there is room");
-                let took = command(workspace, script, Some(layer.clone()));
+                let took = command(&helper, workspace, script, Some(layer.clone()));
                 layer.discard().expect("it can be deleted");
                 took
             });
@@ -42,7 +43,7 @@ fn main() {
         [("one file", "echo x > changed"), ("every file", "for d in d*; do for f in $d/*; do echo y > $f; done; done")]
     {
         let layer = Layer::create(folder.path().join("kept")).expect("there is room");
-        let ran = command(&large, script, Some(layer.clone()));
+        let ran = command(&helper, &large, script, Some(layer.clone()));
         let (committed, commit) = timed(|| layer.commit(&large, None, serde_json::Value::Null).expect("it commits"));
         let changes = committed.changes().len();
         let (undone, undo) = timed(|| committed.undo(serde_json::Value::Null).expect("nothing is in the way"));
@@ -51,9 +52,9 @@ fn main() {
     }
 }
 
-fn command(workspace: &Path, script: &str, layer: Option<Layer>) -> f64 {
+fn command(helper: &Helper, workspace: &Path, script: &str, layer: Option<Layer>) -> f64 {
     let mut spec = Spec::new(["sh", "-c", script], workspace, Isolation::Full);
-    spec.layer = layer;
+    (spec.layer, spec.helper) = (layer, helper.clone());
     let (out, took) = timed(|| run(&spec, &Cancel::new().expect("a descriptor is free")).expect("this host isolates"));
     assert!(out.success(), "{out:?}");
     took

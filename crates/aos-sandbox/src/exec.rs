@@ -5,7 +5,7 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -18,7 +18,7 @@ pub(crate) struct Launch<'a> {
     /// The command.
     pub(crate) job: &'a Job,
     /// What it reads.
-    pub(crate) stdin: OwnedFd,
+    pub(crate) stdin: &'a OwnedFd,
     /// The folder it starts in.
     pub(crate) workdir: &'a OsString,
     /// The most processes and threads, counted as the kernel counts them.
@@ -111,17 +111,29 @@ fn execute(candidates: &[CString], argv: &[CString], env: &[CString]) -> io::Err
     reason
 }
 
-/// Sets every signal to its default action and unblocks all: the helper blocks some and Rust ignores `SIGPIPE`, and
-/// both would be inherited.
-fn reset_signals() {
+/// Which signals helpers ignore.
+pub(crate) const IGNORED: [i32; 5] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE];
+
+/// Sets every signal to its default action: what the daemon was started with would be inherited.
+pub(crate) fn default_signals() {
+    (1..=64).for_each(default_signal);
+}
+
+fn default_signal(signal: i32) {
     // SAFETY: the kernel reads a zeroed sigaction, which says SIG_DFL with an empty mask and is 32 bytes or less on every
     // architecture, and installs no code; signals that cannot be set merely return an error. The C library's own
-    // function would refuse the two signals that it keeps for itself. `set` is written before it is read.
+    // function would refuse the two signals that it keeps for itself.
     unsafe {
         let default = [0u64; 4];
-        for signal in 1..=64 {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8usize);
-        }
+        libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<u64>(), 8usize);
+    }
+}
+
+/// Takes back what helpers ignore and block; execution takes back what they handle.
+fn reset_signals() {
+    IGNORED.into_iter().for_each(default_signal);
+    // SAFETY: `set` is written before it is read.
+    unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut());
@@ -158,12 +170,4 @@ fn limit(limits: &Limits, pids: u64) -> Result<(), Failure> {
         setrlimit(resource, limit).step("set the command's limits")?;
     }
     Ok(())
-}
-
-/// Moves a descriptor out of the way of standard streams.
-pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
-    if fd.as_raw_fd() > 2 {
-        return Ok(fd);
-    }
-    Ok(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?)
 }

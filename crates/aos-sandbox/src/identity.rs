@@ -27,6 +27,9 @@ pub(crate) const INSIDE: u32 = 1000;
 /// out, and below the 2^31 that some programs cannot pass.
 const NOBODYS: u32 = 0x5a05_0000;
 
+/// How many owners' namespaces are kept for later commands; more than there are people on most hosts.
+const OWNERS_MAX: usize = 16;
+
 /// Whom commands are outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
@@ -92,6 +95,11 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
+    /// Whether it may be kept with another owner in it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.namespaces.len() < OWNERS_MAX
+    }
+
     /// A detached copy of the mount at `path` with its owner translated.
     pub(crate) fn tree(&mut self, path: &Path) -> Result<OwnedFd, Failure> {
         let unusable = |error: io::Error| Failure::new(FailureKind::Path(path.into()), error);
@@ -114,7 +122,7 @@ impl Translator {
     }
 
     /// The namespace that translates this owner; it lives as long as the translator.
-    fn namespace(&mut self, owner: (u32, u32)) -> Result<i32, Failure> {
+    pub(crate) fn namespace(&mut self, owner: (u32, u32)) -> Result<i32, Failure> {
         if let Some(fd) = self.namespaces.get(&owner) {
             return Ok(fd.as_raw_fd());
         }

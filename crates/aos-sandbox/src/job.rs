@@ -12,6 +12,10 @@ use crate::error::{Error, Feature};
 use crate::outcome::{End, Usage};
 use crate::spec::{Access, Limits, Network};
 
+/// The packet by which a helper hands out its own process, and the one that carries the proxy's listener.
+pub(crate) const STARTED: &[u8] = b"started";
+pub(crate) const LISTENER: &[u8] = b"listener";
+
 /// What a helper is for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
@@ -63,7 +67,7 @@ pub(crate) enum Report {
 }
 
 /// A failure that crosses processes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// What kind.
     pub(crate) kind: FailureKind,
@@ -72,7 +76,7 @@ pub(crate) struct Failure {
 }
 
 /// What failed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum FailureKind {
     /// The command's program could not be executed.
     Program(String),

@@ -4,9 +4,10 @@
 //! Start at [`run`] with a [`Spec`]; [`probe`] says what the host can do. How a command comes to run:
 //!
 //! ```text
-//! daemon ──spawns──▶ helper ──clones──▶ first process ──forks──▶ the command
-//! run.rs             helper.rs          walls.rs                  exec.rs
-//! pipes, deadline    watches, kills     new root, reaps           limits, Landlock, seccomp, exec
+//! daemon ──asks──▶ helper ──clones──▶ first process ──forks──▶ the command
+//! run.rs           helper.rs          walls.rs, root.rs        exec.rs
+//! pipes, deadline  watches, kills     new root, reaps          limits, Landlock, seccomp, exec
+//!                     ▲ forked ahead by the nurse, whom nursery.rs starts
 //! ```
 //!
 //! A program that embeds this crate hands over to the helper before it does anything else:
@@ -23,7 +24,8 @@
 //! ```
 //!
 //! Always true:
-//! - The helper is a fresh program with an empty environment and one thread; no memory of the daemon gets inside.
+//! - Helpers come from a fresh program with an empty environment and one thread, each serves one command, and none has
+//!   seen another's; no memory of the daemon gets inside.
 //! - What the host cannot do is an error that names it ([`Error::Missing`]). Nothing falls back to fewer walls.
 //! - When [`run`] returns the whole process tree is dead, whatever it did to get away.
 //! - Output in memory is bounded by the limits.
@@ -44,6 +46,7 @@ mod image;
 mod job;
 mod landlock;
 mod layer;
+mod nursery;
 mod outcome;
 mod privileges;
 mod probe;

@@ -17,8 +17,8 @@ pub(crate) fn raise() -> Result<(), Failure> {
     rustix::thread::set_capabilities(None, raised).step("raise capabilities")
 }
 
-/// Gives up all capabilities for good.
-pub(crate) fn drop_all() -> Result<(), Failure> {
+/// Sees to it that no execution of this process or of those it starts brings a capability back, for good.
+pub(crate) fn bound() -> Result<(), Failure> {
     rustix::thread::clear_ambient_capability_set().step("clear ambient capabilities")?;
     // Until the kernel knows no such capability; there are some forty.
     for capability in 0..64 {
@@ -34,6 +34,11 @@ pub(crate) fn drop_all() -> Result<(), Failure> {
     if unsafe { libc::prctl(libc::PR_SET_SECUREBITS, SECURE_BITS, 0, 0, 0) } != 0 {
         return Err(Failure::step("lock capabilities", io::Error::last_os_error()));
     }
+    Ok(())
+}
+
+/// Gives up all capabilities for good, after [`bound`].
+pub(crate) fn drop_all() -> Result<(), Failure> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets).step("drop capabilities")

@@ -1,14 +1,16 @@
 //! The file system a command sees: a root of its own with the system read-only, the workspace, and little else.
 //!
-//! Start at [`Sources::open`], then [`Sources::build`]. The trees of the host are opened first, by whoever may reach
-//! them, and attached later, by the one whom the new root belongs to.
+//! Start at [`Root::begin`], which builds what every command sees before it is known which one comes, then
+//! [`Sources::open`] and [`Root::finish`]. The trees of the host are opened by whoever may reach them, and attached by
+//! the one whom the new root belongs to.
 //!
 //! Always true: nothing of the host is visible that is not named here or in the job; everything is `nosuid`, all but
 //! the five devices `nodev`, and everything but the workspace, `/tmp`, `/dev/shm` and granted mounts read-only.
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -64,17 +66,42 @@ const SETTINGS_OF_NETWORK: &[&str] = &["resolv.conf", "gai.conf", "host.conf"];
 /// Devices that hold nothing and control nothing.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 
+/// What there is to be mounted on in every root.
+const FOLDERS: &[&str] = &["proc", "usr", "tmp", "dev/shm", "workspace"];
+
 /// The size of `/dev/shm` unless the memory limit is less; what container engines give.
 const SHARED_MAX: u64 = 64 << 20;
 
 /// Files in a private folder: each takes memory of the kernel's beside its content.
 const INODES_MAX: &str = "65536";
 
-/// Where the root is while it is built; every host has the folder.
-const BUILT_AT: &str = "/tmp";
+/// Where the root is while it is built: a folder that every host has, and below which nothing is that a command is
+/// shown.
+const BUILT_AT: &str = "/proc";
 
 /// The largest setting that is copied, far above any of them.
 const SETTING_MAX: u64 = 1 << 20;
+
+/// What of the host is copied into a root when it is begun, as it was then: a copy of something else is out of date.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen(Vec<Option<[i64; 7]>>);
+
+impl Seen {
+    /// What is there now.
+    pub(crate) fn now() -> Self {
+        Seen::below(Path::new("/etc"))
+    }
+
+    fn below(folder: &Path) -> Self {
+        let of = |name: &&str| {
+            let meta = std::fs::symlink_metadata(folder.join(name)).ok()?;
+            let (device, inode) = (meta.dev().cast_signed(), meta.ino().cast_signed());
+            let modified = (meta.mtime(), meta.mtime_nsec());
+            Some([device, inode, meta.size().cast_signed(), modified.0, modified.1, meta.ctime(), meta.ctime_nsec()])
+        };
+        Seen(SETTINGS.iter().map(of).collect())
+    }
+}
 
 /// A tree of the host, held but not yet placed.
 struct Source {
@@ -93,74 +120,50 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// In the helper: opens what takes the daemon's own rights, when those are more than the command will have.
-    pub(crate) fn open_translated(job: &Job, walls: &Walls) -> Result<Self, Failure> {
-        let mut translator = Translator::default();
-        let workspace = translator.tree(Path::new(&job.workspace))?;
-        Self::with(workspace, walls, |path| translator.tree(path))
+    pub(crate) fn open_translated(job: &Job, walls: &Walls, translator: &mut Translator) -> Result<Self, Failure> {
+        Self::with(Path::new(&job.workspace), walls, |path| translator.tree(path))
     }
 
     /// In the first process: opens the same as an ordinary user, who can give away nothing but what is its own.
     pub(crate) fn open(job: &Job, walls: &Walls) -> Result<Self, Failure> {
-        Self::with(tree(Path::new(&job.workspace))?, walls, tree)
+        Self::with(Path::new(&job.workspace), walls, tree)
+    }
+
+    /// In the first process: what the helper has opened, in the order of [`Sources::fds`].
+    pub(crate) fn received(trees: Vec<OwnedFd>, walls: &Walls) -> Result<Self, Failure> {
+        let mut trees = trees.into_iter();
+        Self::with(Path::new(""), walls, |_| trees.next().ok_or(Errno::PROTO).step("receive the trees"))
+    }
+
+    /// All of them.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let mounts = self.mounts.iter().map(|mount| &mount.tree);
+        std::iter::once(&self.workspace).chain(&self.layer).chain(mounts).map(AsFd::as_fd)
     }
 
     fn with(
-        workspace: OwnedFd,
+        workspace: &Path,
         walls: &Walls,
         mut open: impl FnMut(&Path) -> Result<OwnedFd, Failure>,
     ) -> Result<Self, Failure> {
+        let workspace = open(workspace)?;
         let layer = walls.layer.as_ref().map(|layer| open(Path::new(layer))).transpose()?;
         let mut mounts = Vec::new();
         for (host, at, access) in &walls.mounts {
-            let host = Path::new(host);
+            let tree = open(Path::new(host))?;
+            let kind = rustix::fs::fstat(&tree).step("look at a mount")?.st_mode;
             mounts.push(Source {
-                tree: open(host)?,
+                tree,
                 at: at.into(),
-                folder: host.is_dir(),
+                folder: rustix::fs::FileType::from_raw_mode(kind).is_dir(),
                 writable: *access == Access::Write,
             });
         }
         Ok(Sources { workspace, layer, mounts })
     }
-
-    /// In the first process: builds the root and moves into it. Afterwards nothing of the host's root is reachable.
-    pub(crate) fn build(self, job: &Job, walls: &Walls) -> Result<(), Failure> {
-        let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-        rustix::mount::mount_change("/", privately).step("separate the mounts from the host's")?;
-        let root = Root::new()?;
-        match &walls.programs {
-            None => root.system()?,
-            Some(programs) => root.programs(programs)?,
-        }
-        root.settings(SETTINGS)?;
-        if walls.network == Network::Host {
-            root.settings(SETTINGS_OF_NETWORK)?;
-        }
-        root.accounts()?;
-        root.devices()?;
-        let executable = walls.programs.is_none();
-        // Both are on memory, which is dearer than disk.
-        root.scratch("tmp", job.limits.disk.min(job.limits.memory), executable)?;
-        root.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), executable)?;
-        root.folder(Path::new("proc"))?;
-        root.attach(&proc()?, Path::new("proc"))?;
-        let workspace = match self.layer {
-            Some(layer) => {
-                let below = |source: &Source| source.at.strip_prefix(WORKSPACE).ok().map(Path::to_owned);
-                let mounts: Vec<PathBuf> = self.mounts.iter().filter_map(below).collect();
-                root.layered(self.workspace, layer, &mounts)?
-            }
-            None => self.workspace,
-        };
-        root.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
-        for source in self.mounts {
-            root.place(source, executable)?;
-        }
-        root.enter()
-    }
 }
 
-/// What Landlock has to allow for the root that [`Sources::build`] made.
+/// What Landlock has to allow for the root that [`Root::finish`] made.
 pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
     let ruleset = Ruleset::new()?;
     let write = if walls.programs.is_none() { Right::All } else { Right::Write };
@@ -223,23 +226,73 @@ pub(crate) fn proc() -> Result<OwnedFd, Failure> {
 }
 
 /// The new root while it is being built.
-struct Root {
+pub(crate) struct Root {
     fd: OwnedFd,
+    proc: OwnedFd,
 }
 
 impl Root {
+    /// In the first process: begins a root with what all of them have. The host's is still there beside it, and follows
+    /// what the host mounts and unmounts; what is held of it here does not.
+    pub(crate) fn begin() -> Result<Self, Failure> {
+        // Before the new root hides the host's, without which there is none to be had.
+        let root = Root { proc: proc()?, fd: Self::empty()? };
+        root.settings(SETTINGS)?;
+        root.accounts()?;
+        root.devices()?;
+        for folder in FOLDERS {
+            root.folder(Path::new(folder))?;
+        }
+        root.attach(&root.proc, Path::new("proc"))?;
+        Ok(root)
+    }
+
+    /// Adds what this command is granted and moves into it. Afterwards nothing of the host's root is reachable.
+    pub(crate) fn finish(self, sources: Sources, job: &Job, walls: &Walls) -> Result<(), Failure> {
+        let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", privately).step("separate the mounts from the host's")?;
+        match &walls.programs {
+            None => self.system()?,
+            Some(programs) => self.programs(programs)?,
+        }
+        if walls.network == Network::Host {
+            self.settings(SETTINGS_OF_NETWORK)?;
+        }
+        let executable = walls.programs.is_none();
+        // Both are on memory, which is dearer than disk.
+        self.scratch("tmp", job.limits.disk.min(job.limits.memory), executable)?;
+        self.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), executable)?;
+        let workspace = match sources.layer {
+            Some(layer) => {
+                let below = |source: &Source| source.at.strip_prefix(WORKSPACE).ok().map(Path::to_owned);
+                let mounts: Vec<PathBuf> = sources.mounts.iter().filter_map(below).collect();
+                self.layered(sources.workspace, layer, &mounts)?
+            }
+            None => sources.workspace,
+        };
+        self.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
+        for source in sources.mounts {
+            self.place(source, executable)?;
+        }
+        self.enter()
+    }
+
     /// An empty root on memory, placed where nobody looks: it has to be mounted somewhere to become a root.
-    fn new() -> Result<Self, Failure> {
+    fn empty() -> Result<OwnedFd, Failure> {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let options = [("size", "8m"), ("mode", "755")];
         let fd = fresh("tmpfs", &options, attributes).step("make a root file system")?;
         rustix::mount::move_mount(&fd, "", CWD, BUILT_AT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .step("mount the root file system")?;
-        Ok(Root { fd })
+        Ok(fd)
     }
 
     /// Makes a folder and those above it.
     fn folder(&self, path: &Path) -> Result<(), Failure> {
+        let path = relative(path);
+        if path.as_os_str().is_empty() || self.find(path).is_ok() {
+            return Ok(());
+        }
         let mut above = PathBuf::new();
         for part in path.components().filter(|part| matches!(part, std::path::Component::Normal(_))) {
             let parent = self.find(&above)?;
@@ -478,9 +531,9 @@ impl Root {
     }
 }
 
-/// Adds restrictions to a mount; none is ever taken away.
+/// Adds restrictions to a mount, of which none is ever taken away, and lets nothing that the host mounts later into it.
 fn narrow(mount: &OwnedFd, flags: i32, attributes: u64) -> Result<(), Failure> {
-    let attr = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
     set_attr(mount, libc::AT_EMPTY_PATH | flags, &attr).step("restrict a mount")
 }
 
@@ -490,4 +543,28 @@ fn relative(path: &Path) -> &Path {
 
 fn misplaced(path: &Path, errno: Errno) -> Failure {
     Failure::step(format!("make {} inside", path.display()), errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_was_written_made_or_deleted_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("protocols"), text).unwrap();
+        let mut last = Seen::below(folder.path());
+        assert_eq!(last, Seen::below(folder.path()));
+        for change in
+            [&|| write("one"), &|| write("two"), &|| std::fs::remove_file(folder.path().join("protocols")).unwrap()]
+                as [&dyn Fn(); 3]
+        {
+            // Times have the grain of the kernel's clock.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            change();
+            let now = Seen::below(folder.path());
+            assert_ne!(last, now);
+            last = now;
+        }
+    }
 }

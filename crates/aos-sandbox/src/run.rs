@@ -8,22 +8,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, Shutdown, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, Shutdown, SocketFlags, SocketType,
 };
+use rustix::process::Signal;
 
 use crate::cancel::Cancel;
 use crate::capture::{Feed, Sink};
 use crate::changes::{DiskWatch, Snapshot};
 use crate::error::{Error, Feature};
-use crate::job::{Job, Report, Task, Walls};
+use crate::job::{Job, Report, STARTED, Task, Walls};
 use crate::outcome::{Captured, End, Outcome, Usage};
 use crate::probe::results_of;
 use crate::spec::{Helper, Isolation, Mount, Network, Programs, Spec};
@@ -190,9 +189,9 @@ struct Ran {
     stderr: Captured,
 }
 
-/// A started helper and our ends of its pipes.
+/// A helper that has been given its task, and our ends of its pipes.
 pub(crate) struct Helped {
-    child: Child,
+    helper: Helper,
     control: OwnedFd,
     stdin: OwnedFd,
     stdout: OwnedFd,
@@ -200,7 +199,7 @@ pub(crate) struct Helped {
 }
 
 impl Helped {
-    /// Starts the helper and hands it its task.
+    /// Hands a task to a helper, as a sealed memory file.
     pub(crate) fn start(helper: &Helper, task: &Task) -> Result<Self, Error> {
         let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let unopened = |errno: Errno| setup_error("open the pipes of the command", errno.into());
@@ -213,51 +212,22 @@ impl Helped {
         for fd in [&stdin, &stdout, &stderr, &control] {
             rustix::io::ioctl_fionbio(fd, true).map_err(unopened)?;
         }
-        // The control socket takes the place of standard input, so that no descriptor has to be inherited by number.
-        let child = Command::new(&helper.program)
-            .args(&helper.args)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::from(control_theirs))
-            .stdout(Stdio::from(stdout_theirs))
-            .stderr(Stdio::from(stderr_theirs))
-            .spawn()
-            .map_err(|source| Error::Helper {
-                reason: format!("{} cannot be started", helper.program.display()),
-                source: Some(source),
-            })?;
-        // From here on dropping `control` is what ends the helper.
-        let mut helped = Helped { child, control, stdin, stdout, stderr };
-        match helped.hand_over(task, stdin_theirs) {
-            Ok(()) => Ok(helped),
-            Err(error) => {
-                let _ = helped.child.kill();
-                let _ = helped.child.wait();
-                Err(error)
-            }
-        }
-    }
-
-    /// Sends the task as a sealed memory file, and the command's standard input with it.
-    fn hand_over(&self, task: &Task, stdin: OwnedFd) -> Result<(), Error> {
-        let send = || -> io::Result<()> {
+        let written = || -> io::Result<std::fs::File> {
             let file = rustix::fs::memfd_create("task", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             let mut file = std::fs::File::from(file);
-            serde_json::to_writer(io::BufWriter::new(&mut file), task)?;
+            io::Write::write_all(&mut file, &serde_json::to_vec(task)?)?;
             rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK)?;
-            let fds = [file.as_fd(), stdin.as_fd()];
-            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-            let message = [io::IoSlice::new(b"task")];
-            rustix::net::sendmsg(&self.control, &message, &mut ancillary, SendFlags::NOSIGNAL)?;
-            Ok(())
+            Ok(file)
         };
-        send().map_err(|source| Error::Helper { reason: "did not take its task".into(), source: Some(source) })
+        let task = written().map_err(|source| setup_error("write the helper's task", source))?;
+        let theirs = [&control_theirs, &task.into(), &stdin_theirs, &stdout_theirs, &stderr_theirs];
+        helper.hand_over(theirs.map(AsFd::as_fd))?;
+        // From here on dropping `control` is what ends the helper.
+        Ok(Helped { helper: helper.clone(), control, stdin, stdout, stderr })
     }
 
     /// Waits for the answer to [`Task::Probe`].
-    pub(crate) fn probed(mut self) -> Result<Vec<(Feature, i32)>, Error> {
+    pub(crate) fn probed(self) -> Result<Vec<(Feature, i32)>, Error> {
         let mut reports = Reports::default();
         let until = Instant::now() + GRACE;
         while !reports.ended && Instant::now() < until {
@@ -265,14 +235,15 @@ impl Helped {
             let _ = poll(&mut slots, Timespec::try_from(GRACE).ok().as_ref());
             reports.read(&self.control);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if !reports.ended {
+            reports.kill(&self.helper);
+        }
         results_of(reports.last)
     }
 
     /// Feeds and drains the command until the helper has reported and is gone.
     fn finish(self, spec: &Spec, cancel: &Cancel, mut disk: DiskWatch<'_>) -> Result<Ran, Error> {
-        let Helped { mut child, control, stdin, stdout, stderr } = self;
+        let Helped { helper, control, stdin, stdout, stderr } = self;
         let mut feed = Feed::new(stdin, &spec.stdin);
         let mut stdout = Sink::new(stdout, spec.limits.output);
         let mut stderr = Sink::new(stderr, spec.limits.output);
@@ -280,11 +251,11 @@ impl Helped {
         // Set once the helper has been told to stop: to how the run will be said to have ended.
         let mut stopped = None;
         let mut give_up = Instant::now().checked_add(spec.limits.wall.saturating_add(GRACE));
-        while !reports.ended {
+        // A report says that the tree is dead; the helper has nothing to do after it but to end.
+        while !reports.ended && reports.last.is_none() {
             let left = give_up.map(|at| at.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                let _ = child.kill();
-                let _ = child.wait();
+                reports.kill(&helper);
                 return Err(Error::Helper { reason: "did not end in time and was killed".into(), source: None });
             }
             let mut slots = vec![PollFd::new(&control, PollFlags::IN)];
@@ -319,7 +290,6 @@ impl Helped {
                 server.take(listener.into());
             }
         }
-        let _ = child.wait();
         // Every writer is dead, so what is in the pipes now is all there will be.
         match reports.last {
             Some(Report::Ended(end, usage)) => {
@@ -342,11 +312,21 @@ struct Reports {
     last: Option<Report>,
     /// Whether the helper has closed its end, which it does by exiting.
     ended: bool,
+    /// The helper's process, so that it can be killed; it says so first of all.
+    process: Option<OwnedFd>,
     /// The listener in the command's network, when it has come and nobody has taken it.
     listener: Option<OwnedFd>,
 }
 
 impl Reports {
+    /// Ends a helper that does not end: itself if it ever began, or else whoever should have given the task to one.
+    fn kill(&self, helper: &Helper) {
+        match &self.process {
+            Some(process) => drop(rustix::process::pidfd_send_signal(process, Signal::KILL)),
+            None => helper.dismiss(),
+        }
+    }
+
     /// Takes what is there.
     fn read(&mut self, control: &OwnedFd) {
         let mut packet = [0; REPORT_MAX];
@@ -360,7 +340,10 @@ impl Reports {
                 Ok(length) => {
                     for message in ancillary.drain() {
                         if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-                            self.listener = fds.next();
+                            match &packet[..length] {
+                                STARTED => self.process = fds.next(),
+                                _ => self.listener = fds.next(),
+                            }
                         }
                     }
                     if let Ok(report) = serde_json::from_slice(&packet[..length]) {

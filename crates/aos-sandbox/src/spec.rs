@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::layer::Layer;
+use crate::nursery::{FDS, Nursery};
 
 /// One command and its walls.
 #[derive(Debug, Clone)]
@@ -204,18 +207,34 @@ impl UnsandboxedConsent {
 /// The program that the sandbox is started from; it has to call [`helper_main`](crate::helper_main) before anything else.
 ///
 /// It is a program of its own and not a fork of the daemon, because the daemon has threads, whose locks a fork would
-/// freeze, and secrets in its memory, which the sandbox's first process would carry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// freeze, and secrets in its memory, which the sandbox's first process would carry. It is started once, by the first
+/// run, and ends with the last clone of this; what serves a run is a fork of it that was made before anything was known
+/// of that run. So clone one rather than making another.
+#[derive(Debug, Clone)]
 pub struct Helper {
-    /// The executable.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub args: Vec<OsString>,
+    program: PathBuf,
+    args: Vec<OsString>,
+    nursery: Arc<Nursery>,
+}
+
+impl Helper {
+    /// An executable and its arguments; nothing is started yet.
+    pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = OsString>) -> Self {
+        Helper { program: program.into(), args: args.into_iter().collect(), nursery: Arc::default() }
+    }
+
+    pub(crate) fn hand_over(&self, fds: [BorrowedFd<'_>; FDS]) -> Result<(), Error> {
+        self.nursery.hand_over(&self.program, &self.args, fds)
+    }
+
+    pub(crate) fn dismiss(&self) {
+        self.nursery.dismiss();
+    }
 }
 
 impl Default for Helper {
     /// This very program again, as the hidden subcommand [`HELPER_SUBCOMMAND`](crate::HELPER_SUBCOMMAND).
     fn default() -> Self {
-        Helper { program: "/proc/self/exe".into(), args: vec![crate::HELPER_SUBCOMMAND.into()] }
+        Helper::new("/proc/self/exe", [crate::HELPER_SUBCOMMAND.into()])
     }
 }

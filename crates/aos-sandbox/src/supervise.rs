@@ -51,6 +51,18 @@ impl Watch {
         }
     }
 
+    /// Readable when a child has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.children.as_fd()
+    }
+
+    /// Takes the news that children have ended; how many does not matter, since whoever asks reaps them all.
+    pub(crate) fn drain(&self) {
+        // One signalfd_siginfo.
+        let mut record = [0u8; 128];
+        while rustix::io::read(&self.children, &mut record).is_ok_and(|length| length > 0) {}
+    }
+
     /// Waits until `child` ends, `stop` wakes, `deadline` passes, or `inspect`, called every so often, returns true.
     pub(crate) fn wait(
         &self,
@@ -79,9 +91,7 @@ impl Watch {
                 Err(errno) => return Err(errno.into()),
             }
             let stopped = !slots[1].revents().is_empty();
-            // One signalfd_siginfo; how many are queued does not matter, since all children are reaped anyway.
-            let mut record = [0u8; 128];
-            while rustix::io::read(&self.children, &mut record).is_ok_and(|length| length > 0) {}
+            self.drain();
             if stopped {
                 return Ok(reap(child).map_or(Woke::Stopped, Woke::Ended));
             }

@@ -5,7 +5,7 @@ mod rig;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use aos_sandbox::{Access, Cancel, Change, ChangeKind, End, Error, Mount, UnsandboxedConsent, run};
+use aos_sandbox::{Access, Cancel, Change, ChangeKind, End, Error, Helper, Mount, UnsandboxedConsent, run};
 use rig::{LONG, Rig, alive, go, unsandboxed};
 
 fn rig() -> Rig {
@@ -185,9 +185,9 @@ fn a_missing_workspace_names_the_path() {
 fn a_missing_helper_is_an_error_and_not_a_run() {
     let rig = rig();
     let mut spec = rig.spec(&["touch", "ran"]);
-    spec.helper.program = "/no/such/helper".into();
+    spec.helper = Helper::new("/no/such/helper", []);
     assert!(matches!(go(&spec), Err(Error::Helper { .. })));
-    spec.helper.program = "/bin/false".into();
+    spec.helper = Helper::new("/bin/false", []);
     assert!(matches!(go(&spec), Err(Error::Helper { .. })));
     assert!(!rig.path().join("ran").exists());
 }

@@ -30,10 +30,7 @@ fn rig(rules: Vec<Rule>) -> Rig {
 /// Whether commands can run in the sandbox here.
 fn sandbox(rig: &Rig) -> bool {
     let probe = aos_sandbox::probe(
-        &aos_sandbox::Helper {
-            program: env!("CARGO_BIN_EXE_aos").into(),
-            args: vec![aos_sandbox::HELPER_SUBCOMMAND.into()],
-        },
+        &aos_sandbox::Helper::new(env!("CARGO_BIN_EXE_aos"), [aos_sandbox::HELPER_SUBCOMMAND.into()]),
         &rig.home(),
     )
     .unwrap();

@@ -14,8 +14,8 @@ pub const HELPER: &str = "AOS_TEST_SANDBOX_HELPER";
 
 /// The helper that was built beside the tests.
 pub fn helper() -> Helper {
-    let built = || env!("CARGO_BIN_EXE_aos-sandbox-helper").into();
-    Helper { program: std::env::var_os(HELPER).map_or_else(built, Into::into), args: vec![] }
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_aos-sandbox-helper"));
+    Helper::new(std::env::var_os(HELPER).map_or_else(built, PathBuf::from), [])
 }
 
 /// No walls, as a person's configuration would say it.

@@ -40,6 +40,8 @@ pub(crate) struct Drivers {
     files: fs::Driver,
     net: Arc<net::Driver>,
     commands: exec::Driver,
+    /// From whom commands are started; kept, since it has the next one ready.
+    helper: Helper,
     memory: Arc<dyn MemoryStore>,
     how: Exec,
     /// Hosts that may be reached at all; empty: whatever the policy allows.
@@ -65,6 +67,7 @@ impl Drivers {
             files: fs::Driver::new(),
             net: Arc::new(net::Driver::new(net::Options::default())),
             commands: exec::Driver::default(),
+            helper: Helper::default(),
             memory: Arc::new(memory),
             how: config.exec,
             hosts: match config.net.allow.as_slice() {
@@ -235,7 +238,7 @@ impl Drivers {
             network,
             proxy: (network == Network::Proxy).then(|| outlet.server()),
             isolation,
-            helper: Helper::default(),
+            helper: self.helper.clone(),
         })
     }
 
