@@ -125,10 +125,8 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The native calls with their results, and everything else that is told. Before the first turn a result has no
-    /// call, and is left out.
+    /// The native calls with their results, and everything else that is told.
     fn sort(&self, native: Option<(&'a Entry, &'a Reply)>) -> (Vec<Pair<'a>>, Vec<&'a Entry>) {
-        let has_turn = self.turn().is_some();
         let mut pairs: Vec<Pair<'a>> = Vec::new();
         if let Some((entry, reply)) = native {
             let ids = native_ids(&reply.calls, &mut call_ids(entry.lsn));
@@ -142,8 +140,8 @@ impl<'a> Segment<'a> {
             match &entry.body {
                 Body::Result { call_id, outcome, .. } => match by_id.get(call_id).map(|nth| &mut pairs[*nth].result) {
                     Some(result @ None) => *result = Some((entry.lsn, outcome)),
-                    _ if has_turn => told.push(*entry),
-                    _ => {}
+                    // Without a call of this reply it is one that was made for the process, such as what was attached.
+                    _ => told.push(*entry),
                 },
                 Body::InferenceCompleted { .. } => {}
                 _ => told.push(*entry),

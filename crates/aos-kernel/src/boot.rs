@@ -54,25 +54,26 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Call { .. } if gone => {
                     self.globals.in_flight.remove(&id);
                 }
-                InFlight::Call { pid, call, .. } => self.recover_call(id, pid, call),
+                InFlight::Call { pid, by, call, .. } => self.recover_call(id, pid, by, call),
             }
         }
     }
 
-    fn recover_call(&mut self, id: EffectId, pid: Pid, index: usize) {
+    fn recover_call(&mut self, id: EffectId, pid: Pid, by: Pid, index: usize) {
         let Some(process) = self.table.get(pid) else { return };
         let Some(call) = process.step.get(index).filter(|call| call.state == CallState::Running(id)).cloned() else {
             self.globals.in_flight.remove(&id);
             return;
         };
-        let workspace = process.workspace.clone();
-        if let Ok(parsed) = Syscall::parse(&call.name, &call.args)
+        let workspace = self.table.get(by).map(|process| process.workspace.clone());
+        if let Some(workspace) = workspace
+            && let Ok(parsed) = Syscall::parse(&call.name, &call.args)
             && parsed.idempotent()
-            && let Some(ruling) = self.rule(pid, parsed)
+            && let Some(ruling) = self.rule(by, parsed)
             && ruling.verdict == Verdict::Allow
             && let Some(permit) = ruling.permit
         {
-            let authority = self.authority(pid, index, permit.call());
+            let authority = self.authority(by, index, permit.call());
             self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound: None });
             return;
         }

@@ -1,11 +1,14 @@
-//! What a process was given: the words of the people it serves, by which a call can be told from one that the text it
-//! has read asked for (docs/decisions/0007).
+//! What a process was given: the words of the people it serves and the names in clean sources, by which a call can be told
+//! from one that the text it has read asked for (docs/decisions/0007, 0012).
 //!
-//! Start at [`Kernel::judge`]. What always holds: nothing that carries an untrusted label ever enters `words`, so reading
-//! more makes nothing given; what people wrote is kept whole or not at all; the newest [`WORDS_BYTES_MAX`] bytes count.
+//! Start at [`Kernel::judge`]. What always holds: nothing that carries an untrusted label ever enters `words` or `named`,
+//! so reading more of it makes nothing given; what people wrote is kept whole or not at all; of both the newest
+//! [`WORDS_BYTES_MAX`] bytes count.
+
+use std::collections::BTreeSet;
 
 use aos_abi::{Name, Pid, Syscall};
-use aos_policy::{Labels, Lacking, Policy, Subject};
+use aos_policy::{Labels, Lacking, Named, Policy, Subject};
 use serde_json::Value;
 
 use crate::Kernel;
@@ -24,10 +27,41 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn judge<R>(&mut self, pid: Pid, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
         let labelled = self.labels_of(pid).any_of(Labels::UNTRUSTED);
         let files = if labelled { self.labels_read(pid, Reads::Files) } else { Labels::NONE };
+        let children = if labelled { self.vouched_children(pid) } else { BTreeSet::new() };
         let process = self.table.get(pid)?;
         let mut subject = process.subject();
         subject.given.files = files;
+        subject.given.pids = Some(&children);
         Some(ask(&self.policy, &subject))
+    }
+
+    /// The children that were made without an untrusted label: the others may be whoever the attacker wanted.
+    fn vouched_children(&mut self, pid: Pid) -> BTreeSet<Pid> {
+        let children = self.table.get(pid).map(|process| process.children.clone()).unwrap_or_default();
+        children.into_iter().filter(|child| self.table.get(*child).is_some_and(|child| child.vouched)).collect()
+    }
+
+    /// A clean result of a call that nobody but people can have led to: the names in it.
+    pub(crate) fn names(&mut self, pid: Pid, call: usize, result: &Value) {
+        let Some(process) = self.table.get(pid) else { return };
+        let made = process.step.get(call).and_then(|call| Syscall::parse(&call.name, &call.args).ok());
+        let Some(made) = made else { return };
+        // Whoever puts a file where a rule labels it chooses its name, which a list of the folder above shows.
+        let below = match &made {
+            Syscall::FsList(args) => {
+                self.policy.labels_of_files(&process.policy_role, args.path.as_deref().unwrap_or("."))
+            }
+            _ => Labels::NONE,
+        };
+        let Some(named) = Named::of(&made, result).filter(|_| !below.any_of(Labels::UNTRUSTED)) else { return };
+        self.with(pid, |process| {
+            process.named.retain(|known| *known != named);
+            process.named.push(named);
+            let mut kept = process.named.iter().map(Named::bytes).sum::<usize>();
+            while kept > WORDS_BYTES_MAX && process.named.len() > 1 {
+                kept -= process.named.remove(0).bytes();
+            }
+        });
     }
 
     /// What a call carries: the labels of its process, but no untrusted one where people gave all that steers it.

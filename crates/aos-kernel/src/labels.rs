@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Kernel;
+use crate::process::Process;
 use crate::table::PageStore;
 
 /// What a call at a driver reads that others may have written.
@@ -44,6 +45,20 @@ pub(crate) fn reads(call: &Syscall) -> Reads {
             Name::FsRead | Name::FsList | Name::FsSearch | Name::FsEdit | Name::ExecCmd => Reads::Files,
             _ => Reads::Nothing,
         },
+    }
+}
+
+/// Most values in what a quarantined child returns without a label: more could spell a text.
+const VALUES_MAX: usize = 64;
+/// Why a process ended, where the kernel alone chose the words.
+const ENDS: [&str; 4] = ["answered", "SYS_EXIT", "killed", "ended by TERM after its last turn"];
+
+/// How many values there are in one.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
     }
 }
 
@@ -99,9 +114,13 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What the end of a process carries.
-    pub(crate) fn labels_of_end(&mut self, pid: Pid, result: &Value) -> Labels {
+    pub(crate) fn labels_of_end(&mut self, pid: Pid, result: &Value, reason: &str) -> Labels {
+        let is_bare = |process: &Process| {
+            let wordless = is_wordless(result, &process.subject().given);
+            wordless && values(result) <= VALUES_MAX && ENDS.contains(&reason)
+        };
         match self.table.get(pid) {
-            Some(process) if process.quarantine && is_wordless(result, &process.subject().given) => Labels::NONE,
+            Some(process) if process.quarantine && is_bare(process) => Labels::NONE,
             Some(process) if process.quarantine => process.labels.and(Labels::CHILD),
             Some(process) => process.labels,
             None => Labels::NONE,

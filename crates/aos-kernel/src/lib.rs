@@ -128,11 +128,16 @@ enum InFlight {
         max_output: u32,
     },
     Call {
+        /// Who gets its result.
         pid: Pid,
+        /// Whose rights allow it.
+        by: Pid,
         call: usize,
         /// What its result carries by the rules that allowed it.
         labels: Labels,
         reads: Reads,
+        /// Whether nobody but people can have led to it.
+        vouched: bool,
     },
 }
 
@@ -252,7 +257,7 @@ impl<P: PageStore> Kernel<P> {
             }
             Body::Result { effect: Some(effect), outcome, .. } => {
                 self.unless_it_held(*effect, outcome);
-                self.driver_result(*effect, entry.lsn, labels::told(outcome));
+                self.driver_result(*effect, entry.lsn, outcome);
             }
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),

@@ -102,6 +102,7 @@ impl<P: PageStore> Kernel<P> {
             quarantine: spec.quarantine,
             vouched: false,
             words: Vec::new(),
+            named: Vec::new(),
             labels: Labels::NONE,
             incoming: Labels::NONE,
             files: Labels::NONE,
@@ -153,6 +154,7 @@ impl<P: PageStore> Kernel<P> {
             process.title.clone_from(&first.title);
             process.vouched = first.vouched;
             process.words.clone_from(&first.words);
+            process.named.clone_from(&first.named);
         }
         *self.globals.origins.entry(from).or_default() += 1;
         for item in window {
@@ -299,7 +301,7 @@ impl<P: PageStore> Kernel<P> {
         let shown = Some(result.clone()).filter(|result| !result.is_null());
         let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned() };
         let lsn = self.fact(pid, body);
-        let notice = Notice { labels: self.labels_of_end(pid, &result), ..self.as_notice(lsn) };
+        let notice = Notice { labels: self.labels_of_end(pid, &result, reason), ..self.as_notice(lsn) };
         self.release(pid);
         let at = self.globals.at;
         let result = result.to_string();
@@ -311,6 +313,7 @@ impl<P: PageStore> Kernel<P> {
             process.step = Vec::new();
             process.window = Window::default();
             process.words = Vec::new();
+            process.named = Vec::new();
             process.inbox = Default::default();
             process.stdin = Default::default();
             process.notices = Default::default();

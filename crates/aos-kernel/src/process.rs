@@ -10,7 +10,7 @@ use aos_abi::entry::Examined;
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
 use aos_context::Window;
-use aos_policy::{Given, Grants, Labels, Subject};
+use aos_policy::{Given, Grants, Labels, Named, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Allowance, Budget, Count, Need};
@@ -44,6 +44,8 @@ pub struct Process {
     pub vouched: bool,
     /// What people gave it to do, newest last; bounded, see [`crate::Kernel`]'s `given`.
     pub words: Vec<String>,
+    /// What clean sources named, newest last; bounded likewise.
+    pub named: Vec<Named>,
     /// What its window carries.
     pub labels: Labels,
     /// What its next turn adds to that.
@@ -450,9 +452,10 @@ impl Process {
         let given = Given {
             texts: &self.words,
             role: if self.vouched { &self.role } else { "" },
-            pids: Some(&self.children),
+            named: &self.named,
             parent: Some(self.parent),
             // Whoever knows better says so.
+            pids: None,
             files: Labels::UNTRUSTED,
         };
         Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels, given }

@@ -12,7 +12,7 @@ use aos_policy::terms::HOLD_MS;
 use aos_policy::{Labels, Permit, Ruling};
 
 use crate::effect::{Authority, Effect};
-use crate::labels::reads;
+use crate::labels::{reads, told};
 use crate::process::{CallState, Phase, Wait};
 use crate::proposals::Question;
 use crate::table::PageStore;
@@ -134,7 +134,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Records what was said to a call, and under what.
-    fn decided(&mut self, pid: Pid, call_id: CallId, verdict: Verdict, rule: String, given: Option<String>) {
+    pub(crate) fn decided(&mut self, pid: Pid, call_id: CallId, verdict: Verdict, rule: String, given: Option<String>) {
         let generation = self.policy.generation().to_owned();
         let labels = self.table.get(pid).map(|process| process.labels).unwrap_or(Labels::NONE);
         let labels = labels.held().map(str::to_owned).collect();
@@ -210,7 +210,8 @@ impl<P: PageStore> Kernel<P> {
         };
         self.labels_leave(pid, &permit);
         let (labels, reads) = (permit.obligations().labels, reads(permit.call()));
-        self.globals.in_flight.insert(id, InFlight::Call { pid, call: index, labels, reads });
+        let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
+        self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, index, permit.call());
         let bound = self.bound(pid, index);
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound });
@@ -220,7 +221,8 @@ impl<P: PageStore> Kernel<P> {
     /// way a server then points is that person's too; a command that was approved can do anything, so it is not.
     pub(crate) fn authority(&mut self, pid: Pid, index: usize, call: &Syscall) -> Authority {
         let policy = self.policy.clone();
-        let approved = self.table.get(pid).is_some_and(|process| process.step[index].approved.is_some());
+        let approved =
+            self.table.get(pid).and_then(|process| process.step.get(index)).is_some_and(|call| call.approved.is_some());
         let labels = match call.name() {
             Name::NetFetch | Name::NetSend if approved => self.labels_of(pid).without(Labels::UNTRUSTED),
             _ => self.labels_of_call(pid, call),
@@ -261,16 +263,22 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A driver's result has come.
-    pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn, told: Labels) {
-        let Some(InFlight::Call { pid, call, labels, reads }) = self.globals.in_flight.get(&effect).cloned() else {
+    pub(crate) fn driver_result(&mut self, effect: EffectId, lsn: Lsn, outcome: &Outcome) {
+        let Some(InFlight::Call { pid, call, labels, reads, vouched, .. }) =
+            self.globals.in_flight.get(&effect).cloned()
+        else {
             return;
         };
         self.globals.in_flight.remove(&effect);
+        let told = told(outcome);
         self.labels_came(pid, reads, told);
         let labels = labels.and(told).and(self.labels_read(pid, reads));
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {
+            if let (true, Outcome::Success { result }) = (vouched && !labels.any_of(Labels::UNTRUSTED), outcome) {
+                self.names(pid, call, result);
+            }
             self.call_done(pid, call, lsn);
             self.run_step(pid);
         }

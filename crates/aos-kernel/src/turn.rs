@@ -16,6 +16,7 @@ use aos_abi::syscall::CallSet;
 use aos_abi::{Body, EffectId, Lsn, Name, Pid, Usd, limits};
 use aos_context::{Calibration, Identity, ItemKind};
 use aos_policy::Labels;
+use serde_json::Value;
 
 use crate::budget::{Dimension, Need};
 use crate::effect::{Effect, Infer};
@@ -448,10 +449,13 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn spoke(&mut self, pid: Pid, text: &str) {
         let Some(process) = self.table.get(pid) else { return };
         let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
-        let terminating = process.terminating.is_some();
+        let (terminating, quarantine) = (process.terminating.is_some(), process.quarantine);
         match mode {
             _ if terminating => self.exit(pid, 143, text.into(), "ended by TERM after its last turn"),
-            Mode::OneShot if !more => self.exit(pid, 0, text.into(), "answered"),
+            Mode::OneShot if !more => {
+                let answer = if quarantine { value_in(text) } else { text.into() };
+                self.exit(pid, 0, answer, "answered");
+            }
             Mode::OneShot | Mode::Resident => {
                 self.with(pid, |process| process.phase = Phase::Idle);
                 self.rest(pid);
@@ -567,6 +571,14 @@ impl<P: PageStore> Kernel<P> {
             None => {}
         }
     }
+}
+
+/// What an answer that is nothing but JSON, fenced or not, says; else its text.
+fn value_in(text: &str) -> Value {
+    let bare = text.trim();
+    let bare = bare.strip_prefix("```json").or_else(|| bare.strip_prefix("```")).unwrap_or(bare);
+    let bare = bare.strip_suffix("```").unwrap_or(bare);
+    serde_json::from_str(bare).unwrap_or_else(|_| text.trim().into())
 }
 
 /// Tokens of a prompt beside its window.

@@ -66,6 +66,14 @@ impl Explanation {
         Explanation { verdict: Verdict::Deny, rule: format!("floor: {why}"), hint, ..Explanation::open() }
     }
 
+    /// What is said to two calls that are made together.
+    fn join(&mut self, other: Explanation) {
+        self.lower(other.verdict, || other.rule, || other.hint);
+        self.obligations.join(&other.obligations);
+        self.lifted = self.lifted.take().or(other.lifted);
+        self.lacking = self.lacking.take().or(other.lacking);
+    }
+
     /// Takes another layer's verdict where it is stricter.
     fn lower(&mut self, verdict: Verdict, rule: impl FnOnce() -> String, hint: impl FnOnce() -> Option<String>) {
         if verdict < self.verdict || self.rule.is_empty() {
@@ -77,6 +85,15 @@ impl Explanation {
 }
 
 pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
+    let mut said = decide_one(tables, subject, call);
+    // What a child is to be shown is fetched and read by the one who makes it.
+    if let Syscall::SpawnAgent(spawn) = call {
+        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, attached)));
+    }
+    said
+}
+
+fn decide_one(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
     let mut said = Explanation::open();
     if reads_own_past(call) {
         said.rule = "always: one's own results and inputs".to_owned();

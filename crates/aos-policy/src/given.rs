@@ -4,15 +4,19 @@
 //! acts, on what, with which words, must be given, the others (limits, deadlines) steer nothing. What always holds: an
 //! argument of a call that is not in the table must be given; nothing is normalised but what its type says; a part of
 //! something given is not given; arguments count together only where one passage gives all of them (docs/decisions/0007).
+//! What a clean source names counts too: for a call that only reads anywhere, for others where the passage asks for that
+//! source (docs/decisions/0012).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use aos_abi::syscall::Risk;
 use aos_abi::{Name, Pid, Syscall};
 use serde_json::Value;
 
 use crate::label::Labels;
+use crate::named::Named;
 use crate::passage::{Passage, passages};
 
 /// What a process was given by those it serves, without any untrusted label. The default is nothing.
@@ -22,7 +26,9 @@ pub struct Given<'a> {
     pub texts: &'a [String],
     /// The text that says who it is; empty where nobody vouches for it.
     pub role: &'a str,
-    /// Processes that the kernel told it of: its children.
+    /// What clean sources named.
+    pub named: &'a [Named],
+    /// Processes that it made without an untrusted label.
     pub pids: Option<&'a BTreeSet<Pid>>,
     /// Who made it.
     pub parent: Option<Pid>,
@@ -44,7 +50,9 @@ pub enum Lacking {
 impl fmt::Display for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lacking::Argument(field) => write!(f, "the argument `{field}` does not stand in your request"),
+            Lacking::Argument(field) => {
+                write!(f, "the argument `{field}` stands neither in your request nor in a file that it names")
+            }
             Lacking::Apart => f.write_str("its arguments stand in your request, but in no one sentence"),
             Lacking::Files => f.write_str("the files it could run were changed after untrusted content was read"),
         }
@@ -53,7 +61,7 @@ impl fmt::Display for Lacking {
 
 /// What an argument is, and so how it can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+pub(crate) enum Field {
     /// It steers nothing: a limit, a deadline, an id that the kernel made for this process.
     Inert,
     /// A name: to the byte.
@@ -90,7 +98,8 @@ fn field(name: Name, field: &str) -> Field {
         (Name::SpawnAgent, "role" | "task") => Field::Text,
         (Name::SpawnAgent, "name" | "model") => Field::Word,
         (Name::SpawnAgent, "pipe_to") | (Name::SendMsg, "to_pid") => Field::Pid,
-        (Name::SpawnAgent, "budget" | "quarantine" | "workspace") => Field::Inert,
+        // What is attached is judged as the call that brings it.
+        (Name::SpawnAgent, "budget" | "quarantine" | "workspace" | "attachments") => Field::Inert,
         (Name::SysRegisterWebhook, "path") => Field::Path,
         (Name::SysRegisterWebhook, "secret") => Field::Word,
         (Name::ChannelSend, "channel" | "reply_to") => Field::Word,
@@ -113,6 +122,7 @@ fn field(name: Name, field: &str) -> Field {
         (Name::FsSearch, "pattern") => Field::Text,
         (Name::MemWrite, "key" | "value") | (Name::MemRead | Name::ToolSearch, "query") => Field::Text,
         (Name::MemForget, "key") => Field::Text,
+        (Name::MemForget, "id") => Field::Word,
         (Name::MemWrite | Name::MemRead | Name::MemForget, "namespace") => Field::Word,
         (Name::SysSchedule, "prompt") | (Name::AskUser, "question") => Field::Text,
         (Name::SysSchedule, "cron") => Field::Text,
@@ -133,16 +143,17 @@ impl Given<'_> {
     #[must_use]
     pub fn lacks(&self, call: &Syscall) -> Option<Lacking> {
         let args = call.args();
-        let steering: Vec<(&str, Field, &Value)> = args
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.as_str(), field(call.name(), name), value))
-            .filter(|(_, field, value)| !steers_nothing(*field, value) && !self.is_kin(*field, value))
-            .collect();
+        let only_reads = call.name().spec().risk == Risk::Read;
+        let mut steering = steering(call.name(), &args);
+        steering.retain(|(_, field, value)| {
+            let is_named = only_reads && self.sources(*field, value).next().is_some();
+            !is_named && !self.is_kin(*field, value)
+        });
         let texts = self.texts.iter().map(String::as_str).chain(Some(self.role).filter(|role| !role.is_empty()));
         let passages: Vec<Passage<'_>> = texts.flat_map(passages).collect();
-        let stands = |passage: &Passage<'_>, field: Field, value: &Value| is_given(passage, field, value);
+        let stands = |passage: &Passage<'_>, field: Field, value: &Value| {
+            is_given(passage, field, value) || self.sources(field, value).any(|source| source.is_asked_for(passage))
+        };
         for (name, field, value) in &steering {
             if !passages.iter().any(|passage| stands(passage, *field, value)) {
                 return Some(Lacking::Argument((*name).to_owned()));
@@ -159,13 +170,40 @@ impl Given<'_> {
     #[must_use]
     pub fn names(&self, word: &str) -> bool {
         let texts = self.texts.iter().map(String::as_str).chain([self.role]);
-        texts.flat_map(passages).any(|passage| passage.marked().contains(&word))
+        texts.flat_map(passages).any(|passage| passage.marked().iter().any(|mark| *mark == word || spells(mark, word)))
     }
 
+    /// The clean sources that name this.
+    fn sources<'s>(&'s self, field: Field, value: &'s Value) -> impl Iterator<Item = &'s Named> {
+        self.named.iter().filter(move |source| source.holds(field, value))
+    }
+
+    /// Whether it is a process to speak to: the caller's child or parent.
     fn is_kin(&self, field: Field, value: &Value) -> bool {
         let pid = value.as_u64().map(Pid).filter(|_| field == Field::Pid);
         pid.is_some_and(|pid| self.parent == Some(pid) || self.pids.is_some_and(|pids| pids.contains(&pid)))
     }
+}
+
+/// The arguments of a call that something depends on.
+pub(crate) fn steering(name: Name, args: &Value) -> Vec<(&str, Field, &Value)> {
+    let fields = args.as_object().into_iter().flatten();
+    let typed = fields.map(|(key, value)| (key.as_str(), field(name, key), value));
+    typed.filter(|(_, field, value)| !steers_nothing(*field, value)).collect()
+}
+
+/// Whether a JSON object has this as a name or a text; one like `"yes|no"` is one of several.
+fn spells(mark: &str, word: &str) -> bool {
+    fn within(value: &Value, word: &str) -> bool {
+        match value {
+            Value::String(text) => text.split('|').any(|one| one.trim() == word),
+            Value::Array(items) => items.iter().any(|item| within(item, word)),
+            Value::Object(fields) => fields.iter().any(|(name, value)| name == word || within(value, word)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+    // Recursion is bounded by the depth to which `serde_json` parses.
+    mark.starts_with('{') && serde_json::from_str(mark).is_ok_and(|value| within(&value, word))
 }
 
 /// Whether nothing depends on it: an inert argument, or one that says nothing.
@@ -196,14 +234,13 @@ fn is_plain_header(name: &str, value: &Value) -> bool {
     matches!(name.to_ascii_lowercase().as_str(), "content-type" | "accept") && TYPES.contains(&media)
 }
 
-fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bool {
+pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bool {
     match (field, value) {
         (Field::Inert, _) => true,
         (Field::Word, Value::String(word)) => is_word(passage, word),
         (Field::Path, Value::String(path)) => {
-            let bare = |path: &str| path.trim_start_matches("./").trim_end_matches('/').to_owned();
-            let wanted = bare(path);
-            !wanted.is_empty() && (is_word(passage, &wanted) || passage.words().any(|word| bare(word) == wanted))
+            let wanted = plain_path(path);
+            !wanted.is_empty() && (is_word(passage, wanted) || passage.words().any(|word| plain_path(word) == wanted))
         }
         (Field::Url, Value::String(url)) => canonical_url(url)
             .is_some_and(|url| passage.words().any(|word| canonical_url(word).is_some_and(|w| w == url))),
@@ -229,6 +266,11 @@ fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bool {
     }
 }
 
+/// A path without what says nothing.
+pub(crate) fn plain_path(path: &str) -> &str {
+    path.trim_start_matches("./").trim_end_matches('/')
+}
+
 /// A name has two characters at least: a single letter stands in any sentence.
 fn is_word(passage: &Passage<'_>, word: &str) -> bool {
     word.chars().nth(1).is_some() && passage.has_word(word)
@@ -248,7 +290,7 @@ fn is_any_given(passage: &Passage<'_>, value: &Value) -> bool {
 }
 
 /// The part after the `@` in small letters.
-fn recipient(text: &str) -> Cow<'_, str> {
+pub(crate) fn recipient(text: &str) -> Cow<'_, str> {
     match text.rsplit_once('@') {
         Some((who, host)) if host.bytes().any(|b| b.is_ascii_uppercase()) => {
             format!("{who}@{}", host.to_ascii_lowercase()).into()
@@ -259,7 +301,7 @@ fn recipient(text: &str) -> Cow<'_, str> {
 
 /// A URL with scheme and host in small letters, the port left out where it is the usual one, and a path. Path and query
 /// stay as they are written: who encodes them otherwise may mean something else.
-fn canonical_url(text: &str) -> Option<String> {
+pub(crate) fn canonical_url(text: &str) -> Option<String> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
         None => ("https".to_owned(), text),

@@ -17,6 +17,7 @@ mod scope;
 
 pub mod given;
 pub mod label;
+mod named;
 mod passage;
 pub mod terms;
 mod tunnel;
@@ -53,6 +54,7 @@ pub use fault::Fault;
 pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};
 pub use label::Labels;
+pub use named::Named;
 pub use permit::Permit;
 pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;

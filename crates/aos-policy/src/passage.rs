@@ -73,6 +73,12 @@ impl<'a> Passage<'a> {
     }
 }
 
+/// A run without white space, without the punctuation around it.
+pub(crate) fn bare(chunk: &str) -> &str {
+    let begun = chunk.trim_start_matches(|c| OPENERS.contains(c));
+    begun.trim_end_matches(|c| CLOSERS.contains(c))
+}
+
 /// Where a word may begin in a run without white space.
 fn starts(chunk: &str) -> Vec<usize> {
     let mut found = vec![0];

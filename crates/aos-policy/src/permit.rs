@@ -58,6 +58,14 @@ impl Permit {
         &self.obligations
     }
 
+    /// The calls that bring what a child is to be shown: they were judged together with the one that makes it.
+    #[must_use]
+    pub fn attached(&self) -> Vec<Permit> {
+        let Syscall::SpawnAgent(spawn) = &self.call else { return Vec::new() };
+        let with = |call| Permit::new(self.pid, call, self.rule.clone(), self.obligations.clone());
+        spawn.attached().into_iter().map(with).collect()
+    }
+
     /// The call, to be made now.
     #[must_use]
     pub fn into_call(self) -> Syscall {

@@ -5,7 +5,7 @@ mod rig;
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::{FsMove, FsRead, FsWrite, NetFetch, SendMsg};
 use aos_abi::{Name, Pid, Syscall};
-use aos_policy::{Given, Grants, Labels, Obligations, Policy, Rate, Subject, Terms};
+use aos_policy::{Given, Grants, Labels, Named, Obligations, Policy, Rate, Subject, Terms};
 use proptest::prelude::*;
 use rig::oracle::{Model, Rule, calls, models, path_patterns};
 use rig::{file, role, subject};
@@ -107,10 +107,16 @@ proptest! {
             let words = words(&call.args()).iter().map(|word| format!("`{word}`")).collect::<Vec<_>>();
             let texts = [words.join(" ")];
             let given = Given { texts: &texts, ..Given::default() };
+            // Nor where a clean file names each of them.
+            let read = Syscall::parse("FS_READ", r#"{"path":"a.txt"}"#).unwrap_or_else(|error| panic!("{error}"));
+            let named: Vec<Named> = Named::of(&read, &serde_json::json!({ "content": texts[0] })).into_iter().collect();
             for labels in [Labels::WEB, labels] {
                 let asked = policy.explain(&Subject { labels, ..bound }, &call).verdict;
                 let given = policy.explain(&Subject { labels, given, ..bound }, &call).verdict;
                 prop_assert!(asked <= given && given <= verdict, "{:?}: {:?} {:?} {:?}", call, asked, given, verdict);
+                let named = Given { named: &named, ..Given::default() };
+                let named = policy.explain(&Subject { labels, given: named, ..bound }, &call).verdict;
+                prop_assert!(asked <= named && named <= verdict, "{:?}: {:?} {:?} {:?}", call, asked, named, verdict);
             }
         }
     }

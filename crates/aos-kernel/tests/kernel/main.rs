@@ -17,6 +17,7 @@ mod money;
 mod personal;
 mod pitfalls;
 mod proposals;
+mod quarantine;
 mod reload;
 mod rig;
 mod stories;

@@ -121,7 +121,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.01867, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.01891, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -142,7 +142,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.018163 needed; `aos budget 2 --usd MORE` gives it more
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018403 needed; `aos budget 2 --usd MORE` gives it more
     "#);
 }
 
@@ -169,7 +169,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017545 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017785 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
     2 is blocked for budget
     > day 0.005
@@ -182,7 +182,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     > 2: ok
     > day 0
     > input 2 more
-    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.017803 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.018043 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > off 10
     > day 2
       → infer 2 turn [task, turn, input more]
@@ -213,10 +213,10 @@ fn more_money_for_a_parent_wakes_its_children() {
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
     2 SEND_MSG = {"message_id":"m13"}
-    2 stopped: the budget is spent: $0.01089 left, up to $0.018508 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.01089 left, up to $0.018748 needed; `aos budget 2 --usd MORE` gives it more
       → infer 3 turn [message go]
     > ps 2
-    2 is stopped: the budget is spent: $0.01089 left, up to $0.018508 needed; `aos budget 2 --usd MORE` gives it more
+    2 is stopped: the budget is spent: $0.01089 left, up to $0.018748 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
     3 is running
     > budget 2 usd=1
@@ -248,7 +248,7 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     > input 2 more
-    2 stopped: the budget is spent: $0.0189 left, up to $1780.3 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.0189 left, up to $1804.3 needed; `aos budget 2 --usd MORE` gives it more
     ");
 }
 

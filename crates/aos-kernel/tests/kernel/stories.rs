@@ -444,12 +444,12 @@ fn a_process_killed_in_its_inference_still_pays() {
     > spawn resident usd=1 go
       → infer 2 turn [task]
     > budgets
-    2 of $1: spent $0, reserved $0.017545, carved $0
+    2 of $1: spent $0, reserved $0.017785, carved $0
     > signal 2 KILL
     2 exited 137: killed
       → cancel
     > budgets
-    2 of $1: spent $0, reserved $0.017545, carved $0, ended
+    2 of $1: spent $0, reserved $0.017785, carved $0, ended
     > 2: never seen
     2 charged 1000 + 100 tokens, $0.0011
     > budgets
@@ -509,13 +509,13 @@ fn a_share_is_carved_settled_and_closed() {
       → infer 3 turn [task]
       → infer 2 turn [task, turn, spawn_agent, spawn_agent]
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018664, carved $0.4
+    2 of $1: spent $0.0011, reserved $0.018904, carved $0.4
     3 of $0.4: spent $0, reserved $0.005935, carved $0
     > 3: done
     3 charged 1000 + 100 tokens, $0.0011
     3 exited 0: answered = "done"
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018664, carved $0
+    2 of $1: spent $0.0022, reserved $0.018904, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -587,7 +587,7 @@ fn a_day_that_is_spent_renews_at_midnight() {
       → infer 2 turn [task, turn, input more]
     > 2: hi
     > input 2 more
-    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018061 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018301 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
     2 is blocked for budget
     > idle
