@@ -239,7 +239,7 @@ class Episodes:
                 clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(now))
                 clause.informs = False
                 if not clause.failed:
-                    clause.moves += self.used("send", "", now, path, who, "").moves
+                    clause.moves += self.used("send", "", clause.product, path, who, "").moves
             else:
                 name, args = {"delete": ("FS_DELETE", {"path": path}), "append": ("FS_WRITE", {"path": path, "content": line(content), "mode": "append"}),
                               "edit": ("FS_EDIT", {"path": path, "edits": [{"old": old, "new": new}]}), "move": ("FS_MOVE", {"from": path, "to": to}),

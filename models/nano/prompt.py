@@ -85,7 +85,11 @@ def result(name, outcome, tokenizer):
 
 
 def text_of(name, value):
-    """What a result says, as plain text."""
+    """What a result says, as plain text; line feeds at its end say nothing."""
+    return whole(name, value).rstrip("\r\n")
+
+
+def whole(name, value):
     if not isinstance(value, dict):
         return value if isinstance(value, str) else compact(value)
     try:

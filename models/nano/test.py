@@ -9,6 +9,7 @@ import re
 import unittest
 from pathlib import Path
 
+import compositions
 import grammar
 import prompt
 import vectors
@@ -125,6 +126,11 @@ class Tokens(unittest.TestCase):
         for name, rows in vectors.lines().items():
             written = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
             self.assertEqual((HERE / "vectors" / name).read_text(), written, f"{name}: run vectors.py")
+
+
+    def test_the_compositions_are_current(self):
+        for name, written in compositions.lines(Dataset(seed=1).phrases).items():
+            self.assertEqual((HERE / "compositions" / name).read_text(), written, f"{name}: run compositions.py")
 
 
 class Split(unittest.TestCase):

@@ -23,7 +23,7 @@ from torch.nn import functional
 from dataset import Dataset
 from network import Network, Shape
 
-CHUNK = 4096
+CHUNK = 2048
 CHECKPOINT_S, REPORT_STEPS = 120, 20
 AVERAGE = .998
 
@@ -89,7 +89,11 @@ class Run:
     def rate(self):
         """A short warm-up, then half a cosine down to a hundredth, by tokens seen."""
         step, share = self.progress["step"], min(1., self.progress["tokens"] / self.options.tokens)
-        return self.options.rate * min(1., (step + 1) / 200) * (.01 + .99 * (1 + math.cos(math.pi * share)) / 2)
+        return self.options.rate * min(1., (step + 1) / 120) * (.01 + .99 * (1 + math.cos(math.pi * share)) / 2)
+
+    def batch(self):
+        """Tokens of a step: few at first, when each step teaches much, more later, when each is mostly noise."""
+        return int(self.options.batch * (1 + 2 * min(1., self.progress["chunk"] * CHUNK / 40000)) / 3)
 
     def learn(self, batch):
         x, y = tensors(batch, self.data.tokenizer.id["<|pad|>"])
@@ -120,7 +124,7 @@ class Run:
         while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
             first = progress["chunk"] * CHUNK
             rows = [self.data.example(number) for number in range(first, first + CHUNK)]
-            found = batches(rows, options.batch)
+            found = batches(rows, self.batch())
             random.Random(progress["chunk"]).shuffle(found)
             for batch in found[progress["batch"]:]:
                 value = self.learn(batch)
