@@ -23,6 +23,7 @@ COMMANDS = ["{}", "wc -l {}", "wc -w {}", "wc -c {}", "sort {}", "head -n {} {}"
 # Each call in table order, with its shapes; a shape is its fields in schema order.
 CALLS = {
     "SPAWN_AGENT": [[("role", ["helper"]), ("permissions", ["list", PERMISSIONS]), ("task", COPY)],
+                    [("role", COPY), ("permissions", ["list", PERMISSIONS]), ("task", COPY)],
                     [("role", ["helper"]), ("permissions", ["list", PERMISSIONS]), ("task", COPY), ("name", COPY)]],
     "WAIT": [[], [("pid", INT)]],
     "KILL": [[("pid", INT)], [("pid", INT), ("signal", ["STOP", "CONT", "KILL"])]],

@@ -39,6 +39,9 @@ worker scout planner writer tester builder reviewer coder clerk librarian cook g
 support sales finance legal team backup monitor logger mailer indexer crawler parser runner watcher chef pilot
 researcher editor coordinator dispatcher archivist""".split()
 
+ROLES = """writer reader tester reviewer planner scout researcher proofreader librarian clerk summarizer editor builder
+watcher checker translator analyst secretary accountant gardener chef teacher critic guide lawyer detective archivist
+poet coder engineer painter messenger courier porter cleaner sorter counter collector inspector auditor""".split()
 EXTENSIONS = "txt md json log csv py rs toml yaml yml html sh ini conf cfg xml js ts c h go java rst tex sql env bak dat".split()
 TOP = "com org net io dev de fr info eu co.uk app local example".split()
 UNITS = "metres miles kilometres pounds grams litres inches feet degrees celsius fahrenheit euros dollars hours".split()
@@ -94,9 +97,9 @@ class Values:
     def __init__(self, rng, held=False):
         self.rng = rng
         # Every eighth word of each list is for evaluation alone.
-        self.plain, self.foreign, self.names, self.keys, self.todos = (
+        self.plain, self.foreign, self.names, self.keys, self.todos, self.roles = (
             [word for nth, word in enumerate(words) if (nth % 8 == 3) == held]
-            for words in (PLAIN, FOREIGN, NAMES, KEYS, TODOS))
+            for words in (PLAIN, FOREIGN, NAMES, KEYS, TODOS, ROLES))
 
     def chance(self, share):
         return self.rng.random() < share
