@@ -49,7 +49,8 @@ class Room:
         if path.startswith(("/", "../", "./")):
             return False
         if name == "FS_READ":
-            return self.file(path, move.outcome["result"]["content"])
+            content = move.outcome["result"]["content"]
+            return content.strip() != "" and self.file(path, content)
         if name == "FS_WRITE":
             return args.get("mode") != "append" or self.file(path, "begin\n")
         if name == "FS_EDIT":
@@ -78,7 +79,7 @@ class Room:
             return True
         if name == "NET_FETCH":
             self.pages[args["url"]] = move.outcome["result"]["body"]
-            return args["url"].startswith("http://") and move.outcome["result"]["status"] == 200 and "?" not in args["url"]
+            return args["url"].startswith("http://") and bool(self.pages[args["url"]].strip()) and move.outcome["result"]["status"] == 200 and "?" not in args["url"]
         return name in ("MEM_WRITE", "SLEEP", "SYS_SCHEDULE", "SYS_EXIT", "SPAWN_AGENT", "SYS_WRITE_STDOUT")
 
     def command(self, command):

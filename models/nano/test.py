@@ -11,8 +11,10 @@ from pathlib import Path
 
 import compositions
 import grammar
+import play
 import prompt
 import vectors
+import world
 from dataset import Dataset, ids_of
 from phrases import is_held
 
@@ -131,6 +133,20 @@ class Tokens(unittest.TestCase):
     def test_the_compositions_are_current(self):
         for name, written in compositions.lines(Dataset(seed=1).phrases).items():
             self.assertEqual((HERE / "compositions" / name).read_text(), written, f"{name}: run compositions.py")
+
+
+    def test_what_the_compositions_expect_can_be_done(self):
+        for file in sorted((HERE / "compositions").glob("*.jsonl")):
+            for row in map(json.loads, file.read_text().splitlines()):
+                place, calls, shown = world.World(row["setup"]), [], []
+                for name, args in row["expect"].get("calls", []):
+                    outcome = place.call(name, args)
+                    self.assertEqual(outcome["status"], "SUCCESS", row["task"])
+                    calls.append((name, args))
+                    shown.append(prompt.text_of(name, outcome["result"]))
+                self.assertTrue(play.judge(row["expect"], place, calls, "\n".join(shown or row["expect"]["says"])), row["task"])
+                self.assertFalse(play.judge(row["expect"], place, calls[1:], ""), row["task"])
+                place.close()
 
 
 class Split(unittest.TestCase):

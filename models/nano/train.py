@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -119,6 +120,8 @@ class Run:
 
     def go(self):
         options, progress = self.options, self.progress
+        # Stopped in good order, it loses nothing.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(options, "minutes", 0.))
         loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
         seen = progress["tokens"]
         while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
