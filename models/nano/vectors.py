@@ -4,7 +4,8 @@
     python3 vectors.py --check  # fails where they differ
 
 tokens.jsonl: {"text", "ids"}; prompts.jsonl: {"prompt": {"tools", "messages"}, "ids"}, messages as in prompt.py;
-answers.jsonl: {"answer", "ids"} of whole replies, whose ids end with <|end|>. What always holds: texts go through `esc`
+answers.jsonl: {"answer", "ids"} of whole replies, whose ids end with <|end|>; vocabulary.json: {"tokens", "types", "grammar"}
+as they stand in the file. What always holds: texts go through `esc`
 only in prompts; in tokens.jsonl they are encoded as they stand.
 """
 
@@ -69,28 +70,26 @@ def lines():
     prompts = [(tools, messages) for tools, messages in by_hand()]
     prompts += [(episode.tools, episode.messages[:nth]) for episode in episodes for nth, message in enumerate(episode.messages) if "assistant" in message]
     answers = dict.fromkeys(message["assistant"] for episode in episodes for message in episode.messages if "assistant" in message)
-    return {
+    rows = {
         "tokens.jsonl": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
         "prompts.jsonl": [{"prompt": {"tools": tools, "messages": messages}, "ids": prompt.render({"tools": tools, "messages": messages}, tokenizer)}
                           for tools, messages in prompts],
         "answers.jsonl": [{"answer": answer, "ids": tokenizer.encode(answer) + [tokenizer.id["<|end|>"]]} for answer in answers],
+        "vocabulary.json": [{"tokens": tokenizer.tokens, "types": tokenizer.types, "grammar": json.loads(grammar.export())}],
     }
+    return {name: "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in of) for name, of in rows.items()}
 
 
 def main():
     folder = Path(__file__).parent / "vectors"
     folder.mkdir(exist_ok=True)
-    for name, rows in lines().items():
-        written = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    for name, written in lines().items():
         if "--check" in sys.argv:
             if (folder / name).read_text() != written:
                 raise SystemExit(f"{name} is not what the code gives; run vectors.py")
         else:
             (folder / name).write_text(written)
-            print(name, len(rows), "lines", len(written), "bytes")
-    vocabulary = json.dumps({"tokens": Dataset(seed=1).tokenizer.tokens, "types": Dataset(seed=1).tokenizer.types}, ensure_ascii=False)
-    if "--check" not in sys.argv:
-        (folder / "vocabulary.json").write_text(vocabulary + "\n")
+            print(name, written.count("\n"), "lines", len(written), "bytes")
 
 
 if __name__ == "__main__":
