@@ -196,6 +196,13 @@ impl Policy {
         crate::tunnel::speaks_of(&self.tables, role, host, port)
     }
 
+    /// What a role's rules of `net` grant anything to: hosts as they are written, patterns too, and the port where one
+    /// is named.
+    #[must_use]
+    pub fn places(&self, role: &str) -> Vec<(String, Option<u16>)> {
+        crate::tunnel::places(&self.tables, role)
+    }
+
     /// The hosts that a role's rules name with `private: true`, each as `HOST:PORT`: they may be reached at private
     /// addresses, where the request itself is allowed.
     #[must_use]

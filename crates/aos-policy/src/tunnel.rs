@@ -79,6 +79,22 @@ pub(crate) fn speaks_of(tables: &Tables, role: &str, host: &str, port: u16) -> b
     tables.into_iter().flat_map(|table| table.granting()).any(|rule| concerns(&rule.scope))
 }
 
+/// What a role's rules grant anything to: hosts as they are written, patterns too, and the port where one is named.
+pub(crate) fn places(tables: &Tables, role: &str) -> Vec<(String, Option<u16>)> {
+    let Some(role) = tables.role(role) else { return Vec::new() };
+    let tables = [Name::NetFetch, Name::NetSend].map(|name| role.table(Action::of(name)));
+    let rules = tables.into_iter().flat_map(|table| table.granting());
+    let mut places: Vec<(String, Option<u16>)> = rules
+        .filter_map(|rule| match &rule.scope {
+            Scope::Net(net) => Some((net.host.to_string(), net.port)),
+            Scope::Any | Scope::Commands { .. } | Scope::Words(_) | Scope::Channel { .. } => None,
+        })
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
 /// The hosts that a role's rules name as private, each as `HOST:PORT`.
 pub(crate) fn private_hosts(tables: &Tables, role: &str) -> Vec<String> {
     let Some(role) = tables.role(role) else { return Vec::new() };

@@ -23,6 +23,7 @@ use seccompiler::BpfProgram;
 use crate::exec::{IGNORED, Launch, default_signals, failure_of};
 use crate::identity::{Translator, clone};
 use crate::job::{Failure, Job, Report, STARTED, Step, Task};
+use crate::network::DOORS_MAX;
 use crate::nursery::FDS;
 use crate::outcome::{End, Usage};
 use crate::spec::Network;
@@ -235,15 +236,16 @@ fn receive(requests: &OwnedFd) -> Option<[OwnedFd; FDS]> {
 /// Tells the daemon which process serves its run.
 fn announce(control: BorrowedFd<'_>) -> Result<(), Failure> {
     let process = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
-    send_fd(control, STARTED, process.step("open the helper's process")?.as_fd()).step("answer the daemon")
+    send_fds(control, STARTED, &[process.step("open the helper's process")?.as_fd()]).step("answer the daemon")
 }
 
-/// Sends a descriptor under a name.
-pub(crate) fn send_fd(control: BorrowedFd<'_>, name: &[u8], fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let fds = [fd];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends descriptors under a name.
+pub(crate) fn send_fds(control: BorrowedFd<'_>, name: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::TOOBIG);
+    }
     rustix::net::sendmsg(control, &[std::io::IoSlice::new(name)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
 }
 

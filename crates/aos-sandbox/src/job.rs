@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +13,9 @@ use crate::error::{Error, Feature};
 use crate::outcome::{End, Usage};
 use crate::spec::{Access, Limits, Network};
 
-/// The packet by which a helper hands out its own process, and the one that carries the proxy's listener.
+/// The packet by which a helper hands out its own process, and the one that carries the doors of its network.
 pub(crate) const STARTED: &[u8] = b"started";
-pub(crate) const LISTENER: &[u8] = b"listener";
+pub(crate) const DOORS: &[u8] = b"doors";
 
 /// What a helper is for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,6 +54,8 @@ pub(crate) struct Walls {
     pub(crate) programs: Option<Vec<OsString>>,
     /// The network.
     pub(crate) network: Network,
+    /// Where programs that know of no proxy are let through: ports, and addresses that are meant as they are.
+    pub(crate) through: (Vec<u16>, Vec<IpAddr>),
 }
 
 /// What comes back.

@@ -46,6 +46,7 @@ mod image;
 mod job;
 mod landlock;
 mod layer;
+mod network;
 mod nursery;
 mod outcome;
 mod privileges;
@@ -68,13 +69,25 @@ pub use layer::{Layer, Like};
 pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe};
 pub use run::{Isolator, ThisHost, run};
-pub use spec::{Access, Helper, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent};
+pub use spec::{
+    Access, Doors, Helper, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,
+};
 
 /// Where the workspace is inside a full sandbox.
 pub const WORKSPACE: &str = "/workspace";
 
 /// Where the proxy of [`Network::Proxy`] listens inside the command's own network.
 pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
+
+/// Where names are asked for inside.
+pub const NAMES_ADDRESS: &str = "127.0.0.1:53";
+
+/// Addresses that stand in for names inside (a network and the length of its prefix): all of them are the command's own,
+/// since the range is set apart for tests of networks and leads nowhere (RFC 2544).
+pub const STANDING_IN: (std::net::Ipv4Addr, u8) = (std::net::Ipv4Addr::new(198, 18, 0, 0), 15);
+
+/// The most ports of [`ProxyServer::ports`].
+pub const PORTS_MAX: usize = 32;
 
 /// The argument with which a program that embeds this crate starts itself again as the helper: `main` calls
 /// [`helper_main`] when it is the first argument, before threads, logging or configuration.

@@ -63,6 +63,9 @@ const SETTINGS: &[&str] = &[
 /// Further settings for a command that uses the host's network.
 const SETTINGS_OF_NETWORK: &[&str] = &["resolv.conf", "gai.conf", "host.conf"];
 
+/// Who is asked for names where rules decide what is reached: the daemon, at [`NAMES_ADDRESS`](crate::NAMES_ADDRESS).
+const RESOLVER: &str = "nameserver 127.0.0.1\n";
+
 /// Devices that hold nothing and control nothing.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 
@@ -255,8 +258,10 @@ impl Root {
             None => self.system()?,
             Some(programs) => self.programs(programs)?,
         }
-        if walls.network == Network::Host {
-            self.settings(SETTINGS_OF_NETWORK)?;
+        match walls.network {
+            Network::None => {}
+            Network::Host => self.settings(SETTINGS_OF_NETWORK)?,
+            Network::Proxy => self.file(Path::new("etc/resolv.conf"), RESOLVER.as_bytes())?,
         }
         let executable = walls.programs.is_none();
         // Both are on memory, which is dearer than disk.

@@ -18,14 +18,16 @@ use rustix::net::{
 };
 use rustix::process::Signal;
 
+use crate::PORTS_MAX;
 use crate::cancel::Cancel;
 use crate::capture::{Feed, Sink};
 use crate::changes::{DiskWatch, Snapshot};
 use crate::error::{Error, Feature};
 use crate::job::{Job, Report, STARTED, Task, Walls};
+use crate::network::DOORS_MAX;
 use crate::outcome::{Captured, End, Outcome, Usage};
 use crate::probe::results_of;
-use crate::spec::{Helper, Isolation, Mount, Network, Programs, Spec};
+use crate::spec::{Doors, Helper, Isolation, Mount, Network, Programs, Spec};
 
 /// How long after its deadline a helper may take to kill the tree and report before it is killed itself.
 const GRACE: Duration = Duration::from_secs(15);
@@ -116,6 +118,9 @@ fn check(spec: &Spec) -> Result<(), Error> {
     if spec.network == Network::Proxy && spec.proxy.is_none() {
         return refuse("nobody serves its proxy".into());
     }
+    if spec.proxy.as_ref().is_some_and(|proxy| proxy.ports.len() > PORTS_MAX) {
+        return refuse(format!("it is let through at more than {PORTS_MAX} ports"));
+    }
     let layered = spec.layer.is_some() || !spec.mounts.is_empty();
     if matches!(spec.isolation, Isolation::Unsandboxed(_)) && layered {
         return refuse("mounts and layers need isolation".into());
@@ -178,6 +183,7 @@ fn walls(spec: &Spec) -> Result<Option<Walls>, Error> {
         },
         layer: spec.layer.as_ref().map(|layer| layer.dir().into()),
         network: spec.network,
+        through: spec.proxy.as_ref().map(|proxy| (proxy.ports.clone(), proxy.addresses.clone())).unwrap_or_default(),
     }))
 }
 
@@ -286,8 +292,8 @@ impl Helped {
             stdout.pump();
             stderr.pump();
             reports.read(&control);
-            if let (Some(listener), Some(server)) = (reports.listener.take(), &spec.proxy) {
-                server.take(listener.into());
+            if let (Some(doors), Some(server)) = (reports.doors.take(), &spec.proxy) {
+                server.take(doors);
             }
         }
         // Every writer is dead, so what is in the pipes now is all there will be.
@@ -314,8 +320,8 @@ struct Reports {
     ended: bool,
     /// The helper's process, so that it can be killed; it says so first of all.
     process: Option<OwnedFd>,
-    /// The listener in the command's network, when it has come and nobody has taken it.
-    listener: Option<OwnedFd>,
+    /// The doors of the command's network, when they have come and nobody has taken them.
+    doors: Option<Doors>,
 }
 
 impl Reports {
@@ -331,7 +337,7 @@ impl Reports {
     fn read(&mut self, control: &OwnedFd) {
         let mut packet = [0; REPORT_MAX];
         loop {
-            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let mut parts = [io::IoSliceMut::new(&mut packet)];
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -342,7 +348,7 @@ impl Reports {
                         if let RecvAncillaryMessage::ScmRights(mut fds) = message {
                             match &packet[..length] {
                                 STARTED => self.process = fds.next(),
-                                _ => self.listener = fds.next(),
+                                _ => self.doors = doors(&mut fds),
                             }
                         }
                     }
@@ -358,6 +364,12 @@ impl Reports {
             return;
         }
     }
+}
+
+/// The doors, in the order in which they are sent.
+fn doors(fds: &mut dyn Iterator<Item = OwnedFd>) -> Option<Doors> {
+    let (proxy, by_packet, by_connection) = (fds.next()?.into(), fds.next()?.into(), fds.next()?.into());
+    Some(Doors { proxy, names: (by_packet, by_connection), through: fds.map(Into::into).collect() })
 }
 
 fn path_error(path: &Path, source: io::Error) -> Error {

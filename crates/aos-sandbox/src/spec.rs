@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -149,28 +149,47 @@ pub enum Network {
     /// A network of its own with nothing in it but a loopback.
     #[default]
     None,
-    /// A network of its own, whose one way out is a listener at [`PROXY_ADDRESS`](crate::PROXY_ADDRESS) that
-    /// [`Spec::proxy`] serves. The usual variables (`HTTPS_PROXY` and so on) name it.
+    /// A network of its own, whose one way out are the [`Doors`] that [`Spec::proxy`] serves. The usual variables
+    /// (`HTTPS_PROXY` and so on) name the proxy; programs that ignore them are let through where the server says.
     Proxy,
     /// The host's network, with all that listens on the host's loopback. No rule narrows it.
     Host,
 }
 
-/// Takes the listener that stands in a command's network, once per run, before the command starts.
+/// What stands in a command's network and leads out of it: sockets that were made there, and are served from here.
+#[derive(Debug)]
+pub struct Doors {
+    /// At [`PROXY_ADDRESS`](crate::PROXY_ADDRESS), for programs that know of a proxy.
+    pub proxy: TcpListener,
+    /// Where names are asked for, by packet and by connection.
+    pub names: (UdpSocket, TcpListener),
+    /// One for each of [`ProxyServer::ports`]. Whoever connects from inside to that port of an address in
+    /// [`STANDING_IN`](crate::STANDING_IN), or of one in [`ProxyServer::addresses`], is accepted here; the socket's own
+    /// address says whom they mean.
+    pub through: Vec<TcpListener>,
+}
+
+/// Takes the doors that stand in a command's network, once per run, before the command starts.
 ///
-/// It is called on the thread of [`run`](crate::run) and has to return soon: it hands the listener to whoever accepts.
-/// That one drops it when the run has ended, because the listener keeps the network alive.
+/// It is called on the thread of [`run`](crate::run) and has to return soon: it hands them to whoever serves them. That
+/// one drops them when the run has ended, because they keep the network alive.
 #[derive(Clone)]
-pub struct ProxyServer(Arc<dyn Fn(TcpListener) + Send + Sync>);
+pub struct ProxyServer {
+    take: Arc<dyn Fn(Doors) + Send + Sync>,
+    /// The ports at which programs that know of no proxy are let through. The command itself cannot listen there.
+    pub ports: Vec<u16>,
+    /// Addresses that are meant as they are, beside those that stand in for names.
+    pub addresses: Vec<IpAddr>,
+}
 
 impl ProxyServer {
-    /// Calls `take` with the listener.
-    pub fn new(take: impl Fn(TcpListener) + Send + Sync + 'static) -> Self {
-        ProxyServer(Arc::new(take))
+    /// Calls `take` with the doors; at first they let only those through who know of the proxy.
+    pub fn new(take: impl Fn(Doors) + Send + Sync + 'static) -> Self {
+        ProxyServer { take: Arc::new(take), ports: Vec::new(), addresses: Vec::new() }
     }
 
-    pub(crate) fn take(&self, listener: TcpListener) {
-        (self.0)(listener);
+    pub(crate) fn take(&self, doors: Doors) {
+        (self.take)(doors);
     }
 }
 

@@ -19,15 +19,13 @@ use seccompiler::BpfProgram;
 
 use crate::error::Feature;
 use crate::exec::{Launch, failure_of};
-use crate::helper::send_fd;
 use crate::identity::{INSIDE, Identity, Translator, clone};
-use crate::job::{Failure, FailureKind, Job, LISTENER, Step, Task, Walls};
+use crate::job::{Failure, FailureKind, Job, Step, Task, Walls};
 use crate::outcome::End;
 use crate::root::{Root, Seen, Sources, rules};
 use crate::spec::Network;
 use crate::supervise::{Watch, Woke, end_of};
-use crate::{PROXY_ADDRESS, WORKSPACE};
-use crate::{privileges, seccomp, tree};
+use crate::{WORKSPACE, network, privileges, seccomp, tree};
 
 /// How often the tree's memory is looked at.
 const INSPECTION: Duration = Duration::from_millis(100);
@@ -239,7 +237,7 @@ fn first_process(filter: &BpfProgram, network: Network, orders: &OwnedFd) -> Res
     let root = Root::begin()?;
     rustix::system::sethostname(b"sandbox").step("name the sandbox")?;
     if network != Network::Host {
-        raise_loopback().step("raise the loopback")?;
+        network::raise_loopback().step("raise the loopback")?;
     }
     privileges::bound()?;
 
@@ -255,7 +253,7 @@ fn first_process(filter: &BpfProgram, network: Network, orders: &OwnedFd) -> Res
     };
     root.finish(sources, &job, walls)?;
     if walls.network == Network::Proxy {
-        offer_listener(control.as_fd()).step("offer the proxy's listener")?;
+        network::offer_doors(control.as_fd(), walls)?;
     }
     let workdir = WORKSPACE.into();
     // This process is counted too.
@@ -323,35 +321,4 @@ fn exceeds(limit: u64) -> bool {
     // A process that hides its share, or ends meanwhile, is counted with what the plain sum saw.
     let share = |process: tree::Process| tree::proportional(process.pid).unwrap_or(process.resident * page);
     sum > limit && inside().map(share).sum::<u64>() > limit
-}
-
-/// Listens in this network and gives the listener to the daemon, which thereby has a door that opens into the sandbox.
-fn offer_listener(control: BorrowedFd<'_>) -> io::Result<()> {
-    let listener = std::net::TcpListener::bind(PROXY_ADDRESS)?;
-    Ok(send_fd(control, LISTENER, listener.as_fd())?)
-}
-
-/// Sets the loopback interface up, as `ip link set lo up` does (`netdevice(7)`).
-fn raise_loopback() -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    // SAFETY: an all-zero ifreq is valid; the name stays NUL-terminated because only two bytes of it are written; both
-    // requests read and write one ifreq.
-    unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l' as libc::c_char;
-        request.ifr_name[1] = b'o' as libc::c_char;
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
-        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
 }

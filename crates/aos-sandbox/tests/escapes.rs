@@ -697,22 +697,65 @@ fn a_folder_swapped_for_a_link_during_commits_leads_nothing_out() {
     assert_eq!(host.folder.path().metadata().expect("it is there").uid(), rig.path().metadata().expect("too").uid());
 }
 
-/// With a proxy: nothing but the proxy, and the proxy's listener is not the host's.
+/// With doors: nothing but the doors. Nobody inside can stand in their place, lead packets elsewhere, or widen what is
+/// let through.
 #[test]
-fn round_the_proxy_there_is_nothing() {
+fn round_the_doors_there_is_nothing() {
     let Some(rig) = rig() else { return };
     let host = Host::new();
-    let program = format!(
-        "{PRELUDE}tries(lambda: socket.create_connection(('127.0.0.1', PORT), 3), lambda: socket.create_connection(('192.0.2.1', 80), 3), lambda: socket.getaddrinfo('example.com', 80))\ns = socket.create_connection(('127.0.0.1', 3128), 5); s.close(); print('ok')"
-    );
+    let attacks = r#"
+def route(family, kind, table, scope, bits, address):
+    body = struct.pack('BBBBBBBBI', family, bits, 0, 0, table, 3, scope, kind, 0)
+    body += struct.pack('HH', 4 + len(address), 1) + address + struct.pack('HHI', 8, 4, 1)
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.send(struct.pack('IHHII', 16 + len(body), 24, 0x405, 1, 0) + body)
+    errno = struct.unpack('i', s.recv(256)[16:20])[0]
+    if errno: raise OSError(-errno, 'refused')
+tries(
+    lambda: socket.create_connection(('127.0.0.1', PORT), 3),
+    lambda: socket.create_connection(('192.0.2.1', 80), 3),
+    lambda: socket.create_connection(('198.51.100.1', 443), 3),
+    lambda: socket.create_connection(('2001:db8::1', 80), 3),
+    lambda: socket.create_connection(('203.0.113.7', 81), 3),
+    lambda: socket.create_connection(('8.8.8.8', 53), 3),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53)),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('169.254.169.254', 80)),
+    lambda: socket.getaddrinfo('example.com', 80),
+    lambda: socket.create_server(('127.0.0.1', 53)),
+    lambda: socket.create_server(('198.18.0.1', 80)),
+    lambda: socket.create_server(('203.0.113.7', 80), reuse_port=True),
+    lambda: socket.create_server(('127.0.0.1', 3128), reuse_port=True),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('127.0.0.1', 53)),
+    lambda: socket.socket().setsockopt(0, 19, 1),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
+    lambda: route(2, 2, 255, 254, 32, socket.inet_aton('192.0.2.1')),
+    lambda: route(2, 1, 254, 253, 0, socket.inet_aton('0.0.0.0')))
+s = socket.create_connection(('127.0.0.1', 3128), 5); s.close()
+s = socket.create_connection(('203.0.113.7', 80), 5); print(s.recv(99).decode())
+s = socket.create_connection(('198.19.255.254', 80), 5); print(s.recv(99).decode())"#;
+    let program = format!("{PRELUDE}import struct\n{attacks}");
     let arguments = host.arguments();
     let argv: Vec<&str> =
         ["/usr/bin/python3", "-c", &program].into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let mut spec = rig.spec(&argv);
     spec.network = Network::Proxy;
-    spec.proxy = Some(ProxyServer::new(|listener| drop(std::thread::spawn(move || listener.accept()))));
+    let mut server = ProxyServer::new(|doors| {
+        // Whoever asks for names hears nothing, and no packet of theirs leaves.
+        drop(doors.names);
+        std::thread::spawn(move || doors.proxy.accept());
+        for listener in doors.through {
+            std::thread::spawn(move || {
+                for mut stream in listener.incoming().flatten() {
+                    let meant = stream.local_addr().expect("it is connected").ip().to_canonical();
+                    let _ = std::io::Write::write_all(&mut stream, format!("meant {meant}").as_bytes());
+                }
+            });
+        }
+    });
+    (server.ports, server.addresses) = (vec![80], vec!["203.0.113.7".parse().expect("an address")]);
+    spec.proxy = Some(server);
     let out = go(&spec).expect("python starts");
-    assert_eq!(out.stdout.text(), "ok\n", "{out:?}");
+    assert_eq!(out.stdout.text(), "meant 203.0.113.7\nmeant 198.19.255.254\n", "{out:?}");
 }
 
 #[test]

@@ -169,9 +169,9 @@ fn a_proxy_is_the_only_way_out() {
     let mut spec = rig.spec(&[PYTHON, "-c", program]);
     spec.network = Network::Proxy;
     assert!(matches!(go(&spec), Err(Error::Spec { .. })), "a proxy that nobody serves");
-    spec.proxy = Some(ProxyServer::new(|listener| {
+    spec.proxy = Some(ProxyServer::new(|doors| {
         std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the command connects");
+            let (mut stream, _) = doors.proxy.accept().expect("the command connects");
             let mut request = [0; 4096];
             let length = stream.read(&mut request).expect("it asks");
             let asked = String::from_utf8_lossy(&request[..length]).lines().next().unwrap_or_default().to_owned();

@@ -20,11 +20,13 @@ mod destination;
 mod driver;
 mod error;
 mod headers;
+mod names;
 mod proxy;
 mod resolver;
 mod secret;
 #[cfg(test)]
 mod tests;
+mod through;
 mod tls;
 mod tunnel;
 

@@ -2,7 +2,7 @@
 //!
 //! Start at [`Proxy::serve`]. Plain HTTP is seen whole: host, port, method and path are decided, then the request is made
 //! anew by the same code as `NET_FETCH` and `NET_SEND`, so that nothing of how it was written reaches the other side.
-//! TLS (`CONNECT`) is passed on or opened: see `tunnel`.
+//! TLS (`CONNECT`) is passed on or opened: see `tunnel`. Programs that know of no proxy come in by `through`.
 //!
 //! What always holds: names are resolved here and every address is checked; private and metadata addresses are refused
 //! as for calls; a redirect is the command's to follow, by a new request; bodies, bytes and time are bounded; every
@@ -12,7 +12,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,7 @@ use super::body::{PACKED, is_packed};
 use super::destination::{HostPort, reach};
 use super::driver::Driver;
 use super::headers::is_framing;
+use super::names::Names;
 use super::secret::{Mask, Masking, Secret};
 use super::tunnel::Tunnel;
 
@@ -79,6 +81,8 @@ pub trait Gate: Send + Sync + 'static {
     /// # Errors
     /// As above.
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError>;
+    /// Whether a rule speaks of a host at all: others do not exist for those who ask for names.
+    fn names(&self, host: &str) -> bool;
     /// Hosts that may be reached at private addresses.
     fn private(&self) -> &[HostPort];
     /// What is put into requests to the places they are for, and covered in every answer.
@@ -93,6 +97,9 @@ pub trait Gate: Send + Sync + 'static {
 pub struct Proxy<G> {
     pub(super) driver: Arc<Driver>,
     pub(super) gate: G,
+    pub(super) names: Names,
+    /// For so many connections at once, wherever they come in.
+    room: Arc<Semaphore>,
     left: AtomicU64,
     pub(super) tunnels: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -103,7 +110,11 @@ impl<G: Gate> Proxy<G> {
     #[must_use]
     pub fn new(driver: Arc<Driver>, gate: G, stop: CancellationToken) -> Arc<Proxy<G>> {
         let left = AtomicU64::new(limits::EGRESS_BYTES_MAX);
-        Arc::new(Proxy { driver, gate, left, tunnels: TaskTracker::new(), stop })
+        let (network, _) = aos_sandbox::STANDING_IN;
+        // The first address of a network names the network itself.
+        let names = Names::new(Ipv4Addr::from_bits(network.to_bits() + 1));
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Arc::new(Proxy { driver, gate, names, room, left, tunnels: TaskTracker::new(), stop })
     }
 
     /// Serves a listener until `stop` is cancelled; then every connection is closed.
@@ -111,9 +122,20 @@ impl<G: Gate> Proxy<G> {
     /// # Errors
     /// Where the listener cannot be used.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
+        Arc::clone(&self).accept(listener, |proxy, stream| proxy.speak(stream)).await?;
+        self.tunnels.close();
+        self.tunnels.wait().await;
+        Ok(())
+    }
+
+    /// Does something with each connection of a listener until `stop` is cancelled; then all are closed.
+    pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
+        self: Arc<Self>,
+        listener: TcpListener,
+        each: impl Fn(Arc<Self>, TcpStream) -> F,
+    ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut open = JoinSet::new();
         loop {
             let (stream, permit) = tokio::select! {
@@ -121,7 +143,7 @@ impl<G: Gate> Proxy<G> {
                 () = self.stop.cancelled() => break,
                 Some(_) = open.join_next() => continue,
                 accepted = async {
-                    let permit = Arc::clone(&room).acquire_owned().await;
+                    let permit = Arc::clone(&self.room).acquire_owned().await;
                     (listener.accept().await, permit)
                 } => match accepted {
                     (Ok((stream, _)), Ok(permit)) => (stream, permit),
@@ -129,15 +151,13 @@ impl<G: Gate> Proxy<G> {
                     _ => continue,
                 },
             };
-            let proxy = Arc::clone(&self);
+            let done = each(Arc::clone(&self), stream);
             open.spawn(async move {
                 let _permit = permit;
-                proxy.speak(stream).await;
+                done.await;
             });
         }
         open.shutdown().await;
-        self.tunnels.close();
-        self.tunnels.wait().await;
         Ok(())
     }
 

@@ -12,12 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::HOST;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::server::Acceptor;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
@@ -38,12 +37,26 @@ pub enum Tunnel {
 
 /// Where a tunnel leads.
 #[derive(Clone)]
-struct End {
+pub(super) struct End {
     /// Without brackets.
-    host: String,
-    port: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
     /// As it was asked for.
-    shown: String,
+    pub(super) shown: String,
+}
+
+/// A tunnel that was decided, as far as it is made.
+pub(super) enum Way {
+    /// To the other side.
+    Passed(TcpStream),
+    /// To an end here.
+    Opened(Arc<Authority>),
+}
+
+impl Way {
+    pub(super) fn is_passed(&self) -> bool {
+        matches!(self, Way::Passed(_))
+    }
 }
 
 impl<G: Gate> Proxy<G> {
@@ -52,66 +65,79 @@ impl<G: Gate> Proxy<G> {
         let shown = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let authority = request.uri().authority().and_then(|to| Some((to.host().to_owned(), to.port_u16()?)));
         let Some((host, port)) = authority.filter(|_| !shown.contains('@')) else {
-            return self.closed(&shown, "CONNECT takes HOST:PORT");
+            let why = "CONNECT takes HOST:PORT";
+            self.refused(&shown, why);
+            return said(StatusCode::FORBIDDEN, why);
         };
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let tunnel = match self.gate.tunnel(&bare, port) {
-            Ok(tunnel) => tunnel,
-            Err(error) => return self.closed(&shown, &words(&error)),
-        };
-        let end = End { host: bare, port, shown };
-        let proxy = Arc::clone(&self);
-        match tunnel {
-            Tunnel::Opened(authority) => self.track(end.clone(), false, async move {
-                if let Ok(inside) = hyper::upgrade::on(request).await {
-                    proxy.open(TokioIo::new(inside), end, authority).await;
+        let end = End { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), port, shown };
+        let way = match self.tunnel_to(&end).await {
+            Ok(way) => way,
+            Err((status, why)) => {
+                if status == StatusCode::FORBIDDEN {
+                    self.refused(&end.shown, &why);
                 }
-            }),
-            Tunnel::Passed => {
-                let url = format!("https://{host}:{port}/");
-                let destination = match reach(&url, self.gate.private(), self.driver.resolver()).await {
-                    Ok(destination) => destination,
-                    Err(error) => return self.closed(&end.shown, &words(&error.into())),
-                };
-                let addresses = destination.addresses();
-                let connected = tokio::time::timeout(HEAD_WITHIN, TcpStream::connect(&addresses[..])).await;
-                let Ok(Ok(outside)) = connected else {
-                    return said(StatusCode::BAD_GATEWAY, "the other side cannot be reached");
-                };
-                self.track(end.clone(), true, async move {
-                    if let Ok(inside) = hyper::upgrade::on(request).await {
-                        proxy.pass(TokioIo::new(inside), outside, end).await;
-                    }
-                });
+                return said(status, &why);
             }
-        }
+        };
+        let inside = async move { hyper::upgrade::on(request).await.ok().map(TokioIo::new) };
+        let (proxy, passed) = (Arc::clone(&self), way.is_passed());
+        self.tunnels.spawn(async move {
+            let carried = Arc::clone(&proxy).carry(way, end.clone(), inside);
+            proxy.kept(end, passed, carried).await;
+        });
         Response::new(BodyExt::boxed_unsync(Full::default().map_err(|never| match never {})))
     }
 
-    /// Runs a tunnel until it ends, at the latest with the command or when the rules would not make it so any more.
-    fn track(self: &Arc<Self>, end: End, passed: bool, tunnel: impl Future<Output = ()> + Send + 'static) {
-        let proxy = Arc::clone(self);
-        self.tunnels.spawn(async move {
-            let same = |tunnel: Tunnel| matches!(tunnel, Tunnel::Passed) == passed;
-            tokio::select! {
-                () = proxy.stop.cancelled() => {}
-                () = proxy.withdrawn(|gate| gate.tunnel(&end.host, end.port).is_ok_and(same)) => {}
-                () = tunnel => {}
+    /// Decides a tunnel, and connects where it is passed on; or says why not.
+    pub(super) async fn tunnel_to(&self, end: &End) -> Result<Way, (StatusCode, String)> {
+        let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
+        match self.gate.tunnel(&end.host, end.port).map_err(|error| forbidden(words(&error)))? {
+            Tunnel::Opened(authority) => Ok(Way::Opened(authority)),
+            Tunnel::Passed => {
+                let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
+                let url = format!("https://{host}:{}/", end.port);
+                let destination = reach(&url, self.gate.private(), self.driver.resolver()).await;
+                let addresses = destination.map_err(|error| forbidden(words(&error.into())))?.addresses();
+                match tokio::time::timeout(HEAD_WITHIN, TcpStream::connect(&addresses[..])).await {
+                    Ok(Ok(outside)) => Ok(Way::Passed(outside)),
+                    Ok(Err(_)) | Err(_) => {
+                        Err((StatusCode::BAD_GATEWAY, "the other side cannot be reached".to_owned()))
+                    }
+                }
             }
-        });
+        }
     }
 
-    fn refused(&self, to: &str, why: &str) {
+    /// Carries what comes from inside, once it is there, by a way that was decided.
+    pub(super) async fn carry(
+        self: Arc<Self>,
+        way: Way,
+        end: End,
+        inside: impl Future<Output = Option<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>>,
+    ) {
+        let Some(inside) = inside.await else { return };
+        match way {
+            Way::Passed(outside) => self.pass(inside, outside, end).await,
+            Way::Opened(authority) => self.open(inside, end, authority).await,
+        }
+    }
+
+    /// Runs a tunnel until it ends, at the latest with the command or when the rules would not make it so any more.
+    pub(super) async fn kept(&self, end: End, passed: bool, tunnel: impl Future<Output = ()>) {
+        let same = |tunnel: Tunnel| matches!(tunnel, Tunnel::Passed) == passed;
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.withdrawn(|gate| gate.tunnel(&end.host, end.port).is_ok_and(same)) => {}
+            () = tunnel => {}
+        }
+    }
+
+    pub(super) fn refused(&self, to: &str, why: &str) {
         self.gate.saw(Seen { method: "CONNECT".into(), to: to.to_owned(), refused: Some(why.to_owned()) });
     }
 
-    fn closed(&self, to: &str, why: &str) -> Answer {
-        self.refused(to, why);
-        said(StatusCode::FORBIDDEN, why)
-    }
-
     /// Hands on bytes, once the greeting names the host.
-    async fn pass(&self, inside: TokioIo<hyper::upgrade::Upgraded>, outside: TcpStream, end: End) {
+    async fn pass(&self, inside: impl AsyncRead + AsyncWrite, outside: TcpStream, end: End) {
         let (mut in_read, mut in_write) = tokio::io::split(inside);
         let (mut out_read, mut out_write) = outside.into_split();
         let greeting = match tokio::time::timeout(HEAD_WITHIN, greeting(&mut in_read)).await {
@@ -148,7 +174,12 @@ impl<G: Gate> Proxy<G> {
     }
 
     /// Ends TLS here and serves the requests in it.
-    async fn open(self: Arc<Self>, inside: TokioIo<hyper::upgrade::Upgraded>, end: End, authority: Arc<Authority>) {
+    async fn open(
+        self: Arc<Self>,
+        inside: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        end: End,
+        authority: Arc<Authority>,
+    ) {
         let shake = async {
             let greeted =
                 LazyConfigAcceptor::new(Acceptor::default(), inside).await.map_err(|error| error.to_string())?;
@@ -168,34 +199,11 @@ impl<G: Gate> Proxy<G> {
         };
         let service = service_fn(move |request| {
             let (proxy, end) = (Arc::clone(&self), end.clone());
-            async move { Ok::<_, Infallible>(proxy.inside(request, &end).await) }
+            async move { Ok::<_, Infallible>(proxy.origin(request, &end, "https").await) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
         let _ = http.serve_connection(TokioIo::new(stream), service).await;
-    }
-
-    /// One request of an opened tunnel: for the tunnel's host, and no other.
-    async fn inside(self: Arc<Self>, request: Request<Incoming>, end: &End) -> Answer {
-        let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
-        let full = format!("{host}:{}", end.port);
-        let mut named = request.headers().get_all(HOST).iter();
-        let told = named.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let is_ours = told.eq_ignore_ascii_case(&full) || (end.port == 443 && told.eq_ignore_ascii_case(&host));
-        if !is_ours || named.next().is_some() {
-            return said(
-                StatusCode::MISDIRECTED_REQUEST,
-                &format!("this connection is for {full}, and one `host` says so"),
-            );
-        }
-        let origin = request.uri().scheme().is_none() && request.uri().authority().is_none();
-        match request.uri().path_and_query().filter(|path| origin && path.as_str().starts_with('/')) {
-            Some(path) => {
-                let url = format!("https://{}{path}", if end.port == 443 { host } else { full });
-                self.decided(request, url).await
-            }
-            None => said(StatusCode::BAD_REQUEST, "a request in a tunnel begins with its path"),
-        }
     }
 }
 

@@ -5,6 +5,9 @@
 //! is open is closed when the latter forbids it; each is logged with pid and verdict, and the first are in the command's
 //! result, which is journaled.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aos_abi::syscall::{NetFetch, NetSend};
@@ -20,6 +23,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drivers::{Configured, Drivers, allowed};
+
+/// The ports of http and https.
+const WEB: [u16; 2] = [80, 443];
+/// Ports inside at which the daemon is asked for names and as a proxy.
+const TAKEN: [u16; 2] = [53, 3128];
+/// How many addresses of rules can be meant as they are; those beyond are reached by the proxy alone.
+const ADDRESSES_MAX: usize = 256;
 
 /// One command's way out.
 pub(crate) struct Outlet {
@@ -74,17 +84,26 @@ impl Outlet {
         let (driver, rules) = (Arc::clone(&self.driver), Arc::clone(&self.rules));
         let (tasks, stop) = (self.tasks.clone(), self.stop.clone());
         let runtime = tokio::runtime::Handle::current();
-        ProxyServer::new(move |listener| {
+        let (ports, addresses) = (self.rules.ports(), self.rules.addresses());
+        let mut server = ProxyServer::new(move |doors| {
             let proxy = Proxy::new(Arc::clone(&driver), Door(Arc::clone(&rules)), stop.clone());
-            tasks.spawn_on(
-                async move {
-                    if let Err(error) = proxy.serve(listener).await {
-                        tracing::warn!(%error, "a command's proxy could not be served");
-                    }
-                },
-                &runtime,
-            );
-        })
+            let told = |served: io::Result<()>| {
+                if let Err(error) = served {
+                    tracing::warn!(%error, "a way out of a command's network could not be served");
+                }
+            };
+            let (packets, connections) = doors.names;
+            let names = Arc::clone(&proxy).serve_names(packets, connections);
+            tasks.spawn_on(async move { told(names.await) }, &runtime);
+            for listener in doors.through {
+                let through = Arc::clone(&proxy).serve_through(listener);
+                tasks.spawn_on(async move { told(through.await) }, &runtime);
+            }
+            let asked = proxy.serve(doors.proxy);
+            tasks.spawn_on(async move { told(asked.await) }, &runtime);
+        });
+        (server.ports, server.addresses) = (ports, addresses);
+        server
     }
 
     /// Closes it, and says what was asked of it.
@@ -119,6 +138,21 @@ impl Rules {
         }
         Err(CallError::new(Code::Perm, "the policy was changed and takes back what this command reached out with")
             .hint("a command that begins now has what the policy gives now"))
+    }
+
+    /// Where programs are let through that know of no proxy: the ports of the web, and those that rules name.
+    fn ports(&self) -> Vec<u16> {
+        let places = self.authority.policy.places(&self.authority.role);
+        let named = places.iter().filter_map(|(_, port)| *port).filter(|port| !TAKEN.contains(port));
+        let mut seen = BTreeSet::new();
+        WEB.into_iter().chain(named).filter(|port| seen.insert(*port)).take(aos_sandbox::PORTS_MAX).collect()
+    }
+
+    /// The addresses that rules name as they are.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let places = self.authority.policy.places(&self.authority.role);
+        let plain = |host: &str| host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        places.iter().filter_map(|(host, _)| plain(host)).take(ADDRESSES_MAX).collect()
     }
 
     /// What is allowed brings this back.
@@ -164,6 +198,16 @@ impl Gate for Door {
             (Err(error), _) => Err(error),
             (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
         }
+    }
+
+    fn names(&self, host: &str) -> bool {
+        let rules = &*self.0;
+        let speaks = |port: &u16| {
+            let deciding = rules.deciding();
+            let spoken = deciding.is_ok_and(|all| all.iter().all(|authority| authority.speaks_of(host, *port)));
+            spoken && allowed(&rules.configured.hosts, &format!("https://{host}:{port}/")).is_ok()
+        };
+        rules.ports().iter().any(speaks)
     }
 
     fn changes(&self) -> watch::Receiver<Policy> {

@@ -40,6 +40,9 @@ impl Gate for Door {
         let tunnel = || self.opened.clone().map_or(Tunnel::Passed, Tunnel::Opened);
         allowed.then(tunnel).ok_or_else(|| CallError::new(Code::Perm, "a rule names paths"))
     }
+    fn names(&self, host: &str) -> bool {
+        !self.is_shut() && self.tunnels.iter().chain(&self.requests).any(|rule| rule.contains(host))
+    }
     fn private(&self) -> &[HostPort] {
         &self.private
     }
