@@ -205,6 +205,12 @@ impl Scan<'_, '_> {
                     }
                     at += 1;
                 }
+                b'(' | b'[' | b'{' if mails => {
+                    if let Some((start, end)) = email::spelled(self.text, at) {
+                        self.found.push((start, end, Class::Email));
+                    }
+                    at += 1;
+                }
                 b'0'..=b'9' => {
                     let end = if numbers {
                         let end = runs(self.text, at, &mut run);
@@ -246,7 +252,7 @@ impl Scan<'_, '_> {
         let said = words::before(self.context, self.text, start);
         let end = |count: usize| groups[at + count - 1].end;
         if self.detector.wants(&Class::Card)
-            && let Some(count) = number::card(self.text, groups, at, said.other)
+            && let Some(count) = number::card(self.text, groups, at, said)
         {
             self.found.push((start, end(count), Class::Card));
             return Some(count);
@@ -309,6 +315,10 @@ mod tests {
             "555-0100 ",
             "aaaaaaaaaa@bbbbbbbbbb",
             "[EMAIL_1",
+            "(at)",
+            "a(at)b[dot]",
+            "(at)a-",
+            "card 4 1 1 ",
             "1234567890123456789 ",
         ];
         for piece in pieces {

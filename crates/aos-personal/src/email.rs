@@ -16,15 +16,57 @@ const FILES: &[&str] = &[
 pub(crate) fn around(text: &str, at: usize) -> Option<(usize, usize)> {
     let start = local(text, at)?;
     let end = domain(text, at + 1)?;
-    // `git@host:path` is how repositories are named.
-    let after = text.as_bytes().get(end);
-    if &text[start..at] == "git" && matches!(after, Some(b':' | b'/')) {
+    // `git@host:path` is how repositories are named, and `user@host:/path` how files elsewhere are.
+    let after = &text.as_bytes()[end..];
+    let is_git = &text[start..at] == "git" && matches!(after, [b':' | b'/', ..]);
+    if is_git || matches!(after, [b':', b'/' | b'~', ..]) {
         return None;
     }
     if word_after(text, end) || is_login(text, start) || is_message_id(text, start) {
         return None;
     }
     Some((start, end))
+}
+
+/// How people write an `@` and a dot that programs are not to find.
+const AT: &[&str] = &["(at)", "[at]", "{at}", "( at )", "[ at ]"];
+const DOT: &[&str] = &["(dot)", "[dot]", "{dot}", "( dot )", "[ dot ]"];
+
+/// The address around a spelled `(at)` at this place: `name (at) example.com`, `name[at]example[dot]com`.
+pub(crate) fn spelled(text: &str, at: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let after = at + mark(&bytes[at..], AT)?;
+    let name_end = at - usize::from(at > 0 && bytes[at - 1] == b' ');
+    let start = local(text, name_end)?;
+    let begin = after + usize::from(bytes.get(after) == Some(&b' '));
+    let (mut place, mut last, mut dots) = (begin, begin, 0);
+    while place - begin < DOMAIN_MAX {
+        let rest = &bytes[place..];
+        let gap = usize::from(rest.first() == Some(&b' '));
+        if let Some(dot) = mark(&rest[gap..], DOT) {
+            place += gap + dot;
+            place += usize::from(bytes.get(place) == Some(&b' '));
+        } else if rest.first() == Some(&b'.') && rest.get(1).is_some_and(u8::is_ascii_alphanumeric) {
+            place += 1;
+        } else if place > begin {
+            break;
+        }
+        last = place;
+        let length = bytes[place..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
+        if length == 0 {
+            return None;
+        }
+        place += length;
+        dots += 1;
+    }
+    looked(place - at);
+    (dots > 1 && is_top_level(&text[last..place]) && !word_after(text, place)).then_some((start, place))
+}
+
+/// How long the sign is that stands here, in any case.
+fn mark(bytes: &[u8], signs: &[&str]) -> Option<usize> {
+    let fits = |sign: &&&str| bytes.get(..sign.len()).is_some_and(|head| head.eq_ignore_ascii_case(sign.as_bytes()));
+    signs.iter().find(fits).map(|sign| sign.len())
 }
 
 fn local(text: &str, at: usize) -> Option<usize> {
@@ -66,6 +108,13 @@ fn domain(text: &str, start: usize) -> Option<usize> {
         let label_end = place + label.len();
         if nth > 0 && is_top_level(label) {
             end = Some(label_end);
+        } else if nth > 0
+            && let Some((head, tail)) = label.split_once('-')
+            && tail.starts_with(|c: char| c.is_ascii_digit())
+            && is_top_level(head)
+        {
+            // `name@example.com-2026-11-22`, as logs and keys have it.
+            end = Some(place + head.len());
         }
         place = label_end + 1;
     }
@@ -90,6 +139,7 @@ fn is_login(text: &str, start: usize) -> bool {
 /// Whether a header says that this names a message.
 fn is_message_id(text: &str, start: usize) -> bool {
     let reach = text.floor_char_boundary(start.saturating_sub(16));
-    let before = text[reach..start].trim_end_matches(['<', ' ']);
-    before.to_ascii_lowercase().ends_with("message-id:")
+    let before = text[reach..start].trim_end_matches(['<', ' ', '"', '\'', ':', '=']);
+    let before = before.to_ascii_lowercase();
+    ["message-id", "message_id", "messageid"].iter().any(|name| before.ends_with(name))
 }

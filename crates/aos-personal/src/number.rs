@@ -4,6 +4,7 @@
 //! within one run, and at most [`WINDOW`] groups of it are looked at together, so the time is linear.
 
 use crate::normal::{looked, word_after, word_before};
+use crate::words::Said;
 
 /// Most groups that one number is written in.
 pub(crate) const WINDOW: usize = 8;
@@ -68,8 +69,24 @@ pub(crate) fn digits(text: &str, groups: &[Group]) -> Vec<u8> {
     groups.iter().flat_map(|group| text.as_bytes()[group.start..group.end].iter().map(|byte| byte - b'0')).collect()
 }
 
-/// How many groups from `at` on are a card number; `said` says that another kind of number is meant.
-pub(crate) fn card(text: &str, groups: &[Group], at: usize, other: bool) -> Option<usize> {
+/// How many groups from `at` on are a card number. Where the words before it say so, in groups of any length.
+pub(crate) fn card(text: &str, groups: &[Group], at: usize, said: Said) -> Option<usize> {
+    formed_card(text, groups, at, said.other)
+        .or_else(|| if said.card { announced_card(text, groups, at) } else { None })
+}
+
+fn announced_card(text: &str, groups: &[Group], at: usize) -> Option<usize> {
+    let window = &groups[at..(at + WINDOW).min(groups.len())];
+    let is_card = |count: &usize| {
+        let number = digits(text, &window[..*count]);
+        (13..=DIGITS_MAX).contains(&number.len()) && is_issued(&number) && luhn(&number)
+    };
+    let plain = |nth: usize| gap(text, groups, at + nth).is_some_and(|gap| matches!(gap, " " | "-" | "."));
+    let longest = (1..window.len()).take_while(|nth| plain(*nth)).count() + 1;
+    (1..=longest).rev().find(is_card)
+}
+
+fn formed_card(text: &str, groups: &[Group], at: usize, other: bool) -> Option<usize> {
     let lengths: Vec<usize> = groups[at..].iter().take(5).map(|group| group.len()).collect();
     let count = match *lengths.as_slice() {
         [12..=19, ..] if !other => 1,
@@ -136,7 +153,7 @@ fn luhn(number: &[u8]) -> bool {
 
 /// How many groups from `at` on are a social security number: 20 CFR 422.103 and the Social Security Administration's
 /// list of areas that were never assigned.
-pub(crate) fn social(text: &str, groups: &[Group], at: usize, said: crate::words::Said) -> Option<usize> {
+pub(crate) fn social(text: &str, groups: &[Group], at: usize, said: Said) -> Option<usize> {
     let window = &groups[at..];
     let lengths: Vec<usize> = window.iter().take(3).map(|group| group.len()).collect();
     let count = match *lengths.as_slice() {

@@ -74,8 +74,13 @@ pub(crate) fn phone(text: &str, groups: &[Group], at: usize, said: crate::words:
         let count = international(text, groups, at, 2).filter(|count| *count > 1 || said.phone)?;
         return Some((start, count));
     }
-    let formed =
-        if said.other { None } else { american(text, groups, at, said.phone).or_else(|| national(text, groups, at)) };
+    let formed = if said.other {
+        None
+    } else {
+        let national = || national(text, groups, at).or_else(|| russian(text, groups, at));
+        let formed = american(text, groups, at, said.phone).or_else(national);
+        formed.filter(|count| said.phone || !is_part(text, groups[at + count - 1].end))
+    };
     let count = formed.or_else(|| said.phone.then(|| announced(text, groups, at)).flatten())?;
     Some((start, count))
 }
@@ -95,7 +100,9 @@ fn international(text: &str, groups: &[Group], at: usize, skip: usize) -> Option
     let (least, most) = known.map_or(NATIONAL, |(_, least, most)| (*least, *most));
     let (mut total, mut fits) = (0, None);
     for (nth, group) in window.iter().enumerate() {
-        if nth > 0 && gap(text, groups, at + nth).is_none_or(|gap| gap.contains('/') && gap.len() > 1) {
+        // ` / ` stands between the number of a town and the rest, or between two numbers.
+        let parts = |gap: &str| gap.contains('/') && gap.len() > 1 && fits.is_some();
+        if nth > 0 && gap(text, groups, at + nth).is_none_or(parts) {
             break;
         }
         total += group.len();
@@ -173,7 +180,24 @@ fn national(text: &str, groups: &[Group], at: usize) -> Option<usize> {
     // `01-02-2026` is a day, and what goes on is no whole number.
     let whole = !tight(at + count) || gap(text, groups, at + count) == Some(" ");
     let second = groups.get(at + 1)?.len();
-    (count > 1 && (9..=11).contains(&total) && second >= 3 && whole).then_some(count)
+    let in_brackets = gap(text, groups, at + 1).is_some_and(|gap| gap.starts_with(')'));
+    (count > 1 && (9..=11).contains(&total) && (second >= 3 || in_brackets) && whole).then_some(count)
+}
+
+/// `8 (495) 555-01-23`, as at home in the countries of +7.
+fn russian(text: &str, groups: &[Group], at: usize) -> Option<usize> {
+    let window = groups.get(at..at + 5)?;
+    let formed = window.iter().map(|group| group.len()).eq([1, 3, 3, 2, 2])
+        && text.as_bytes()[window[0].start] == b'8'
+        && gap(text, groups, at + 1).is_some_and(|gap| gap.ends_with('('))
+        && gap(text, groups, at + 2).is_some_and(|gap| gap.starts_with(')'));
+    formed.then_some(5)
+}
+
+/// Whether a letter follows as in `202-555-0143-B`, which is how parts are named.
+fn is_part(text: &str, end: usize) -> bool {
+    let after = &text.as_bytes()[end..];
+    matches!(after, [b'-', letter, ..] if letter.is_ascii_uppercase())
 }
 
 /// Five pairs and no more, as in France: the zero, then digits of which not every pair is the next.

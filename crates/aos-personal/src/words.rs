@@ -70,6 +70,10 @@ const PHONE: &[&str] = &[
     "هاتف",
     "telefonnumre",
     "puhelin",
+    "festnetz",
+    "erreichbar",
+    "téléphonez",
+    "звоните",
 ];
 /// Words that announce a number of another kind.
 const OTHER: &[&str] = &[
@@ -118,13 +122,19 @@ const OTHER: &[&str] = &[
     "commit",
     "hash",
     "asset",
+    "model",
+    "models",
+    "transaction",
+    "session",
+    "meter",
+    "ratio",
     "licence",
     "license",
 ];
 /// Words of tables and sums: no phone number and no social security number comes after them, but a card may.
 const TABLE: &[&str] = &[
     "amount", "total", "price", "qty", "zip", "postcode", "page", "line", "row", "item", "time", "date", "size",
-    "bytes",
+    "bytes", "sold",
 ];
 /// Words that announce a social security number.
 const SOCIAL: &[&str] = &["ssn", "ssns", "social", "ss", "socsec", "taxpayer", "itin", "tin", "w"];

@@ -2,8 +2,9 @@
 //! floors below which neither may fall.
 //!
 //! The corpus was written before the detector was run on it, by what a person would call a phone number or an address;
-//! its last mistakes were then mended. `held-out.jsonl` was written after that, to be hard, and nothing was changed for
-//! it: what it says is nearer to what a stranger's text gets. Every value in both is reserved or published as a sample. A span counts only where its class, its first and its last
+//! its last mistakes were then mended. `hard.jsonl` was written after that, and what of its mistakes is a rule of how people
+//! write was mended too. `held-out.jsonl` was written before that, and nothing was changed for it: what it says is nearer
+//! to what a stranger's text gets. Every value in both is reserved or published as a sample. A span counts only where its class, its first and its last
 //! byte are right: half a number is both a miss and a false alarm.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
@@ -15,13 +16,14 @@ use serde_json::Value;
 /// Least precision and recall, in thousandths, by class, in the corpus and in what was held out: what was measured, less
 /// one miss or false alarm.
 const FLOORS: [(&str, [usize; 2], [usize; 2]); 5] = [
-    ("email", [985, 985], [700, 777]),
-    ("phone", [989, 989], [571, 545]),
-    ("card", [977, 977], [333, 333]),
-    ("iban", [980, 980], [833, 833]),
-    ("ssn", [970, 970], [333, 250]),
+    ("email", [985, 985], [969, 954]),
+    ("phone", [989, 989], [963, 847]),
+    ("card", [977, 977], [944, 941]),
+    ("iban", [980, 980], [954, 952]),
+    ("ssn", [970, 970], [923, 846]),
 ];
 const CORPUS: &str = include_str!("../corpus.jsonl");
+const HARD: &str = include_str!("../hard.jsonl");
 const HELD_OUT: &str = include_str!("../held-out.jsonl");
 
 type Span = (String, usize, usize);
@@ -128,7 +130,7 @@ fn no_class_falls_below_its_floor() {
 #[test]
 fn the_published_tables_are_what_is_measured() {
     let page = include_str!("../../../docs/personal-data.md");
-    for table in [table(&scores(CORPUS)), table(&scores(HELD_OUT))] {
+    for table in [CORPUS, HARD, HELD_OUT].map(|file| table(&scores(file))) {
         assert!(page.contains(&table), "docs/personal-data.md should have:\n{table}");
     }
 }
@@ -138,5 +140,5 @@ fn the_texts_have_what_is_none_as_well() {
     let (corpus, held_out) = (texts(CORPUS), texts(HELD_OUT));
     let empty = |texts: &[Text]| texts.iter().filter(|text| text.spans.is_empty()).count();
     assert!(corpus.len() >= 400 && empty(&corpus) >= 150, "{} texts, {} of them empty", corpus.len(), empty(&corpus));
-    assert!(held_out.len() >= 70 && empty(&held_out) >= 25, "{} texts, {} empty", held_out.len(), empty(&held_out));
+    assert!(held_out.len() >= 200 && empty(&held_out) >= 50, "{} texts, {} empty", held_out.len(), empty(&held_out));
 }
