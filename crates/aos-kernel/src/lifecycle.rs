@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::budget::{Budget, Count, Dimension, Grant};
 use crate::effect::Effect;
-use crate::process::{Attempts, CallState, Counters, Exit, Notice, Phase, Process, Terminating, Wait, Zombie};
+use crate::process::{Attempts, CallState, Counters, Exit, Leave, Notice, Phase, Process, Terminating, Wait, Zombie};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -103,6 +103,7 @@ impl<P: PageStore> Kernel<P> {
             vouched: false,
             words: Vec::new(),
             named: Vec::new(),
+            leave: Leave::default(),
             labels: Labels::NONE,
             incoming: Labels::NONE,
             files: Labels::NONE,

@@ -8,22 +8,27 @@
 use std::sync::Arc;
 
 use aos_abi::decode::Decoded;
-use aos_abi::entry::{Personal, Verdict};
+use aos_abi::entry::{Personal, ProposalState, Verdict};
 use aos_abi::model::ModelSpec;
 use aos_abi::syscall::Handler;
-use aos_abi::{CallError, Code, Name, Pid};
+use aos_abi::{Body, CallError, Code, Name, Pid};
 use aos_policy::settings::ExecNet;
 use aos_policy::{Labels, Permit};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Kernel;
 use crate::effect::{Guard, Then};
+use crate::process::{CallState, Leave, StepCall};
+use crate::proposals::Question;
 use crate::table::PageStore;
+
+/// Names the question whether a process may show a model elsewhere what it holds. No model's call has this id.
+pub(crate) const LEAVE: &str = "leave";
 
 impl<P: PageStore> Kernel<P> {
     /// What the edge looks for in a prompt to this model; `None` where nothing could come of it.
     pub(crate) fn guard(&mut self, pid: Pid, spec: &ModelSpec) -> Option<Guard> {
-        let labels = self.labels_of(pid);
+        let (labels, leave) = (self.labels_of(pid), self.leave(pid));
         let detector = self.policy.detector();
         if detector.is_off() {
             return None;
@@ -33,6 +38,7 @@ impl<P: PageStore> Kernel<P> {
         } else {
             let flow = self.policy.model_flow(labels.and(Labels::PERSONAL));
             match (flow.verdict, flow.obligations.local_only, flow.obligations.redact) {
+                (Verdict::Allow, true, _) if leave == Leave::Given => Then::Replace,
                 (Verdict::Allow, false, true) => Then::Replace,
                 (Verdict::Allow, false, false) => Then::Tell,
                 _ => Then::Withhold,
@@ -69,6 +75,10 @@ impl<P: PageStore> Kernel<P> {
             self.want_turn_again(pid);
             return true;
         }
+        if flow.verdict == Verdict::Allow && !blind && self.asks_to_leave(pid, model, labels) {
+            // Either it waits for an answer, or it has one.
+            return self.leave(pid) != Leave::Given;
+        }
         let hint = if blind {
             "`redact` needs `personal_data: {detect: [...]}` in policy.yaml, or run it on a model of this machine"
         } else {
@@ -78,6 +88,60 @@ impl<P: PageStore> Kernel<P> {
             format!("the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere");
         self.give_up(pid, &message, Some(hint));
         true
+    }
+
+    fn leave(&mut self, pid: Pid) -> Leave {
+        self.table.get(pid).map(|process| process.leave).unwrap_or_default()
+    }
+
+    /// Whether a person decides if a process may go on with a model elsewhere, with tokens in the place of personal data:
+    /// `local_only` found no model of this machine. Asked once; whoever comes back without a yes goes no further.
+    fn asks_to_leave(&mut self, pid: Pid, model: &str, labels: Labels) -> bool {
+        let others = self.policy.model_flow(labels.without(Labels::PERSONAL));
+        if others.obligations.local_only || self.policy.detector().is_off() {
+            return false;
+        }
+        match self.leave(pid) {
+            Leave::Given => return true,
+            Leave::Asked => {
+                // A resident process that is resumed is asked about again.
+                self.with(pid, |process| process.leave = Leave::Unasked);
+                return false;
+            }
+            Leave::Unasked if self.over_asks(pid).is_some() => return false,
+            Leave::Unasked => {}
+        }
+        let name = Name::Propose;
+        let args = json!({ "model": model, "shown": "tokens in the place of personal data" });
+        self.fact(pid, Body::Syscall { call_id: LEAVE.to_owned(), name: name.to_string(), args: args.clone() });
+        self.with(pid, |process| {
+            process.leave = Leave::Asked;
+            process.step = vec![StepCall {
+                call_id: LEAVE.to_owned(),
+                name: name.to_string(),
+                args: args.to_string(),
+                fault: None,
+                state: CallState::Waiting,
+                approved: None,
+            }];
+        });
+        let question = Question {
+            name,
+            args,
+            hold_ms: None,
+            rule: "label: personal stays on this machine (local_only)".to_owned(),
+            why: Some("no model of this machine can take what this process holds".to_owned()),
+            risk: Some(format!("`{model}` is elsewhere; what is not found as personal data goes there as it is")),
+        };
+        self.propose(pid, 0, question);
+        true
+    }
+
+    /// A person lets a process go on with its model, which sees tokens.
+    pub(crate) fn may_leave(&mut self, pid: Pid, index: usize, id: &str) {
+        self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Executed, proposal: None, why: None });
+        self.with(pid, |process| process.leave = Leave::Given);
+        self.finish_call(pid, index, Ok(json!({ "shown": "tokens in the place of personal data" })));
     }
 
     /// The model of this machine with the largest window of those that the process's role may use unasked.

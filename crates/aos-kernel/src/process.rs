@@ -46,6 +46,8 @@ pub struct Process {
     pub words: Vec<String>,
     /// What clean sources named, newest last; bounded likewise.
     pub named: Vec<Named>,
+    /// How far it may go with personal data that no model of this machine could take.
+    pub leave: Leave,
     /// What its window carries.
     pub labels: Labels,
     /// What its next turn adds to that.
@@ -163,6 +165,18 @@ pub enum Phase {
     Idle,
     /// Ended.
     Exited,
+}
+
+/// Whether a process may show a model elsewhere what it holds, with tokens in the place of personal data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Leave {
+    /// Nobody has been asked.
+    #[default]
+    Unasked,
+    /// A person has been asked.
+    Asked,
+    /// A person has said yes.
+    Given,
 }
 
 /// A call that a person has said no to.

@@ -13,6 +13,7 @@ use aos_policy::{Labels, Permit, Ruling};
 
 use crate::effect::{Authority, Effect};
 use crate::labels::{reads, told};
+use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, Wait};
 use crate::proposals::Question;
 use crate::table::PageStore;
@@ -85,6 +86,10 @@ impl<P: PageStore> Kernel<P> {
     fn start_call(&mut self, pid: Pid, index: usize) {
         let Some(process) = self.table.get(pid) else { return };
         let call = process.step[index].clone();
+        if let Some((id, _)) = call.approved.as_ref().filter(|_| call.call_id == LEAVE) {
+            self.may_leave(pid, index, id);
+            return;
+        }
         if let Some((id, open)) = call.approved {
             self.run_approved(pid, index, &id, &open);
             return;

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use aos_models::scripted::Call;
-use rig::{Rig, Setup, any, call, calls, read, say};
+use rig::{Rig, Setup, any, call, calls, last, read, say};
 use serde_json::json;
 
 const ADDRESS: &str = "jane.doe@example.com";
@@ -116,14 +116,83 @@ fn what_must_stay_goes_to_a_model_of_this_machine() {
     assert_eq!(asked, [("scripted".to_owned(), false), ("at-home".to_owned(), true)]);
 }
 
+fn reads_a_customer() -> Vec<aos_models::scripted::Rule> {
+    vec![any("alpha", vec![call("FS_READ", json!({ "path": "customer.txt" })), say("read of [EMAIL_1]")])]
+}
+
 #[test]
 fn what_must_stay_goes_nowhere_where_no_model_is_here() {
-    for rule in ["local_only", "deny"] {
-        let rules = vec![any("alpha", vec![call("FS_READ", json!({ "path": "customer.txt" })), say("read")])];
-        let rig = home(rules, "", rule);
-        let ran = run(&rig);
-        assert_ne!(ran.code, 0, "{rule}: {ran:?}");
-        assert!(ran.err.contains("local = true"), "{rule}: {ran:?}");
-        assert!(rig.requests().iter().all(|body| !body.to_string().contains(ADDRESS)), "{rule}");
+    let rig = home(reads_a_customer(), "", "deny");
+    let ran = run(&rig);
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("local = true"), "{ran:?}");
+    assert!(rig.requests().iter().all(|body| !body.to_string().contains(ADDRESS)));
+}
+
+#[test]
+fn a_person_says_whether_a_model_elsewhere_may_see_tokens() {
+    for (answer, code) in [("approve", 0), ("reject", 1)] {
+        let rig = home(reads_a_customer(), "", "local_only");
+        rig.up();
+        let folder = rig.home().parent().unwrap().join("project");
+        let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+        let open = || rig.json(&["proposals"]).as_array().unwrap().first().map(|open| open["id"].clone());
+        let id = rig::until("a question", open);
+        assert_eq!(rig.aos(&[answer, id.as_str().unwrap()]).code, 0);
+        let ran = running.end();
+        assert_eq!(ran.code, code, "{answer}: {ran:?}");
+        let sent = rig.requests();
+        assert!(sent.iter().all(|body| !body.to_string().contains(ADDRESS)), "{answer}");
+        assert_eq!(sent.iter().any(|body| body.to_string().contains("[EMAIL_1]")), code == 0, "{answer}");
+        assert_eq!(ran.out.contains(&format!("read of {ADDRESS}")), code == 0, "{answer}: {ran:?}");
+        assert_eq!(ran.err.contains("local = true"), code == 1, "{answer}: {ran:?}");
     }
+}
+
+/// Tokens are made from the window, so a daemon that was killed fills in what the one before it has shown.
+#[test]
+fn tokens_outlive_the_daemon_and_memory_holds_values_that_models_see_as_tokens() {
+    let (port, got) = listener();
+    let net = format!("    net: [{{to: \"127.0.0.1:{port}\", allow: [\"POST /**\"], private: true}}]\n");
+    let post =
+        json!({ "url": format!("http://127.0.0.1:{port}/x"), "method": "POST", "body": "for [EMAIL_1] THE END" });
+    let write = json!({ "path": "out.txt", "content": "to [EMAIL_1], card [CARD_1]" });
+    let rules = vec![
+        last(
+            "alpha",
+            vec![calls(vec![
+                Call::new("FS_READ", json!({ "path": "customer.txt" })),
+                Call::new("MEM_WRITE", json!({ "key": "note", "value": "nothing yet" })),
+            ])],
+        ),
+        last("beta", vec![calls(vec![Call::new("FS_WRITE", write), Call::new("NET_SEND", post)])]),
+        last("gamma", vec![call("MEM_WRITE", json!({ "key": "customer", "value": "mail [EMAIL_1]" }))]),
+        last("delta", vec![call("MEM_READ", json!({ "query": "customer" }))]),
+        any("alpha", vec![say("done")]),
+    ];
+    let rig = home(rules, &net, "redact");
+    let folder = rig.home().parent().unwrap().join("project");
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
+    rig.until_idle(pid);
+    let tell = |text: &str| {
+        assert_eq!(rig.aos(&["send", &pid.to_string(), text]).code, 0);
+        rig.until_idle(pid);
+    };
+    rig.kill_daemon();
+    rig.up();
+    tell("beta");
+    assert_eq!(read(folder.join("out.txt")), format!("to {ADDRESS}, card {CARD}"));
+    let request = got.recv_timeout(rig::DEADLINE).unwrap();
+    assert!(request.contains("for [EMAIL_1]") && !request.contains(ADDRESS), "what leaves has the token: {request}");
+    tell("gamma");
+    rig.kill_daemon();
+    rig.up();
+    tell("delta");
+    let results = rig.entries(pid, "result");
+    let hit = results.iter().rev().find(|entry| entry["name"] == "MEM_READ").unwrap().to_string();
+    assert!(hit.contains(&format!("mail {ADDRESS}")), "memory holds the value: {hit}");
+    let sent: Vec<String> = rig.requests().iter().map(ToString::to_string).collect();
+    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111")), "{sent:?}");
+    assert!(sent.last().unwrap().contains("mail [EMAIL_1]"), "{sent:?}");
+    assert!(!rig.log().contains(ADDRESS), "{}", rig.log());
 }

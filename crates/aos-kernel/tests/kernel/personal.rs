@@ -70,9 +70,40 @@ fn what_must_stay_goes_on_with_a_model_that_is_here_or_not_at_all() {
         let script = "spawn resident go\nshown zz [ZZ_1]\n2 fails withheld\nps 2\nboot";
         let told = replay_under(&policy, script);
         assert_eq!(lines(&told, "infer 2").len(), 1, "{rule}: {told}");
-        assert!(told.contains("which is elsewhere"), "{rule}: {told}");
+        assert_eq!(told.contains("proposal p1 pending"), rule == "local_only", "{rule}: {told}");
+        assert_eq!(told.contains("which is elsewhere"), rule == "deny", "{rule}: {told}");
         let told = replay_under(&policy, &format!("here wide\n{script}"));
         let again = lines(&told, "infer 2").len();
         assert_eq!(again >= 2, rule == "local_only", "{rule}: {told}");
     }
+}
+
+/// `local_only` without such a model is a question, once: yes goes on with tokens, all else ends as before.
+#[test]
+fn a_person_decides_where_no_model_is_here() {
+    let local = policy("  - {when: personal, to: model.remote, do: local_only}");
+    let script = |mode: &str, then: &str| {
+        let told = format!("spawn {mode} go\nshown zz [ZZ_1]\n2 fails withheld\n{then}");
+        replay_under(&local, &told)
+    };
+    let told = script("resident", "boot\napprove p1\nboot\n2: => FS_LIST {}\ndone 2 FS_LIST");
+    assert!(told.contains("proposal p1 executed") && lines(&told, "pending").len() == 1, "{told}");
+    assert!(lines(&told, "infer 2").last().is_some_and(|last| last.contains("fs_list")), "{told}");
+    let ends = ["reject p1 no", "after 86401"];
+    for end in ends {
+        let told = script("oneshot", end);
+        assert!(lines(&told, "infer 2").len() == 1 && told.contains("2 exited 1"), "{told}");
+        assert!(told.contains("which is elsewhere") && told.contains("local = true"), "{told}");
+        let told = script("resident", &format!("{end}\nps 2\nsignal 2 CONT"));
+        assert!(lines(&told, "infer 2").len() == 1 && told.contains("2 stopped"), "{told}");
+    }
+    // There are no tokens for a secret.
+    let both = policy(
+        "  - {when: personal, to: model.remote, do: local_only}\n  - {when: untrusted, to: model.remote, do: local_only}",
+    );
+    let told = replay_under(
+        &both,
+        "spawn oneshot go\nshown zz [ZZ_1]\n2: => NET_SEND {\"url\":\"https://example.com/\",\"method\":\"POST\"}\ndone 2 NET_SEND",
+    );
+    assert!(told.contains("2 exited 1") && !told.contains("pending"), "{told}");
 }

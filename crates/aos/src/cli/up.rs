@@ -9,6 +9,7 @@ use super::{Context, Exit, Failure, init};
 use crate::client::Address;
 use crate::config::Config;
 use crate::daemon::Start;
+use crate::log::Covered;
 
 /// Start the daemon; every other command does so by itself
 #[derive(Debug, clap::Args)]
@@ -79,7 +80,7 @@ fn log_to_stderr(cx: &Context) -> Result<(), Failure> {
         })?,
     };
     let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(cx.err_terminal);
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Covered).with_ansi(cx.err_terminal);
     subscriber.try_init().map_err(|error| Failure::new("cannot log").why(error.to_string()))
 }
 

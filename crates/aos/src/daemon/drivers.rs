@@ -91,6 +91,7 @@ impl Drivers {
 
     /// Another policy holds from now on.
     pub(crate) fn adopt(&self, policy: Policy) {
+        crate::log::look_for(policy.detector());
         self.policy.send_replace(policy);
     }
 
