@@ -73,6 +73,11 @@ fn is_wordless(value: &Value, given: &Given<'_>) -> bool {
     }
 }
 
+/// Whether one folder lies in the other: then they have files in common.
+fn have_common(one: &str, other: &str) -> bool {
+    Path::new(one).starts_with(other) || Path::new(other).starts_with(one)
+}
+
 /// What a driver says that its result carries: what a command was let reach is known only at its end.
 pub(crate) fn told(outcome: &Outcome) -> Labels {
     let value = match outcome {
@@ -185,18 +190,25 @@ impl<P: PageStore> Kernel<P> {
         match reads {
             Reads::Nothing => Labels::NONE,
             Reads::Memory => self.globals.memory,
-            Reads::Files => match self.table.get(pid).map(|process| process.workspace.clone()) {
-                Some(Workspace::Home(owner)) => self.table.get(owner).map(|owner| owner.files).unwrap_or_default(),
-                Some(Workspace::Folder(path)) => {
-                    // A folder that lies in this one, or holds it, has files in common with it.
-                    let path = Path::new(&path);
-                    let common =
-                        |other: &&String| path.starts_with(other.as_str()) || Path::new(other).starts_with(path);
-                    let folders = self.globals.folders.iter().filter(|(other, _)| common(other));
-                    folders.fold(Labels::NONE, |labels, (_, held)| labels.and(*held))
-                }
-                None => Labels::NONE,
-            },
+            Reads::Files => {
+                let Some(process) = self.table.get(pid) else { return Labels::NONE };
+                let workspace = process.workspace.clone();
+                let mounts = self.policy.role(&process.policy_role).map_or(&[][..], |role| &role.mounts);
+                let mounted = mounts.iter().fold(Labels::NONE, |labels, mount| {
+                    // Where the person's home is, only the edge knows; then any folder may be the one.
+                    let common = |other: &str| mount.host.starts_with('~') || have_common(&mount.host, other);
+                    labels.and(self.labels_of_folders(common))
+                });
+                mounted.and(match workspace {
+                    Workspace::Home(owner) => self.table.get(owner).map(|owner| owner.files).unwrap_or_default(),
+                    Workspace::Folder(path) => self.labels_of_folders(|other| have_common(&path, other)),
+                })
+            }
         }
+    }
+
+    fn labels_of_folders(&self, which: impl Fn(&str) -> bool) -> Labels {
+        let folders = self.globals.folders.iter().filter(|(folder, _)| which(folder));
+        folders.fold(Labels::NONE, |labels, (_, held)| labels.and(*held))
     }
 }

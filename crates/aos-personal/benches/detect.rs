@@ -25,8 +25,12 @@ fn main() {
         "2026-11-22T06:30:41.123Z INFO [worker-12] GET /item/4839201745 200 5321 0.182s trace=7f3b2c1d\n".repeat(340);
     let code = "    let index = usize::from(table[at + 1] & 0x7f) * 16 + 3; // see RFC 5322\n".repeat(430);
     let texts = [("corpus", corpus()), ("prose", prose), ("log lines", log), ("code", code)];
-    let adverse =
-        [("digits", "1".repeat(1 << 15)), ("pairs", "1 ".repeat(1 << 14)), ("at signs", "a@".repeat(1 << 14))];
+    let adverse = [
+        ("digits", "1".repeat(1 << 15)),
+        ("pairs", "1 ".repeat(1 << 14)),
+        ("at signs", "a@".repeat(1 << 14)),
+        ("brackets", "a(at)".repeat(1 << 13)),
+    ];
     let detector = Detector::all();
     println!("{:<12} {:>8} {:>14} {:>14}", "text", "KiB", "find us/KiB", "replace us/KiB");
     for (name, text) in texts.into_iter().chain(adverse) {

@@ -431,3 +431,30 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
       → infer 5 turn [task, turn, fs_search]
     "#);
 }
+
+/// A mount shows the files of a folder that another process may have changed.
+#[test]
+fn what_stands_in_a_mounted_folder_carries_the_labels_of_who_wrote_there() {
+    for (host, folder) in [("/w/a", "/w/a"), ("/w", "/w/a"), ("/w/a/b", "/w/a"), ("~/a", "/w/a")] {
+        let mounts = format!("    mounts: [{{host: {host}, at: handbook, ops: [read]}}]\n    exec:");
+        let policy = LABELS.replacen("    exec:", &mounts, 1);
+        let told = replay_under(
+            &policy,
+            &format!(
+                r#"
+                spawn resident folder={folder} write
+                spawn resident read
+                3: => FS_READ {{"path":"handbook/x"}}
+                done 3 FS_READ
+                2: => NET_FETCH {{"url":"https://example.com/"}}
+                done 2 NET_FETCH
+                2: => FS_WRITE {{"path":"x","content":"y"}}
+                done 2 FS_WRITE
+                3: => FS_READ {{"path":"handbook/x"}}
+                done 3 FS_READ
+                "#
+            ),
+        );
+        assert_eq!(told.matches("3 labelled untrusted.web").count(), 1, "{host}: {told}");
+    }
+}
