@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, Pid, Timestamp};
 use aos_kernel::Kernel;
 use aos_kernel::table::{PageStore, decode};
+
+use crate::rig::plain;
 
 /// Pages, and how many were read one by one.
 #[derive(Clone, Default)]
@@ -21,21 +23,7 @@ impl PageStore for Pages {
 }
 
 fn spawned(name: &str) -> Body {
-    Body::Spawned(Box::new(SpawnSpec {
-        parent: Pid::INIT,
-        name: Some(name.to_owned()),
-        role: "r".into(),
-        task: None,
-        mode: Mode::Resident,
-        model: "m".into(),
-        priority: Default::default(),
-        policy_role: None,
-        grants: None,
-        budget: BudgetSpec::default(),
-        pipe_to: None,
-        workspace: Workspace::Home(Pid(2)),
-        quarantine: false,
-    }))
+    Body::Spawned(Box::new(SpawnSpec { name: Some(name.to_owned()), ..plain(Pid(2)) }))
 }
 
 /// `aos ps` at 100,000 processes left all of them in memory.

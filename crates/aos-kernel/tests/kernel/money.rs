@@ -1,4 +1,4 @@
-//! Money that is scarce: who waits for whom to settle, and who is refused.
+//! Money: shares, days and prices, and where it is scarce who waits for whom to settle, and who is refused.
 
 use insta::assert_snapshot;
 
@@ -270,4 +270,144 @@ fn a_model_that_goes_meanwhile_is_paid_all_the_same() {
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     "#);
+}
+
+#[test]
+fn a_process_killed_in_its_inference_still_pays() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        budgets
+        signal 2 KILL
+        budgets
+        2: never seen
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > budgets
+    2 of $1: spent $0, reserved $0.017785, carved $0
+    > signal 2 KILL
+    2 exited 137: killed
+      → cancel
+    > budgets
+    2 of $1: spent $0, reserved $0.017785, carved $0, ended
+    > 2: never seen
+    2 charged 1000 + 100 tokens, $0.0011
+    > budgets
+    2 of $1: spent $0.0011, reserved $0, carved $0, closed
+    ");
+}
+
+#[test]
+fn a_share_is_carved_settled_and_closed() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}} => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.9}}
+        budgets
+        3: done
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.4}} => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0.9}}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+    2 SPAWN_AGENT = EDQUOT $0.9 asked for the child, $0.5989 left
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent, spawn_agent]
+    > budgets
+    2 of $1: spent $0.0011, reserved $0.018904, carved $0.4
+    3 of $0.4: spent $0, reserved $0.005935, carved $0
+    > 3: done
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: answered = "done"
+    > budgets
+    2 of $1: spent $0.0022, reserved $0.018904, carved $0
+    3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+#[test]
+fn an_orphan_draws_on_the_account_it_was_born_with() {
+    let told = replay(
+        r#"
+        spawn resident usd=1 go
+        2: => SPAWN_AGENT {"role":"r"}
+        2: => SYS_EXIT {}
+        budgets
+        input 3 hello
+        3: hi
+        budgets
+        signal 3 KILL
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=1 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: => SYS_EXIT {}
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: SYS_EXIT
+    > budgets
+    2 of $1: spent $0.0022, reserved $0, carved $0, ended
+    3 of no limit: spent $0, reserved $0, carved $0
+    > input 3 hello
+      → infer 3 turn [input hello]
+    > 3: hi
+    > budgets
+    2 of $1: spent $0.0033, reserved $0, carved $0, ended
+    3 of no limit: spent $0.0011, reserved $0, carved $0
+    > signal 3 KILL
+    3 exited 137: killed
+    > budgets
+    2 of $1: spent $0.0033, reserved $0, carved $0, closed
+    3 of no limit: spent $0.0011, reserved $0, carved $0, closed
+    "#);
+}
+
+#[test]
+fn a_day_that_is_spent_renews_at_midnight() {
+    let told = replay(
+        r#"
+        day 0.02
+        spawn resident go
+        2: hi
+        input 2 more
+        2: hi
+        input 2 more
+        ps 2
+        idle
+        after 86400
+        ps 2
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > day 0.02
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: hi
+    > input 2 more
+      → infer 2 turn [task, turn, input more]
+    > 2: hi
+    > input 2 more
+    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018301 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    > ps 2
+    2 is blocked for budget
+    > idle
+    due at 2026-11-23T00:00:00.000Z
+    > after 86400
+      → infer 2 turn [task, turn, input more, turn, input more]
+    > ps 2
+    2 is running
+    ");
 }

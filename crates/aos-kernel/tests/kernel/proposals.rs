@@ -9,13 +9,13 @@ use std::sync::Arc;
 use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
-use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, Code, Entry, Pid, Signal, Timestamp};
 use aos_kernel::Kernel;
 use aos_kernel::effect::Effect;
 use aos_kernel::table::NoPages;
 
-use crate::rig::POLICY;
+use crate::rig::{POLICY, plain};
 
 const AGENT: Pid = Pid(2);
 
@@ -56,24 +56,7 @@ impl World {
         };
         world.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
-        world.offer(
-            AGENT,
-            Body::Spawned(Box::new(SpawnSpec {
-                parent: Pid::INIT,
-                name: None,
-                role: "r".into(),
-                task: Some("t".into()),
-                mode: Mode::Resident,
-                model: "m".into(),
-                priority: Default::default(),
-                policy_role: None,
-                grants: None,
-                budget: BudgetSpec::default(),
-                pipe_to: None,
-                workspace: Workspace::Home(AGENT),
-                quarantine: false,
-            })),
-        );
+        world.offer(AGENT, Body::Spawned(Box::new(SpawnSpec { task: Some("t".into()), ..plain(AGENT) })));
         world
     }
 

@@ -75,6 +75,25 @@ pub(crate) fn replay_under(policy: &str, script: &str) -> String {
     rig.out
 }
 
+/// A resident process that a person starts on model `m`, without a task or limits, in its own folder.
+pub(crate) fn plain(pid: Pid) -> SpawnSpec {
+    SpawnSpec {
+        parent: Pid::INIT,
+        name: None,
+        role: "role".into(),
+        task: None,
+        mode: Mode::Resident,
+        model: "m".into(),
+        priority: Priority::Normal,
+        policy_role: None,
+        grants: None,
+        budget: BudgetSpec::default(),
+        pipe_to: None,
+        workspace: Workspace::Home(pid),
+        quarantine: false,
+    }
+}
+
 struct Rig {
     kernel: Kernel<NoPages>,
     now: Timestamp,
@@ -214,17 +233,15 @@ impl Rig {
         let spec = SpawnSpec {
             parent: number("parent").unwrap_or(Pid::INIT),
             name: keys.get("name").cloned(),
-            role: "role".into(),
             task: (!task.is_empty()).then_some(task),
             mode: if mode == "oneshot" { Mode::OneShot } else { Mode::Resident },
             model: keys.get("model").cloned().unwrap_or_else(|| "m".into()),
-            priority: Priority::Normal,
             policy_role: keys.get("role").cloned(),
             grants: keys.get("grants").map(|list| list.split(',').map(|grant| grant.replace('+', " ")).collect()),
             budget: budget(&keys),
             pipe_to: number("pipe"),
             workspace: keys.get("folder").cloned().map_or(Workspace::Home(pid), Workspace::Folder),
-            quarantine: false,
+            ..plain(pid)
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));
     }
