@@ -35,6 +35,8 @@ pub fn render_fitted(entries: &[Arc<Entry>], encoding: Encoding, fit: Fit) -> Ve
 pub struct Rendered {
     /// The messages of the window. Whoever takes them out for a prompt puts them back; without them it starts anew.
     pub messages: Vec<Message>,
+    /// How many of them at the beginning are, byte for byte, what they were when it was rendered before.
+    pub same: usize,
     /// For what they were rendered.
     way: Option<Way>,
     /// The entries of closed segments, and of the head before them.
@@ -71,7 +73,8 @@ impl Rendered {
             Some(_) | None => 0,
         };
         let way = Way { encoding, fit, head };
-        let begin = if self.goes_on(&shown, way) {
+        let before = if self.goes_on(&shown, way) { self.mark } else { Mark::default() };
+        let begin = if before.messages > 0 {
             self.back_to_mark();
             self.closed.len()
         } else {
@@ -95,6 +98,11 @@ impl Rendered {
         if !segment.entries.is_empty() {
             put(&mut self.messages, &segment, encoding, fit);
         }
+        // What the last of them is now may be more than was said then.
+        self.same = match before.messages.checked_sub(1).and_then(|last| self.messages.get(last)) {
+            Some(Message::User(parts)) if parts.len() > before.parts => before.messages - 1,
+            Some(_) | None => before.messages,
+        };
         self
     }
 

@@ -275,8 +275,10 @@ proptest! {
             play(&mut history, step);
             history.make_room(budget, &"sum ".repeat(summary / 4));
             let messages = history.prompt(encoding, budget);
+            let before = rendered.messages.clone();
             rendered = rendered.render(&history.shown(), encoding, Fit::for_budget(budget).with_images(true));
             prop_assert_eq!(&rendered.messages, &messages, "what was rendered before changes nothing");
+            prop_assert_eq!(before.get(..rendered.same), messages.get(..rendered.same), "what is the same is the same");
             let within = history.window.tokens_within(budget);
             prop_assert!(within <= budget);
             prop_assert!(tokens(&messages) <= within, "{} tokens are shown, {within} were counted", tokens(&messages));
@@ -308,7 +310,9 @@ proptest! {
             if kind == 5 {
                 rendered.messages.clear();
             }
+            let before = rendered.messages.clone();
             rendered = rendered.render(&entries[from..to], encoding, fit);
+            prop_assert_eq!(before.get(..rendered.same), rendered.messages.get(..rendered.same));
             prop_assert_eq!(&rendered.messages, &render_fitted(&entries[from..to], encoding, fit));
         }
     }

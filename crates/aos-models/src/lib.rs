@@ -1,7 +1,7 @@
 //! The model edge: it turns a prompt into a provider's HTTP request, and what comes back into a reply or a failure.
 //!
 //! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `target` and
-//! `exchange` send one request and read what comes; `turns`, `tools` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
+//! `exchange` send one request and read what comes; `turns`, `tools`, `written` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse` and `answer` read what comes back; `failure` and `retry`
 //! say what a fault means and whether to try again; [`engine`] is the place for a runtime that is not HTTP; [`discover`] finds models for `aos init`; [`scripted`] is a model
 //! server whose answers are data, for tests, benchmarks and a first run without any model.
 //!
@@ -29,8 +29,10 @@ mod target;
 mod tools;
 mod turns;
 mod wire;
+mod written;
 
 pub use client::Timeouts;
 pub use config::{ModelConfig, Provider, Tier};
 pub use pool::{Checked, Delta, Env, Options, Pool, environment};
 pub use retry::Retries;
+pub use written::Written;

@@ -14,6 +14,7 @@ use crate::answer::{Answer, Finish, Reported};
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role, Turn};
 use crate::wire::{Count, Text, Unread};
+use crate::written::Written;
 
 /// What a server turned out not to accept; learned from its refusal and kept per model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +55,9 @@ impl Quirks {
 const NOT_ACCEPTED: &[&str] =
     &["unsupported", "not supported", "unrecognized", "unknown", "extra", "not permitted", "not allowed", "unexpected"];
 
+/// What stands before the messages.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Head<'a> {
     model: &'a str,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,12 +66,6 @@ struct Body<'a> {
     tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<&'a RawValue>,
-    messages: Vec<Message<'a>>,
-    // Behind the messages: it follows what the budget still affords.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -139,34 +135,77 @@ impl Serialize for Arguments<'_> {
     }
 }
 
-/// The request body for `prompt`.
-pub(crate) fn body(model: &str, address: &str, prompt: &Prompt, tools: &Tools, quirks: Quirks) -> Vec<u8> {
+/// Room for what is new in a request.
+const NEW_BYTES: usize = 8 << 10;
+
+/// The request body for `prompt`. What `written` has of it is not written again, and it has all that is settled then.
+pub(crate) fn body(
+    model: &str,
+    address: &str,
+    prompt: &Prompt,
+    tools: &Tools,
+    quirks: Quirks,
+    written: &mut Written,
+) -> Vec<u8> {
     let of = |shape| Some(tools.get(shape, prompt.tools));
     let declared = if turns::native(prompt) { of(Shape::Openai) } else { None };
     let format = if prompt.encoding == Encoding::Constrained { of(Shape::OpenaiConstrained) } else { None };
-    let mut messages = Vec::with_capacity(prompt.messages.len() + 2);
-    if !prompt.system.is_empty() {
-        messages.push(Message::System { content: &prompt.system });
-    }
-    for turn in turns::turns(prompt) {
-        match turn.role {
-            Role::User => user(turn, &mut messages),
-            Role::Assistant => messages.push(assistant(turn)),
-        }
-    }
-    // OpenAI itself wants the new name and refuses the old one for reasoning models; others often know only the old.
-    let new_name = address.contains("api.openai.com") != quirks.has(Quirks::OTHER_MAX_TOKENS);
-    let body = Body {
+    let head = Head {
         model,
         stream: true,
         stream_options: (!quirks.has(Quirks::NO_STREAM_OPTIONS)).then_some(StreamOptions { include_usage: true }),
         tools: declared.as_deref(),
         response_format: format.as_deref(),
-        messages,
-        max_tokens: (!new_name).then_some(prompt.max_output),
-        max_completion_tokens: new_name.then_some(prompt.max_output),
     };
-    serde_json::to_vec(&body).expect("strings and numbers can be written as JSON")
+    let fixed = declared.as_ref().or(format.as_ref()).map_or(0, |raw| raw.get().len()) + prompt.system.len();
+    let mut body = Vec::with_capacity(fixed + written.bytes() + NEW_BYTES);
+    write(&mut body, &head);
+    // The head is an object that goes on.
+    body.pop();
+    body.extend_from_slice(b",\"messages\":[");
+    if !prompt.system.is_empty() {
+        write(&mut body, &Message::System { content: &prompt.system });
+    }
+    let (text, from) = written.so_far(prompt);
+    let begin = body.len() + comma(&body).len();
+    if from > 0 {
+        body.extend_from_slice(comma(&body));
+        body.extend_from_slice(text);
+    }
+    let settled = Written::settled(prompt);
+    say_all(&mut body, turns::part(prompt, from..settled));
+    written.put(prompt, settled, body.get(begin..).unwrap_or_default());
+    say_all(&mut body, turns::part(prompt, settled..prompt.messages.len()));
+    // OpenAI itself wants the new name and refuses the old one for reasoning models; others often know only the old.
+    let new_name = address.contains("api.openai.com") != quirks.has(Quirks::OTHER_MAX_TOKENS);
+    let most = if new_name { "max_completion_tokens" } else { "max_tokens" };
+    // Behind the messages: it follows what the budget still affords.
+    body.extend_from_slice(format!("],\"{most}\":{}}}", prompt.max_output).as_bytes());
+    body
+}
+
+fn write(body: &mut Vec<u8>, part: &impl Serialize) {
+    serde_json::to_writer(body, part).expect("strings and numbers can be written as JSON");
+}
+
+/// Turns as messages, each after a comma where something stands before it.
+fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>) {
+    let mut messages = Vec::new();
+    for turn in turns {
+        match turn.role {
+            Role::User => user(turn, &mut messages),
+            Role::Assistant => messages.push(assistant(turn)),
+        }
+        for message in messages.drain(..) {
+            body.extend_from_slice(comma(body));
+            write(body, &message);
+        }
+    }
+}
+
+/// What goes between this list and its next part.
+fn comma(list: &[u8]) -> &'static [u8] {
+    if list.ends_with(b"[") { b"" } else { b"," }
 }
 
 /// Results become messages of their own; what the user said around them becomes one message.

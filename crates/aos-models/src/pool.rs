@@ -24,6 +24,7 @@ use crate::openai::Quirks;
 use crate::retry::{Backoff, Retries};
 use crate::target::{Ask, Target};
 use crate::tools::Tools;
+use crate::written::Written;
 use crate::{anthropic, gemini, openai};
 
 /// Looks a variable of the environment up, at the time of the call.
@@ -142,6 +143,25 @@ impl Pool {
         model: &str,
         prompt: &Prompt,
         asker: impl Into<Asker>,
+        deltas: impl FnMut(Delta) + Send,
+    ) -> Result<Reply, Failure> {
+        self.go_on(model, prompt, asker, &mut Written::default(), deltas).await
+    }
+
+    /// The same for a prompt that goes on where an earlier one ended. `written` is what was written of that one, kept as
+    /// far as the two are the same; then what was written of this one.
+    ///
+    /// # Errors
+    /// As [`Pool::infer`].
+    ///
+    /// # Cancel safety
+    /// As [`Pool::infer`].
+    pub async fn go_on(
+        &self,
+        model: &str,
+        prompt: &Prompt,
+        asker: impl Into<Asker>,
+        written: &mut Written,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
         let asker: Asker = asker.into();
@@ -162,7 +182,7 @@ impl Pool {
         };
         let mut backoff = Backoff::new(self.options.retries);
         let mut quirks = Quirks(of.quirks.load(Ordering::Relaxed));
-        let mut body = self.body(config, prompt, quirks);
+        let mut body = self.body(config, prompt, quirks, written);
         loop {
             let attempted = attempt(&target, &body, prompt, effect, deadlines, &mut deltas).await;
             let failure = match attempted {
@@ -175,7 +195,7 @@ impl Pool {
                     {
                         quirks = learned;
                         of.quirks.store(quirks.0, Ordering::Relaxed);
-                        body = self.body(config, prompt, quirks);
+                        body = self.body(config, prompt, quirks, written);
                         continue;
                     }
                     failure::classify(status, &headers, &error, &target.about())
@@ -254,9 +274,9 @@ impl Pool {
         })
     }
 
-    fn body(&self, config: &ModelConfig, prompt: &Prompt, quirks: Quirks) -> Bytes {
+    fn body(&self, config: &ModelConfig, prompt: &Prompt, quirks: Quirks, written: &mut Written) -> Bytes {
         Bytes::from(match config.provider {
-            Provider::Openai => openai::body(&config.model, config.address(), prompt, &self.tools, quirks),
+            Provider::Openai => openai::body(&config.model, config.address(), prompt, &self.tools, quirks, written),
             Provider::Anthropic => anthropic::body(&config.model, prompt, &self.tools),
             Provider::Gemini => gemini::body(&config.model, prompt, &self.tools),
             Provider::Local => unreachable!("such a model has no target"),

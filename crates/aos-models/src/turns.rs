@@ -5,6 +5,7 @@
 //! what is sent next. Deliberately absent: any provider's field names.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt};
 use aos_abi::syscall::CallSet;
@@ -54,9 +55,28 @@ pub(crate) fn native(prompt: &Prompt) -> bool {
 
 /// The prompt's messages and status as turns.
 pub(crate) fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
+    part(prompt, 0..prompt.messages.len())
+}
+
+/// Whether a message is in any turn.
+pub(crate) fn shows(message: &Message) -> bool {
+    let visible = |text: &str| !text.trim().is_empty();
+    match message {
+        Message::User(parts) => parts.iter().any(|part| match part {
+            Part::Text(text) => visible(text),
+            Part::Image { .. } => true,
+        }),
+        Message::Assistant { text, calls } => visible(text) || !calls.is_empty(),
+        Message::Result { .. } => true,
+    }
+}
+
+/// The turns of a part of the messages; what stands before it ends with the other side's word.
+pub(crate) fn part(prompt: &Prompt, range: Range<usize>) -> Vec<Turn<'_>> {
     let native = native(prompt);
-    let mut turns = Turns(Vec::with_capacity(prompt.messages.len() + 1));
-    for message in &prompt.messages {
+    let (begins, ends) = (range.start == 0, range.end == prompt.messages.len());
+    let mut turns = Turns { begins, turns: Vec::with_capacity(range.len() + 1) };
+    for message in &prompt.messages[range] {
         match message {
             Message::User(parts) => {
                 for part in parts {
@@ -87,15 +107,19 @@ pub(crate) fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
             }
         }
     }
-    if !prompt.status.trim().is_empty() {
+    if ends && !prompt.status.trim().is_empty() {
         turns.add(Role::User, Piece::Status(&prompt.status));
-    } else if turns.0.is_empty() {
+    } else if begins && ends && turns.turns.is_empty() {
         turns.text(Role::User, Cow::Borrowed(NOTHING));
     }
-    turns.0
+    turns.turns
 }
 
-struct Turns<'a>(Vec<Turn<'a>>);
+struct Turns<'a> {
+    /// Nothing stands before them.
+    begins: bool,
+    turns: Vec<Turn<'a>>,
+}
 
 impl<'a> Turns<'a> {
     /// Text without a visible character is left out: Anthropic refuses it, and it says nothing.
@@ -106,13 +130,13 @@ impl<'a> Turns<'a> {
     }
 
     fn add(&mut self, role: Role, piece: Piece<'a>) {
-        match self.0.last_mut() {
+        match self.turns.last_mut() {
             Some(last) if last.role == role => last.pieces.push(piece),
-            None if role == Role::Assistant => {
-                self.0.push(Turn { role: Role::User, pieces: vec![Piece::Text(Cow::Borrowed(LEFT_OUT))] });
-                self.0.push(Turn { role, pieces: vec![piece] });
+            None if self.begins && role == Role::Assistant => {
+                self.turns.push(Turn { role: Role::User, pieces: vec![Piece::Text(Cow::Borrowed(LEFT_OUT))] });
+                self.turns.push(Turn { role, pieces: vec![piece] });
             }
-            Some(_) | None => self.0.push(Turn { role, pieces: vec![piece] }),
+            Some(_) | None => self.turns.push(Turn { role, pieces: vec![piece] }),
         }
     }
 }
