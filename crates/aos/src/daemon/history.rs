@@ -11,6 +11,7 @@ use aos_abi::entry::ItemKind;
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_context::Rendered;
 use aos_journal::Reader;
+use aos_models::Written;
 use aos_personal::Detector;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -43,14 +44,74 @@ struct Recent {
 #[derive(Default)]
 struct Kept {
     entries: BTreeMap<Lsn, (Arc<Entry>, usize)>,
-    /// The window as it was rendered last, and its bytes; nothing while an inference has it.
-    rendered: Option<(Rendered, usize)>,
-    /// The entries in which this detector has found nothing.
-    clean: Option<(Arc<Detector>, Arc<BTreeSet<Lsn>>)>,
+    /// The window as it was sent last, and its bytes; nothing while an inference has it.
+    sent: Option<(Sent, usize)>,
+    /// In what nothing was found, and its bytes; nothing while an inference has it.
+    clean: Option<(Clean, usize)>,
     /// All of it.
     bytes: usize,
     /// Its place in the order.
     used: u64,
+}
+
+/// A window as a model was sent it last.
+#[derive(Default)]
+pub(crate) struct Sent {
+    pub(crate) rendered: Rendered,
+    /// What was written of its messages.
+    pub(crate) written: Written,
+}
+
+impl Sent {
+    fn bytes(&self) -> usize {
+        self.rendered.bytes() + self.written.bytes()
+    }
+}
+
+/// In what of a window a detector has found nothing.
+#[derive(Default)]
+pub(crate) struct Clean {
+    by: Arc<Detector>,
+    /// The system prompt.
+    system: String,
+    entries: BTreeSet<Lsn>,
+}
+
+impl Clean {
+    /// Nothing is known yet of what this detector finds.
+    fn by(detector: &Arc<Detector>) -> Clean {
+        Clean { by: Arc::clone(detector), ..Clean::default() }
+    }
+
+    fn is_by(&self, detector: &Arc<Detector>) -> bool {
+        Arc::ptr_eq(&self.by, detector)
+    }
+
+    /// Whether this is known to hold nothing.
+    pub(crate) fn has_system(&self, system: &str) -> bool {
+        self.system == system
+    }
+
+    /// Whether this is known to hold nothing.
+    pub(crate) fn has(&self, entry: Lsn) -> bool {
+        self.entries.contains(&entry)
+    }
+
+    /// Nothing was found in a window of these entries with this system prompt.
+    pub(crate) fn note(&mut self, system: &str, window: &[Arc<Entry>]) {
+        // Entries that have left the window do not come back: there is no more than twice what is of use.
+        if self.entries.len() > 2 * window.len() {
+            self.entries.clear();
+        }
+        self.entries.extend(window.iter().map(|entry| entry.lsn));
+        if !self.has_system(system) {
+            system.clone_into(&mut self.system);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.system.len() + self.entries.len() * size_of::<Lsn>()
+    }
 }
 
 impl History {
@@ -79,31 +140,27 @@ impl History {
         self.reads.acquire().await.ok()
     }
 
-    /// How the window of `pid` was rendered last, taken out.
-    pub(crate) fn rendered(&self, pid: Pid) -> Rendered {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take_rendered(pid).unwrap_or_default()
+    /// How the window of `pid` was sent last, taken out.
+    pub(crate) fn sent(&self, pid: Pid) -> Sent {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take_sent(pid).unwrap_or_default()
     }
 
     /// Keeps it for the next turn, unless the process has ended meanwhile.
-    pub(crate) fn keep_rendered(&self, pid: Pid, rendered: Rendered) {
+    pub(crate) fn keep_sent(&self, pid: Pid, sent: Sent) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.put_rendered(pid, rendered);
+        recent.put_sent(pid, sent);
         recent.shrink(BYTES_MAX);
     }
 
-    /// The entries of the window of `pid` of which it is known that this detector finds nothing in them.
-    pub(crate) fn clean(&self, pid: Pid, detector: &Arc<Detector>) -> Arc<BTreeSet<Lsn>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let clean = recent.windows.get(&pid).and_then(|kept| kept.clean.as_ref());
-        clean.filter(|(by, _)| Arc::ptr_eq(by, detector)).map(|(_, clean)| Arc::clone(clean)).unwrap_or_default()
+    /// In what of the window of `pid` it is known that this detector finds nothing, taken out.
+    pub(crate) fn clean(&self, pid: Pid, detector: &Arc<Detector>) -> Clean {
+        let clean = self.recent.lock().unwrap_or_else(PoisonError::into_inner).take_clean(pid);
+        clean.filter(|clean| clean.is_by(detector)).unwrap_or_else(|| Clean::by(detector))
     }
 
-    /// Notes that this detector finds nothing in these entries, unless the process has ended meanwhile.
-    pub(crate) fn keep_clean(&self, pid: Pid, detector: &Arc<Detector>, clean: BTreeSet<Lsn>) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = recent.windows.get_mut(&pid) {
-            kept.clean = Some((Arc::clone(detector), Arc::new(clean)));
-        }
+    /// Keeps it for the next turn, unless the process has ended meanwhile.
+    pub(crate) fn keep_clean(&self, pid: Pid, clean: Clean) {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).put_clean(pid, clean);
     }
 
     /// The entries at these positions, in the order asked for, as `pid` sees them. Reads the journal for what is not
@@ -160,19 +217,37 @@ impl Recent {
         self.bytes = self.bytes + bytes - before;
     }
 
-    fn take_rendered(&mut self, pid: Pid) -> Option<Rendered> {
+    fn take_sent(&mut self, pid: Pid) -> Option<Sent> {
         let kept = self.windows.get_mut(&pid)?;
-        let (rendered, bytes) = kept.rendered.take()?;
+        let (sent, bytes) = kept.sent.take()?;
         kept.bytes -= bytes;
         self.bytes -= bytes;
-        Some(rendered)
+        Some(sent)
     }
 
-    fn put_rendered(&mut self, pid: Pid, rendered: Rendered) {
-        self.take_rendered(pid);
+    fn put_sent(&mut self, pid: Pid, sent: Sent) {
+        self.take_sent(pid);
         if let Some(kept) = self.windows.get_mut(&pid) {
-            let bytes = rendered.bytes();
-            kept.rendered = Some((rendered, bytes));
+            let bytes = sent.bytes();
+            kept.sent = Some((sent, bytes));
+            kept.bytes += bytes;
+            self.bytes += bytes;
+        }
+    }
+
+    fn take_clean(&mut self, pid: Pid) -> Option<Clean> {
+        let kept = self.windows.get_mut(&pid)?;
+        let (clean, bytes) = kept.clean.take()?;
+        kept.bytes -= bytes;
+        self.bytes -= bytes;
+        Some(clean)
+    }
+
+    fn put_clean(&mut self, pid: Pid, clean: Clean) {
+        self.take_clean(pid);
+        if let Some(kept) = self.windows.get_mut(&pid) {
+            let bytes = clean.bytes();
+            kept.clean = Some((clean, bytes));
             kept.bytes += bytes;
             self.bytes += bytes;
         }
@@ -246,8 +321,9 @@ mod tests {
     /// The sums that eviction goes by are those of what is there.
     fn adds_up(recent: &Recent) {
         let sum = |kept: &Kept| {
-            let rendered = kept.rendered.as_ref().map_or(0, |(_, bytes)| *bytes);
-            rendered + kept.entries.values().map(|(_, bytes)| bytes).sum::<usize>()
+            let sent = kept.sent.as_ref().map_or(0, |(_, bytes)| *bytes);
+            let clean = kept.clean.as_ref().map_or(0, |(_, bytes)| *bytes);
+            sent + clean + kept.entries.values().map(|(_, bytes)| bytes).sum::<usize>()
         };
         assert!(recent.windows.values().all(|kept| sum(kept) == kept.bytes));
         assert_eq!(recent.windows.values().map(|kept| kept.bytes).sum::<usize>(), recent.bytes);
@@ -283,18 +359,45 @@ mod tests {
     #[test]
     fn a_rendered_window_counts_and_goes_with_its_process() {
         let mut recent = Recent::default();
-        recent.put_rendered(Pid(7), Rendered::default().render(&[input(2, 7)], Encoding::Native, Fit::unbounded()));
+        let sent = || {
+            let rendered = Rendered::default().render(&[input(2, 7)], Encoding::Native, Fit::unbounded());
+            Sent { rendered, written: Written::default() }
+        };
+        recent.put_sent(Pid(7), sent());
         assert!(recent.windows.is_empty(), "an ended process is not brought back");
         recent.keep(Pid(7), &input(2, 7));
         let entries = recent.bytes;
         for _ in 0..2 {
-            recent.put_rendered(Pid(7), Rendered::default().render(&[input(2, 7)], Encoding::Native, Fit::unbounded()));
+            recent.put_sent(Pid(7), sent());
             assert!(recent.bytes > entries + 1000);
             adds_up(&recent);
         }
-        assert_eq!(recent.take_rendered(Pid(7)).unwrap().messages.len(), 1);
-        assert!(recent.take_rendered(Pid(7)).is_none());
+        assert_eq!(recent.take_sent(Pid(7)).unwrap().rendered.messages.len(), 1);
+        assert!(recent.take_sent(Pid(7)).is_none());
         assert_eq!(recent.bytes, entries);
+    }
+
+    #[test]
+    fn what_is_known_to_be_clean_is_known_of_that_text_and_that_detector() {
+        let window = [input(2, 7), input(3, 7)];
+        let mut clean = Clean::default();
+        assert!(!clean.has_system("you help") && !clean.has(Lsn(2)));
+        clean.note("you help", &window[..1]);
+        assert!(clean.has_system("you help") && !clean.has_system("you help a@example.com"));
+        assert!(clean.has(Lsn(2)) && !clean.has(Lsn(3)));
+        for lsn in 3..100 {
+            clean.note("you help", &[input(lsn, 7)]);
+            assert!(clean.has(Lsn(lsn)) && clean.entries.len() <= 3);
+        }
+
+        let mut recent = Recent::default();
+        window.iter().for_each(|entry| recent.keep(Pid(7), entry));
+        recent.put_clean(Pid(7), clean);
+        adds_up(&recent);
+        assert!(recent.take_clean(Pid(7)).is_some_and(|clean| clean.has_system("you help")));
+        adds_up(&recent);
+        let (one, other) = (Arc::new(Detector::all()), Arc::new(Detector::all()));
+        assert!(Clean::by(&one).is_by(&one) && !Clean::by(&one).is_by(&other));
     }
 
     #[test]

@@ -11,11 +11,11 @@ use aos_context::{Fit, Rendered};
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
 use aos_models::engine::Asker;
-use aos_models::{Delta, Pool};
+use aos_models::{Delta, Pool, Written};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::history::History;
+use super::history::{History, Sent};
 use super::privacy::{Looked, Replaced};
 
 /// The model pool as effects use it.
@@ -72,11 +72,14 @@ impl Models {
         live: &broadcast::Sender<Live>,
         token: CancellationToken,
     ) -> InferenceOutcome {
-        let (mut prompt, mut rendered) = match replaced {
-            None => prompt(infer, history.rendered(infer.pid), entries),
-            // What was rendered before may have been rendered for another model.
-            Some(replaced) => prompt(infer, Rendered::default(), &replaced.entries),
+        let Sent { rendered: before, mut written } = match replaced {
+            None => history.sent(infer.pid),
+            // What was sent before may have been sent to another model.
+            Some(_) => Sent::default(),
         };
+        let shown = replaced.map_or(entries, |replaced| &replaced.entries);
+        let (mut prompt, mut rendered) = prompt(infer, before, shown);
+        written.keep(rendered.as_ref().map_or(0, |rendered| rendered.same));
         if let Some(replaced) = replaced {
             rendered = None;
             if infer.purpose == Purpose::Turn {
@@ -94,11 +97,11 @@ impl Models {
         let answered = tokio::select! {
             biased;
             () = token.cancelled() => return InferenceOutcome::Failed { failure: cancelled() },
-            answered = self.ask(infer, &prompt, deltas) => answered,
+            answered = self.ask(infer, &prompt, &mut written, deltas) => answered,
         };
         if let Some(mut rendered) = rendered {
             rendered.messages = std::mem::take(&mut prompt.messages);
-            history.keep_rendered(infer.pid, rendered);
+            history.keep_sent(infer.pid, Sent { rendered, written });
         }
         match (answered, infer.purpose) {
             (Ok(reply), _) => InferenceOutcome::Answered(reply),
@@ -119,10 +122,11 @@ impl Models {
         &self,
         infer: &Infer,
         prompt: &Prompt,
+        written: &mut Written,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
         let asker = Asker { pid: Some(infer.pid), effect: infer.id };
-        let answered = self.pool.infer(&infer.model, prompt, asker, &mut deltas).await;
+        let answered = self.pool.go_on(&infer.model, prompt, asker, written, &mut deltas).await;
         if let Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
             && let Some(blind) = without_images(prompt)
         {
@@ -149,14 +153,15 @@ fn without_images(prompt: &Prompt) -> Option<Prompt> {
     Some(blind)
 }
 
-/// What looking at a prompt came to. Entries in which nothing was are not looked at again by the same detector.
+/// What looking at a prompt came to. Texts in which nothing was are not looked at again by the same detector.
 fn looked(infer: &Infer, history: &History, entries: &[Arc<Entry>]) -> Result<Looked, Failure> {
     let Some(guard) = &infer.guard else { return Ok(Looked::Clean) };
-    let clean = history.clean(infer.pid, &guard.detector);
-    let looked = super::privacy::look(guard, &infer.system, entries, |entry| clean.contains(&entry.lsn))?;
+    let mut clean = history.clean(infer.pid, &guard.detector);
+    let looked = super::privacy::look(guard, &infer.system, entries, &clean)?;
     if matches!(looked, Looked::Clean) {
-        history.keep_clean(infer.pid, &guard.detector, entries.iter().map(|entry| entry.lsn).collect());
+        clean.note(&infer.system, entries);
     }
+    history.keep_clean(infer.pid, clean);
     Ok(looked)
 }
 

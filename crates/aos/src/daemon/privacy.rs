@@ -14,6 +14,8 @@ use aos_kernel::effect::{Guard, Then};
 use aos_personal::Tokens;
 use serde_json::Value;
 
+use super::history::Clean;
+
 /// What looking at a prompt came to.
 pub(crate) enum Looked {
     /// There is nothing in it.
@@ -33,24 +35,21 @@ pub(crate) struct Replaced {
     pub(crate) tokens: Tokens,
 }
 
-/// Looks at what a prompt is made of. `known` says of which entries it is known that they hold nothing.
+/// Looks at what a prompt is made of, but for what is known to be clean.
 ///
 /// # Errors
 /// Where the detector itself fails: nothing may be sent then.
-pub(crate) fn look(
-    guard: &Guard,
-    system: &str,
-    entries: &[Arc<Entry>],
-    known: impl Fn(&Entry) -> bool,
-) -> Result<Looked, Failure> {
+pub(crate) fn look(guard: &Guard, system: &str, entries: &[Arc<Entry>], known: &Clean) -> Result<Looked, Failure> {
     unbroken(|| {
         let mut classes = BTreeSet::new();
         let mut seen = |field: &str, text: &str| {
             let found = guard.detector.find_after(field, text);
             classes.extend(found.into_iter().map(|found| found.class.to_string()));
         };
-        seen("", system);
-        for entry in entries.iter().filter(|entry| !known(entry)) {
+        if !known.has_system(system) {
+            seen("", system);
+        }
+        for entry in entries.iter().filter(|entry| !known.has(entry.lsn)) {
             aos_context::with_texts(entry, &mut |field, text| {
                 seen(field, text);
                 None
@@ -182,7 +181,7 @@ mod tests {
     fn tokens_go_out_and_values_come_back() {
         let entries =
             [said("mail a@example.com, card 4111 1111 1111 1111"), said("again a@example.com; [EMAIL_1] is literal")];
-        let looked = look(&guard(Then::Replace), "you help b@example.com", &entries, |_| false).unwrap();
+        let looked = look(&guard(Then::Replace), "you help b@example.com", &entries, &Clean::default()).unwrap();
         let Looked::Replaced(replaced) = looked else { panic!("it was found") };
         assert_eq!(replaced.system, "you help [EMAIL_2]");
         let shown = format!("{:?}", replaced.entries);
@@ -210,10 +209,17 @@ mod tests {
     #[test]
     fn what_is_found_is_told_or_withheld_and_what_is_known_is_not_looked_at() {
         let entries = [said("a@example.com")];
-        assert!(matches!(look(&guard(Then::Tell), "", &entries, |_| false), Ok(Looked::Found(_))));
-        assert!(matches!(look(&guard(Then::Withhold), "", &entries, |_| false), Ok(Looked::Withheld(_))));
-        assert!(matches!(look(&guard(Then::Withhold), "", &entries, |_| true), Ok(Looked::Clean)));
-        assert!(matches!(look(&guard(Then::Replace), "", &[said("hi")], |_| false), Ok(Looked::Clean)));
+        let mut known = Clean::default();
+        known.note("you help b@example.com", &entries);
+        assert!(matches!(look(&guard(Then::Tell), "", &entries, &Clean::default()), Ok(Looked::Found(_))));
+        assert!(matches!(look(&guard(Then::Withhold), "", &entries, &Clean::default()), Ok(Looked::Withheld(_))));
+        assert!(matches!(look(&guard(Then::Withhold), "", &entries, &known), Ok(Looked::Clean)));
+        assert!(matches!(look(&guard(Then::Withhold), "you help b@example.com", &entries, &known), Ok(Looked::Clean)));
+        assert!(matches!(
+            look(&guard(Then::Withhold), "you help c@example.com", &entries, &known),
+            Ok(Looked::Withheld(_))
+        ));
+        assert!(matches!(look(&guard(Then::Replace), "", &[said("hi")], &Clean::default()), Ok(Looked::Clean)));
     }
 
     #[test]
