@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -45,19 +45,19 @@ pub(crate) struct Shared<S> {
     /// Signatures of webhooks that were taken.
     pub(crate) seen: Mutex<Seen>,
     requests: Requests,
-    openapi: Bytes,
-    syscalls: Bytes,
+    /// The generated documents, written when somebody first asks: writing them takes more memory than serving does.
+    openapi: OnceLock<Bytes>,
+    syscalls: OnceLock<Bytes>,
 }
 
 impl<S: System> Shared<S> {
     pub(crate) fn new(system: Arc<S>, options: Options, shutdown: CancellationToken) -> Shared<S> {
-        let bytes = |json: Result<Vec<u8>, _>| Bytes::from(json.expect("generated documents have text keys only"));
         Shared {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             seen: Mutex::default(),
             requests: Requests::new(),
-            openapi: bytes(serde_json::to_vec(&openapi::document())),
-            syscalls: bytes(serde_json::to_vec(&openapi::syscalls())),
+            openapi: OnceLock::new(),
+            syscalls: OnceLock::new(),
             system,
             options,
             shutdown,
@@ -237,8 +237,12 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
             let text = metrics::render(&system.metrics().await?, &shared.requests);
             Ok(typed("text/plain; version=0.0.4; charset=utf-8", text.into()))
         }
-        Call::OpenApi => Ok(typed("application/json", shared.openapi.clone())),
-        Call::Syscalls => Ok(typed("application/json", shared.syscalls.clone())),
+        Call::OpenApi => {
+            Ok(typed("application/json", shared.openapi.get_or_init(|| document(&openapi::document())).clone()))
+        }
+        Call::Syscalls => {
+            Ok(typed("application/json", shared.syscalls.get_or_init(|| document(&openapi::syscalls())).clone()))
+        }
         Call::Status => json_response(200, &system.status().await?),
         Call::Processes { all } => lines::processes(shared, all).await,
         Call::Spawn(request) => json_response(route.status, &system.spawn(*request).await?),
@@ -297,6 +301,10 @@ pub(crate) fn json_response<T: Serialize>(status: u16, value: &T) -> Result<Resp
     let mut response = typed("application/json", bytes.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     Ok(response)
+}
+
+fn document(document: &impl Serialize) -> Bytes {
+    Bytes::from(serde_json::to_vec(document).expect("generated documents have text keys only"))
 }
 
 fn typed(content_type: &'static str, bytes: Bytes) -> Response {
