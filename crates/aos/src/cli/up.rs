@@ -55,6 +55,7 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
     let config = Config::load(&cx.home.config_file(), &cx.env)?;
     log_to_stderr(cx)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start").why(error.to_string()))?;
@@ -68,6 +69,13 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
             .map(|()| Exit::Success)
             .map_err(|error| Failure::new("the daemon cannot run").why(error.to_string()).hint(error.hint()))
     })
+}
+
+/// One less than there are processors, since the journal's writer has one: it is on the way of every input. Workers wake
+/// each other whenever one of them gets something to do, which with two on two processors is half of all switches of a
+/// turn (`bench/README.md`).
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1))
 }
 
 fn log_to_stderr(cx: &Context) -> Result<(), Failure> {
