@@ -71,6 +71,7 @@ def lines():
     prompts += [(episode.tools, episode.messages[:nth]) for episode in episodes for nth, message in enumerate(episode.messages) if "assistant" in message]
     answers = dict.fromkeys(message["assistant"] for episode in episodes for message in episode.messages if "assistant" in message)
     rows = {
+        "grammar.json": [json.loads(grammar.export())],
         "tokens.jsonl": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
         "prompts.jsonl": [{"prompt": {"tools": tools, "messages": messages}, "ids": prompt.render({"tools": tools, "messages": messages}, tokenizer)}
                           for tools, messages in prompts],

@@ -1,0 +1,103 @@
+//! Why a model cannot be used, as values: each with the way out.
+
+use std::path::PathBuf;
+
+/// Why a model could not be loaded or asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// There is no such file.
+    #[error("there are no weights at {}", .0.display())]
+    Absent(PathBuf),
+    /// The file cannot be read.
+    #[error("the weights at {} cannot be read: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// The file is no GGUF, or it ends before what its own header promises.
+    #[error("{} is no whole GGUF file: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where it breaks.
+        why: String,
+    },
+    /// The file is whole, but this runtime does not run what is in it.
+    #[error("{} holds a model that this runtime does not run: {why}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        why: String,
+    },
+    /// The prompt and the least answer do not fit the model's window.
+    #[error("the prompt has {tokens} tokens, the model's window {window}")]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens of prompt and answer that the model takes.
+        window: usize,
+    },
+    /// One process alone would need more memory than all together may have.
+    #[error("this prompt needs {needed} bytes of cache, all processes together may have {limit}")]
+    TooLarge {
+        /// Bytes that it needs.
+        needed: usize,
+        /// Bytes there are.
+        limit: usize,
+    },
+    /// So many wait already that one more would only wait longer.
+    #[error("{0} requests already wait for this model")]
+    Busy(usize),
+    /// A saved cache does not belong to this model, or is damaged.
+    #[error("a saved cache cannot be restored: {0}")]
+    Saved(&'static str),
+    /// The grammar could not be made or followed; a fault of this runtime.
+    #[error("the grammar of the calls failed: {0}")]
+    Grammar(String),
+    /// The library that computes failed or panicked; the model is loaded anew for the next request.
+    #[error("the model failed while it computed: {0}")]
+    Broke(String),
+}
+
+impl Fault {
+    /// The way out.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Fault::Absent(_) => {
+                "write the path of a .gguf file, or the name of one in models/ of the home; `aos models pull` fetches one"
+            }
+            Fault::Unreadable { .. } => "let the user that runs the daemon read it",
+            Fault::Damaged { .. } => {
+                "fetch it again: `aos models pull NAME` goes on where a download ended and checks it"
+            }
+            Fault::Unsupported { .. } => {
+                "use a llama-architecture model in GGUF, or serve this one with llama-server or Ollama and provider = \"openai\""
+            }
+            Fault::TooLong { .. } => "a shorter prompt, or a model with a larger window",
+            Fault::TooLarge { .. } => "a shorter prompt, or a smaller model",
+            Fault::Busy(_) => "ask again later, or lower `limits.concurrency` of the model",
+            Fault::Saved(_) => "compute it again from the prompt",
+            Fault::Grammar(_) | Fault::Broke(_) => "ask again; if it stays, another model",
+        }
+    }
+
+    /// Whether the same request may do later.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self {
+            Fault::Busy(_) | Fault::Broke(_) => true,
+            Fault::Absent(_)
+            | Fault::Unreadable { .. }
+            | Fault::Damaged { .. }
+            | Fault::Unsupported { .. }
+            | Fault::TooLong { .. }
+            | Fault::TooLarge { .. }
+            | Fault::Saved(_)
+            | Fault::Grammar(_) => false,
+        }
+    }
+}

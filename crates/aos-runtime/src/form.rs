@@ -1,0 +1,201 @@
+//! The form in which a model is shown a conversation: control tokens between texts.
+//!
+//! Start at [`Form::of`]. What always holds: texts are encoded apart from the control tokens between them, so that nothing
+//! that anybody wrote can end a turn or begin one. Deliberately absent: the Jinja templates that files carry, which mix
+//! the two; the forms that are known here are recognised by their control tokens.
+
+use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt};
+use aos_abi::syscall::CallSet;
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::grammar;
+use crate::guide::{Guide, Guides};
+use crate::nano::Nano;
+use crate::vocabulary::Vocabulary;
+use crate::weights::Weights;
+
+/// How a model is talked to.
+pub(crate) enum Form {
+    /// aos-nano's own, with what its answers may look like.
+    Nano(Box<Nano>, Value),
+    /// `<|im_start|>role … <|im_end|>`: SmolLM, Qwen and many more.
+    ChatMl { begin: u32, end: u32, bos: Option<u32> },
+    /// `<|start_header_id|>role<|end_header_id|> … <|eot_id|>`: Llama 3.
+    Llama3 { begin: u32, behind: u32, end: u32, bos: Option<u32> },
+}
+
+/// A prompt as a model reads it.
+pub(crate) struct Written {
+    pub(crate) ids: Vec<u32>,
+    /// What holds the answer; nothing where any text will do.
+    pub(crate) guide: Option<Guide>,
+}
+
+impl Form {
+    /// The form of the model in a file.
+    ///
+    /// # Errors
+    /// [`Fault::Unsupported`] where no form that is known here fits its control tokens.
+    pub(crate) fn of(weights: &Weights, vocabulary: &Vocabulary) -> Result<Form, Fault> {
+        if let Ok(shapes) = weights.text("aos.nano.grammar") {
+            let shapes = serde_json::from_str(shapes)
+                .map_err(|error| weights.unsupported(format!("its aos.nano.grammar is no JSON: {error}")))?;
+            return Ok(Form::Nano(Box::new(Nano::of(weights, vocabulary)?), shapes));
+        }
+        let control = |name: &str| vocabulary.control(name);
+        let bos = vocabulary.bos.filter(|_| weights.flag("tokenizer.ggml.add_bos_token"));
+        if let (Some(begin), Some(behind), Some(end)) =
+            (control("<|start_header_id|>"), control("<|end_header_id|>"), control("<|eot_id|>"))
+        {
+            return Ok(Form::Llama3 { begin, behind, end, bos: bos.or(vocabulary.bos) });
+        }
+        // Where the end of a turn is the end of the text too, it is no control token by its type alone.
+        if let (Some(begin), Some(end)) = (control("<|im_start|>"), control("<|im_end|>")) {
+            return Ok(Form::ChatMl { begin, end, bos });
+        }
+        Err(weights.unsupported("it has the control tokens of no chat form that is known here".to_owned()))
+    }
+
+    /// The token that ends a reply.
+    pub(crate) fn end(&self, vocabulary: &Vocabulary) -> u32 {
+        match self {
+            Form::Nano(..) => vocabulary.eos,
+            Form::ChatMl { end, .. } | Form::Llama3 { end, .. } => *end,
+        }
+    }
+
+    /// A prompt in this form, and the grammar of its answer.
+    pub(crate) fn write(
+        &self,
+        prompt: &Prompt,
+        vocabulary: &Vocabulary,
+        guides: &mut Guides,
+    ) -> Result<Written, Fault> {
+        match self {
+            Form::Nano(nano, shapes) => {
+                let shown = nano.prompt(prompt, vocabulary);
+                let grammar = grammar::of_nano(shapes, prompt.tools, &shown.sources).ok_or_else(|| {
+                    Fault::Grammar("aos.nano.grammar is not of the form that is known here".to_owned())
+                })?;
+                Ok(Written { ids: shown.ids, guide: Some(guides.start(grammar)?) })
+            }
+            Form::ChatMl { .. } | Form::Llama3 { .. } => {
+                let ids = self.chat(prompt, vocabulary);
+                let guide = (prompt.tools != CallSet::EMPTY).then(|| guides.calls(prompt.tools)).transpose()?;
+                Ok(Written { ids, guide })
+            }
+        }
+    }
+
+    fn chat(&self, prompt: &Prompt, vocabulary: &Vocabulary) -> Vec<u32> {
+        let mut ids: Vec<u32> = match self {
+            Form::ChatMl { bos, .. } | Form::Llama3 { bos, .. } => bos.iter().copied().collect(),
+            Form::Nano(..) => Vec::new(),
+        };
+        self.turn("system", &prompt.system, vocabulary, &mut ids);
+        let mut user = String::new();
+        let said = |user: &mut String, ids: &mut Vec<u32>| {
+            if !user.is_empty() {
+                self.turn("user", user, vocabulary, ids);
+                user.clear();
+            }
+        };
+        let add = |user: &mut String, text: &str| {
+            if !user.is_empty() {
+                user.push('\n');
+            }
+            user.push_str(text);
+        };
+        for message in &prompt.messages {
+            match message {
+                Message::User(parts) => {
+                    for part in parts {
+                        match part {
+                            Part::Text(text) => add(&mut user, text),
+                            Part::Image { .. } => add(&mut user, "[an image: your model is shown none]"),
+                        }
+                    }
+                }
+                Message::Result { call_id, name, content } => {
+                    add(&mut user, &format!("[result {call_id} {name}]\n{content}"));
+                }
+                Message::Assistant { text, calls } => {
+                    said(&mut user, &mut ids);
+                    self.turn("assistant", &reply_text(text, calls), vocabulary, &mut ids);
+                }
+            }
+        }
+        if !prompt.status.is_empty() {
+            add(&mut user, &prompt.status);
+        }
+        said(&mut user, &mut ids);
+        self.open("assistant", vocabulary, &mut ids);
+        ids
+    }
+
+    fn open(&self, role: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
+        match self {
+            Form::ChatMl { begin, .. } => {
+                ids.push(*begin);
+                ids.extend(vocabulary.encode(&format!("{role}\n")));
+            }
+            Form::Llama3 { begin, behind, .. } => {
+                ids.push(*begin);
+                ids.extend(vocabulary.encode(role));
+                ids.push(*behind);
+                ids.extend(vocabulary.encode("\n\n"));
+            }
+            Form::Nano(..) => {}
+        }
+    }
+
+    fn turn(&self, role: &str, text: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
+        self.open(role, vocabulary, ids);
+        ids.extend(vocabulary.encode(text));
+        ids.push(self.end(vocabulary));
+        if let Form::ChatMl { .. } = self {
+            ids.extend(vocabulary.encode("\n"));
+        }
+    }
+}
+
+/// An earlier reply as the model would have written it.
+fn reply_text(text: &str, calls: &[NativeCall]) -> String {
+    if calls.is_empty() {
+        return text.to_owned();
+    }
+    let calls: Vec<String> = calls
+        .iter()
+        .map(|call| format!("{{\"name\":{},\"args\":{}}}", Value::from(call.name.as_str()), call.arguments))
+        .collect();
+    format!("{{\"calls\":[{}],\"say\":{}}}", calls.join(","), Value::from(text))
+}
+
+/// A finished reply in the encoding that was asked for: its text and its native calls.
+pub(crate) fn told(written: String, prompt: &Prompt) -> (String, Vec<NativeCall>) {
+    if prompt.encoding == Encoding::Constrained && prompt.tools != CallSet::EMPTY {
+        return (written, Vec::new());
+    }
+    let Ok(mut reply) = serde_json::from_str::<Value>(&written) else { return (written, Vec::new()) };
+    let calls = match reply.get_mut("calls").map(Value::take) {
+        Some(Value::Array(calls)) => calls,
+        _ => Vec::new(),
+    };
+    let mut text = reply.get("say").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut native = Vec::new();
+    for call in calls {
+        let name = call["name"].as_str().unwrap_or_default();
+        let arguments = call["args"].to_string();
+        match prompt.encoding {
+            Encoding::Native => {
+                native.push(NativeCall { id: String::new(), name: name.to_owned(), arguments });
+            }
+            Encoding::Text | Encoding::Constrained => {
+                text.push('\n');
+                text.push_str(&aos_abi::decode::text_form(name, &arguments));
+            }
+        }
+    }
+    (text.trim_start().to_owned(), native)
+}

@@ -1,0 +1,34 @@
+//! Models that run inside the daemon: GGUF files of the llama architecture, on the CPU.
+//!
+//! Start at [`Runtime::ask`]. `weights` opens a file and checks it; `vocabulary` and `words` turn text into tokens; `form`
+//! and `nano` write a prompt as a model reads it; `grammar` and `guide` hold an answer to the system calls that its
+//! process may make; `llama` and `attention` compute, behind the trait in `decoder`; `kv` is what a process has read, and
+//! `worker` the thread that serves all processes of one model.
+//!
+//! What always holds: nothing that a file or a prompt holds makes this panic, and a panic in a library ends one answer,
+//! not the daemon; text never becomes a control token; one process's cache is only ever continued by a prompt that begins
+//! with the very same tokens. Deliberately absent: accelerators, other architectures, sampling (the likeliest token is
+//! taken, so that the same prompt gives the same answer), and fetching files.
+
+mod attention;
+pub mod decoder;
+mod fault;
+mod form;
+mod grammar;
+mod guide;
+mod kv;
+mod llama;
+mod nano;
+mod runtime;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+mod weights;
+mod words;
+mod worker;
+
+pub use fault::Fault;
+pub use kv::Kv;
+pub use llama::Llama;
+pub use runtime::{Answering, Options, Runtime};
+pub use worker::Answered;

@@ -1,0 +1,380 @@
+//! The thread of one model: it reads prompts in pieces and writes answers a token at a time, many processes at once.
+//!
+//! Start at [`Worker::run`]. In each round every process that runs gets its next piece, all of them in one pass over the
+//! weights. What always holds: a process that is done leaves what it read in the cache, and its next prompt goes on from
+//! there; a prompt that begins as any other did begins where that one parts from it; memory stays below the limit, and
+//! what was evicted is computed again; who waits no longer is not computed for.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use aos_abi::Pid;
+use aos_abi::inference::{NativeCall, Prompt};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::decoder::{Decoder, Piece};
+use crate::fault::Fault;
+use crate::form::{Form, told};
+use crate::guide::{Guide, Guides};
+use crate::vocabulary::Vocabulary;
+
+/// Tokens of one prompt read in one round: others get their next token in between.
+const PIECE: usize = 128;
+/// Tokens of all prompts read in one round.
+const ROUND: usize = 512;
+/// Most requests that wait in the thread.
+pub(crate) const WAITING_MAX: usize = 256;
+/// Most processes that run at once: beyond, a round takes longer than it helps.
+const RUNNING_MAX: usize = 32;
+/// Tokens in which the longest half-written call can be closed.
+const CLOSING: usize = 256;
+/// Least room for an answer.
+const ANSWER_MIN: usize = 32;
+
+/// One request.
+pub(crate) struct Job {
+    pub(crate) pid: Option<Pid>,
+    pub(crate) prompt: Prompt,
+    pub(crate) asked: Instant,
+    pub(crate) deltas: mpsc::Sender<String>,
+    pub(crate) reply: oneshot::Sender<Result<Answered, Fault>>,
+}
+
+/// What comes to the thread.
+pub(crate) enum Note {
+    Ask(Box<Job>),
+    /// A process has ended.
+    Ended(Pid),
+}
+
+/// A finished answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Its text.
+    pub text: String,
+    /// Its calls, where the prompt asks for native ones.
+    pub calls: Vec<NativeCall>,
+    /// It ended by itself, not at its limit.
+    pub whole: bool,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Of these, those that had been read before.
+    pub reused_tokens: usize,
+    /// Tokens of the answer.
+    pub answer_tokens: usize,
+    /// From the request to the first token of the answer.
+    pub first: Duration,
+    /// From the first token to the last.
+    pub rest: Duration,
+    /// Of both, what was spent on the grammar.
+    pub masks: Duration,
+}
+
+/// What one process has read.
+struct Kept<S> {
+    pid: Option<Pid>,
+    ids: Vec<u32>,
+    state: S,
+    used: u64,
+}
+
+struct Running<S> {
+    job: Job,
+    /// Prompt and answer so far.
+    ids: Vec<u32>,
+    /// Of these, those that the state has read.
+    read: usize,
+    state: S,
+    prompt: usize,
+    reused: usize,
+    most: usize,
+    guide: Option<Guide>,
+    first: Option<Instant>,
+    /// Bytes of the answer, and how many of them were told.
+    bytes: Vec<u8>,
+    told: usize,
+}
+
+/// The thread's state.
+pub(crate) struct Worker<D: Decoder> {
+    decoder: D,
+    vocabulary: Vocabulary,
+    form: Form,
+    guides: Guides,
+    end: u32,
+    cache_bytes: usize,
+    waiting: VecDeque<Job>,
+    running: Vec<Running<D::State>>,
+    kept: Vec<Kept<D::State>>,
+    clock: u64,
+}
+
+impl<D: Decoder> Worker<D> {
+    pub(crate) fn new(decoder: D, vocabulary: Vocabulary, form: Form, cache_bytes: usize) -> Result<Worker<D>, Fault> {
+        let end = form.end(&vocabulary);
+        let guides = Guides::new(&vocabulary, end)?;
+        let (waiting, running, kept) = (VecDeque::new(), Vec::new(), Vec::new());
+        Ok(Worker { decoder, vocabulary, form, guides, end, cache_bytes, waiting, running, kept, clock: 0 })
+    }
+
+    /// Serves until nobody has asked for `idle`, or everybody who could has gone.
+    pub(crate) fn run(&mut self, notes: &Receiver<Note>, idle: Duration) {
+        loop {
+            if self.running.is_empty() && self.waiting.is_empty() {
+                match notes.recv_timeout(idle) {
+                    Ok(note) => self.take(note),
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            while self.waiting.len() < WAITING_MAX {
+                match notes.try_recv() {
+                    Ok(note) => self.take(note),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                }
+            }
+            self.round();
+        }
+    }
+
+    /// How many wait, run and are kept.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        (self.waiting.len(), self.running.len(), self.kept.len())
+    }
+
+    /// Answers everybody with a fault: the model cannot go on.
+    pub(crate) fn fail(&mut self, fault: &Fault) {
+        let running = self.running.drain(..).map(|running| running.job);
+        for job in running.chain(self.waiting.drain(..)) {
+            // Whoever waits no longer needs no answer.
+            let _ = job.reply.send(Err(fault.clone()));
+        }
+        self.kept.clear();
+    }
+
+    pub(crate) fn take(&mut self, note: Note) {
+        match note {
+            Note::Ask(job) => self.waiting.push_back(*job),
+            // Others of the same role may still begin as it did, so it only loses its name, and goes first.
+            Note::Ended(pid) => self.kept.iter_mut().filter(|kept| kept.pid == Some(pid)).for_each(|kept| {
+                kept.pid = None;
+                kept.used = 0;
+            }),
+        }
+    }
+
+    /// One pass over the weights.
+    pub(crate) fn round(&mut self) {
+        self.drop_cancelled();
+        self.admit();
+        if self.running.is_empty() {
+            return;
+        }
+        let mut room = ROUND;
+        let mut pieces = Vec::new();
+        let mut of = Vec::new();
+        for (nth, running) in self.running.iter_mut().enumerate() {
+            // Who only waits for its next token always gets it.
+            let rest = running.ids.len() - running.read;
+            let len = if rest == 1 { 1 } else { rest.min(PIECE).min(room) };
+            if len == 0 {
+                continue;
+            }
+            room = room.saturating_sub(len);
+            let ids = &running.ids[running.read..running.read + len];
+            running.read += len;
+            pieces.push(Piece { ids, state: &mut running.state, wanted: len == rest });
+            of.push(nth);
+        }
+        let logits = match self.decoder.read(&mut pieces) {
+            Ok(logits) => logits,
+            Err(fault) => return self.fail(&fault),
+        };
+        let mut done = Vec::new();
+        for (nth, logits) in of.into_iter().zip(logits) {
+            if let Some(logits) = logits {
+                let next = self.running[nth].next(&logits, &self.vocabulary, self.end);
+                match next {
+                    Ok(None) => {}
+                    Ok(Some(whole)) => done.push((nth, Ok(whole))),
+                    Err(fault) => done.push((nth, Err(fault))),
+                }
+            }
+        }
+        for (nth, outcome) in done.into_iter().rev() {
+            let running = self.running.swap_remove(nth);
+            self.finish(running, outcome);
+        }
+        self.evict(self.cache_bytes);
+    }
+
+    fn drop_cancelled(&mut self) {
+        self.waiting.retain(|job| !job.reply.is_closed());
+        let mut nth = 0;
+        while nth < self.running.len() {
+            if self.running[nth].job.reply.is_closed() {
+                let running = self.running.swap_remove(nth);
+                self.keep(running.job.pid, running.ids, running.state, running.read);
+            } else {
+                nth += 1;
+            }
+        }
+    }
+
+    /// Lets in who waits, as long as all who run fit into memory with the longest answers that they may give.
+    fn admit(&mut self) {
+        while self.running.len() < RUNNING_MAX {
+            let Some(job) = self.waiting.pop_front() else { return };
+            let written = match self.form.write(&job.prompt, &self.vocabulary, &mut self.guides) {
+                Ok(written) => written,
+                Err(fault) => {
+                    let _ = job.reply.send(Err(fault));
+                    continue;
+                }
+            };
+            let (tokens, window) = (written.ids.len(), self.decoder.window());
+            let most = (job.prompt.max_output as usize).min(window.saturating_sub(tokens));
+            if most < ANSWER_MIN.min(job.prompt.max_output as usize) || most == 0 {
+                let _ = job.reply.send(Err(Fault::TooLong { tokens, window }));
+                continue;
+            }
+            let needed = self.decoder.bytes_of(tokens + most);
+            if needed > self.cache_bytes {
+                let _ = job.reply.send(Err(Fault::TooLarge { needed, limit: self.cache_bytes }));
+                continue;
+            }
+            let promised: usize = self.running.iter().map(|one| self.decoder.bytes_of(one.prompt + one.most)).sum();
+            if promised + needed > self.cache_bytes {
+                self.waiting.push_front(job);
+                return;
+            }
+            let (state, reused) = self.begin(job.pid, &written.ids);
+            self.running.push(Running {
+                job,
+                prompt: tokens,
+                ids: written.ids,
+                read: reused,
+                state,
+                reused,
+                most,
+                guide: written.guide,
+                first: None,
+                bytes: Vec::new(),
+                told: 0,
+            });
+            self.evict(self.cache_bytes.saturating_sub(needed));
+        }
+    }
+
+    /// The state that has read most of these tokens already, cut to where they part: the process's own, or a fork of any
+    /// other's.
+    fn begin(&mut self, pid: Option<Pid>, ids: &[u32]) -> (D::State, usize) {
+        // The last token is read in any case, since what follows it is asked for.
+        let most = ids.len() - 1;
+        let common = |other: &[u32]| other.iter().zip(&ids[..most]).take_while(|(a, b)| a == b).count();
+        let own = pid.and_then(|pid| self.kept.iter().position(|kept| kept.pid == Some(pid)));
+        let own = own.map(|nth| self.kept.swap_remove(nth));
+        let own_len = own.as_ref().map_or(0, |own| common(&own.ids));
+        let kept = self.kept.iter().enumerate().map(|(nth, kept)| (common(&kept.ids), Ok(nth)));
+        let running = self.running.iter().enumerate().map(|(nth, one)| (common(&one.ids[..one.read]), Err(nth)));
+        let other = kept.chain(running).max_by_key(|(len, _)| *len).filter(|(len, _)| *len > own_len);
+        let (mut state, len) = match (other, own) {
+            (Some((len, Ok(nth))), _) => {
+                self.clock += 1;
+                self.kept[nth].used = self.clock;
+                (self.kept[nth].state.clone(), len)
+            }
+            (Some((len, Err(nth))), _) => (self.running[nth].state.clone(), len),
+            (None, Some(own)) => (own.state, own_len),
+            (None, None) => (self.decoder.fresh(), 0),
+        };
+        D::truncate(&mut state, len);
+        (state, len)
+    }
+
+    fn finish(&mut self, running: Running<D::State>, outcome: Result<bool, Fault>) {
+        let Running { job, ids, read, state, prompt, reused, guide, first, bytes, .. } = running;
+        let answer = outcome.map(|whole| {
+            let written = String::from_utf8_lossy(&bytes).into_owned();
+            let (text, calls) = told(written, &job.prompt);
+            let first = first.unwrap_or_else(Instant::now);
+            Answered {
+                text,
+                calls,
+                whole,
+                prompt_tokens: prompt,
+                reused_tokens: reused,
+                answer_tokens: ids.len() - prompt,
+                first: first.duration_since(job.asked),
+                rest: first.elapsed(),
+                masks: guide.map_or(Duration::ZERO, |guide| guide.spent),
+            }
+        });
+        let _ = job.reply.send(answer);
+        self.keep(job.pid, ids, state, read);
+    }
+
+    fn keep(&mut self, pid: Option<Pid>, mut ids: Vec<u32>, state: D::State, read: usize) {
+        if read == 0 {
+            return;
+        }
+        ids.truncate(read);
+        self.clock += 1;
+        self.kept.push(Kept { pid, ids, state, used: if pid.is_some() { self.clock } else { 0 } });
+    }
+
+    /// Lets go of what was used longest ago until no more than so many bytes are held.
+    fn evict(&mut self, bytes: usize) {
+        while self.decoder.bytes_held() > bytes {
+            let Some(oldest) = (0..self.kept.len()).min_by_key(|nth| self.kept[*nth].used) else { return };
+            self.kept.swap_remove(oldest);
+        }
+    }
+}
+
+impl<S> Running<S> {
+    /// Takes the next token; `Some` where the answer is at its end: whether by itself.
+    fn next(&mut self, logits: &[f32], vocabulary: &Vocabulary, end: u32) -> Result<Option<bool>, Fault> {
+        self.first.get_or_insert_with(Instant::now);
+        let left = self.most - (self.ids.len() - self.prompt);
+        let chosen = match &mut self.guide {
+            Some(guide) => guide.choose(logits, left <= CLOSING.min(self.most / 2), vocabulary)?,
+            None => likeliest(logits).filter(|id| *id != end && *id != vocabulary.eos),
+        };
+        let Some(id) = chosen else { return Ok(Some(true)) };
+        self.ids.push(id);
+        self.bytes.extend(vocabulary.bytes(id));
+        self.tell();
+        if self.guide.as_ref().is_some_and(Guide::ended) {
+            return Ok(Some(true));
+        }
+        Ok((left == 1).then_some(false))
+    }
+
+    /// Passes on what is whole characters. Whoever listens too slowly gets more at once later.
+    fn tell(&mut self) {
+        let new = &self.bytes[self.told..];
+        let (mut text, mut len) = (String::new(), 0);
+        for chunk in new.utf8_chunks() {
+            text.push_str(chunk.valid());
+            len += chunk.valid().len();
+            let begun = |error: std::str::Utf8Error| error.error_len().is_none();
+            let at_end = len + chunk.invalid().len() == new.len();
+            if chunk.invalid().is_empty() || at_end && std::str::from_utf8(chunk.invalid()).is_err_and(begun) {
+                break;
+            }
+            text.push('\u{fffd}');
+            len += chunk.invalid().len();
+        }
+        if len > 0 && self.job.deltas.try_send(text).is_ok() {
+            self.told += len;
+        }
+    }
+}
+
+/// The likeliest token.
+fn likeliest(logits: &[f32]) -> Option<u32> {
+    let numbers = logits.iter().enumerate().filter(|(_, logit)| !logit.is_nan());
+    numbers.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(id, _)| id as u32)
+}
