@@ -147,6 +147,11 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
         }
         return Ok(());
     }
+    // Words that a call took as its result are in no queue any more, and hasten all the same.
+    let goes_on = matches!(process.phase, Phase::Ready | Phase::Calling | Phase::Waiting { .. });
+    if witness.spoken_to == Some(pid) && goes_on && process.stopped.is_none() && !process.hurried {
+        return Err(broken("a person's words hasten", format!("{pid}: {:?}", process.phase)));
+    }
     let running = process.step.iter().filter(|call| matches!(call.state, CallState::Running(_))).count();
     let waits = process.step.iter().filter(|call| call.state == CallState::Waiting).count();
     let fits = match &process.phase {
