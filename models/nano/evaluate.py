@@ -96,10 +96,11 @@ def main():
     parser.add_argument("--seen", action="store_true", help="wordings and words of the training, new combinations")
     parser.add_argument("--show", type=int, default=20, help="faults to print")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--raw", action="store_true", help="the weights of the last step instead of their average, early in a run")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    player = Player(Path(os.path.expanduser(options.cache)) / options.run)
+    player = Player(Path(os.path.expanduser(options.cache)) / options.run, not options.raw)
     print(f"run {options.run}, step {player.progress['step']}, {player.progress['tokens']:,} tokens, {'seen' if options.seen else 'held-out'} wordings")
     evaluate(player, options.kinds.split(","), 5 if options.quick else options.count, not options.seen, options.show)
 
