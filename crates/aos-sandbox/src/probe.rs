@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags};
 use rustix::process::WaitOptions;
 
+use crate::cancel::Cancel;
 use crate::error::{Error, Feature};
 use crate::identity::{Identity, Translator, clone};
 use crate::job::{Failure, Report, Step, Task};
-use crate::run::Helped;
-use crate::spec::{Helper, Network};
+use crate::layer::Layer;
+use crate::run::{Helped, run};
+use crate::spec::{Helper, Isolation, Network, Spec};
 use crate::{LANDLOCK_ABI_MIN, landlock, root, seccomp, walls};
 
 /// What the host has of all that isolation is built on.
@@ -49,7 +51,8 @@ impl HostReport {
     }
 }
 
-/// Tries what the host can do; `state` is the folder that workspaces will be in.
+/// Tries what the host can do; `state` is the folder that workspaces and layers will be in. At last a command that does
+/// nothing is run over a layer there, since not every file system takes one.
 ///
 /// # Errors
 /// [`Error::Helper`] when the helper cannot be started.
@@ -72,8 +75,36 @@ pub fn probe(helper: &Helper, state: &Path) -> Result<HostReport, Error> {
         };
         findings.push(Finding { feature, needed: true, state });
     }
+    let lacks = |finding: &Finding| finding.needed && finding.state.is_err();
+    if !findings.iter().any(lacks)
+        && let Err((feature, why)) = try_layer(helper, state)
+    {
+        findings.retain(|finding| finding.feature != feature);
+        findings.push(Finding { feature, needed: true, state: Err(format!("in {}: {why}", state.display())) });
+    }
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(HostReport { kernel, findings })
+}
+
+/// Runs a command over a layer in a folder, and says what that folder's file system lacks.
+fn try_layer(helper: &Helper, state: &Path) -> Result<(), (Feature, String)> {
+    let overlay = |error: &dyn std::fmt::Display| (Feature::Overlay, error.to_string());
+    let folder = tempfile::Builder::new().prefix("aos-probe-").tempdir_in(state).map_err(|error| overlay(&error))?;
+    let workspace = folder.path().join("workspace");
+    std::fs::create_dir(&workspace).map_err(|error| overlay(&error))?;
+    let mut spec = Spec::new(["/bin/sh", "-c", "echo > written"], workspace, Isolation::Full);
+    spec.helper = helper.clone();
+    let layer = Layer::create(folder.path().join("layer")).map_err(|error| overlay(&error))?;
+    spec.layer = Some(layer.clone());
+    let ran = Cancel::new().map_err(|error| overlay(&error)).map(|cancel| run(&spec, &cancel));
+    // What overlayfs leaves in it is closed to everybody at first.
+    layer.discard().map_err(|error| overlay(&error))?;
+    match ran? {
+        Ok(outcome) if outcome.success() => Ok(()),
+        Ok(outcome) => Err(overlay(&outcome.stderr.text().trim())),
+        Err(Error::Missing { feature, source }) => Err((feature, source.to_string())),
+        Err(error) => Err(overlay(&error)),
+    }
 }
 
 /// The control group of this process if it may make others below it.

@@ -517,6 +517,35 @@ fn a_host_without_user_namespaces_is_told_so() {
     assert!(status.success());
 }
 
+/// Not a test: what the next one runs in a folder that is an overlay itself, as in many containers.
+#[test]
+#[ignore = "played by another test"]
+fn on_a_file_system_that_takes_no_layer() {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    let missing: Vec<_> = report.missing().collect();
+    assert!(!report.can_isolate() && missing.len() == 1, "{missing:?}");
+    assert!(matches!(missing[0].feature, Feature::Overlay | Feature::IdmappedMounts), "{missing:?}");
+    let mut spec = rig.spec(&["sh", "-c", "echo > ran"]);
+    spec.layer = Some(Layer::create(rig.path().join("../layer")).expect("it can be made"));
+    assert!(matches!(go(&spec), Err(Error::Missing { feature, .. }) if feature == missing[0].feature));
+    assert!(!rig.path().join("ran").exists(), "nothing may be written past the layer instead");
+}
+
+#[test]
+fn a_file_system_that_takes_no_layer_is_told_before_anything_runs() {
+    if !rustix::process::geteuid().is_root() || rig().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is room");
+    let me = std::env::current_exe().expect("it runs");
+    let script = "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m && \
+        export TMPDIR=\"$1/m\" && exec \"$0\" --exact on_a_file_system_that_takes_no_layer --ignored";
+    let mut unshare = Command::new("unshare");
+    let status = unshare.args(["-m", "sh", "-c", script]).arg(me).arg(folder.path()).status().expect("unshare starts");
+    assert!(status.success());
+}
+
 /// The whole of this file once more as a user without any rights, when it runs as root.
 #[test]
 fn all_of_this_as_an_ordinary_user() {
