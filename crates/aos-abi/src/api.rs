@@ -276,6 +276,45 @@ pub struct ModelView {
     pub default: bool,
 }
 
+/// `POST /v1/models/route`: a task that is not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteRequest {
+    /// The task; only its length counts.
+    #[serde(default)]
+    pub task: String,
+    /// The role of `policy.yaml`; left out: the file's `default_role`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What is asked for: a model, a tier or `auto`; left out: the configuration's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// What would serve a task, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteView {
+    /// What was asked for: a model's name, a tier's, or `auto`.
+    pub asked: String,
+    /// Models that may serve, the first choice first; the others where those before them fail.
+    pub order: Vec<RoutedModel>,
+    /// Models that may not.
+    pub barred: Vec<RoutedModel>,
+}
+
+/// A model as the router sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RoutedModel {
+    /// Its configured name.
+    pub model: String,
+    /// Its tier; nobody has said.
+    pub tier: Option<String>,
+    /// Why it has this place, or none.
+    pub why: String,
+    /// The most that the first answer may cost, in US dollars; `null`: its price is not known.
+    pub worst_usd: Option<Usd>,
+}
+
 /// `GET /v1/cost`: what was spent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostView {

@@ -114,6 +114,29 @@ pub enum Body {
         /// Most tokens of the answer.
         max_output: u32,
     },
+    /// Fact: the router chose a model for the process; it serves it until it chooses another one.
+    Routed {
+        /// The configured name of the model.
+        model: String,
+        /// The one before; `None`: the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        was: Option<String>,
+        /// Why this one, and why not those that would have gone before it.
+        why: String,
+    },
+    /// Fact: what is known of a model's server changed.
+    Circuit {
+        /// An address such as `https://api.openai.com`, or a model's configured name where it alone is concerned.
+        of: String,
+        /// How it stands.
+        state: CircuitState,
+        /// Until when nothing is sent there while another model can serve.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// Why, in the words of the last failure.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+    },
     /// Input: a model answered, or failed to.
     InferenceCompleted {
         /// The effect that asked.
@@ -341,13 +364,30 @@ pub enum ItemKind {
     User,
 }
 
+/// How a circuit breaker stands (Nygard, "Release It!", 2007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CircuitState {
+    /// It failed several times in a row: other models serve meanwhile.
+    Open,
+    /// One inference tries whether it answers again.
+    HalfOpen,
+    /// It answers again.
+    Closed,
+    /// Its quota is used up.
+    Quota,
+}
+
 /// The configuration as the kernel needs it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Configured {
     /// The models by their configured names.
     pub models: BTreeMap<String, ModelSpec>,
-    /// The model of a process that names none.
+    /// The model of a process that names none: a model's name, or `auto` for the router.
     pub default_model: String,
+    /// The models to try where one fails, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<String>,
     /// The policy file's text.
     pub policy: String,
     /// US dollars a day for everything together.
@@ -574,6 +614,8 @@ impl Body {
             Body::Webhook(_) => "webhook",
             Body::Watch { .. } => "watch",
             Body::InferenceStarted { .. } => "inference_started",
+            Body::Routed { .. } => "routed",
+            Body::Circuit { .. } => "circuit",
             Body::InferenceCompleted { .. } => "inference_completed",
             Body::Syscall { .. } => "syscall",
             Body::Verdict { .. } => "verdict",

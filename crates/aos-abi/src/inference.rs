@@ -121,9 +121,19 @@ pub struct Usage {
     /// Of the tokens sent, those the provider had cached.
     #[serde(default)]
     pub cached_input_tokens: u64,
+    /// Of the tokens sent, those that the provider wrote to its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    /// Of the tokens answered, those of reasoning, where the provider counts them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning_tokens: u64,
     /// The provider reported nothing and these are estimates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Why an inference failed, after the model edge has done what it could.

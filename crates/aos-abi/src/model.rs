@@ -5,8 +5,19 @@ use serde::{Deserialize, Serialize};
 use crate::inference::{Encoding, Usage};
 use crate::money::Usd;
 
+/// The tiers, the least capable first. The policy and `aos.toml` name them so.
+pub const TIERS: [&str; 5] = ["nano", "small", "standard", "strong", "frontier"];
+/// The place in [`TIERS`] of a model that nobody has put into a tier: it may be anything.
+const RANK_UNKNOWN: usize = 2;
+
+/// The place of a tier in [`TIERS`]; `None`: there is no such tier.
+#[must_use]
+pub fn rank_of(tier: &str) -> Option<usize> {
+    TIERS.iter().position(|name| *name == tier)
+}
+
 /// A configured model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelSpec {
     /// Most tokens of prompt and answer together.
     pub context_window: u32,
@@ -26,6 +37,23 @@ pub struct ModelSpec {
     /// Whether it is shown images.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub images: bool,
+    /// Whether it thinks before it answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reasoning: bool,
+    /// Whether its server holds an answer to a JSON schema.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub json_schema: bool,
+    /// Where it is served, such as `https://api.openai.com`: models of one address fail together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+impl ModelSpec {
+    /// Its place in [`TIERS`]; that of `standard` where nobody has named its tier.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.tier.as_deref().and_then(rank_of).unwrap_or(RANK_UNKNOWN)
+    }
 }
 
 /// Prices, each in US dollars per million tokens.
@@ -39,6 +67,12 @@ pub struct Price {
     /// Tokens sent that were cached; as `input` if left out.
     #[serde(default)]
     pub cached_input: Option<Usd>,
+    /// Tokens sent that were written to the provider's cache; as `input` if left out.
+    #[serde(default)]
+    pub cache_write: Option<Usd>,
+    /// Tokens of reasoning, where a provider prices them apart; as `output` if left out.
+    #[serde(default)]
+    pub reasoning: Option<Usd>,
 }
 
 impl Price {
@@ -46,11 +80,27 @@ impl Price {
     #[must_use]
     pub fn of(&self, usage: &Usage) -> Usd {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let thought = usage.reasoning_tokens.min(usage.output_tokens);
         let per_million = |tokens: u64, price: Usd| u128::from(tokens) * u128::from(price.0);
-        let total = per_million(usage.input_tokens - cached, self.input)
+        let total = per_million(usage.input_tokens - cached - written, self.input)
             + per_million(cached, self.cached_input.unwrap_or(self.input))
-            + per_million(usage.output_tokens, self.output);
+            + per_million(written, self.cache_write.unwrap_or(self.input))
+            + per_million(usage.output_tokens - thought, self.output)
+            + per_million(thought, self.reasoning.unwrap_or(self.output));
         Usd(u64::try_from(total.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+
+    /// The most that so many tokens in and out may cost, whichever of them are cached, written to a cache or thought.
+    #[must_use]
+    pub fn worst(&self, input_tokens: u64, output_tokens: u64) -> Usd {
+        let most = |price: Usd, others: [Option<Usd>; 2]| others.into_iter().flatten().fold(price, Usd::max);
+        let dearest = Price {
+            input: most(self.input, [self.cached_input, self.cache_write]),
+            output: most(self.output, [self.reasoning, None]),
+            ..Price::default()
+        };
+        dearest.of(&Usage { input_tokens, output_tokens, ..Usage::default() })
     }
 }
 
@@ -87,11 +137,39 @@ mod tests {
 
     #[test]
     fn cached_tokens_are_priced_apart_and_fractions_round_up() {
-        let price = Price { input: Usd(100_000_000), output: Usd(400_000_000), cached_input: Some(Usd(10_000_000)) };
-        let usage = Usage { input_tokens: 900, output_tokens: 120, cached_input_tokens: 400, estimated: false };
+        let price = Price {
+            input: Usd(100_000_000),
+            output: Usd(400_000_000),
+            cached_input: Some(Usd(10_000_000)),
+            ..Price::default()
+        };
+        let usage = Usage { input_tokens: 900, output_tokens: 120, cached_input_tokens: 400, ..Usage::default() };
         // 500 × $0.10 + 400 × $0.01 + 120 × $0.40 per million.
         assert_eq!(price.of(&usage), Usd(50_000 + 4_000 + 48_000));
-        let tiny = Price { input: Usd(1), output: Usd(0), cached_input: None };
+        let tiny = Price { input: Usd(1), ..Price::default() };
         assert_eq!(tiny.of(&Usage { input_tokens: 1, ..Usage::default() }), Usd(1));
+    }
+
+    #[test]
+    fn reasoning_and_what_a_cache_takes_are_priced_apart_and_the_worst_covers_them() {
+        let price = Price {
+            input: Usd(1_000_000),
+            output: Usd(4_000_000),
+            cached_input: Some(Usd(100_000)),
+            cache_write: Some(Usd(1_250_000)),
+            reasoning: Some(Usd(6_000_000)),
+        };
+        let usage = Usage {
+            input_tokens: 1000,
+            output_tokens: 100,
+            cached_input_tokens: 300,
+            cache_write_tokens: 200,
+            reasoning_tokens: 60,
+            estimated: false,
+        };
+        assert_eq!(price.of(&usage), Usd(500 + 30 + 250 + 160 + 360));
+        assert_eq!(price.worst(1000, 100), Usd(1250 + 600));
+        let lie = Usage { cached_input_tokens: 5000, cache_write_tokens: 9, reasoning_tokens: 700, ..usage };
+        assert_eq!(price.of(&lie), Usd(100 + 600), "more than all is all");
     }
 }

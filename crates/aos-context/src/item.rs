@@ -34,6 +34,8 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Measured(_)
         | Body::Tick
         | Body::InferenceStarted { .. }
+        | Body::Routed { .. }
+        | Body::Circuit { .. }
         | Body::Syscall { .. }
         | Body::Verdict { .. }
         | Body::Changed(_)

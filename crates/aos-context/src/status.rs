@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use aos_abi::{Timestamp, Usd};
 
 /// What a process is told about its moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// The kernel's time.
     pub now: Timestamp,
@@ -29,6 +29,8 @@ pub struct Status {
     pub last_was_cut_off: bool,
     /// This is the last turn before the process is killed.
     pub terminating: bool,
+    /// What became of the model that it runs on.
+    pub model_note: Option<String>,
 }
 
 /// The status as one line, at most some 600 bytes.
@@ -63,6 +65,9 @@ pub fn status(status: &Status) -> String {
     if status.last_was_cut_off {
         say(format_args!("your last reply was cut off at its length limit: go on where it ended, in smaller pieces"));
     }
+    if let Some(note) = &status.model_note {
+        say(format_args!("{note}"));
+    }
     if status.terminating {
         say(format_args!("TERM was received: this is your last turn, hand over your result now"));
     }
@@ -88,6 +93,7 @@ mod tests {
             last_was_empty: true,
             last_was_cut_off: true,
             terminating: true,
+            model_note: Some("the quota of `m` is used up".into()),
         };
         let line = status(&full);
         insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; TERM was received: this is your last turn, hand over your result now");

@@ -9,7 +9,7 @@ use serde_path_to_error::Segment;
 
 use aos_abi::api::{
     AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest,
-    SignalRequest, SpawnRequest, UndoRequest,
+    RouteRequest, SignalRequest, SpawnRequest, UndoRequest,
 };
 use aos_abi::process::BudgetSpec;
 use aos_abi::{Code, Lsn, Pid, Signal, Timestamp, Usd, limits};
@@ -65,6 +65,7 @@ pub enum Call {
     Explain(ExplainRequest),
     PolicyReload,
     Models,
+    ModelRoute(RouteRequest),
     Cost(CostBy),
     MemorySearch(MemorySearchQuery),
     MemoryList(MemoryListQuery),
@@ -129,6 +130,11 @@ impl Call {
             Operation::Explain => Call::Explain(body(from.body)?),
             Operation::PolicyReload => Call::PolicyReload,
             Operation::Models => Call::Models,
+            Operation::ModelRoute => {
+                let request: RouteRequest = body(from.body)?;
+                check_text("/task", &request.task, limits::TEXT_BYTES_MAX)?;
+                Call::ModelRoute(request)
+            }
             Operation::Cost => Call::Cost(query::<CostQuery>(from.query)?.by),
             Operation::MemorySearch => {
                 let query: MemorySearchQuery = query(from.query)?;

@@ -266,6 +266,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::Explain(request) => json_response(200, &system.explain(request).await?),
         Call::PolicyReload => json_response(200, &system.policy_reload().await?),
         Call::Models => json_response(200, &ModelList { object: "list", data: system.models().await? }),
+        Call::ModelRoute(request) => json_response(200, &system.model_route(request).await?),
         Call::Cost(by) => json_response(200, &system.cost(by).await?),
         Call::MemorySearch(query) => json_response(200, &system.memory_search(query).await?),
         Call::MemoryList(query) => json_response(200, &system.memory_list(query).await?),

@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest, UndoRequest,
-    UndoView,
+    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest,
+    SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 
@@ -49,6 +49,7 @@ pub enum Operation {
     Explain,
     PolicyReload,
     Models,
+    ModelRoute,
     Cost,
     MemorySearch,
     MemoryList,
@@ -299,6 +300,8 @@ pub const ROUTES: &[Route] = &[
         json::<PolicyView>(),
     ),
     route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()),
+    route(Op::ModelRoute, Post, "/v1/models/route", "Which models would serve a task, and why.", json::<RouteView>())
+        .body(of::<RouteRequest>),
     route(Op::Cost, Get, "/v1/cost", "What was spent.", json::<CostView>()).query(of::<CostQuery>).long(),
     route(Op::MemorySearch, Get, "/v1/memory/search", "Search memory.", json::<Json>()).query(of::<MemorySearchQuery>),
     route(Op::MemoryList, Get, "/v1/memory", "What is remembered.", json::<Json>()).query(of::<MemoryListQuery>),

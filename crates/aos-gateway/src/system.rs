@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest, SpawnRequest,
-    UndoRequest, UndoView,
+    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView,
+    SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
@@ -89,6 +89,8 @@ pub trait System: Send + Sync + 'static {
 
     /// The configured models.
     fn models(&self) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;
+    /// Which models would serve a task.
+    fn model_route(&self, request: RouteRequest) -> impl Future<Output = Answer<RouteView>> + Send;
     /// What was spent.
     fn cost(&self, by: CostBy) -> impl Future<Output = Answer<CostView>> + Send;
 

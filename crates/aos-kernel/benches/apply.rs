@@ -36,7 +36,7 @@ fn configured() -> Configured {
         local: true,
         encoding: Encoding::Native,
         tier: None,
-        images: false,
+        ..ModelSpec::default()
     };
     Configured {
         models: BTreeMap::from([("m".to_owned(), model)]),
@@ -44,6 +44,7 @@ fn configured() -> Configured {
         policy: Policy::default_text().to_owned(),
         usd_per_day: Some(Usd(5_000_000_000)),
         hooks_url: String::new(),
+        ..Configured::default()
     }
 }
 
@@ -110,7 +111,7 @@ impl World {
             text: if turn { String::new() } else { "It went on.".to_owned() },
             calls: if turn { vec![call] } else { Vec::new() },
             stop: if turn { Stop::Calls } else { Stop::End },
-            usage: Usage { input_tokens: 3000, output_tokens: 10, cached_input_tokens: 0, estimated: true },
+            usage: Usage { input_tokens: 3000, output_tokens: 10, estimated: true, ..Usage::default() },
             model: "m".to_owned(),
         };
         let outcome = InferenceOutcome::Answered(reply);

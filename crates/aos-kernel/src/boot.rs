@@ -35,18 +35,14 @@ impl<P: PageStore> Kernel<P> {
             match in_flight {
                 InFlight::Infer { pid, model, reserved_usd, reserved_tokens, .. } if gone => {
                     // Its process was killed: nobody wants the answer, and what it cost will never be known.
-                    self.globals.in_flight.remove(&id);
-                    self.globals.scheduler.finished(&model);
-                    self.unreserve(pid, Need { usd: reserved_usd, tokens: reserved_tokens });
+                    self.never_came(id, pid, &model, Need { usd: reserved_usd, tokens: reserved_tokens });
                 }
                 InFlight::Infer { pid, model, purpose, upto, max_output, reserved_usd, reserved_tokens, .. } => {
                     match self.redraft(id, pid, &model, purpose, upto, max_output) {
                         Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
                         // Its model is configured no more: the turn begins anew when there is one.
                         None => {
-                            self.globals.in_flight.remove(&id);
-                            self.globals.scheduler.finished(&model);
-                            self.unreserve(pid, Need { usd: reserved_usd, tokens: reserved_tokens });
+                            self.never_came(id, pid, &model, Need { usd: reserved_usd, tokens: reserved_tokens });
                             self.want_turn_again(pid);
                         }
                     }
@@ -57,6 +53,14 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Call { pid, by, call, .. } => self.recover_call(id, pid, by, call),
             }
         }
+    }
+
+    /// An inference whose outcome nobody will bring.
+    fn never_came(&mut self, id: EffectId, pid: Pid, model: &str, reserved: Need) {
+        self.globals.in_flight.remove(&id);
+        self.globals.scheduler.finished(model);
+        self.gives_up_trying(model, id);
+        self.unreserve(pid, reserved);
     }
 
     fn recover_call(&mut self, id: EffectId, pid: Pid, by: Pid, index: usize) {

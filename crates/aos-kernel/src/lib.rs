@@ -9,9 +9,12 @@
 //! for those that the kernel carries out itself, `lifecycle` for birth and death, [`scheduler`] for who runs next.
 
 pub mod budget;
+pub mod circuit;
+pub mod course;
 pub mod effect;
 pub mod preview;
 pub mod process;
+pub mod route;
 pub mod scheduler;
 pub mod table;
 
@@ -45,6 +48,8 @@ use aos_policy::{Labels, Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Day;
+use crate::circuit::Circuits;
+use crate::course::Measures;
 use crate::effect::Effect;
 use crate::labels::Reads;
 use crate::process::{Notice, Phase, Process};
@@ -102,6 +107,10 @@ struct Globals {
     broke: BTreeSet<Pid>,
     day: Day,
     calibration: BTreeMap<String, Calibration>,
+    /// What is known of servers that fail.
+    circuits: Circuits,
+    /// What is measured of models and tiers.
+    measures: Measures,
     /// What the daemon was made of when it last started.
     measured: Measured,
     /// What shared memory carries.
@@ -187,7 +196,7 @@ impl<P: PageStore> Kernel<P> {
         Kernel {
             table: Table::new(pages),
             globals: Globals { last_pid: Pid::INIT.0, ..Globals::default() },
-            config: Arc::new(no_configuration()),
+            config: Arc::default(),
             policy: Policy::deny_all(),
             role_grants: BTreeMap::new(),
             applied: Applied::default(),
@@ -252,10 +261,11 @@ impl<P: PageStore> Kernel<P> {
                 let labels = self.labels_of_watch(pid, watch_id);
                 self.notice(pid, entry.lsn, labels);
             }
-            Body::InferenceCompleted { effect, outcome, personal, .. } => {
-                self.inference_completed(*effect, entry.lsn, outcome, personal.as_deref());
+            Body::InferenceCompleted { effect, latency_ms, outcome, personal } => {
+                self.inference_completed(*effect, entry.lsn, *latency_ms, outcome, personal.as_deref());
             }
             Body::Result { effect: Some(effect), outcome, .. } => {
+                self.saw(pid, outcome);
                 self.unless_it_held(*effect, outcome);
                 self.driver_result(*effect, entry.lsn, outcome);
             }
@@ -269,6 +279,8 @@ impl<P: PageStore> Kernel<P> {
             Body::Message { .. }
             | Body::Timer { .. }
             | Body::InferenceStarted { .. }
+            | Body::Routed { .. }
+            | Body::Circuit { .. }
             | Body::Syscall { .. }
             | Body::Verdict { .. }
             | Body::Result { effect: None, .. }
@@ -445,16 +457,6 @@ impl<P: PageStore> Kernel<P> {
         }
         self.table.insert(process);
         self.with(pid, |_| ());
-    }
-}
-
-fn no_configuration() -> Configured {
-    Configured {
-        models: BTreeMap::new(),
-        default_model: String::new(),
-        policy: String::new(),
-        usd_per_day: None,
-        hooks_url: String::new(),
     }
 }
 

@@ -96,6 +96,7 @@ impl<P: PageStore> Kernel<P> {
             role: spec.role.clone(),
             mode: spec.mode,
             model: spec.model.clone(),
+            course: crate::course::Course::of(&spec.model),
             priority: spec.priority,
             chain: own.into_iter().chain(above).collect(),
             policy_role,
@@ -296,6 +297,9 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn exit(&mut self, pid: Pid, code: i32, result: Value, reason: &str) {
         if self.table.get(pid).is_none_or(Process::exited) {
             return;
+        }
+        if code == 0 {
+            self.did_well(pid);
         }
         self.close_proposals(pid);
         // Nothing reads back from JSON as none, so nothing is none here too.
@@ -528,7 +532,7 @@ impl<P: PageStore> Kernel<P> {
             task: None,
             mode: Mode::Resident,
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
-            model: process.model.clone(),
+            model: process.course.asked.clone(),
             priority: process.priority,
             grants: own,
             budget: BudgetSpec::default(),

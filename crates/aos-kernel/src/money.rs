@@ -77,6 +77,11 @@ impl<P: PageStore> Kernel<P> {
         false
     }
 
+    /// Whether a process can pay that, now or when others have settled.
+    pub(crate) fn can_pay(&mut self, pid: Pid, need: Need) -> bool {
+        matches!(self.outlook(pid, need), Outlook::Now | Outlook::Soon)
+    }
+
     fn outlook(&mut self, pid: Pid, need: Need) -> Outlook {
         let tree = [(Dimension::Usd, need.usd), (Dimension::Tokens, need.tokens)];
         tree.into_iter().fold(self.of_the_day(need.usd), |so_far, (dimension, amount)| {
@@ -239,7 +244,8 @@ impl<P: PageStore> Kernel<P> {
     /// Pays an inference that is over.
     pub(crate) fn charge(&mut self, pid: Pid, model: &str, price: Option<Price>, usage: Option<Usage>, reserved: Need) {
         let used = usage.unwrap_or_default();
-        let cost = price.map(|price| price.of(&used));
+        // At another model's price than it was set aside at it might be more; that was never agreed to.
+        let cost = price.map(|price| price.of(&used).min(Usd(reserved.usd)));
         let nanos = cost.unwrap_or_default().0;
         let tokens = used.input_tokens.saturating_add(used.output_tokens);
         self.settle_all(pid, reserved, Need { usd: nanos, tokens });

@@ -67,11 +67,8 @@ impl<P: PageStore> Kernel<P> {
         if flow.verdict == Verdict::Allow && !flow.obligations.local_only && !blind {
             return false;
         }
-        if flow.verdict == Verdict::Allow
-            && let Some(local) = self.local_model(pid)
-        {
-            // Labels never go, so it stays with that one.
-            self.with(pid, |process| process.model = local);
+        // The router knows of it, and names models of this machine alone.
+        if self.stays_here_by_policy(pid) && !self.route_of(pid).order.is_empty() {
             self.want_turn_again(pid);
             return true;
         }
@@ -144,12 +141,21 @@ impl<P: PageStore> Kernel<P> {
         self.finish_call(pid, index, Ok(json!({ "shown": "tokens in the place of personal data" })));
     }
 
-    /// The model of this machine with the largest window of those that the process's role may use unasked.
-    fn local_model(&mut self, pid: Pid) -> Option<String> {
-        let role = self.table.get(pid)?.policy_role.clone();
-        let allowed = |name: &str| self.model_verdict(&role, name) == Verdict::Allow;
-        let local = self.config.models.iter().filter(|(name, spec)| spec.local && allowed(name));
-        local.max_by_key(|(_, spec)| spec.context_window).map(|(name, _)| name.clone())
+    /// Whether what a process holds may go to models of this machine and to no others, and there is one that its role may use
+    /// unasked. Where there is none, [`Kernel::must_stay_here`] has the last word.
+    pub(crate) fn stays_here_by_policy(&mut self, pid: Pid) -> bool {
+        let labels = self.labels_of(pid);
+        if labels == Labels::NONE || self.leave(pid) == Leave::Given {
+            return false;
+        }
+        let flow = self.policy.model_flow(labels);
+        let blind = flow.obligations.redact && self.policy.detector().is_off();
+        if flow.verdict != Verdict::Allow || !(flow.obligations.local_only || blind) {
+            return false;
+        }
+        let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+        let mut models = self.config.models.iter();
+        models.any(|(name, spec)| spec.local && self.model_verdict(&role, name) == Verdict::Allow)
     }
 
     /// The edge has filled in the tokens of a reply: in calls that leave this machine they stand again.

@@ -29,6 +29,9 @@ pub fn preview(name: &str, args: &Value, diff: &str) -> String {
             }
             lines.join("\n")
         }
+        "PROPOSE" if args.get("tier").is_some() => {
+            format!("models of the tier `{}`, for as long as this process lives", text("tier"))
+        }
         "FS_WRITE" | "FS_EDIT" | "FS_DELETE" if !diff.is_empty() => format!("{name} {}\n{diff}", text("path")),
         _ => {
             let Some(given) = args.as_object() else { return name.to_owned() };

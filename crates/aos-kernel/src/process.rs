@@ -14,6 +14,7 @@ use aos_policy::{Given, Grants, Labels, Named, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::budget::{Allowance, Budget, Count, Need};
+use crate::course::Course;
 
 /// One agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,8 +31,10 @@ pub struct Process {
     pub role: String,
     /// Whether it ends with its first answer.
     pub mode: Mode,
-    /// The configured model.
+    /// The configured model that serves it; what was asked for where none has been chosen yet.
     pub model: String,
+    /// What was asked for, and where it is on its way through the models.
+    pub course: Course,
     /// Its class on the model slots.
     pub priority: Priority,
     /// The grants it was spawned with, then those of its ancestors, nearest first. Empty: the policy's role alone.

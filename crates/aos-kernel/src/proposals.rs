@@ -16,6 +16,9 @@ use crate::{InFlight, Kernel};
 /// Refusals of one process that are kept; the oldest goes first.
 const REFUSALS_MAX: usize = 64;
 
+/// The place in the step of a proposal that is about no call: a tier of models.
+const NO_CALL: usize = usize::MAX;
+
 /// Whether an approval of such a call binds files: those that it names in the workspace.
 #[must_use]
 pub(crate) fn binds(name: Name) -> bool {
@@ -96,6 +99,48 @@ impl<P: PageStore> Kernel<P> {
             process.proposals.insert(id, open);
         });
         look.into_iter().for_each(|look| self.perform(look));
+    }
+
+    /// Asks a person whether a process may go on in a tier that its role has it ask about. It goes on as it is meanwhile.
+    pub(crate) fn ask_for_tier(&mut self, pid: Pid, tier: &str, why: String) {
+        let Some(role) = self.table.get(pid).map(|process| process.policy_role.clone()) else { return };
+        self.count_ask(pid);
+        self.globals.last_proposal += 1;
+        let id = format!("p{}", self.globals.last_proposal);
+        let expires_at = self.globals.at.plus_millis(self.policy.proposals().ttl_ms);
+        let role = self.policy.role(&role).map_or("", |role| role.name.as_str());
+        let (rule, args) = (format!("role {role}: models {tier}"), serde_json::json!({ "tier": tier }));
+        let open = OpenProposal {
+            call: NO_CALL,
+            name: Name::Propose.as_str().to_owned(),
+            args: args.to_string(),
+            hold: false,
+            rule: rule.clone(),
+            why: Some(why.clone()),
+            risk: None,
+            expires_at,
+            generation: self.policy.generation().to_owned(),
+            examined: None,
+        };
+        let (name, why, verdict) = (Name::Propose, Some(why), Verdict::Ask);
+        let proposal =
+            Box::new(Proposal { call_id: id.as_str().into(), name, args, verdict, rule, why, risk: None, expires_at });
+        let state = ProposalState::Pending;
+        self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
+        self.globals.proposals.insert(id.clone(), pid);
+        self.with(pid, |process| process.proposals.insert(id, open));
+    }
+
+    /// A person has said whether a process may use a tier.
+    fn tier_answered(&mut self, pid: Pid, id: &str, open: &OpenProposal, state: ProposalState) {
+        if state != ProposalState::Approved {
+            return;
+        }
+        let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
+        let tier = args["tier"].as_str().unwrap_or_default().to_owned();
+        self.with(pid, |process| process.course.allowed.insert(tier));
+        let (id, state) = (id.to_owned(), ProposalState::Executed);
+        self.fact(pid, Body::Proposal { id, state, proposal: None, why: None });
     }
 
     /// What it takes to see the files that a proposal concerns, where an approval binds any.
@@ -189,6 +234,10 @@ impl<P: PageStore> Kernel<P> {
     /// A person has answered.
     pub(crate) fn proposal_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) {
         let Some(open) = self.take_proposal(pid, id) else { return };
+        if open.call == NO_CALL {
+            self.tier_answered(pid, id, &open, state);
+            return;
+        }
         match state {
             ProposalState::Approved => self.approved(pid, id, open),
             ProposalState::Rejected | ProposalState::Vetoed => {
@@ -225,7 +274,9 @@ impl<P: PageStore> Kernel<P> {
             process.proposals.iter().filter(|(_, open)| open.expires_at <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
             let Some(open) = self.take_proposal(pid, &id) else { continue };
-            if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
+            if open.call == NO_CALL {
+                self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
+            } else if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
                 self.approved(pid, &id, open);
             } else if open.hold {
                 self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });

@@ -133,6 +133,18 @@ impl Scheduler {
         queue.not_before = queue.not_before.max(until);
     }
 
+    /// Until when the model's server wants quiet.
+    #[must_use]
+    pub fn quiet_until(&self, model: &str) -> Timestamp {
+        self.queues.get(model).map(|queue| queue.not_before).unwrap_or_default()
+    }
+
+    /// Who waits for a model, in order of arrival.
+    #[must_use]
+    pub fn waiting(&self, model: &str) -> Vec<Pid> {
+        self.queues.get(model).map(|queue| queue.arrivals.iter().map(|(.., pid)| *pid).collect()).unwrap_or_default()
+    }
+
     /// When a limit of this model next lets a waiting process start; `None` where time alone changes nothing.
     pub fn due(&mut self, model: &str, limits: &ModelLimits, now: Timestamp) -> Option<Timestamp> {
         let queue = self.queues.get_mut(model)?;

@@ -129,13 +129,20 @@ impl<P: PageStore> Kernel<P> {
             _ => None,
         };
         let process = self.table.get(pid)?;
-        let other = other.filter(|model| *model != process.model).map(|model| (process.policy_role.clone(), model));
+        let own = [&process.model, &process.course.asked];
+        let other = other.filter(|model| !own.contains(&model)).map(|model| (process.policy_role.clone(), model));
         let ruling = self.judge(pid, |policy, subject| policy.authorize(subject, call))?;
         let Some((role, model)) = other else { return Some(ruling) };
-        Some(match self.model_verdict(&role, &model) {
-            said if said >= ruling.verdict || said == Verdict::Deny => ruling,
-            said => Ruling { verdict: said, rule: format!("role {role}: models {model}"), permit: None, ..ruling },
-        })
+        let (role_says, trust) = (self.model_verdict(&role, &model), self.model_trust(pid, &model));
+        let said = role_says.min(trust);
+        if said >= ruling.verdict || role_says == Verdict::Deny {
+            return Some(ruling);
+        }
+        let rule = match role_says <= trust {
+            true => format!("role {role}: models {model}"),
+            false => format!("models: {model} is of a higher tier, asked for by one that has read untrusted content"),
+        };
+        Some(Ruling { verdict: said, rule, permit: None, ..ruling })
     }
 
     /// Records what was said to a call, and under what.

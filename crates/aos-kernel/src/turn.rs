@@ -57,10 +57,14 @@ impl<P: PageStore> Kernel<P> {
             for model in self.globals.scheduler.waited_for() {
                 let Some(spec) = config.models.get(&model) else {
                     for pid in self.globals.scheduler.dismiss(&model) {
+                        again = true;
+                        if !self.route_of(pid).order.is_empty() {
+                            self.want_turn(pid);
+                            continue;
+                        }
                         let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
                         let hint = format!("configured are: {}", known.join(", "));
                         self.give_up(pid, &format!("no model `{model}` is configured"), Some(&hint));
-                        again = true;
                     }
                     continue;
                 };
@@ -87,6 +91,10 @@ impl<P: PageStore> Kernel<P> {
             self.exit(pid, 143, serde_json::Value::Null, "ended by TERM after its last turn");
             return;
         }
+        if !self.choose(pid) {
+            return;
+        }
+        let Some(process) = self.table.get(pid) else { return };
         let urgent = process.hurried || process.has_person_input() || process.terminating.is_some();
         let class = if urgent { Priority::Interactive } else { process.priority };
         let (model, service) = (process.model.clone(), process.service);
@@ -155,13 +163,9 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         let Some(draft) = self.draft(pid, model, spec) else { return };
-        let worst = Usage {
-            input_tokens: draft.worst_input,
-            output_tokens: u64::from(draft.infer.max_output),
-            ..Usage::default()
-        };
-        let cost = spec.price.map_or(Usd::ZERO, |price| price.of(&worst));
-        let tokens = worst.input_tokens + worst.output_tokens;
+        let worst_output = u64::from(draft.infer.max_output);
+        let cost = spec.price.map_or(Usd::ZERO, |price| price.worst(draft.worst_input, worst_output));
+        let tokens = draft.worst_input + worst_output;
         if !self.afford(pid, Need { usd: cost.0, tokens }) {
             return;
         }
@@ -193,6 +197,7 @@ impl<P: PageStore> Kernel<P> {
                 max_output,
             },
         );
+        self.tries(pid, model, id);
         self.with(pid, |process| process.phase = Phase::Inferring(id));
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }
@@ -310,6 +315,7 @@ impl<P: PageStore> Kernel<P> {
             last_was_empty: process.attempts.empty > 0,
             last_was_cut_off: process.attempts.cut_off > 0,
             terminating: process.terminating.is_some(),
+            model_note: Some(process.course.note.clone()).filter(|note| !note.is_empty()),
         })
     }
 
@@ -340,11 +346,21 @@ impl<P: PageStore> Kernel<P> {
         &mut self,
         effect: EffectId,
         lsn: Lsn,
+        latency_ms: u64,
         outcome: &InferenceOutcome,
         personal: Option<&Personal>,
     ) {
-        let Some(InFlight::Infer { pid, model, purpose, upto, estimate, reserved_usd, reserved_tokens, price, .. }) =
-            self.globals.in_flight.get(&effect).cloned()
+        let Some(InFlight::Infer {
+            pid,
+            model,
+            purpose,
+            upto,
+            estimate,
+            reserved_usd,
+            reserved_tokens,
+            price,
+            max_output,
+        }) = self.globals.in_flight.get(&effect).cloned()
         else {
             return;
         };
@@ -359,7 +375,15 @@ impl<P: PageStore> Kernel<P> {
             true => price,
             false => self.config.models.get(served).and_then(|spec| spec.price),
         };
+        let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
         self.charge(pid, served, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
+        match outcome {
+            InferenceOutcome::Answered(_) => {
+                self.globals.measures.took(&model, latency_ms);
+                self.served(pid, &model, effect, None);
+            }
+            InferenceOutcome::Failed { failure } => self.served(pid, &model, effect, Some(failure)),
+        }
         // The server wants quiet whoever asked, and whether or not that one still lives.
         if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
             self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(*wait));
@@ -376,22 +400,22 @@ impl<P: PageStore> Kernel<P> {
             self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
         }
         match (outcome, purpose) {
-            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, reply, personal),
+            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, &model, reply, personal),
             (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
             (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
         }
     }
 
     /// A reply: its calls run, or it ends the turn.
-    fn replied(&mut self, pid: Pid, lsn: Lsn, reply: &Reply, personal: Option<&Personal>) {
+    fn replied(&mut self, pid: Pid, lsn: Lsn, model: &str, reply: &Reply, personal: Option<&Personal>) {
         let cut_off = reply.stop == Stop::Length;
-        let Some(process) = self.table.get(pid) else { return };
-        let encoding = self.config.models.get(&process.model).map(|spec| spec.encoding).unwrap_or_default();
+        let encoding = self.config.models.get(model).map(|spec| spec.encoding).unwrap_or_default();
         // The same ids as whoever shows this reply again: results are bound by them.
         let mut decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut call_ids(lsn));
         self.keep_tokens(pid, personal, &mut decoding.calls);
         let item = self.as_notice(lsn);
         let empty = decoding.calls.is_empty() && decoding.say.is_empty();
+        self.judge_reply(pid, &decoding, empty, cut_off);
         self.with(pid, |process| {
             process.attempts.transient = 0;
             process.attempts.too_long = 0;
@@ -457,6 +481,7 @@ impl<P: PageStore> Kernel<P> {
                 self.exit(pid, 0, answer, "answered");
             }
             Mode::OneShot | Mode::Resident => {
+                self.did_well(pid);
                 self.with(pid, |process| process.phase = Phase::Idle);
                 self.rest(pid);
                 self.wake(pid);
@@ -521,6 +546,7 @@ impl<P: PageStore> Kernel<P> {
     fn inference_failed(&mut self, pid: Pid, model: &str, failure: &Failure) {
         let now = self.globals.at;
         match failure.kind {
+            FailureKind::Transient | FailureKind::Permanent if self.falls_back(pid, model) => {}
             FailureKind::Transient => {
                 let attempts = self.with(pid, |process| {
                     process.attempts.transient += 1;
@@ -543,10 +569,10 @@ impl<P: PageStore> Kernel<P> {
                     process.attempts.too_long += 1;
                     process.attempts.too_long
                 });
-                if attempts.unwrap_or(0) > limits::INFERENCE_RETRIES_MAX {
-                    self.give_up(pid, &failure.message, failure.hint.as_deref());
-                } else {
+                if attempts.unwrap_or(0) <= limits::INFERENCE_RETRIES_MAX {
                     self.want_turn_again(pid);
+                } else if !self.falls_back(pid, model) {
+                    self.give_up(pid, &failure.message, failure.hint.as_deref());
                 }
             }
             FailureKind::Permanent | FailureKind::Refused => {
@@ -579,6 +605,20 @@ fn value_in(text: &str) -> Value {
     let bare = bare.strip_prefix("```json").or_else(|| bare.strip_prefix("```")).unwrap_or(bare);
     let bare = bare.strip_suffix("```").unwrap_or(bare);
     serde_json::from_str(bare).unwrap_or_else(|_| text.trim().into())
+}
+
+/// Usage as it can have been: a server that reports more than was sent and asked for is not believed, so that nothing is
+/// charged beyond what was set aside. What it said stands in the journal.
+fn possible(usage: Usage, reserved_tokens: u64, max_output: u32) -> Usage {
+    let output_most = u64::from(max_output);
+    let input_most = reserved_tokens.saturating_sub(output_most);
+    let lies = usage.input_tokens > input_most || usage.output_tokens > output_most;
+    Usage {
+        input_tokens: usage.input_tokens.min(input_most),
+        output_tokens: usage.output_tokens.min(output_most),
+        estimated: usage.estimated || lies,
+        ..usage
+    }
 }
 
 /// Tokens of a prompt beside its window.

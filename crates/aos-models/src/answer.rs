@@ -41,6 +41,10 @@ pub(crate) struct Reported {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
     pub(crate) cached: Option<u64>,
+    /// Of those sent, written to the provider's cache.
+    pub(crate) cache_write: Option<u64>,
+    /// Of those answered, reasoning.
+    pub(crate) reasoning: Option<u64>,
 }
 
 /// How the provider says an answer ended.
@@ -197,10 +201,17 @@ impl<'d> Answer<'d> {
         let estimated = input.is_none() || output.is_none();
         let input_tokens =
             input.unwrap_or_else(|| (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64);
+        let output_tokens = output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64);
+        let cached_input_tokens = input.and(self.reported.cached).unwrap_or(0).min(input_tokens);
         Usage {
             input_tokens,
-            output_tokens: output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64),
-            cached_input_tokens: input.and(self.reported.cached).unwrap_or(0).min(input_tokens),
+            output_tokens,
+            cached_input_tokens,
+            cache_write_tokens: input
+                .and(self.reported.cache_write)
+                .unwrap_or(0)
+                .min(input_tokens - cached_input_tokens),
+            reasoning_tokens: output.and(self.reported.reasoning).unwrap_or(0).min(output_tokens),
             estimated,
         }
     }
@@ -240,11 +251,11 @@ mod tests {
 
     #[test]
     fn usage_that_cannot_be_true_is_estimated() {
-        let told = |input, output, cached| usage(Reported { input, output, cached });
-        let plain = Usage { input_tokens: 900, output_tokens: 7, cached_input_tokens: 400, estimated: false };
+        let told = |input, output, cached| usage(Reported { input, output, cached, ..Reported::default() });
+        let plain = Usage { input_tokens: 900, output_tokens: 7, cached_input_tokens: 400, ..Usage::default() };
         assert_eq!(told(Some(900), Some(7), Some(400)), plain);
         assert_eq!(told(Some(900), Some(7), Some(4000)), Usage { cached_input_tokens: 900, ..plain });
-        let estimate = Usage { input_tokens: 1000, output_tokens: 2, cached_input_tokens: 0, estimated: true };
+        let estimate = Usage { input_tokens: 1000, output_tokens: 2, estimated: true, ..Usage::default() };
         assert_eq!(told(None, None, None), estimate);
         assert_eq!(told(Some(0), Some(7), None), Usage { output_tokens: 7, ..estimate });
         assert_eq!(told(Some(45), Some(7), None), Usage { output_tokens: 7, ..estimate }, "below any possible count");
@@ -256,6 +267,15 @@ mod tests {
             100,
             "reasoning is hidden, so up to the maximum is believed"
         );
+        let parts = Reported {
+            input: Some(900),
+            output: Some(90),
+            cached: Some(500),
+            cache_write: Some(999),
+            reasoning: Some(80),
+        };
+        let parts = usage(parts);
+        assert_eq!((parts.cache_write_tokens, parts.reasoning_tokens), (400, 80), "no part is more than the rest");
     }
 
     #[test]

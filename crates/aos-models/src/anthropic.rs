@@ -308,6 +308,7 @@ fn usage(fields: Option<&UsageFields>, answer: &mut Answer<'_>) {
         // A later event may leave the cached ones out, and some proxies know nothing yet at the start.
         answer.reported.input = answer.reported.input.max(Some(all));
         answer.reported.cached = cached.or(answer.reported.cached);
+        answer.reported.cache_write = fields.cache_creation_input_tokens.0.or(answer.reported.cache_write);
     }
     answer.reported.output = fields.output_tokens.0.or(answer.reported.output);
 }

@@ -53,6 +53,12 @@ pub struct ModelConfig {
     /// model behind another one refuses them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
+    /// Whether it thinks before it answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reasoning: bool,
+    /// Whether its server holds an answer to a JSON schema.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub json_schema: bool,
     /// Longest wait for an answer to begin, in seconds (120 if left out). The whole answer may take five times as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
@@ -143,6 +149,8 @@ impl ModelConfig {
             local: None,
             tools: Encoding::default(),
             images: None,
+            reasoning: false,
+            json_schema: false,
             timeout_s: None,
         }
     }
@@ -159,6 +167,9 @@ impl ModelConfig {
             encoding: self.tools,
             tier: self.tier.map(|tier| tier.name().to_owned()),
             images: self.images.unwrap_or(self.base_url.is_none() && self.provider != Provider::Local),
+            reasoning: self.reasoning,
+            json_schema: self.json_schema,
+            endpoint: Some(self.endpoint()),
         }
     }
 
@@ -172,6 +183,15 @@ impl ModelConfig {
     #[must_use]
     pub fn address(&self) -> &str {
         self.base_url.as_deref().unwrap_or(self.provider.base_url()).trim_end_matches('/')
+    }
+
+    /// Scheme, host and port of its address: what fails together. The runtime inside the program has none.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        let address = self.address();
+        let host = address.find("://").map_or(0, |at| at + 3);
+        let end = address[host..].find('/').map_or(address.len(), |at| host + at);
+        if self.provider == Provider::Local { "here:".to_owned() } else { address[..end].to_owned() }
     }
 
     /// The variable its key is read from; `None`: no key is sent.
@@ -217,7 +237,12 @@ mod tests {
             "#,
         )
         .unwrap();
-        let price = Price { input: Usd(100_000_000), output: Usd(400_000_000), cached_input: Some(Usd(10_000_000)) };
+        let price = Price {
+            input: Usd(100_000_000),
+            output: Usd(400_000_000),
+            cached_input: Some(Usd(10_000_000)),
+            ..Price::default()
+        };
         let limits = ModelLimits { concurrency: 8, rpm: Some(500), tpm: Some(200_000) };
         assert_eq!(
             config.spec(),
@@ -229,7 +254,8 @@ mod tests {
                 local: true,
                 encoding: Encoding::Native,
                 tier: Some("small".to_owned()),
-                images: false,
+                endpoint: Some("http://127.0.0.1:11434".to_owned()),
+                ..ModelSpec::default()
             }
         );
         assert_eq!(config.key_env(), Some("OPENAI_API_KEY"));

@@ -74,21 +74,64 @@ pub async fn discover(probes: &[Probe], env: &Env) -> Vec<Candidate> {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(nth, _)| *nth);
-        found.extend(answers.into_iter().filter_map(|(_, candidate)| candidate));
+        found.extend(answers.into_iter().flat_map(|(_, candidates)| candidates));
     }
     let providers = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
-    found.extend(providers.into_iter().filter_map(|provider| keyed(provider, env)));
+    found.extend(providers.into_iter().flat_map(|provider| keyed(provider, env)));
     found
 }
 
-async fn server(client: &reqwest::Client, probe: &Probe) -> Option<Candidate> {
-    let listing = tokio::time::timeout(PROBE_WAIT, get(client, &format!("{}/v1/models", probe.root))).await.ok()??;
-    let names = listing::names(&listing)?;
-    let chosen = names.iter().position(|name| converses(name))?;
+/// The first model of each tier that a server has; the first of all has the server's name.
+async fn server(client: &reqwest::Client, probe: &Probe) -> Vec<Candidate> {
+    let asked = tokio::time::timeout(PROBE_WAIT, get(client, &format!("{}/v1/models", probe.root))).await;
+    let Some(listing) = asked.ok().flatten() else { return Vec::new() };
+    let names = listing::names(&listing).unwrap_or_default();
+    let mut found: Vec<Candidate> = Vec::new();
+    for (chosen, model) in names.iter().enumerate().filter(|(_, name)| converses(name)) {
+        let tier = tier_of(model);
+        if found.iter().any(|other| other.config.tier == Some(tier)) {
+            continue;
+        }
+        let mut candidate = served(client, probe, &listing, &names, chosen).await;
+        candidate.config.tier = Some(tier);
+        if !found.is_empty() {
+            candidate.name = format!("{}-{}", probe.name, tier.name());
+        }
+        found.push(candidate);
+    }
+    found
+}
+
+/// The tier that a model's size puts it into, by the count of parameters in its name, such as `qwen3:8b`. Of a model with
+/// experts (`30b-a3b`) the whole counts. Where the name says nothing it is `small`, as most that people run at home are.
+fn tier_of(model: &str) -> Tier {
+    let name = model.to_lowercase();
+    let billions = name
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
+        .filter_map(|word| word.strip_suffix('b').or_else(|| word.strip_suffix('m').filter(|_| word.len() > 3)))
+        .filter_map(|number| number.parse::<f64>().ok())
+        // `270m` is millions.
+        .map(|number| if number >= 100.0 && name.contains(&format!("{number}m")) { number / 1000.0 } else { number })
+        .fold(None, |most: Option<f64>, number| Some(most.map_or(number, |most| most.max(number))));
+    match billions {
+        Some(size) if size < 2.0 => Tier::Nano,
+        None => Tier::Small,
+        Some(size) if size < 15.0 => Tier::Small,
+        Some(size) if size < 50.0 => Tier::Standard,
+        Some(_) => Tier::Strong,
+    }
+}
+
+async fn served(
+    client: &reqwest::Client,
+    probe: &Probe,
+    listing: &Value,
+    names: &[String],
+    chosen: usize,
+) -> Candidate {
     let model = &names[chosen];
     let mut config = ModelConfig::new(Provider::Openai, model);
     config.base_url = Some(format!("{}/v1", probe.root));
-    config.tier = Some(Tier::Small);
     config.local = Some(true);
     config.price = Some(Price::default());
     let mut reason = format!("{} answers at {} with {model}", probe.server, probe.root);
@@ -107,7 +150,7 @@ async fn server(client: &reqwest::Client, probe: &Probe) -> Option<Candidate> {
     if names.len() > 1 {
         reason.push_str(&format!(" ({} models in all)", names.len()));
     }
-    Some(Candidate { name: probe.name.clone(), config, reason })
+    Candidate { name: probe.name.clone(), config, reason }
 }
 
 /// The server knows its window better than any default. An answer never takes more than half of it.
@@ -137,23 +180,73 @@ async fn get(client: &reqwest::Client, address: &str) -> Option<Value> {
     serde_json::from_slice(&body).ok()
 }
 
-fn keyed(provider: Provider, env: &Env) -> Option<Candidate> {
-    let variable = provider.key_env()?;
-    env(variable).filter(|key| !key.trim().is_empty())?;
-    // US dollars per million tokens: in, out, in from the cache.
-    let (name, model, window, price) = match provider {
-        Provider::Openai => ("openai", "gpt-5-mini", 400_000, [0.25, 2.0, 0.025]),
-        Provider::Anthropic => ("anthropic", "claude-sonnet-4-5", 200_000, [3.0, 15.0, 0.3]),
-        Provider::Gemini => ("gemini", "gemini-2.5-flash", 1_048_576, [0.3, 2.5, 0.03]),
-        Provider::Local => return None,
+/// What is known of a provider's model: its name in `aos.toml`, the provider's name for it, its tier, its window in tokens,
+/// and US dollars per million tokens: in, out, in from the cache, written to the cache.
+type Known = (&'static str, &'static str, Tier, u32, [f64; 4]);
+
+/// A pool of each provider: the usual one first, then a smaller and a better one.
+const OPENAI: [Known; 3] = [
+    ("openai", "gpt-5-mini", Tier::Standard, 400_000, [0.25, 2.0, 0.025, 0.25]),
+    ("openai-small", "gpt-5-nano", Tier::Small, 400_000, [0.05, 0.4, 0.005, 0.05]),
+    ("openai-strong", "gpt-5", Tier::Strong, 400_000, [1.25, 10.0, 0.125, 1.25]),
+];
+const ANTHROPIC: [Known; 3] = [
+    ("anthropic", "claude-sonnet-4-5", Tier::Standard, 200_000, [3.0, 15.0, 0.3, 3.75]),
+    ("anthropic-small", "claude-haiku-4-5", Tier::Small, 200_000, [1.0, 5.0, 0.1, 1.25]),
+    ("anthropic-strong", "claude-opus-4-5", Tier::Strong, 200_000, [5.0, 25.0, 0.5, 6.25]),
+];
+/// Beyond 200,000 tokens the last one has another price, so its window ends there.
+const GEMINI: [Known; 3] = [
+    ("gemini", "gemini-2.5-flash", Tier::Standard, 1_048_576, [0.3, 2.5, 0.03, 0.3]),
+    ("gemini-small", "gemini-2.5-flash-lite", Tier::Small, 1_048_576, [0.1, 0.4, 0.01, 0.1]),
+    ("gemini-strong", "gemini-2.5-pro", Tier::Strong, 200_000, [1.25, 10.0, 0.125, 1.25]),
+];
+
+fn keyed(provider: Provider, env: &Env) -> Vec<Candidate> {
+    let Some(variable) = provider.key_env().filter(|name| env(name).is_some_and(|key| !key.trim().is_empty())) else {
+        return Vec::new();
     };
-    let [input, output, cached] = price.map(|dollars| Usd::from_dollars(dollars).unwrap_or_default());
-    let mut config = ModelConfig::new(provider, model);
-    config.api_key_env = Some(variable.to_owned());
-    config.tier = Some(Tier::Standard);
-    config.context_window = window;
-    // Reasoning counts as output and comes first.
-    config.max_output = 16_384;
-    config.price = Some(Price { input, output, cached_input: Some(cached) });
-    Some(Candidate { name: name.to_owned(), config, reason: format!("{variable} is in the environment") })
+    let known: &[Known] = match provider {
+        Provider::Openai => &OPENAI,
+        Provider::Anthropic => &ANTHROPIC,
+        Provider::Gemini => &GEMINI,
+        Provider::Local => &[],
+    };
+    let candidate = |(name, model, tier, window, price): &Known| {
+        let [input, output, cached, written] = price.map(|dollars| Usd::from_dollars(dollars).unwrap_or_default());
+        let mut config = ModelConfig::new(provider, *model);
+        config.api_key_env = Some(variable.to_owned());
+        config.tier = Some(*tier);
+        config.context_window = *window;
+        // Reasoning counts as output and comes first.
+        config.max_output = 16_384;
+        config.reasoning = true;
+        config.json_schema = true;
+        // Written only where it costs something of its own.
+        let cache_write = (written != input).then_some(written);
+        config.price = Some(Price { input, output, cached_input: Some(cached), cache_write, ..Price::default() });
+        Candidate { name: (*name).to_owned(), config, reason: format!("{variable} is in the environment") }
+    };
+    known.iter().map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_tier() {
+        for (name, tier) in [
+            ("qwen3:8b", Tier::Small),
+            ("qwen3:0.6b", Tier::Nano),
+            ("gemma3:270m", Tier::Nano),
+            ("llama-3.3-70b-instruct", Tier::Strong),
+            ("qwen3:30b-a3b", Tier::Standard),
+            ("mistral-small:24b", Tier::Standard),
+            ("mistral", Tier::Small),
+            ("Qwen/Qwen3-1.7B", Tier::Nano),
+        ] {
+            assert_eq!(tier_of(name), tier, "{name}");
+        }
+    }
 }

@@ -220,6 +220,8 @@ pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
             input: usage.prompt_token_count.0,
             output: said.or(thought.map(|_| 0)).map(|said| said.saturating_add(thought.unwrap_or(0))),
             cached: usage.cached_content_token_count.0,
+            cache_write: None,
+            reasoning: thought,
         };
     }
     if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {

@@ -332,6 +332,14 @@ struct UsageFields {
     completion_tokens: Count,
     #[serde(default)]
     prompt_tokens_details: Option<Details>,
+    #[serde(default)]
+    completion_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    #[serde(default)]
+    reasoning_tokens: Count,
 }
 
 #[derive(Deserialize)]
@@ -363,6 +371,8 @@ pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
             input: usage.prompt_tokens.0,
             output: usage.completion_tokens.0,
             cached: usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens.0),
+            cache_write: None,
+            reasoning: usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens.0),
         };
     }
     // One choice was asked for; a second one would be another answer.

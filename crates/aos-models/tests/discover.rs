@@ -16,7 +16,7 @@ fn probe(name: &str, root: String) -> Probe {
 
 #[tokio::test]
 async fn servers_come_before_keys_and_silence_is_no_candidate() {
-    let models = ["nomic-embed-text", "big:cloud", "qwen3:8b"].map(str::to_owned).to_vec();
+    let models = ["nomic-embed-text", "big:cloud", "qwen3:8b", "gemma3:4b", "llama3.3:70b"].map(str::to_owned).to_vec();
     let found = Server::start(Script { models, ..Script::default() }).await.unwrap();
     let embedding = Server::start(Script { models: vec!["bge-small".to_owned()], ..Script::default() }).await.unwrap();
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -29,10 +29,12 @@ async fn servers_come_before_keys_and_silence_is_no_candidate() {
     ];
     let candidates = discover(&probes, &env(&["GEMINI_API_KEY", "ANTHROPIC_API_KEY"])).await;
     let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
-    assert_eq!(names, ["ollama", "anthropic", "gemini"]);
+    let keyed = ["anthropic", "anthropic-small", "anthropic-strong", "gemini", "gemini-small", "gemini-strong"];
+    assert_eq!(names, [&["ollama", "ollama-strong"], &keyed[..]].concat());
+    assert_eq!(candidates[1].config.model, "llama3.3:70b");
     let ollama = &candidates[0];
     assert_eq!((ollama.config.model.as_str(), ollama.config.local), ("qwen3:8b", Some(true)));
-    assert!(ollama.reason.contains("OLLAMA_CONTEXT_LENGTH") && ollama.reason.contains("3 models"), "{}", ollama.reason);
+    assert!(ollama.reason.contains("OLLAMA_CONTEXT_LENGTH") && ollama.reason.contains("5 models"), "{}", ollama.reason);
     assert!(!format!("{candidates:?}").contains("sk-secret"), "a key is seen and never taken");
     for candidate in &candidates {
         let text = toml::to_string(&candidate.config).unwrap();

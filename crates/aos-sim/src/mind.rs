@@ -8,7 +8,7 @@ use aos_abi::{Name, Pid};
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
-use crate::setup::{MODELS, NAMES, PATHS};
+use crate::setup::{ASKED, NAMES, PATHS};
 
 /// What a mind knows of its process when it answers.
 #[derive(Clone, Debug, Default)]
@@ -78,11 +78,15 @@ fn failure(chance: &mut Chance, scene: &Scene) -> Failure {
 }
 
 fn usage(chance: &mut Chance, scene: &Scene) -> Usage {
+    if chance.percent(3) {
+        // A server that says what cannot be.
+        return Usage { input_tokens: u64::MAX / 3, output_tokens: u64::MAX / 3, ..Usage::default() };
+    }
     let worst = chance.percent(10);
     let input_tokens = if worst { scene.worst_input } else { chance.between(0, scene.worst_input / 2) };
     let output_tokens = if worst { scene.max_output } else { chance.between(0, scene.max_output / 2) };
     let cached_input_tokens = if chance.percent(50) { chance.between(0, input_tokens) } else { 0 };
-    Usage { input_tokens, output_tokens, cached_input_tokens, estimated: chance.percent(10) }
+    Usage { input_tokens, output_tokens, cached_input_tokens, estimated: chance.percent(10), ..Usage::default() }
 }
 
 fn text(chance: &mut Chance) -> String {
@@ -341,7 +345,7 @@ fn spawn(chance: &mut Chance, scene: &Scene) -> Value {
         "budget": chance.percent(50).then_some(budget),
         "pipe_to": chance.percent(25).then(|| somebody(chance, scene)),
         "name": chance.percent(25).then(|| chance.one(&NAMES)),
-        "model": chance.percent(30).then(|| chance.one(&MODELS)),
+        "model": chance.percent(30).then(|| chance.one(&ASKED)),
         "quarantine": chance.percent(5).then_some(true),
     })
 }

@@ -11,7 +11,7 @@ use aos_kernel::Kernel;
 use aos_kernel::table::PageStore;
 
 use crate::chance::Chance;
-use crate::setup::{self, MODELS, NAMES, PATHS};
+use crate::setup::{self, ASKED, NAMES, PATHS};
 
 /// What people do next.
 pub(crate) fn act<P: PageStore>(
@@ -81,7 +81,7 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
         role: "You are an agent.".into(),
         task: chance.percent(70).then(|| "do something".to_owned()),
         mode: if chance.percent(50) { Mode::OneShot } else { Mode::Resident },
-        model: chance.one(&MODELS).to_owned(),
+        model: chance.one(&ASKED).to_owned(),
         priority: [Priority::Interactive, Priority::Normal, Priority::Batch][chance.weighted(&[20, 60, 20])],
         policy_role: None,
         grants: chance.percent(20).then(|| chance.one(&RIGHTS).iter().map(|text| (*text).to_owned()).collect()),

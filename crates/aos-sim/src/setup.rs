@@ -15,8 +15,8 @@ pub(crate) const NATIVE: &str = "native";
 pub(crate) const TEXT: &str = "text";
 /// Answers one JSON object; limited per minute and with a small window.
 pub(crate) const CONSTRAINED: &str = "constrained";
-/// Every model.
-pub(crate) const MODELS: [&str; 3] = [NATIVE, TEXT, CONSTRAINED];
+/// What a process may ask for: a model, a tier, or whatever serves.
+pub(crate) const ASKED: [&str; 5] = [NATIVE, TEXT, CONSTRAINED, "auto", "standard"];
 /// Webhook paths that agents register.
 pub(crate) const PATHS: [&str; 3] = ["orders", "mail/in", "x"];
 /// Names that processes take.
@@ -60,16 +60,22 @@ roles:
 
 /// A random configuration; in a busy world, of one slot and without limits.
 pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
-    let price = Price { input: Usd(1_000_000_000), output: Usd(4_000_000_000), cached_input: Some(Usd(100_000_000)) };
-    let model = |encoding, window, limits, price| ModelSpec {
+    let price = Price {
+        input: Usd(1_000_000_000),
+        output: Usd(4_000_000_000),
+        cached_input: Some(Usd(100_000_000)),
+        ..Price::default()
+    };
+    let model = |encoding, window, limits, price, tier: &str| ModelSpec {
         context_window: window,
         max_output: 1000,
         price,
         limits,
         local: false,
         encoding,
-        tier: None,
-        images: false,
+        tier: Some(tier.to_owned()),
+        endpoint: Some("https://models.example".to_owned()),
+        ..ModelSpec::default()
     };
     let slots = if busy { 1 } else { chance.between(1, 4) as u32 };
     let native = ModelLimits { concurrency: slots, rpm: None, tpm: None };
@@ -77,11 +83,11 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
     let constrained =
         ModelLimits { concurrency: 2, rpm: chance.percent(70).then_some(6), tpm: chance.percent(30).then_some(20_000) };
     let mut models = BTreeMap::from([
-        (NATIVE.to_owned(), model(Encoding::Native, 20_000, native, Some(price))),
-        (TEXT.to_owned(), model(Encoding::Text, 6000, text, None)),
+        (NATIVE.to_owned(), model(Encoding::Native, 20_000, native, Some(price), "standard")),
+        (TEXT.to_owned(), model(Encoding::Text, 6000, text, None, "nano")),
     ]);
     if chance.percent(85) {
-        models.insert(CONSTRAINED.to_owned(), model(Encoding::Constrained, 5000, constrained, Some(price)));
+        models.insert(CONSTRAINED.to_owned(), model(Encoding::Constrained, 5000, constrained, Some(price), "strong"));
     }
     let policy = match if busy { 0 } else { chance.weighted(&[70, 15, 12, 3]) } {
         0 => LENIENT.to_owned(),
@@ -89,7 +95,9 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
         2 => aos_policy::Policy::default_text().to_owned(),
         _ => "this is no policy".to_owned(),
     };
+    let fallback = [TEXT, NATIVE].map(str::to_owned);
     Configured {
+        fallback: if chance.percent(30) { fallback.to_vec() } else { Vec::new() },
         models,
         default_model: NATIVE.to_owned(),
         policy,

@@ -471,3 +471,29 @@ fn a_task_longer_than_its_window_goes_on_and_keeps_calls_with_their_results() {
         assert!(request.to_string().len() < 16384 * 6, "a request beyond the window: {}", request.to_string().len());
     }
 }
+
+/// Two tiers, of which the lower one's server is not there: the router says so, the other one serves and is charged.
+#[test]
+fn where_a_model_is_down_another_one_serves_and_the_router_says_why() {
+    let rig = Rig::new(vec![any("alpha", vec![say("ok")])]);
+    let path = rig.file("aos.toml");
+    let text = std::fs::read_to_string(&path).unwrap().replace("[daemon]\n", "[daemon]\ndefault_model = \"auto\"\n");
+    let down =
+        "[models.down]\nprovider = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\ntier = \"nano\"\n";
+    std::fs::write(&path, format!("{text}tier = \"strong\"\n{down}")).unwrap();
+
+    let said = rig.aos(&["models", "route", "alpha", "--json"]);
+    let said: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    let order: Vec<&str> = said["order"].as_array().unwrap().iter().map(|of| of["model"].as_str().unwrap()).collect();
+    assert_eq!((said["asked"].as_str(), order), (Some("auto"), vec!["down", "small"]), "{said}");
+    assert!(said["order"][0]["worst_usd"].is_null() && said["order"][1]["worst_usd"].is_number(), "{said}");
+
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "ok\n"), "{ran:?}");
+    let logs = rig.aos(&["logs", "2"]);
+    assert!(logs.out.contains("from down to the model small: the next tier up"), "{logs:?}");
+    let cost = rig.aos(&["cost", "--by", "model", "--json"]);
+    let cost: Value = serde_json::from_str(&cost.out).unwrap_or_else(|_| panic!("{cost:?}"));
+    assert_eq!(cost["groups"]["small"]["inferences"], 1, "{cost}");
+    assert!(cost["groups"]["down"].is_null(), "{cost}");
+}

@@ -287,6 +287,9 @@ impl System for Fake {
             default: true,
         }])
     }
+    async fn model_route(&self, request: RouteRequest) -> Answer<RouteView> {
+        Ok(RouteView { asked: request.task, ..RouteView::default() })
+    }
     async fn cost(&self, by: CostBy) -> Answer<CostView> {
         let group = CostGroup { inferences: 3, cost_usd: Usd(400_000), ..CostGroup::default() };
         Ok(CostView { groups: BTreeMap::from([(format!("{by:?}"), group)]), total: group })

@@ -31,6 +31,7 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::Approve | Operation::Undo => ("p3", "", ""),
         Operation::Reject => ("p3", "", r#"{"why":"no"}"#),
         Operation::Explain => ("", "", r#"{"pid":7,"call":{"name":"FS_DELETE","args":{"path":"a"}}}"#),
+        Operation::ModelRoute => ("", "", r#"{"task":"go"}"#),
         Operation::Cost => ("", "?by=model", ""),
         Operation::MemorySearch => ("", "?q=green%20things&namespace=a&limit=3", ""),
         Operation::MemoryList => ("", "?limit=3", ""),

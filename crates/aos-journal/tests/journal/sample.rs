@@ -40,7 +40,7 @@ pub(crate) fn input(lsn: u64, pid: u64, text: &str) -> Arc<Entry> {
 }
 
 pub(crate) fn charged(lsn: u64, pid: u64, model: &str, nanos: Option<u64>) -> Arc<Entry> {
-    let usage = Usage { input_tokens: 10, output_tokens: 2, cached_input_tokens: 1, estimated: false };
+    let usage = Usage { input_tokens: 10, output_tokens: 2, cached_input_tokens: 1, ..Usage::default() };
     entry(lsn, pid, Body::Charged { model: model.into(), usage, cost_usd: nanos.map(Usd) })
 }
 

@@ -12,6 +12,7 @@ use super::invalid;
 use crate::effect::Effect;
 use crate::labels::Reads;
 use crate::process::{CallState, Phase, StepCall, Wait};
+use crate::route::Asked;
 use crate::step::Done;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, no_process};
@@ -77,10 +78,31 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What the policy's role says to a model. One without a tier is one that no role with `models` names.
-    pub(crate) fn model_verdict(&self, role: &str, model: &str) -> Verdict {
-        let tier = self.config.models.get(model).and_then(|model| model.tier.as_deref()).unwrap_or_default();
+    /// What the policy's role says to a model, or to a tier. A model without a tier is one that no role with `models`
+    /// names; `auto` leaves the choice to the router, which asks about each.
+    pub(crate) fn model_verdict(&self, role: &str, asked: &str) -> Verdict {
+        let tier = match self.config.models.get(asked) {
+            Some(model) => model.tier.as_deref().unwrap_or_default(),
+            None if asked == crate::route::AUTO => return Verdict::Allow,
+            None => asked,
+        };
         self.policy.role(role).map_or(Verdict::Allow, |role| role.models.verdict(tier))
+    }
+
+    /// What is said to a child on this model, or tier, beside the role's word: who has read untrusted content may have
+    /// been told by it to buy a better one.
+    pub(crate) fn model_trust(&mut self, pid: Pid, asked: &str) -> Verdict {
+        let rank = |asked: &str| match Asked::read(asked, &self.config.models) {
+            Some(Asked::Model(name)) => self.config.models.get(&name).map_or(0, aos_abi::model::ModelSpec::rank),
+            Some(Asked::Tier(rank)) => rank,
+            Some(Asked::Auto) | None => 0,
+        };
+        let wanted = rank(asked);
+        let Some(own) = self.table.get(pid).map(|process| (process.model.clone(), process.labels)) else {
+            return Verdict::Allow;
+        };
+        let rank = |asked: &str| self.config.models.get(asked).map_or(0, aos_abi::model::ModelSpec::rank);
+        if own.1.any_of(Labels::UNTRUSTED) && wanted > rank(&own.0) { Verdict::Ask } else { Verdict::Allow }
     }
 
     fn child_spec(&mut self, pid: Pid, args: SpawnAgent) -> Result<SpawnSpec, CallError> {
@@ -108,7 +130,7 @@ impl<P: PageStore> Kernel<P> {
             role: args.role,
             mode: if args.task.is_some() { Mode::OneShot } else { Mode::Resident },
             task: args.task,
-            model: args.model.unwrap_or_else(|| parent.model.clone()),
+            model: args.model.unwrap_or_else(|| parent.course.asked.clone()),
             priority: parent.priority,
             policy_role: Some(parent.policy_role.clone()).filter(|role| !role.is_empty()),
             // No permissions given: none but those nobody can take away.
@@ -132,11 +154,7 @@ impl<P: PageStore> Kernel<P> {
         if let Some(name) = &spec.name {
             self.check_name(name)?;
         }
-        if !self.config.models.contains_key(&spec.model) {
-            let known: Vec<&str> = self.config.models.keys().map(String::as_str).collect();
-            return Err(CallError::new(Code::NoEnt, format!("no model `{}`", spec.model))
-                .hint(format!("configured are: {}", known.join(", "))));
-        }
+        let asked = self.check_asked(&spec.model)?;
         if let Some(to) = spec.pipe_to
             && self.table.get(to).is_none_or(crate::process::Process::exited)
         {
@@ -150,6 +168,13 @@ impl<P: PageStore> Kernel<P> {
                 .hint(format!("it has: {}", roles.join(", "))));
         }
         let role = spec.policy_role.as_deref().unwrap_or_default();
+        if let Asked::Tier(rank) = asked
+            && self.model_verdict(role, &spec.model) == Verdict::Deny
+        {
+            let tier = aos_abi::model::TIERS[rank];
+            return Err(CallError::new(Code::Perm, format!("the role may not use models of the tier `{tier}`"))
+                .hint(format!("ask for another tier or `auto`, or name `{tier}` in the role's `models`")));
+        }
         if self.model_verdict(role, &spec.model) == Verdict::Deny {
             let tier = self.config.models.get(&spec.model).and_then(|model| model.tier.clone());
             let (what, hint) = match tier {

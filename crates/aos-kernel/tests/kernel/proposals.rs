@@ -45,7 +45,7 @@ impl World {
             local: false,
             encoding: Encoding::Native,
             tier: None,
-            images: false,
+            ..ModelSpec::default()
         };
         let config = Configured {
             models: BTreeMap::from([("m".to_owned(), model)]),
@@ -53,6 +53,7 @@ impl World {
             policy: POLICY.into(),
             usd_per_day: None,
             hooks_url: String::new(),
+            ..Configured::default()
         };
         world.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));

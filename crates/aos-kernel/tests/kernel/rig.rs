@@ -14,6 +14,9 @@
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
 //! | `here MODEL` | that model is on this machine from here on |
 //! | `day USD` · `drop MODEL` · `slots N` · `price USD` | another configuration; the price is for a million tokens of every model |
+//! | `model NAME key=value…` · `only NAME,…` · `fallback NAME,…` | a model is configured so (keys: `tier`, `price`, `window`, `output`, `at`, `limit`) · no others are · the router's fallback |
+//! | `usage IN OUT` | what is answered next says that it used so many tokens |
+//! | `route PID` | prints which models may serve it, in order, and why |
 //! | `after SECONDS` | time passes, with the ticks that the kernel wants |
 //! | `off SECONDS` | time passes while the daemon is off, then it boots |
 //! | `boot` | the daemon stops and starts again |
@@ -105,11 +108,13 @@ struct Rig {
     personal: Option<Box<Personal>>,
     out: String,
     serial: u32,
+    /// What the next answer says that it used.
+    usage: Option<Usage>,
 }
 
 impl Rig {
     fn new(policy: &str) -> Rig {
-        let price = Price { input: Usd(1_000_000_000), output: Usd(1_000_000_000), cached_input: None };
+        let price = Price { input: Usd(1_000_000_000), output: Usd(1_000_000_000), ..Price::default() };
         let spec = |price| ModelSpec {
             context_window: 20_000,
             max_output: 1000,
@@ -118,7 +123,7 @@ impl Rig {
             local: false,
             encoding: Encoding::Native,
             tier: Some("small".to_owned()),
-            images: false,
+            ..ModelSpec::default()
         };
         let small = ModelSpec { context_window: 5000, encoding: Encoding::Text, ..spec(None) };
         let config = Configured {
@@ -136,6 +141,7 @@ impl Rig {
             policy: policy.into(),
             usd_per_day: None,
             hooks_url: "http://hooks/".into(),
+            ..Configured::default()
         };
         let mut rig = Rig {
             kernel: Kernel::new(NoPages),
@@ -146,6 +152,7 @@ impl Rig {
             personal: None,
             out: String::new(),
             serial: 0,
+            usage: None,
         };
         rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
         rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
@@ -192,7 +199,7 @@ impl Rig {
             "day" => self.configure(|config| config.usd_per_day = first.parse().ok().and_then(Usd::from_dollars)),
             "price" => self.configure(|config| {
                 let usd = first.parse().ok().and_then(Usd::from_dollars).unwrap();
-                let price = Price { input: usd, output: usd, cached_input: None };
+                let price = Price { input: usd, output: usd, ..Price::default() };
                 config.models.values_mut().for_each(|model| model.price = Some(price));
             }),
             "times" => (0..first.parse().unwrap()).for_each(|_| self.command(tail)),
@@ -208,6 +215,41 @@ impl Rig {
             "slots" => self.configure(|config| {
                 config.models.values_mut().for_each(|model| model.limits.concurrency = first.parse().unwrap());
             }),
+            "model" => self.configure(|config| {
+                let keys = keys(tail).0;
+                let spec = config.models.entry(first.to_owned()).or_insert_with(|| ModelSpec {
+                    context_window: 20_000,
+                    max_output: 1000,
+                    ..ModelSpec::default()
+                });
+                let number = |key: &str| keys.get(key).map(|text| text.parse().unwrap());
+                spec.tier = keys.get("tier").cloned().or(spec.tier.take());
+                spec.endpoint = keys.get("at").cloned().or(spec.endpoint.take());
+                spec.context_window = number("window").unwrap_or(spec.context_window);
+                spec.max_output = number("output").unwrap_or(spec.max_output);
+                spec.limits.concurrency = number("limit").unwrap_or(spec.limits.concurrency);
+                if let Some(price) = keys.get("price").map(|text| text.parse().unwrap()) {
+                    let usd = Usd::from_dollars(price).unwrap();
+                    spec.price = Some(Price { input: usd, output: usd, ..Price::default() });
+                }
+            }),
+            "only" => {
+                self.configure(|config| config.models.retain(|name, _| first.split(',').any(|kept| kept == name)));
+            }
+            "fallback" => self.configure(|config| config.fallback = first.split(',').map(str::to_owned).collect()),
+            "usage" => {
+                let (input_tokens, output_tokens) = (first.parse().unwrap(), tail.parse().unwrap());
+                self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+            }
+            "route" => {
+                let said = self.kernel.route_of(pid);
+                for (nth, choice) in said.order.iter().enumerate() {
+                    let _ = writeln!(self.out, "{}. {}: {}", nth + 1, choice.model, choice.why);
+                }
+                for choice in said.barred {
+                    let _ = writeln!(self.out, "-  {}: {}", choice.model, choice.why);
+                }
+            }
             "after" => self.after(first.parse().unwrap()),
             "off" => {
                 self.now = self.now.plus_seconds(first.parse().unwrap());
@@ -256,7 +298,8 @@ impl Rig {
             _ => None,
         });
         let Some((effect, model)) = started else { return self.out.push_str("it asks nothing\n") };
-        let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
+        let known = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
+        let usage = self.usage.take().unwrap_or(known);
         let outcome = match words.next() {
             Some("fails") => {
                 let kind = match words.next().unwrap() {
@@ -522,6 +565,12 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Verdict { given: Some(lifted), .. } => format!("given, which lifts {lifted}"),
         Body::Verdict { verdict, .. } if verdict.as_str() == "allow" => return None,
         Body::Verdict { verdict, rule, .. } => format!("{} by {rule}", verdict.as_str()),
+        Body::Routed { model, was: None, why } => format!("runs on {model}: {why}"),
+        Body::Routed { model, was: Some(was), why } => format!("goes from {was} to {model}: {why}"),
+        Body::Circuit { of, state, until, why } => {
+            let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
+            format!("circuit {of} {state:?}{until} {why}").trim_end().to_owned()
+        }
         Body::Syscall { .. } | Body::InferenceStarted { .. } => return None,
         Body::Result { name, outcome: Outcome::Success { result }, .. } => format!("{name} = {}", short(result)),
         Body::Result { name, outcome: Outcome::Error { error }, .. } => format!("{name} = {}", words(error)),

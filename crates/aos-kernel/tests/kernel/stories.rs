@@ -277,7 +277,7 @@ fn a_failure_in_passing_is_tried_again_and_then_given_up() {
         signal 2 CONT
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > spawn resident go
       → infer 2 turn [task]
     > 2 fails transient
@@ -294,18 +294,21 @@ fn a_failure_in_passing_is_tried_again_and_then_given_up() {
     > after 60
       → infer 2 turn [task]
     > 2 fails transient
+    2 circuit m Open until 2026-11-22T00:01:24.000Z it failed
     > after 60
       → infer 2 turn [task]
     > 2 fails transient
     > after 60
+    2 circuit m HalfOpen
       → infer 2 turn [task]
     > 2 fails transient
+    2 circuit m Open until 2026-11-22T00:03:39.000Z it failed
     2 stopped: model `m` failed 6 times in a row: it failed; do this; then `aos resume 2`
     > ps 2
     2 is stopped: model `m` failed 6 times in a row: it failed; do this; then `aos resume 2`
     > signal 2 CONT
       → infer 2 turn [task]
-    "#);
+    ");
 }
 
 #[test]

@@ -83,9 +83,9 @@ impl<'a> World<'a> {
             price: None,
             limits: ModelLimits { concurrency: 8, rpm: None, tpm: None },
             local: true,
-            images: false,
             encoding: Encoding::Native,
             tier: None,
+            ..ModelSpec::default()
         };
         let config = Configured {
             models: BTreeMap::from([("m".to_owned(), model)]),
@@ -93,6 +93,7 @@ impl<'a> World<'a> {
             policy: POLICIES[usize::from(files_are_hostile)].clone(),
             usd_per_day: None,
             hooks_url: "http://hooks/".into(),
+            ..Configured::default()
         };
         let mut world = World {
             kernel: Kernel::new(NoPages),

@@ -19,7 +19,6 @@ const TOGETHER: &str = "a call is never parted from its result";
 /// The inferences and replies of every process.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    models: BTreeMap<Pid, String>,
     /// Asked and not answered: whose, on what, why.
     pub(crate) in_flight: BTreeMap<EffectId, (Pid, String, Purpose)>,
     asking: BTreeMap<Pid, EffectId>,
@@ -46,8 +45,7 @@ impl Turns {
     pub(crate) fn entry(&mut self, entry: &Entry, config: Option<&Configured>) -> Result<(), Broken> {
         let pid = entry.pid;
         match &entry.body {
-            Body::Spawned(spec) | Body::Forked { spec, .. } => {
-                self.models.insert(pid, spec.model.clone());
+            Body::Spawned(_) | Body::Forked { .. } => {
                 self.born.insert(pid, entry.lsn);
             }
             Body::InferenceStarted { effect, model, purpose, input_tokens, max_output } => {
@@ -78,12 +76,8 @@ impl Turns {
                 }
                 match outcome {
                     InferenceOutcome::Answered(reply) if ours && purpose == Purpose::Turn => {
-                        let encoding = self
-                            .models
-                            .get(&pid)
-                            .and_then(|model| config?.models.get(model))
-                            .map(|spec| spec.encoding)
-                            .unwrap_or_default();
+                        let spec = config.and_then(|config| config.models.get(&model));
+                        let encoding = spec.map(|spec| spec.encoding).unwrap_or_default();
                         let cut_off = reply.stop == Stop::Length;
                         let ids = &mut call_ids(entry.lsn);
                         let decoding = decode(&reply.text, &reply.calls, encoding, cut_off, ids);

@@ -45,6 +45,15 @@ impl Args {
     }
 }
 
+/// What a group cost, in words: an unknown price is never shown as nothing.
+fn cost_of(group: &CostGroup) -> String {
+    match group.cost_unknown {
+        0 => money(group.cost_usd),
+        unknown if unknown == group.inferences => "unknown".into(),
+        _ => format!("{} + unknown", money(group.cost_usd)),
+    }
+}
+
 fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String {
     let head = match by {
         By::Day => "DAY",
@@ -60,7 +69,7 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
     ]);
     let mut row = |name: String, group: &CostGroup| {
         let [input, output] = [group.input_tokens, group.output_tokens].map(count);
-        table.row([name, count(group.inferences), input, output, money(group.cost_usd)]);
+        table.row([name, count(group.inferences), input, output, cost_of(group)]);
     };
     let mut groups: Vec<_> = cost.groups.iter().collect();
     if let By::Pid = by {

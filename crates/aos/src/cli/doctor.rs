@@ -210,9 +210,6 @@ fn journal(home: &Home) -> Option<Finding> {
 
 fn configuration(config: &Config) -> Vec<Finding> {
     let mut findings = vec![Finding::good("config", format!("listens on {}", config.listen))];
-    findings.extend(
-        config.not_used_yet().into_iter().map(|what| Finding::note("config", what, "leave it out until it is")),
-    );
     if config.exec == config::Exec::Unsandboxed {
         findings.push(Finding::note(
             "config",
@@ -335,13 +332,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_used_yet_is_said() {
+    fn a_fallback_is_nothing_to_remark_on() {
         let model = "[models.a]\nprovider = \"gemini\"\nmodel = \"m\"\n[budget]\nusd_per_day = 1\n";
         let findings = |text: &str| configuration(&Config::parse(text, &Env::default()).unwrap());
-        assert_eq!(findings(model), [Finding::good("config", "listens on 127.0.0.1:7717")]);
-        let said = findings(&format!("{model}[router]\nfallback = [\"a\"]\n"));
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert_eq!(said[1].state, State::Note);
-        assert!(said[1].what.starts_with("`fallback` below [router] is checked and not used yet"), "{said:?}");
+        for text in [model, &format!("{model}[router]\nfallback = [\"a\"]\n")] {
+            assert_eq!(findings(text), [Finding::good("config", "listens on 127.0.0.1:7717")]);
+        }
     }
 }

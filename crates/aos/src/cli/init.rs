@@ -15,6 +15,8 @@ use crate::config::{CONTEXT_WINDOW_MIN, Config, TEMPLATE};
 use crate::env::Env;
 use crate::home::Home;
 
+/// The word for whatever the router chooses.
+const AUTO: &str = "auto";
 /// The port of HTTP where it is free.
 const PORT: u16 = 7717;
 /// How many ports above it are tried: other homes of this machine.
@@ -73,6 +75,9 @@ impl Made {
         lines.push(match self.models.as_slice() {
             [] => "no model was found: the scripted demonstration answers until `aos init` finds one or you add it to aos.toml".into(),
             [only] => format!("the model is `{only}`"),
+            several if self.default_model == AUTO => {
+                format!("the router chooses among {}: `aos models route` says which and why", several.join(", "))
+            }
             several => format!("the model is `{}`, of {}", self.default_model, several.join(", ")),
         });
         lines
@@ -128,11 +133,11 @@ fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
     Ok(Made { added, models, default_model: config.default_model, reasons, ..made })
 }
 
-/// The text of an `aos.toml` with these models behind everything else, and the first of several as the default.
+/// The text of an `aos.toml` with these models behind everything else, and the router before several.
 fn with_models(text: &str, models: &[Candidate]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if let [first, _, ..] = models {
-        let default = format!("default_model = \"{}\"", first.name);
+    if let [_, _, ..] = models {
+        let default = format!("default_model = \"{AUTO}\"");
         let is_daemon = |line: &String| line.split('#').next().is_some_and(|code| code.trim() == "[daemon]");
         match lines.iter().position(is_daemon) {
             Some(at) => lines.insert(at + 1, default),
@@ -158,10 +163,14 @@ fn discover(env: &Env) -> Vec<Candidate> {
 
 /// The text of a new `aos.toml`.
 pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
-    let default = models.first().map_or_else(
-        || "# The model of a process that names none. Without any model a scripted demonstration answers.\n# default_model = \"small\"".to_owned(),
-        |Candidate { name, .. }| format!("# The model of a process that names none.\ndefault_model = \"{name}\""),
-    );
+    let default = match models {
+        [] => "# The model of a process that names none. Without any model a scripted demonstration answers.\n# default_model = \"small\"".to_owned(),
+        [only] => format!("# The model of a process that names none.\ndefault_model = \"{}\"", only.name),
+        _ => format!(
+            "# The model of a process that names none; \"{AUTO}\": the lowest tier that does it (`aos models route` says which).\n\
+             default_model = \"{AUTO}\""
+        ),
+    };
     TEMPLATE
         .replace("@LISTEN@", &format!("{}:{port}", Ipv4Addr::LOCALHOST))
         .replace("@DEFAULT_MODEL@", &default)
@@ -216,7 +225,7 @@ mod tests {
         let found = |name: &str, config| Candidate { name: name.into(), config, reason: "it\nanswers".into() };
         let models = [found("small", model.clone()), found("b", ModelConfig::new(Provider::Gemini, "g"))];
         let config = Config::parse(&config_text(7718, &models), &Env::default()).unwrap();
-        assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "small"));
+        assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "auto"));
         assert_eq!(config.models["small"], model);
     }
 
@@ -231,7 +240,8 @@ mod tests {
             for models in [vec![found("a")], vec![found("b"), found("a")]] {
                 let after = with_models(before, &models);
                 let config = Config::parse(&after, &Env::default()).unwrap_or_else(|error| panic!("{error}\n{after}"));
-                assert_eq!((config.models.len(), &config.default_model), (models.len(), &models[0].name), "{after}");
+                let default = if models.len() > 1 { AUTO } else { &models[0].name };
+                assert_eq!((config.models.len(), config.default_model.as_str()), (models.len(), default), "{after}");
                 let mut lines = after.lines();
                 assert!(before.lines().all(|line| lines.any(|other| other == line)), "a line is gone:\n{after}");
             }

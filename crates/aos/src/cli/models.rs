@@ -1,10 +1,10 @@
 //! `aos models`.
 
-use aos_abi::api::ModelView;
+use aos_abi::api::{ModelView, RouteRequest, RouteView, RoutedModel};
 use serde::Deserialize;
 
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, absent, count, doctor};
+use super::{Context, Exit, Failure, absent, count, doctor, money};
 use crate::client::Address;
 use crate::config::Config;
 
@@ -26,8 +26,18 @@ enum Command {
     },
     #[command(hide = true)]
     Pull(absent::Args),
-    #[command(hide = true)]
-    Route(absent::Args),
+    /// Say which models would serve a task, in which order, and why; nothing is asked of any
+    Route {
+        /// The task; only its length counts
+        #[arg(value_name = "TASK", default_value = "")]
+        task: String,
+        /// The role of policy.yaml it would run under
+        #[arg(long)]
+        role: Option<String>,
+        /// What would be asked for: a model, a tier or `auto`
+        #[arg(short, long)]
+        model: Option<String>,
+    },
     #[command(hide = true)]
     Key(absent::Args),
 }
@@ -43,7 +53,7 @@ impl Args {
             None | Some(Command::List) => list(cx).await,
             Some(Command::Test { model }) => test(cx, model.as_deref()).await,
             Some(Command::Pull(_)) => Err(absent::failure("aos models pull", "the local model runtime")),
-            Some(Command::Route(_)) => Err(absent::failure("aos models route", "the router")),
+            Some(Command::Route { task, role, model }) => route(cx, RouteRequest { task, role, model }).await,
             Some(Command::Key(_)) => Err(absent::failure("aos models key", "keys for other programs")),
         }
     }
@@ -80,6 +90,37 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
         cx.note("`demo` is a script and no model: it shows how AOS works. `aos init` looks for models again");
     }
     Ok(Exit::Success)
+}
+
+async fn route(cx: &Context, request: RouteRequest) -> Result<Exit, Failure> {
+    let said: RouteView = cx.client()?.post(&Address::of("/v1/models/route"), &request).await?;
+    if cx.json {
+        cx.document(&said)?;
+        return Ok(Exit::Success);
+    }
+    let mut table = Table::new(&[
+        Column::number(""),
+        Column::text("MODEL"),
+        Column::text("TIER"),
+        Column::number("AT MOST"),
+        Column::text("WHY"),
+    ]);
+    let mut row = |place: String, model: &RoutedModel| {
+        let tier = model.tier.clone().unwrap_or_else(|| "-".into());
+        let worst = model.worst_usd.map_or("unknown".into(), money);
+        table.row([place, model.model.clone(), tier, worst, model.why.clone()]);
+    };
+    for (nth, model) in said.order.iter().enumerate() {
+        row((nth + 1).to_string(), model);
+    }
+    for model in &said.barred {
+        row("-".into(), model);
+    }
+    cx.print(&table.shown(cx.width, cx.out))?;
+    if said.order.is_empty() {
+        cx.note("no model may serve it");
+    }
+    Ok(if said.order.is_empty() { Exit::Failed } else { Exit::Success })
 }
 
 async fn test(cx: &Context, only: Option<&str>) -> Result<Exit, Failure> {

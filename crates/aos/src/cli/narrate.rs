@@ -3,7 +3,7 @@
 //! Start at [`Narrator::tell`], which is pure. What always holds: every line is clean (see [`super::clean`]) and at most as
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
-use aos_abi::entry::{InferenceOutcome, Outcome, ProposalState, Verdict};
+use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, Verdict};
 use aos_abi::{Body, Entry, Usd};
 use serde_json::Value;
 
@@ -111,6 +111,21 @@ impl Narrator {
                 vec![style.dim(&self.fit(&text))]
             }
             Body::Labelled { labels } => vec![style.dim(&self.fit(&format!("it has seen {}", labels.join(", "))))],
+            Body::Routed { model, was, why } => {
+                let from = was.as_ref().map(|was| format!("from {was} ")).unwrap_or_default();
+                vec![style.dim(&self.fit(&format!("{from}to the model {model}: {}", clean_line(why))))]
+            }
+            Body::Circuit { of, state, until, why } => {
+                let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
+                let why = if why.is_empty() { String::new() } else { format!(": {}", clean_line(why)) };
+                let text = match state {
+                    CircuitState::Open => format!("{of} failed too often and is left alone{until}{why}"),
+                    CircuitState::Quota => format!("the quota of {of} is used up{until}{why}"),
+                    CircuitState::HalfOpen => format!("{of} is tried again"),
+                    CircuitState::Closed => format!("{of} answers again"),
+                };
+                vec![self.lead(&style.yellow("!"), &text)]
+            }
             Body::Stopped { reason } => {
                 vec![self.lead(&style.yellow("!"), &format!("stopped: {}", clean_line(reason)))]
             }

@@ -35,10 +35,12 @@ pub(super) const MODEL: &[&str] = &[
     "local",
     "tools",
     "images",
+    "reasoning",
+    "json_schema",
     "timeout_s",
 ];
 /// The keys of `price`.
-pub(super) const PRICE: &[&str] = &["input", "output", "cached_input"];
+pub(super) const PRICE: &[&str] = &["input", "output", "cached_input", "cache_write", "reasoning"];
 /// The keys of `limits`.
 pub(super) const LIMITS: &[&str] = &["concurrency", "rpm", "tpm"];
 

@@ -14,6 +14,8 @@ use super::host::HostPort;
 use super::model;
 use super::{Config, EXPOSED, Exec, Net, UNSANDBOXED, keys, typed};
 
+/// The word for whatever the router chooses.
+const AUTO: &str = "auto";
 /// Where HTTP is served where the file says nothing.
 const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 7717);
 
@@ -94,10 +96,11 @@ fn default_model(daemon: &typed::Daemon, names: &[&str], faults: &mut Faults<'_>
             );
             String::new()
         }
-        (Some(name), _) if name.get_ref() == "auto" => {
-            faults.at(name.span(), "the router behind default_model = \"auto\" is not there yet", known_models(names));
+        (Some(name), []) if name.get_ref() == AUTO => {
+            faults.at(name.span(), "default_model = \"auto\" has no model to choose from", known_models(names));
             String::new()
         }
+        (Some(name), _) if name.get_ref() == AUTO => AUTO.to_owned(),
         (Some(name), names) => {
             if !names.contains(&name.get_ref().as_str()) {
                 unknown_model("default_model", name, names, faults);

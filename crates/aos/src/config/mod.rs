@@ -43,7 +43,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The models by name. Empty: the scripted demonstration model is to serve, and people are told so.
     pub models: BTreeMap<String, ModelConfig>,
-    /// The model of a process that names none; a key of `models`, or empty where there are none.
+    /// The model of a process that names none: a key of `models`, or `auto` for the router; empty where there are none.
     pub default_model: String,
     /// The models to try, in this order, where one fails; keys of `models`.
     pub fallback: Vec<String>,
@@ -122,19 +122,6 @@ impl Config {
         self.models.clone()
     }
 
-    /// What stands in the file and is not used by this version, in words; people are told at every start.
-    #[must_use]
-    pub fn not_used_yet(&self) -> Vec<&'static str> {
-        // Each field by name, so that a new one is thought of here.
-        let Config { listen: _, models: _, default_model: _, fallback, usd_per_day: _, exec: _, net: _ } = self;
-        let mut unused = Vec::new();
-        if !fallback.is_empty() {
-            unused
-                .push("`fallback` below [router] is checked and not used yet: where a model fails, no other is tried");
-        }
-        unused
-    }
-
     /// The configuration as the kernel needs it. In a demonstration `models` is empty and the daemon adds the scripted
     /// model; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
     #[must_use]
@@ -142,6 +129,7 @@ impl Config {
         Configured {
             models: self.models.iter().map(|(name, model)| (name.clone(), model.spec())).collect(),
             default_model: self.default_model.clone(),
+            fallback: self.fallback.clone(),
             policy: policy_text.to_owned(),
             usd_per_day: self.usd_per_day,
             hooks_url: format!("http://{}/hooks/", self.listen),

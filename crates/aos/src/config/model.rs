@@ -95,6 +95,8 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
         local: typed.local,
         tools: encoding?,
         images: typed.images,
+        reasoning: typed.reasoning,
+        json_schema: typed.json_schema,
         timeout_s: timeout(typed, faults)?,
     })
 }
@@ -213,13 +215,17 @@ fn window(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<(u32, u32)> {
 
 fn price(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<Price>> {
     let Some(spanned) = &typed.price else { return Some(None) };
-    let typed::Price { input, output, cached_input } = spanned.get_ref();
+    let typed::Price { input, output, cached_input, cache_write, reasoning } = spanned.get_ref();
     let read = || {
-        let cached_input = match cached_input {
-            None => None,
-            Some(dollars) => Some(Usd::from_dollars(*dollars)?),
-        };
-        Some(Price { input: Usd::from_dollars(*input)?, output: Usd::from_dollars(*output)?, cached_input })
+        // Left out is one thing, below zero another.
+        let part = |dollars: &Option<f64>| dollars.map_or(Some(None), |dollars| Usd::from_dollars(dollars).map(Some));
+        Some(Price {
+            input: Usd::from_dollars(*input)?,
+            output: Usd::from_dollars(*output)?,
+            cached_input: part(cached_input)?,
+            cache_write: part(cache_write)?,
+            reasoning: part(reasoning)?,
+        })
     };
     let price = read();
     if price.is_none() {

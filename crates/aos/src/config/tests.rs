@@ -103,7 +103,7 @@ fn unknown_keys_are_named_all_at_once_with_the_nearest() {
     try: did you mean `models`?
     try: did you mean `base_url`?
     try: did you mean `input`?
-    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, images, timeout_s
+    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, images, reasoning, json_schema, timeout_s
     try: `usd_per_day` belongs into [budget]
     ");
 }
@@ -246,9 +246,11 @@ fn the_default_model_is_the_only_one_or_is_asked_for() {
     aos.toml: `default_model` is missing below [daemon] and there are several models
     try: add default_model = "b", or another of b, small
     "#);
-    insta::assert_snapshot!(faults(&format!("[daemon]\ndefault_model = \"auto\"\n{MODEL}")), @r#"
-    aos.toml: line 2: the router behind default_model = "auto" is not there yet
-    try: one of small
+    let auto = Config::parse(&format!("[daemon]\ndefault_model = \"auto\"\n{MODEL}"), &Env::default()).unwrap();
+    assert_eq!(auto.default_model, "auto");
+    insta::assert_snapshot!(faults("[daemon]\ndefault_model = \"auto\"\n"), @r#"
+    aos.toml: line 2: default_model = "auto" has no model to choose from
+    try: add a table [models.NAME]; `aos init` looks for models
     "#);
 }
 
@@ -272,8 +274,7 @@ fn shape_and_syntax_faults_have_their_line() {
     ");
 }
 
-/// A key that is misspelt, at every level of the file, is an error with its line and the key that was meant; a key that
-/// is read and not used yet is told of.
+/// A key that is misspelt, at every level of the file, is an error with its line and the key that was meant.
 #[test]
 fn keys_are_not_silently_ignored() {
     let refused = |text: &str, line: usize, wrong: &str, meant: &str| {
@@ -310,9 +311,7 @@ fn keys_are_not_silently_ignored() {
         }
     }
     let read = Config::parse(&format!("{MODEL}[router]\nfallback = [\"small\"]\n"), &Env::default()).unwrap();
-    assert_eq!(read.not_used_yet().len(), 1);
-    assert!(read.not_used_yet()[0].contains("`fallback` below [router]"));
-    assert_eq!(Config::parse(MODEL, &Env::default()).unwrap().not_used_yet(), [] as [&str; 0]);
+    assert_eq!(read.configured("").fallback, ["small"]);
 }
 
 /// `written/` holds what `aos init` wrote in each version, which its own test adds to. All of it must be read for ever.
@@ -326,15 +325,14 @@ fn an_upgrade_does_not_break_the_file() {
         if path.extension().is_some_and(|kind| kind == "yaml") {
             assert!(aos_policy::Policy::parse(&text).is_ok(), "{}", path.display());
         } else {
-            let config = Config::load(&path, &Env::default()).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(config.not_used_yet(), [] as [&str; 0], "{}", path.display());
+            Config::load(&path, &Env::default()).unwrap_or_else(|error| panic!("{error}"));
         }
         read += 1;
     }
     assert!(read >= 3, "{read} files");
     // And it means what it meant.
     let first = Config::load(&folder.join("0.1.0-models.toml"), &Env::default()).unwrap();
-    assert_eq!((first.listen.to_string().as_str(), first.default_model.as_str()), ("127.0.0.1:7717", "small"));
+    assert_eq!((first.listen.to_string().as_str(), first.default_model.as_str()), ("127.0.0.1:7717", "auto"));
     assert_eq!((first.usd_per_day, first.exec), (Some(Usd(5_000_000_000)), Exec::Sandboxed));
     assert_eq!(first.models["small"].base_url.as_deref(), Some("http://127.0.0.1:11434/v1"));
     assert_eq!(first.models["haiku"].api_key_env.as_deref(), Some("ANTHROPIC_API_KEY"));

@@ -55,6 +55,10 @@ pub(super) struct Model {
     pub(super) local: Option<bool>,
     pub(super) tools: Option<Spanned<String>>,
     pub(super) images: Option<bool>,
+    #[serde(default)]
+    pub(super) reasoning: bool,
+    #[serde(default)]
+    pub(super) json_schema: bool,
     pub(super) timeout_s: Option<Spanned<u64>>,
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Price {
     pub(super) input: f64,
     pub(super) output: f64,
     pub(super) cached_input: Option<f64>,
+    pub(super) cache_write: Option<f64>,
+    pub(super) reasoning: Option<f64>,
 }
 
 /// `limits = { … }`.

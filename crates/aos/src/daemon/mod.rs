@@ -133,9 +133,6 @@ pub struct Start {
 /// # Errors
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
-    for unused in config.not_used_yet() {
-        tracing::warn!("aos.toml: {unused}");
-    }
     home.create()?;
     home.check_private()?;
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };

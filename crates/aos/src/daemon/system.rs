@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use aos_abi::api::{
     Accepted, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest,
-    InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, SignalRequest,
-    SpawnRequest, UndoRequest, UndoView,
+    InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView,
+    SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
@@ -503,6 +503,12 @@ impl System for Daemon {
 
     async fn models(&self) -> Answer<Vec<ModelView>> {
         Ok(self.models.clone())
+    }
+
+    async fn model_route(&self, request: RouteRequest) -> Answer<RouteView> {
+        let RouteRequest { task, role, model } = request;
+        let look = move |kernel: &mut LiveKernel| kernel.route_view(&task, role.as_deref(), model.as_deref());
+        Ok(self.heart.look(look).await??)
     }
 
     async fn cost(&self, by: CostBy) -> Answer<CostView> {

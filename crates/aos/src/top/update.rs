@@ -156,6 +156,10 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
         Body::Spawned(_) | Body::Result { .. } | Body::Input { .. } | Body::Message { .. } | Body::Timer { .. } => {
             (ProcessState::Ready, None)
         }
+        Body::Routed { model, .. } => {
+            process.model.clone_from(model);
+            return;
+        }
         Body::InferenceStarted { .. } => (ProcessState::Running, None),
         Body::InferenceCompleted { outcome, .. } => {
             process.usage.inferences += 1;

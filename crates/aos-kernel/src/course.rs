@@ -1,0 +1,530 @@
+//! The course of a process through the models: what was asked for, what it was raised by, and where it goes next.
+//!
+//! Start at [`Kernel::choose`], called whenever a process wants a turn, and [`Kernel::judge_reply`], which raises it where a
+//! better model would mend what went wrong and lets it come back down. What always holds: a process that was given a
+//! model by name stays with it while that one can serve; each change of model is a fact with its reason; nothing here
+//! looks at what a reply or a result says, only at whether a reply could be used.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use aos_abi::api::{RouteView, RoutedModel};
+use aos_abi::decode::Decoding;
+use aos_abi::entry::{CircuitState, Outcome, Verdict};
+use aos_abi::inference::{Failure, FailureKind};
+use aos_abi::model::{ModelSpec, TIERS};
+use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::Kernel;
+use crate::budget::Need;
+use crate::process::Process;
+use crate::route::{Asked, Candidate, Route, Signals, Tally, route};
+use crate::table::PageStore;
+
+/// Replies in a row that could not be used before a better tier takes over.
+const UNSOUND_MAX: u32 = 2;
+/// Good replies in a row after which a raised process comes back down; twice as many each time it is raised again.
+const SOUND_MIN: u32 = 4;
+/// Most of them.
+const SOUND_MAX: u32 = 64;
+/// Replies whose calls are remembered, and how often the same calls among them make a loop.
+const LATELY: usize = 6;
+const LOOP: usize = 3;
+/// Stretches of work after which a tier's failures count, and how many of them are remembered.
+const TRIES_MIN: u32 = 8;
+const TRIES_MAX: u32 = 64;
+/// How long work does not begin in a tier that fails more often than not, in milliseconds.
+const POOR_MS: u64 = 3_600_000;
+/// A server that wants quiet for longer than this has a quota that is used up, in milliseconds.
+const WALL_MS: u64 = 60_000;
+
+/// Where a process is on its way through the models.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    /// What was asked for: a model's name, a tier's, or `auto`.
+    pub asked: String,
+    /// How many tiers it was raised.
+    pub raised: u32,
+    /// Why, the last time.
+    pub raised_why: String,
+    /// Good replies in a row.
+    pub sound: u32,
+    /// Good replies that let it come down.
+    pub stay: u32,
+    /// Replies in a row that could not be used.
+    pub unsound: u32,
+    /// Models that failed in the turn that is to be served.
+    pub tried: Vec<String>,
+    /// The calls of its last replies, as fingerprints.
+    pub lately: VecDeque<u128>,
+    /// It has been shown an image.
+    pub images: bool,
+    /// Tiers beyond its role's that a person has allowed it.
+    pub allowed: BTreeSet<String>,
+    /// Tiers that a person was asked for.
+    pub proposed: BTreeSet<String>,
+    /// What it is told of its model with the next prompt.
+    pub note: String,
+}
+
+impl Course {
+    /// The course of a process for which this was asked.
+    #[must_use]
+    pub fn of(asked: &str) -> Course {
+        Course { asked: asked.to_owned(), ..Course::default() }
+    }
+}
+
+/// What is measured of models and tiers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measures {
+    /// How long each model takes to answer, in milliseconds, smoothed.
+    latency_ms: BTreeMap<String, u64>,
+    /// How each tier did, by role of the policy.
+    tallies: BTreeMap<String, [Tally; TIERS.len()]>,
+}
+
+impl Measures {
+    /// A model took so long.
+    pub(crate) fn took(&mut self, model: &str, latency_ms: u64) {
+        let known = self.latency_ms.entry(model.to_owned()).or_insert(latency_ms);
+        *known = (known.saturating_mul(7) / 8).saturating_add(latency_ms / 8);
+    }
+
+    fn tally(&mut self, role: &str, rank: usize) -> &mut Tally {
+        &mut self.tallies.entry(role.to_owned()).or_default()[rank]
+    }
+
+    /// A stretch of work in a tier is over.
+    pub(crate) fn stretch(&mut self, role: &str, rank: usize, failed: bool, now: Timestamp) {
+        let tally = self.tally(role, rank);
+        tally.tries += 1;
+        tally.failures += u32::from(failed);
+        if failed && tally.tries >= TRIES_MIN && tally.failures * 2 > tally.tries {
+            // After that time half a trial's failures are enough to say it again.
+            *tally = Tally { tries: TRIES_MIN / 2, failures: TRIES_MIN / 4, poor_until: now.plus_millis(POOR_MS) };
+        } else if tally.tries >= TRIES_MAX {
+            tally.tries /= 2;
+            tally.failures /= 2;
+        }
+    }
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// Chooses the model of a process that wants a turn, and records it where it is another one than before. Gives the
+    /// process up, and says `false`, where no model may serve it.
+    pub(crate) fn choose(&mut self, pid: Pid) -> bool {
+        let Some(process) = self.table.get(pid) else { return false };
+        let (asked, model) = (process.course.asked.clone(), process.model.clone());
+        let plain = process.course.tried.is_empty() && process.labels == aos_policy::Labels::NONE;
+        let now = self.globals.at;
+        // The usual case: a model by name, of which nothing else is known.
+        if plain
+            && model == asked
+            && self.config.models.contains_key(&asked)
+            && (self.config.fallback.is_empty()
+                || self.globals.circuits.quiet() && self.globals.scheduler.quiet_until(&asked) <= now)
+        {
+            return true;
+        }
+        let said = self.route_of(pid);
+        let Some(first) = said.order.first() else {
+            if Asked::read(&asked, &self.config.models).is_some_and(|asked| !matches!(asked, Asked::Model(_))) {
+                let why: Vec<String> = said.barred.iter().map(|bar| format!("`{}`: {}", bar.model, bar.why)).collect();
+                let message = format!("no model may serve this process ({})", why.join("; "));
+                self.give_up(pid, &message, Some("`aos models route` says what each would need"));
+                return false;
+            }
+            // A model by name that is configured no more: who waits for it is told when it is its turn.
+            return true;
+        };
+        if let Some(tier) = said.ask {
+            self.propose_tier(pid, tier);
+        }
+        let most = u32::try_from(said.raised_max).unwrap_or(u32::MAX);
+        self.with(pid, |process| process.course.raised = process.course.raised.min(most));
+        let (to, why) = (first.model.clone(), first.why.clone());
+        if to == model {
+            return true;
+        }
+        self.globals.scheduler.remove(&model, pid);
+        let was = self.config.models.contains_key(&model).then_some(model);
+        self.with(pid, |process| process.model.clone_from(&to));
+        self.fact(pid, Body::Routed { model: to, was, why });
+        true
+    }
+
+    /// What the router says of a process now.
+    pub fn route_of(&mut self, pid: Pid) -> Route {
+        let config = std::sync::Arc::clone(&self.config);
+        let Some(process) = self.table.get(pid) else { return Route::default() };
+        let course = process.course.clone();
+        let role = process.policy_role.clone();
+        let (ends_at, role_bytes) = (process.budget.ends_at, process.role.len());
+        let words: usize = process.words.iter().map(String::len).sum();
+        let window = process.window.tokens();
+        let asked = Asked::read(&course.asked, &config.models).unwrap_or(Asked::Model(course.asked.clone()));
+        let stay_here = self.stays_here_by_policy(pid);
+        let now = self.globals.at;
+        let fixed_tokens = IDENTITY_TOKENS + aos_context::estimate(role_bytes + words);
+        let named = matches!(asked, Asked::Model(_));
+        let mut candidates = Vec::with_capacity(config.models.len());
+        for (name, spec) in &config.models {
+            let need = worst_of(spec, window, fixed_tokens);
+            let affordable = named || self.can_pay(pid, need);
+            candidates.push(Candidate {
+                affordable,
+                verdict: self.verdict_for(&role, &course, name),
+                holds_window: window + fixed_tokens <= u64::from(spec.context_window.saturating_sub(spec.max_output)),
+                tried: course.tried.contains(name),
+                down: self.is_down(name, spec),
+                latency_ms: self.globals.measures.latency_ms.get(name).copied().unwrap_or(0),
+                name,
+                spec,
+            });
+        }
+        let signals = Signals {
+            asked,
+            fixed_tokens,
+            stay_here,
+            images: course.images,
+            raised: course.raised as usize,
+            raised_why: &course.raised_why,
+            time_left_ms: ends_at.map(|end| end.millis_since(now)),
+            tallies: self.globals.measures.tallies.get(&role).copied().unwrap_or_default(),
+            now,
+            fallback: &config.fallback,
+        };
+        route(&signals, &candidates)
+    }
+
+    /// What would serve a task, for a person who asks.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is no such model, tier or role.
+    pub fn route_view(&mut self, task: &str, role: Option<&str>, asked: Option<&str>) -> Result<RouteView, CallError> {
+        let config = std::sync::Arc::clone(&self.config);
+        let asked_text = asked.unwrap_or(&config.default_model).to_owned();
+        let asked = self.check_asked(&asked_text)?;
+        let role = role.unwrap_or_default();
+        if self.policy.role(role).is_none() && !role.is_empty() {
+            let roles: Vec<&str> = self.policy.roles().collect();
+            return Err(CallError::new(Code::NoEnt, format!("the policy has no role `{role}`"))
+                .hint(format!("it has: {}", roles.join(", "))));
+        }
+        let (now, none) = (self.globals.at, Course::default());
+        let fixed_tokens = IDENTITY_TOKENS + aos_context::estimate(task.len());
+        let day_left = config.usd_per_day.map(|limit| limit.0.saturating_sub(self.globals.day.spent));
+        let candidates: Vec<Candidate<'_>> = config
+            .models
+            .iter()
+            .map(|(name, spec)| Candidate {
+                name,
+                spec,
+                verdict: self.verdict_for(role, &none, name),
+                affordable: day_left.is_none_or(|left| left >= worst_of(spec, 0, fixed_tokens).usd),
+                holds_window: true,
+                tried: false,
+                down: self.is_down(name, spec),
+                latency_ms: self.globals.measures.latency_ms.get(name).copied().unwrap_or(0),
+            })
+            .collect();
+        let signals = Signals {
+            asked,
+            fixed_tokens,
+            stay_here: false,
+            images: false,
+            raised: 0,
+            raised_why: "",
+            time_left_ms: None,
+            tallies: self.globals.measures.tallies.get(role).copied().unwrap_or_default(),
+            now,
+            fallback: &config.fallback,
+        };
+        let said = route(&signals, &candidates);
+        let shown = |choices: Vec<crate::route::Choice>| {
+            let told = choices.into_iter().map(|choice| {
+                let spec = config.models.get(&choice.model);
+                RoutedModel {
+                    tier: spec.and_then(|spec| spec.tier.clone()),
+                    worst_usd: spec
+                        .and_then(|spec| spec.price.map(|_| aos_abi::Usd(worst_of(spec, 0, fixed_tokens).usd))),
+                    model: choice.model,
+                    why: choice.why,
+                }
+            });
+            told.collect()
+        };
+        Ok(RouteView { asked: asked_text, order: shown(said.order), barred: shown(said.barred) })
+    }
+
+    /// Reads what a process is to run on.
+    ///
+    /// # Errors
+    /// `ENOENT` where it is no model, no tier and not `auto`.
+    pub(crate) fn check_asked(&self, text: &str) -> Result<Asked, CallError> {
+        Asked::read(text, &self.config.models).ok_or_else(|| {
+            let known: Vec<&str> = self.config.models.keys().map(String::as_str).collect();
+            CallError::new(Code::NoEnt, format!("no model `{text}`")).hint(format!(
+                "configured are: {}; or `auto`, or a tier: {}",
+                known.join(", "),
+                TIERS.join(", ")
+            ))
+        })
+    }
+
+    /// What a role says to a model, with what a person has allowed this process beside it.
+    fn verdict_for(&self, role: &str, course: &Course, model: &str) -> Verdict {
+        let said = self.model_verdict(role, model);
+        let tier = self.config.models.get(model).and_then(|spec| spec.tier.as_deref());
+        match said {
+            Verdict::Ask if tier.is_some_and(|tier| course.allowed.contains(tier)) => Verdict::Allow,
+            other => other,
+        }
+    }
+
+    /// Why a model is not to be asked now, in words.
+    fn is_down(&self, name: &str, spec: &ModelSpec) -> Option<String> {
+        let now = self.globals.at;
+        let quiet = self.globals.scheduler.quiet_until(name);
+        if quiet > now {
+            return Some(format!("wants no request before {quiet}"));
+        }
+        let circuits = &self.globals.circuits;
+        let down = circuits.down(name, now).or_else(|| circuits.down(spec.endpoint.as_deref()?, now))?;
+        Some(if down > now { format!("is down, tried again at {down}") } else { "is being tried again".to_owned() })
+    }
+
+    /// A reply has come: whether it could be used decides whether the process is raised or comes back down.
+    pub(crate) fn judge_reply(&mut self, pid: Pid, decoding: &Decoding, empty: bool, cut_off: bool) {
+        let Some(process) = self.table.get(pid) else { return };
+        let asked = process.course.asked.clone();
+        let print = loop_print(decoding);
+        let why = if empty {
+            Some("it answered nothing")
+        } else if !decoding.calls.is_empty() && decoding.calls.iter().all(|call| call.call.is_err()) {
+            Some("its calls could not be understood")
+        } else if print.is_some_and(|print| times(process, print) + 1 >= LOOP) {
+            Some("it made the same calls again and again")
+        } else if cut_off && decoding.calls.is_empty() && process.attempts.cut_off > 0 {
+            Some("its answer came to no end")
+        } else {
+            None
+        };
+        let unsound = self.with(pid, |process| {
+            let course = &mut process.course;
+            course.tried.clear();
+            course.note.clear();
+            if let Some(print) = print {
+                course.lately.push_back(print);
+                if course.lately.len() > LATELY {
+                    course.lately.pop_front();
+                }
+            }
+            (course.unsound, course.sound) = match why {
+                Some(_) => (course.unsound + 1, 0),
+                None => (0, course.sound + 1),
+            };
+            course.unsound
+        });
+        if matches!(Asked::read(&asked, &self.config.models), None | Some(Asked::Model(_))) {
+            return;
+        }
+        match why {
+            Some(why) if unsound.unwrap_or(0) >= UNSOUND_MAX => self.raise(pid, why),
+            Some(_) => {}
+            None => self.with(pid, |process| process.course.come_down()).unwrap_or_default(),
+        }
+    }
+
+    /// A better tier takes over from the next turn on, where there is one.
+    fn raise(&mut self, pid: Pid, why: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (role, model) = (process.policy_role.clone(), process.model.clone());
+        let rank = self.config.models.get(&model).map_or(0, ModelSpec::rank);
+        let now = self.globals.at;
+        self.globals.measures.stretch(&role, rank, true, now);
+        self.with(pid, |process| {
+            let course = &mut process.course;
+            course.raised = (course.raised + 1).min(TIERS.len() as u32);
+            course.raised_why = format!("{UNSOUND_MAX} replies of `{model}` in a row were of no use, since {why}");
+            course.stay = (course.stay * 2).clamp(SOUND_MIN, SOUND_MAX);
+            course.unsound = 0;
+            course.sound = 0;
+            course.lately.clear();
+        });
+    }
+
+    /// A result has come: models that see are better from here on where it is an image. Within a tier only, since what
+    /// a file holds moves no tier.
+    pub(crate) fn saw(&mut self, pid: Pid, outcome: &Outcome) {
+        let Outcome::Success { result } = outcome else { return };
+        if result["media_type"].as_str().is_some_and(|kind| kind.starts_with("image/")) {
+            self.with(pid, |process| process.course.images = true);
+        }
+    }
+
+    /// A stretch of work has ended well.
+    pub(crate) fn did_well(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        if matches!(Asked::read(&process.course.asked, &self.config.models), None | Some(Asked::Model(_))) {
+            return;
+        }
+        let role = process.policy_role.clone();
+        let Some(rank) = self.config.models.get(&process.model).map(ModelSpec::rank) else { return };
+        let now = self.globals.at;
+        self.globals.measures.stretch(&role, rank, false, now);
+    }
+
+    /// An inference goes out: it may be the one that tries a server again.
+    pub(crate) fn tries(&mut self, pid: Pid, model: &str, effect: EffectId) {
+        if self.globals.circuits.quiet() {
+            return;
+        }
+        let now = self.globals.at;
+        for of in self.keys_of(model) {
+            if self.globals.circuits.started(&of, effect, now) {
+                self.fact(pid, Body::Circuit { of, state: CircuitState::HalfOpen, until: None, why: String::new() });
+            }
+        }
+    }
+
+    /// The breakers that a model hangs on: its own, and its server's.
+    fn keys_of(&self, model: &str) -> Vec<String> {
+        let endpoint = self.config.models.get(model).and_then(|spec| spec.endpoint.clone());
+        std::iter::once(model.to_owned()).chain(endpoint).collect()
+    }
+
+    /// A model has answered, or says nothing of its server.
+    pub(crate) fn served(&mut self, pid: Pid, model: &str, effect: EffectId, failure: Option<&Failure>) {
+        let now = self.globals.at;
+        let kind = failure.map(|failure| failure.kind);
+        let keys = self.keys_of(model);
+        let (own, server) = (keys[0].clone(), keys.last().cloned().unwrap_or_default());
+        match (kind, failure) {
+            (Some(FailureKind::Transient | FailureKind::Permanent), Some(failure)) => {
+                if let Some(wait) = failure.retry_after_ms {
+                    // It is up and says when.
+                    keys.iter().for_each(|of| self.globals.circuits.dropped(of, effect));
+                    if wait >= WALL_MS {
+                        let (until, why) = (now.plus_millis(wait), failure.message.clone());
+                        let state = CircuitState::Quota;
+                        self.fact(pid, Body::Circuit { of: own, state, until: Some(until), why });
+                        self.with(pid, |process| {
+                            process.course.note = format!("the quota of `{model}` is used up until {until}")
+                        });
+                    }
+                    return;
+                }
+                let of = if kind == Some(FailureKind::Permanent) { own } else { server };
+                keys.iter().filter(|key| **key != of).for_each(|key| self.globals.circuits.dropped(key, effect));
+                if let Some(until) = self.globals.circuits.failed(&of, effect, now) {
+                    let (state, why) = (CircuitState::Open, failure.message.clone());
+                    self.fact(pid, Body::Circuit { of, state, until: Some(until), why });
+                    self.move_on(model, pid);
+                }
+            }
+            (Some(FailureKind::Cancelled | FailureKind::Withheld), _) => {
+                keys.iter().for_each(|of| self.globals.circuits.dropped(of, effect));
+            }
+            (None | Some(_), _) => {
+                for of in keys {
+                    if self.globals.circuits.answered(&of) {
+                        let (state, why) = (CircuitState::Closed, String::new());
+                        self.fact(pid, Body::Circuit { of, state, until: None, why });
+                    }
+                }
+            }
+        }
+    }
+
+    /// An inference of this model will not come back: it tries no server any more.
+    pub(crate) fn gives_up_trying(&mut self, model: &str, effect: EffectId) {
+        for of in self.keys_of(model) {
+            self.globals.circuits.dropped(&of, effect);
+        }
+    }
+
+    /// Whoever waits for a model that went down goes to another one, where one may serve.
+    fn move_on(&mut self, model: &str, but: Pid) {
+        for pid in self.globals.scheduler.waiting(model) {
+            if pid != but && self.route_of(pid).order.first().is_some_and(|first| first.model != *model) {
+                self.want_turn(pid);
+            }
+        }
+    }
+
+    /// Whether another model can take this turn over; then it is queued for that one. What failed is not asked again
+    /// before something has answered, or a pause is over.
+    pub(crate) fn falls_back(&mut self, pid: Pid, model: &str) -> bool {
+        self.with(pid, |process| {
+            if !process.course.tried.iter().any(|tried| tried == model) {
+                process.course.tried.push(model.to_owned());
+            }
+        });
+        let Some(first) = self.route_of(pid).order.into_iter().next() else { return false };
+        let tried = self.table.get(pid).is_some_and(|process| process.course.tried.contains(&first.model));
+        if tried {
+            // Everything that may serve has failed: after a pause the first is asked again.
+            self.with(pid, |process| process.course.tried.clear());
+            return false;
+        }
+        self.with(pid, |process| {
+            if process.course.note.is_empty() {
+                process.course.note = format!("`{model}` failed, and `{}` answers for it", first.model);
+            }
+        });
+        self.want_turn_again(pid);
+        true
+    }
+
+    /// Puts a tier before a person that the role has it ask about; the process goes on meanwhile.
+    fn propose_tier(&mut self, pid: Pid, tier: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (known, why) = (process.course.proposed.contains(tier), process.course.raised_why.clone());
+        if known || self.over_asks(pid).is_some() {
+            return;
+        }
+        self.with(pid, |process| process.course.proposed.insert(tier.to_owned()));
+        self.ask_for_tier(pid, tier, why);
+    }
+}
+
+impl Course {
+    /// One tier down after enough good replies.
+    fn come_down(&mut self) {
+        if self.raised > 0 && self.sound >= self.stay {
+            self.raised -= 1;
+            self.sound = 0;
+            self.raised_why = format!("after {} good replies one tier down", self.stay);
+        }
+    }
+}
+
+/// Tokens of who a process is and of its calls, as far as that is the same for all.
+const IDENTITY_TOKENS: u64 = 1500;
+
+/// What an inference may cost at worst with a window of so many tokens, as far as is known before it is drawn up.
+fn worst_of(spec: &ModelSpec, window: u64, fixed: u64) -> Need {
+    let max_output = u64::from(spec.max_output.min(spec.context_window / 2).max(1));
+    let input = (window + fixed).min(u64::from(spec.context_window)).saturating_mul(3);
+    let usd = spec.price.map_or(0, |price| price.worst(input, max_output).0);
+    Need { usd, tokens: input + max_output }
+}
+
+/// What the calls of a reply are, where repeating them is a loop and no waiting.
+fn loop_print(decoding: &Decoding) -> Option<u128> {
+    const WAITS: [Name; 5] = [Name::Sleep, Name::RecvMsg, Name::Wait, Name::SysReadStdin, Name::AskUser];
+    let waits = |name: &str| name.parse::<Name>().is_ok_and(|name| WAITS.contains(&name));
+    if decoding.calls.is_empty() || decoding.calls.iter().any(|call| waits(&call.name)) {
+        return None;
+    }
+    // A name that there is not is of no use whether or not it is repeated.
+    decoding.calls.iter().try_fold(0u128, |all, call| {
+        Some(all.rotate_left(1) ^ aos_policy::fingerprint(call.name.parse().ok()?, &call.args))
+    })
+}
+
+fn times(process: &Process, print: u128) -> usize {
+    process.course.lately.iter().filter(|earlier| **earlier == print).count()
+}
