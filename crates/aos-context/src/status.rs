@@ -96,7 +96,7 @@ mod tests {
             model_note: Some("the quota of `m` is used up".into()),
         };
         let line = status(&full);
-        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; TERM was received: this is your last turn, hand over your result now");
+        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; the quota of `m` is used up; TERM was received: this is your last turn, hand over your result now");
         assert!(line.len() < 600);
     }
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 /// What each crate may use of ours.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("aos-abi", &[]),
     ("aos-personal", &[]),
     ("aos-policy", &["aos-abi", "aos-personal"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("aos-kernel", &["aos-abi", "aos-personal", "aos-policy", "aos-context"]),
     ("aos-journal", &["aos-abi"]),
     ("aos-models", &["aos-abi"]),
+    ("aos-runtime", &["aos-abi"]),
     ("aos-memory", &["aos-abi", "aos-policy"]),
     ("aos-sandbox", &[]),
     ("aos-drivers", &["aos-abi", "aos-policy", "aos-sandbox"]),
