@@ -95,15 +95,11 @@ impl Edges {
     /// Tells whoever watches that these entries are durable.
     pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
         self.counters.count(&entries);
-        for entry in entries.iter().filter(|entry| matches!(entry.body, Body::Changed(_))) {
-            let (undo, entry) = (Arc::clone(&self.undo), Arc::clone(entry));
+        for entry in &entries {
+            let Body::Changed(changed) = &entry.body else { continue };
+            let (undo, changed) = (Arc::clone(&self.undo), changed.clone());
             // A file is made for it, and this is the journal's thread, for which everyone waits.
-            let mark = move || {
-                if let Body::Changed(changed) = &entry.body {
-                    undo.told(changed);
-                }
-            };
-            self.tasks.spawn_blocking_on(mark, &self.runtime);
+            self.tasks.spawn_blocking_on(move || undo.told(&changed), &self.runtime);
         }
         if self.live.receiver_count() == 0 {
             return;

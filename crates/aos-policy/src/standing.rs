@@ -1,0 +1,68 @@
+//! Standing approvals: a person's yes to the same kind of call for the rest of a process's life.
+//!
+//! Start at [`Standing::of`]. What always holds: one covers the call that was approved, and no call that the narrowest
+//! grant for that one would not cover; where a grant could not tell the calls apart (a command, a call without a target) it
+//! covers these very arguments alone; it lifts a question or a wait of a role's rule, never a denial, a rule about labels
+//! or the floor (`decide`).
+
+use aos_abi::Syscall;
+
+use crate::decide::narrowest;
+use crate::grant::Grant;
+use crate::policy::fingerprint;
+use crate::target::{self, Target};
+
+/// A yes that stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The proposal it was given to, such as `p3`.
+    pub id: String,
+    covers: Covers,
+}
+
+#[derive(Clone, Debug)]
+enum Covers {
+    /// Calls on what this grant is about.
+    On(Grant),
+    /// These very arguments.
+    Exactly { print: u128, name: &'static str },
+}
+
+impl Standing {
+    /// What a yes to this call covers.
+    #[must_use]
+    pub fn of(id: &str, call: &Syscall) -> Standing {
+        let exactly = || Covers::Exactly { print: fingerprint(call.name(), &call.args()), name: call.name().as_str() };
+        let covers = match target::demands(call).as_deref() {
+            Ok([(action, target @ (Target::Words { .. } | Target::Net { .. } | Target::Channel { .. }))]) => {
+                let text = narrowest(*action, target);
+                // What a pattern cannot write stands there as `*`, which would cover more than was shown.
+                let grant =
+                    text.parse::<Grant>().ok().filter(|grant| !text.contains('*') && grant.covers(*action, target));
+                grant.map_or_else(exactly, Covers::On)
+            }
+            _ => exactly(),
+        };
+        Standing { id: id.to_owned(), covers }
+    }
+
+    /// Whether it covers a call.
+    #[must_use]
+    pub fn covers(&self, call: &Syscall) -> bool {
+        match &self.covers {
+            Covers::Exactly { print, .. } => *print == fingerprint(call.name(), &call.args()),
+            Covers::On(grant) => target::demands(call).is_ok_and(|demands| {
+                !demands.is_empty() && demands.iter().all(|(action, target)| grant.covers(*action, target))
+            }),
+        }
+    }
+
+    /// What it covers, in words: a grant, or that it is these arguments alone.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match &self.covers {
+            Covers::On(grant) => grant.to_string(),
+            Covers::Exactly { name, .. } => format!("{name} with these arguments"),
+        }
+    }
+}
