@@ -1,0 +1,87 @@
+//! The complete policy file of the documentation, in a running daemon: it is taken, and decides what it says.
+//!
+//! That each of its keys matters is proven beside the language (`aos-policy/tests/keys.rs`); here it is what people ask.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use serde_json::json;
+
+use rig::{Rig, Setup, any, call, results, say};
+
+const COMPLETE: &str = include_str!("../../aos-policy/tests/complete.yaml");
+
+#[test]
+fn the_complete_file_is_taken_and_decides_every_call_that_it_speaks_of() {
+    let setup = Setup {
+        policy: Some(COMPLETE.to_owned()),
+        model: format!("{}tier = \"small\"\n", Setup::default().model),
+        ..Setup::default()
+    };
+    let sent = call("CHANNEL_SEND", json!({"channel": "telegram", "to": "@me", "content": "x"}));
+    let rules = vec![rig::last("attempt", vec![sent, say("tried")]), any("", vec![say("ready")])];
+    let rig = Rig::with(rules, setup);
+    let up = rig.command(&["up"]).env("GITHUB_TOKEN", "ghp_0123456789").output().unwrap();
+    assert!(up.status.success(), "{up:?}\n{}", rig.log());
+    let pid = rig.spawn(&["begin"]);
+    rig.until_idle(pid);
+    for (name, args, expected) in [
+        ("SYS_SCHEDULE", json!({"prompt": "x", "seconds": 60}), "allow role assistant: calls[4] SYS_SCHEDULE"),
+        ("FS_DELETE", json!({"path": "a"}), "allow role assistant: fs[0] **"),
+        ("FS_WRITE", json!({"path": "contracts/a", "content": ""}), "ask role assistant: fs[1] contracts/**"),
+        ("FS_READ", json!({"path": "handbook/a"}), "allow role assistant: mounts[0] handbook/**"),
+        ("FS_WRITE", json!({"path": "handbook/a", "content": ""}), "deny role assistant: mounts[0] handbook/**"),
+        ("EXEC_CMD", json!({"cmd": "git log | grep x"}), "allow role assistant: exec"),
+        (
+            "NET_FETCH",
+            json!({"url": "https://api.github.com/repos/acme/x"}),
+            "allow role assistant: net[0] api.github.com:443",
+        ),
+        ("NET_FETCH", json!({"url": "https://a.example.com/x"}), "allow role assistant: net[1] *.example.com:443"),
+        (
+            "NET_SEND",
+            json!({"url": "https://api.github.com/repos/acme/x/issues", "method": "POST"}),
+            "hold role assistant: net[2] api.github.com:443",
+        ),
+        ("NET_FETCH", json!({"url": "http://127.0.0.1:8080/"}), "allow role assistant: net[3] 127.0.0.1:8080"),
+        ("NET_FETCH", json!({"url": "http://127.0.0.1:8081/"}), "deny role assistant: no rule"),
+        ("MEM_WRITE", json!({"key": "k", "value": "v"}), "allow role assistant: memory[0] self/**"),
+        ("MEM_READ", json!({"query": "q", "namespace": "team/x"}), "allow role assistant: memory[1] team/**"),
+        ("SEND_MSG", json!({"to_pid": 9, "content": "x"}), "allow role assistant: ipc[0] *"),
+        ("TOOL_CALL", json!({"name": "github.create", "args": {}}), "ask role assistant: tools[0] github.*"),
+        ("TOOL_CALL", json!({"name": "clock.now", "args": {}}), "allow role assistant: tools[1] clock.now"),
+        (
+            "CHANNEL_SEND",
+            json!({"channel": "telegram", "to": "@me", "content": "x"}),
+            "allow role assistant: channels[0] telegram",
+        ),
+        (
+            "CHANNEL_SEND",
+            json!({"channel": "email", "to": "a@example.com", "content": "x"}),
+            "hold role assistant: channels[1] email",
+        ),
+        (
+            "CHANNEL_SEND",
+            json!({"channel": "email", "to": "a@other.com", "content": "x"}),
+            "deny role assistant: no rule",
+        ),
+        ("SYS_REGISTER_WEBHOOK", json!({"path": "x"}), "deny role assistant: no rule"),
+    ] {
+        let body = json!({"pid": pid, "call": {"name": name, "args": args}});
+        let said = rig.http("POST", "/v1/policy/explain", Some(&body));
+        assert_eq!(said.status, 200, "{name} {args}: {said:?}");
+        let said = said.json();
+        let said = format!("{} {}", said["verdict"].as_str().unwrap(), said["rule"].as_str().unwrap());
+        assert_eq!(said, expected, "{name} {args}");
+    }
+    // What nothing carries out yet is said to be so, also where the policy would allow it.
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "attempt"]).code, 0);
+    rig::until("the result", || (!rig.entries(pid, "result").is_empty()).then_some(()));
+    rig.until_idle(pid);
+    let (_, told) = results(rig.requests().last().unwrap()).pop().unwrap();
+    assert_eq!(told["error"]["code"], "ENOSYS", "{told}");
+    // The models of the role hold for whoever is made, and what is missing on this machine is said and not silent.
+    assert!(rig.log().contains("handbook"), "{}", rig.log());
+    let checked = rig.aos(&["policy", "check"]);
+    assert!(checked.code == 0 && checked.err.contains("Documents/handbook"), "{checked:?}");
+}
