@@ -163,8 +163,31 @@ pub struct ProposalView {
     pub unbound: Option<String>,
     /// What became of it.
     pub state: ProposalState,
+    /// Why it is over, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// When it is over.
     pub expires_at: Timestamp,
+}
+
+/// `POST /v1/proposals/{id}/approve`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveRequest {
+    /// How far the yes reaches.
+    #[serde(default, rename = "for")]
+    pub reach: Reach,
+}
+
+/// How far a yes reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// To this call, once.
+    #[default]
+    Once,
+    /// To the same call of this process for as long as it lives and the policy stays.
+    Process,
 }
 
 /// `POST /v1/proposals/{id}/undo`.

@@ -176,6 +176,9 @@ pub enum Body {
         /// What the process carried then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
+        /// How long the kernel took over the input that it was decided in, measured around it.
+        #[serde(default, skip_serializing_if = "Took::is_unknown")]
+        took_us: Took,
     },
     /// What a call came to: from a driver (input) or from the kernel (fact).
     Result {
@@ -502,6 +505,24 @@ pub struct WebhookRequest {
     pub reply_by: Option<Timestamp>,
 }
 
+/// A duration in microseconds, measured at the edge and journaled with a fact. It is no part of what was decided: any two
+/// are equal, so that deciding again compares the decision and not the machine's speed that day.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Took(pub Option<u64>);
+
+impl Took {
+    fn is_unknown(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl PartialEq for Took {
+    fn eq(&self, _: &Took) -> bool {
+        true
+    }
+}
+
 /// A call that waits for a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
@@ -573,6 +594,8 @@ pub enum ProposalState {
     Pending,
     /// A person said yes.
     Approved,
+    /// A person said yes, and to the same call of this process from now on.
+    Standing,
     /// A person said no.
     Rejected,
     /// Nobody answered in time.

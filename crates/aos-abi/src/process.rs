@@ -169,6 +169,17 @@ pub struct ProcessView {
     pub reason: Option<String>,
 }
 
+/// An approval that stands for a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StandingView {
+    /// The proposal it was given to; a no to this withdraws it.
+    pub id: String,
+    /// What it covers: a grant, or these very arguments.
+    pub covers: String,
+    /// The rule that would ask.
+    pub rule: String,
+}
+
 /// Everything about a process, as `aos inspect` and `/v1/processes/{pid}` show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessDetail {
@@ -185,6 +196,9 @@ pub struct ProcessDetail {
     /// What its window carries, by the policy's names, such as `untrusted.web`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+    /// What a person has approved for as long as it lives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<StandingView>,
     /// Its live children and those not yet waited for.
     pub children: Vec<Pid>,
     /// Whose standard input gets its standard output.

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
 use aos_abi::api::{
-    AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest, PruneRequest, RejectRequest,
-    RouteRequest, SignalRequest, SpawnRequest, UndoRequest,
+    ApproveRequest, AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest,
+    PruneRequest, RejectRequest, RouteRequest, SignalRequest, SpawnRequest, UndoRequest,
 };
 use aos_abi::process::BudgetSpec;
 use aos_abi::{Code, Lsn, Pid, Signal, Timestamp, Usd, limits};
@@ -59,7 +59,7 @@ pub enum Call {
     Wait(Pid, std::time::Duration),
     Events { pid: Option<Pid>, after: Lsn, follow: bool, progress: bool },
     Proposals { all: bool },
-    Approve(String),
+    Approve(String, ApproveRequest),
     Reject(String, RejectRequest),
     Undo(String, UndoRequest),
     Explain(ExplainRequest),
@@ -120,7 +120,7 @@ impl Call {
             Operation::ProcessEvents => events(Some(pid(from.subject)?), from)?,
             Operation::Events => events(None, from)?,
             Operation::Proposals => Call::Proposals { all: query::<ListQuery>(from.query)?.all },
-            Operation::Approve => Call::Approve(from.subject.to_owned()),
+            Operation::Approve => Call::Approve(from.subject.to_owned(), body_or_default(from.body)?),
             Operation::Reject => {
                 let request: RejectRequest = body_or_default(from.body)?;
                 check_text("/why", &request.why, limits::TEXT_BYTES_MAX)?;

@@ -260,7 +260,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
             Ok(events::respond(shared, Wanted { pid, after, follow, progress }))
         }
         Call::Proposals { all } => json_response(200, &system.proposals(all).await?),
-        Call::Approve(id) => json_response(200, &system.approve(&id).await?),
+        Call::Approve(id, request) => json_response(200, &system.approve(&id, request).await?),
         Call::Reject(id, request) => json_response(200, &system.reject(&id, request).await?),
         Call::Undo(id, request) => json_response(200, &system.undo(&id, request).await?),
         Call::Explain(request) => json_response(200, &system.explain(request).await?),

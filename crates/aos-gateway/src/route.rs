@@ -9,9 +9,9 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
-    Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest,
-    SpawnRequest, UndoRequest, UndoView,
+    Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
+    ForkRequest, InputRequest, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest,
+    RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 
@@ -285,7 +285,8 @@ pub const ROUTES: &[Route] = &[
     route(Op::Events, Get, "/v1/events", "Everything that happens.", Content::Events).query(of::<EventsQuery>),
     route(Op::Proposals, Get, "/v1/proposals", "What waits for a person.", json::<Vec<ProposalView>>())
         .query(of::<ListQuery>),
-    route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes.", json::<ProposalView>()),
+    route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes.", json::<ProposalView>())
+        .optional_body(of::<ApproveRequest>),
     route(Op::Reject, Post, "/v1/proposals/{id}/reject", "Say no.", json::<ProposalView>())
         .optional_body(of::<RejectRequest>),
     route(Op::Undo, Post, "/v1/proposals/{id}/undo", "Take back what was done.", json::<UndoView>())

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use aos_abi::api::{
-    Accepted, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView, ForkRequest, InputRequest,
-    ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView,
-    SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
+    ForkRequest, InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView,
+    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
@@ -77,7 +77,7 @@ pub trait System: Send + Sync + 'static {
     /// Pending proposals; with `all` those that are over too.
     fn proposals(&self, all: bool) -> impl Future<Output = Answer<Vec<ProposalView>>> + Send;
     /// A person says yes.
-    fn approve(&self, id: &str) -> impl Future<Output = Answer<ProposalView>> + Send;
+    fn approve(&self, id: &str, request: ApproveRequest) -> impl Future<Output = Answer<ProposalView>> + Send;
     /// A person says no, or takes back what waits in its window.
     fn reject(&self, id: &str, request: RejectRequest) -> impl Future<Output = Answer<ProposalView>> + Send;
     /// A person takes back what was done.

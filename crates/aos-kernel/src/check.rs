@@ -70,11 +70,10 @@ impl<P: PageStore> Kernel<P> {
             // Also of one that has ended: a person may take back what it did.
             Body::Changed(_) if self.table.get(pid).is_some() => Ok(()),
             Body::Changed(_) => Err(no_process(pid)),
-            Body::Proposal { state, .. }
-                if !matches!(state, ProposalState::Approved | ProposalState::Rejected | ProposalState::Vetoed) =>
-            {
-                Err(CallError::new(Code::Inval, "a proposal is answered with approved, rejected or vetoed"))
-            }
+            Body::Proposal {
+                state: ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone,
+                ..
+            } => Err(CallError::new(Code::Inval, "a proposal is answered with approved, standing, rejected or vetoed")),
             Body::Proposal { id, state, .. } => self.check_answer(pid, id, *state),
             Body::Examined(examined) => match self.open_proposal(pid, &examined.id) {
                 Some(OpenProposal { examined: None, .. }) => Ok(()),

@@ -117,10 +117,12 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return false };
         let (asked, model) = (process.course.asked.clone(), process.model.clone());
         let plain = process.course.tried.is_empty() && process.labels == aos_policy::Labels::NONE;
+        let role = process.policy_role.clone();
         let now = self.globals.at;
         // The usual case: a model by name, of which nothing else is known.
         if plain
             && model == asked
+            && self.model_verdict(&role, &asked) != Verdict::Deny
             && self.config.models.contains_key(&asked)
             && (self.config.fallback.is_empty()
                 || self.globals.circuits.quiet() && self.globals.scheduler.quiet_until(&asked) <= now)

@@ -31,6 +31,7 @@ mod money;
 mod personal;
 mod proposals;
 mod rates;
+mod standing;
 mod step;
 mod time;
 mod turn;
@@ -101,6 +102,8 @@ struct Globals {
     in_flight: BTreeMap<EffectId, InFlight>,
     watchers: BTreeSet<Pid>,
     proposals: BTreeMap<String, Pid>,
+    /// Whose approvals stand, by the proposal they were given to.
+    standing: BTreeMap<String, Pid>,
     last_proposal: u64,
     scheduler: Scheduler,
     /// Processes that cannot pay their next inference.
@@ -372,6 +375,7 @@ impl<P: PageStore> Kernel<P> {
         self.take_config(config.clone());
         if self.policy.generation() != before {
             self.perform(Effect::Policy(self.policy.clone()));
+            self.questions_are_over();
         }
         // A slot may have become free, a model may have come back; who waited is looked at by `schedule`, and so is
         // whoever waits for a day with more money.

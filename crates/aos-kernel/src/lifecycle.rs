@@ -136,6 +136,7 @@ impl<P: PageStore> Kernel<P> {
             requests: Default::default(),
             watches: Default::default(),
             proposals: Default::default(),
+            standing: Default::default(),
             refusals: Default::default(),
             rates: Default::default(),
             asked: Count::default(),
@@ -510,12 +511,16 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Ends every open proposal of a process unanswered.
+    /// Ends every open proposal of a process unanswered, and every approval that stands for it.
     fn close_proposals(&mut self, pid: Pid) {
         let open = self.with(pid, |process| std::mem::take(&mut process.proposals)).unwrap_or_default();
         for id in open.into_keys() {
             self.globals.proposals.remove(&id);
             self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
+        }
+        let stood = self.with(pid, |process| std::mem::take(&mut process.standing)).unwrap_or_default();
+        for id in stood.into_keys() {
+            self.globals.standing.remove(&id);
         }
     }
 

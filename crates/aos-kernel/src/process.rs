@@ -113,6 +113,8 @@ pub struct Process {
     pub watches: BTreeMap<String, WatchSpec>,
     /// Its open proposals by id.
     pub proposals: BTreeMap<String, OpenProposal>,
+    /// Proposals to which a person has said yes for as long as it lives, by id.
+    pub standing: BTreeMap<String, OpenProposal>,
     /// Calls a person has said no to, oldest first: asked again, they get the same answer.
     pub refusals: VecDeque<Refusal>,
     /// How often it has made the calls of each rule with a `rate`, by the rule's name.

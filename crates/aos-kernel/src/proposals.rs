@@ -9,7 +9,8 @@ use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Approval, fingerprint};
 
 use crate::effect::Effect;
-use crate::process::{CallState, OpenProposal, Phase, Refusal, Wait};
+use crate::personal::LEAVE;
+use crate::process::{CallState, Leave, OpenProposal, Phase, Refusal, Wait};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -28,6 +29,12 @@ pub(crate) fn binds(name: Name) -> bool {
 
 fn binds_name(name: &str) -> bool {
     name.parse().is_ok_and(binds)
+}
+
+/// The tier that a proposal about no call asks for.
+fn tier_of(open: &OpenProposal) -> String {
+    let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
+    args["tier"].as_str().unwrap_or_default().to_owned()
 }
 
 /// That there is no such proposal to answer.
@@ -136,8 +143,7 @@ impl<P: PageStore> Kernel<P> {
         if state != ProposalState::Approved {
             return;
         }
-        let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
-        let tier = args["tier"].as_str().unwrap_or_default().to_owned();
+        let tier = tier_of(open);
         self.with(pid, |process| process.course.allowed.insert(tier));
         let (id, state) = (id.to_owned(), ProposalState::Executed);
         self.fact(pid, Body::Proposal { id, state, proposal: None, why: None });
@@ -177,9 +183,13 @@ impl<P: PageStore> Kernel<P> {
 
     /// Whether a person may answer a proposal so: nobody says yes before it is known what to.
     pub(crate) fn check_answer(&mut self, pid: Pid, id: &str, state: ProposalState) -> Result<(), CallError> {
-        let open = self.open_proposal(pid, id).ok_or_else(|| no_proposal(id))?;
-        if state != ProposalState::Approved || open.examined.is_some() || !binds_name(&open.name) {
+        let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
+        if !yes && self.is_standing(pid, id) {
             return Ok(());
+        }
+        let open = self.open_proposal(pid, id).ok_or_else(|| no_proposal(id))?;
+        if !yes || open.examined.is_some() || !binds_name(&open.name) {
+            return if state == ProposalState::Standing { self.check_stands(pid, id) } else { Ok(()) };
         }
         let mut error = CallError::new(Code::Again, format!("the files that {id} concerns are still being looked at"));
         error.retry_after_ms = Some(100);
@@ -200,6 +210,7 @@ impl<P: PageStore> Kernel<P> {
         let approved = self.table.get(pid).and_then(|process| process.step.get(call)?.approved.as_ref());
         if let Some((id, _)) = approved.filter(|_| error.code == Code::Rejected) {
             let (id, state, why) = (id.clone(), ProposalState::Expired, Some(error.message.clone()));
+            self.withdraw(pid, &id);
             self.fact(pid, Body::Proposal { id, state, proposal: None, why });
         }
     }
@@ -233,13 +244,20 @@ impl<P: PageStore> Kernel<P> {
 
     /// A person has answered.
     pub(crate) fn proposal_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) {
-        let Some(open) = self.take_proposal(pid, id) else { return };
+        let Some(open) = self.take_proposal(pid, id) else {
+            self.withdraw(pid, id);
+            return;
+        };
         if open.call == NO_CALL {
             self.tier_answered(pid, id, &open, state);
             return;
         }
         match state {
             ProposalState::Approved => self.approved(pid, id, open),
+            ProposalState::Standing => {
+                self.stands(pid, id, &open);
+                self.approved(pid, id, open);
+            }
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
                 self.remember_refusal(pid, id, &open, reason);
@@ -273,23 +291,39 @@ impl<P: PageStore> Kernel<P> {
         let due: Vec<String> =
             process.proposals.iter().filter(|(_, open)| open.expires_at <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
-            let Some(open) = self.take_proposal(pid, &id) else { continue };
-            if open.call == NO_CALL {
-                self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
-            } else if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
-                self.approved(pid, &id, open);
+            let Some(open) = self.open_proposal(pid, &id) else { continue };
+            if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
+                if let Some(open) = self.take_proposal(pid, &id) {
+                    self.approved(pid, &id, open);
+                }
             } else if open.hold {
-                self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
                 let error = CallError::new(Code::Rejected, "nobody could look at the files that it concerns")
                     .hint("propose it again");
-                self.settle_proposal(pid, open.call, error);
+                self.expire(pid, &id, None, error);
             } else {
-                self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
                 let error = CallError::new(Code::Rejected, "nobody answered in time")
                     .hint("propose it again if it still matters");
-                self.settle_proposal(pid, open.call, error);
+                self.expire(pid, &id, None, error);
             }
         }
+    }
+
+    /// A proposal is over unanswered; its process gets the error. `why` is what people are told, if it was not the time.
+    pub(crate) fn expire(&mut self, pid: Pid, id: &str, why: Option<String>, error: CallError) {
+        let Some(open) = self.take_proposal(pid, id) else { return };
+        self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Expired, proposal: None, why });
+        self.settle_proposal(pid, open.call, error);
+    }
+
+    /// A question that a policy has ended: the next one may put it anew.
+    pub(crate) fn may_ask_again(&mut self, pid: Pid, open: &OpenProposal) {
+        self.with(pid, |process| {
+            if open.call == NO_CALL {
+                process.course.proposed.remove(&tier_of(open));
+            } else if process.step.get(open.call).is_some_and(|call| call.call_id == LEAVE) {
+                process.leave = Leave::Unasked;
+            }
+        });
     }
 
     fn take_proposal(&mut self, pid: Pid, id: &str) -> Option<OpenProposal> {
@@ -350,6 +384,9 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn settle_proposal(&mut self, pid: Pid, call: usize, error: CallError) {
+        if call == NO_CALL {
+            return;
+        }
         self.finish_call(pid, call, Err(error));
         self.run_step(pid);
     }

@@ -4,7 +4,7 @@
 //! drivers. What always holds: no call happens without a verdict `allow` recorded before it; every call gets exactly
 //! one result; results enter the window in the order of the calls, whatever order they came in.
 
-use aos_abi::entry::{Outcome, Verdict};
+use aos_abi::entry::{Outcome, Took, Verdict};
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_context::ItemKind;
@@ -131,7 +131,8 @@ impl<P: PageStore> Kernel<P> {
         let process = self.table.get(pid)?;
         let own = [&process.model, &process.course.asked];
         let other = other.filter(|model| !own.contains(&model)).map(|model| (process.policy_role.clone(), model));
-        let ruling = self.judge(pid, |policy, subject| policy.authorize(subject, call))?;
+        let standing = self.standing(pid);
+        let ruling = self.judge(pid, |policy, subject| policy.authorize_with(subject, &standing, call))?;
         let Some((role, model)) = other else { return Some(ruling) };
         let (role_says, trust) = (self.model_verdict(&role, &model), self.model_trust(pid, &model));
         let said = role_says.min(trust);
@@ -150,7 +151,7 @@ impl<P: PageStore> Kernel<P> {
         let generation = self.policy.generation().to_owned();
         let labels = self.table.get(pid).map(|process| process.labels).unwrap_or(Labels::NONE);
         let labels = labels.held().map(str::to_owned).collect();
-        self.fact(pid, Body::Verdict { call_id, verdict, rule, given, generation, labels });
+        self.fact(pid, Body::Verdict { call_id, verdict, rule, given, generation, labels, took_us: Took::default() });
     }
 
     fn decide_call(&mut self, pid: Pid, index: usize, call: Syscall) {
@@ -177,7 +178,12 @@ impl<P: PageStore> Kernel<P> {
             self.count_rates(pid, &ruling.obligations);
         }
         match (ruling.verdict, ruling.permit) {
-            (Verdict::Allow, Some(permit)) => self.carry_out(pid, index, permit),
+            (Verdict::Allow, Some(permit)) => {
+                if let Some(id) = &ruling.standing {
+                    self.runs_standing(pid, index, name, id);
+                }
+                self.carry_out(pid, index, permit);
+            }
             (Verdict::Ask | Verdict::Hold, _) => {
                 let hold_ms = (ruling.verdict == Verdict::Hold).then(|| ruling.obligations.hold_ms.unwrap_or(HOLD_MS));
                 let risk = ruling.lacking.map(|lacking| self.risk(pid, &lacking));

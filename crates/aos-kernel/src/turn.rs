@@ -158,6 +158,9 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn start_turn(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
+        if self.withdrawn_model(pid, model) {
+            return;
+        }
         self.absorb(pid);
         if !spec.local && self.must_stay_here(pid, model) {
             return;

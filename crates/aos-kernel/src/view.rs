@@ -83,12 +83,14 @@ impl<P: PageStore> Kernel<P> {
     pub fn detail(&mut self, pid: Pid) -> Result<ProcessDetail, CallError> {
         let view = self.view(pid).ok_or_else(|| no_process(pid))?;
         let spec = self.model(&view.model);
+        let standing = self.standing_view(pid);
         let process = self.table.get(pid).ok_or_else(|| no_process(pid))?;
         Ok(ProcessDetail {
             role: process.role.clone(),
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             grants: if process.own_grants { process.chain.first().map(aos_policy::Grants::texts) } else { None },
             labels: process.labels.held().map(str::to_owned).collect(),
+            standing,
             children: process.children.iter().copied().collect(),
             pipe_to: process.pipe_to,
             workspace: process.workspace.clone(),
@@ -125,7 +127,11 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn proposal_view(&mut self, id: &str, pid: Pid) -> Option<ProposalView> {
-        let open = self.table.get(pid)?.proposals.get(id)?;
+        let process = self.table.get(pid)?;
+        let (open, state) = match process.proposals.get(id) {
+            Some(open) => (open, ProposalState::Pending),
+            None => (process.standing.get(id)?, ProposalState::Standing),
+        };
         let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or(serde_json::Value::Null);
         Some(ProposalView {
             id: id.to_owned(),
@@ -138,15 +144,28 @@ impl<P: PageStore> Kernel<P> {
             rule: open.rule.clone(),
             why: open.why.clone(),
             risk: open.risk.clone(),
-            state: ProposalState::Pending,
+            state,
+            ended: None,
             expires_at: open.expires_at,
         })
     }
 
-    /// Whose proposal this is, while it waits.
+    /// Whose proposal this is, while it waits or its approval stands.
     #[must_use]
     pub fn proposal_owner(&self, id: &str) -> Option<Pid> {
-        self.globals.proposals.get(id).copied()
+        self.globals.proposals.get(id).or_else(|| self.globals.standing.get(id)).copied()
+    }
+
+    /// The approvals that stand, each with its process.
+    #[must_use]
+    pub fn standing_approvals(&self) -> Vec<(String, Pid)> {
+        self.globals.standing.iter().map(|(id, pid)| (id.clone(), *pid)).collect()
+    }
+
+    /// A proposal that waits, or whose approval stands.
+    pub fn proposal(&mut self, id: &str) -> Option<ProposalView> {
+        let pid = self.proposal_owner(id)?;
+        self.proposal_view(id, pid)
     }
 
     /// Who answers a webhook path.
@@ -161,7 +180,9 @@ impl<P: PageStore> Kernel<P> {
     /// `ESRCH` for no such process, `EINVAL` or `ENOSYS` for no such call.
     pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
         let call = Syscall::parse(name, args)?;
-        let said = self.judge(pid, |policy, subject| policy.explain(subject, &call)).ok_or_else(|| no_process(pid))?;
+        let standing = self.standing(pid);
+        let said = self.judge(pid, |policy, subject| policy.explain_with(subject, &standing, &call));
+        let said = said.ok_or_else(|| no_process(pid))?;
         let over = match said.verdict {
             Verdict::Deny => None,
             Verdict::Ask => self.over_rate(pid, &said.obligations).or_else(|| self.over_asks(pid)),

@@ -13,6 +13,7 @@ use crate::grant::Grants;
 use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
 use crate::scope::host_words;
+use crate::standing::Standing;
 use crate::target::{self, Action, Kind, Reach, Target};
 use crate::terms::Obligations;
 
@@ -48,6 +49,8 @@ pub struct Explanation {
     pub lifted: Option<String>,
     /// Why the call counts as one that untrusted content may have led to; where that decided.
     pub lacking: Option<Lacking>,
+    /// The standing approval that took the place of a question, such as `p3`.
+    pub standing: Option<String>,
 }
 
 impl Explanation {
@@ -59,6 +62,7 @@ impl Explanation {
             obligations: Obligations::default(),
             lifted: None,
             lacking: None,
+            standing: None,
         }
     }
 
@@ -84,16 +88,16 @@ impl Explanation {
     }
 }
 
-pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
-    let mut said = decide_one(tables, subject, call);
-    // What a child is to be shown is fetched and read by the one who makes it.
+pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
+    let mut said = decide_one(tables, subject, standing, call);
+    // What a child is to be shown is fetched and read by the one who makes it. No approval of the making stands for that.
     if let Syscall::SpawnAgent(spawn) = call {
-        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, attached)));
+        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, &[], attached)));
     }
     said
 }
 
-fn decide_one(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explanation {
+fn decide_one(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
     let mut said = Explanation::open();
     if reads_own_past(call) {
         said.rule = "always: one's own results and inputs".to_owned();
@@ -113,11 +117,25 @@ fn decide_one(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> Explana
             by_grants(grants, depth, *action, target, &mut said);
         }
     }
+    by_standing(standing, call, &mut said);
     by_labels(tables, subject, call, &mut said);
     if matches!(call.name(), Name::NetFetch | Name::NetSend) {
         said.obligations.labels = said.obligations.labels.and(Labels::WEB);
     }
     said
+}
+
+/// A person's yes that stands takes the place of what a role's rule would have asked, and of its wait; nothing else is
+/// lifted by it, and what comes after it may ask again.
+fn by_standing(standing: &[Standing], call: &Syscall, said: &mut Explanation) {
+    if !matches!(said.verdict, Verdict::Ask | Verdict::Hold) {
+        return;
+    }
+    if let Some(one) = standing.iter().find(|one| one.covers(call)) {
+        said.verdict = Verdict::Allow;
+        said.rule = format!("standing approval {}: {}", one.id, said.rule);
+        said.standing = Some(one.id.clone());
+    }
 }
 
 /// A rule about untrusted content asks only where that content can have led to the call: not where people gave everything

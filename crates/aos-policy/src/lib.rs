@@ -33,6 +33,7 @@ mod role;
 mod decide;
 
 mod mounts;
+mod standing;
 
 mod child;
 
@@ -42,6 +43,7 @@ mod policy;
 
 pub mod diff;
 pub mod expect;
+pub mod loosen;
 
 mod fault;
 mod file;
@@ -58,4 +60,5 @@ pub use named::Named;
 pub use permit::Permit;
 pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;
+pub use standing::Standing;
 pub use terms::{Obligations, Rate, Terms};

@@ -21,6 +21,7 @@ use crate::permit::Permit;
 use crate::role::Role;
 use crate::scope::Hit;
 use crate::settings::{Limits, PersonalData, Proposals};
+use crate::standing::Standing;
 use crate::target::{Action, Kind, kind};
 use crate::terms::{Obligations, Terms};
 
@@ -81,6 +82,8 @@ pub struct Ruling {
     pub lifted: Option<String>,
     /// Why the call counts as one that untrusted content may have led to; where that decided.
     pub lacking: Option<Lacking>,
+    /// The standing approval that took the place of a question, such as `p3`.
+    pub standing: Option<String>,
 }
 
 /// A person's yes to one call: these arguments, under this policy.
@@ -135,7 +138,12 @@ impl Policy {
 
     /// Says what becomes of a call and, where it is allowed, gives the permit to make it.
     pub fn authorize(&self, subject: &Subject<'_>, call: Syscall) -> Ruling {
-        let said = decide(&self.tables, subject, &call);
+        self.authorize_with(subject, &[], call)
+    }
+
+    /// The same for a process for which approvals stand.
+    pub fn authorize_with(&self, subject: &Subject<'_>, standing: &[Standing], call: Syscall) -> Ruling {
+        let said = decide(&self.tables, subject, standing, &call);
         let allowed = said.verdict == Verdict::Allow;
         Self::rule(subject, call, said, allowed)
     }
@@ -145,7 +153,7 @@ impl Policy {
     /// The call is judged anew: what is denied by now stays denied, and so does a call that differs from the approved
     /// one in any argument, or an approval under another policy.
     pub fn authorize_approved(&self, subject: &Subject<'_>, call: Syscall, approval: &Approval<'_>) -> Ruling {
-        let mut said = decide(&self.tables, subject, &call);
+        let mut said = decide(&self.tables, subject, &[], &call);
         let refusal = if approval.name != call.name() || *approval.args != call.args() {
             Some("approval: it was given for other arguments")
         } else if approval.generation.is_some_and(|generation| generation != self.generation()) {
@@ -167,18 +175,23 @@ impl Policy {
     }
 
     fn rule(subject: &Subject<'_>, call: Syscall, said: Explanation, allowed: bool) -> Ruling {
-        let Explanation { verdict, rule, hint, obligations, lifted, lacking } = said;
+        let Explanation { verdict, rule, hint, obligations, lifted, lacking, standing } = said;
         let (permit, refused) = if allowed {
             (Some(Permit::new(subject.pid, call, rule.clone(), obligations.clone())), None)
         } else {
             (None, Some(call))
         };
-        Ruling { verdict, rule, hint, permit, refused, obligations, lifted, lacking }
+        Ruling { verdict, rule, hint, permit, refused, obligations, lifted, lacking, standing }
     }
 
     /// What [`Policy::authorize`] would say, without a permit.
     pub fn explain(&self, subject: &Subject<'_>, call: &Syscall) -> Explanation {
-        decide(&self.tables, subject, call)
+        self.explain_with(subject, &[], call)
+    }
+
+    /// What [`Policy::authorize_with`] would say, without a permit.
+    pub fn explain_with(&self, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
+        decide(&self.tables, subject, standing, call)
     }
 
     /// Whether a connection of which only host and port can be seen, such as TLS through a proxy, is allowed: that takes

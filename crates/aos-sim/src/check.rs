@@ -104,8 +104,21 @@ pub(crate) fn state<P: PageStore>(
     }
     witness.money.accounts(&budgets)?;
     owners(kernel, &names)?;
+    standing(kernel)?;
     slots(kernel, witness, &waiting, due, memory)?;
     queue(kernel, witness, waiting, memory)
+}
+
+/// What was approved for a process stands for a living one and under the policy that it was approved under.
+fn standing<P: PageStore>(kernel: &mut Kernel<P>) -> Result<(), Broken> {
+    let holds = kernel.policy().generation().to_owned();
+    for (id, pid) in kernel.standing_approvals() {
+        let process = kernel.process(pid).filter(|process| !process.exited());
+        if process.and_then(|process| process.standing.get(&id)).is_none_or(|open| open.generation != holds) {
+            return Err(broken("an approval stands with its process and its policy", format!("{id} of {pid}")));
+        }
+    }
+    Ok(())
 }
 
 /// What is watched outside is what processes watch.
@@ -134,6 +147,7 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
             || !process.watches.is_empty()
             || !process.requests.is_empty()
             || !process.proposals.is_empty()
+            || !process.standing.is_empty()
             || !process.inbox.is_empty()
             || !process.stdin.is_empty()
             || !process.notices.is_empty()

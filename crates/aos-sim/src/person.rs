@@ -105,16 +105,23 @@ fn fork<P: PageStore>(kernel: &mut Kernel<P>, from: Pid) -> Option<(Pid, Body)> 
 }
 
 fn answer<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>) -> Option<(Pid, Body)> {
+    let standing = kernel.standing_approvals();
+    if chance.percent(20)
+        && let Some((id, pid)) = chance.pick(&standing)
+    {
+        return Some((pid, Body::Proposal { id, state: ProposalState::Rejected, proposal: None, why: None }));
+    }
     let open = kernel.proposals();
     let proposal = chance.pick(&open)?;
     let states = [
         ProposalState::Approved,
+        ProposalState::Standing,
         ProposalState::Rejected,
         ProposalState::Vetoed,
         ProposalState::Expired,
         ProposalState::Undone,
     ];
-    let state = states[chance.weighted(&[55, 30, 5, 5, 5])];
+    let state = states[chance.weighted(&[40, 15, 30, 5, 5, 5])];
     Some((proposal.pid, Body::Proposal { id: proposal.id, state, proposal: None, why: Some("so".into()) }))
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use aos_models::scripted::Rule;
+use aos_models::scripted::{Answer, Call, Rule};
 use serde_json::{Value, json};
 
 use rig::{Rig, Running, Setup, any, call, say, until, write};
@@ -142,10 +142,14 @@ fn a_yes_under_another_policy_is_refused_with_the_reason() {
     rig.stop();
     fs::write(rig.file("policy.yaml"), format!("{POLICY}\n# another\n")).unwrap();
     rig.up();
-    assert_eq!(rig.aos(&["approve", &id]).code, 0);
+    let late = rig.aos(&["approve", &id]);
+    assert!(
+        late.code == 1 && late.err.contains("expired already: the policy has changed since this was asked"),
+        "{late:?}"
+    );
     until("the refusal", || {
         let told = rig.entries(pid, "result");
-        told.iter().any(|entry| entry.to_string().contains("the policy has changed since it was given")).then_some(())
+        told.iter().any(|entry| entry.to_string().contains("the policy has changed since this was asked")).then_some(())
     });
     assert!(!rig.file(&format!("workspaces/{pid}/asks/a")).exists());
 }
@@ -305,4 +309,95 @@ fn one_answer_is_enough_for_all_that_waits_below_a_process() {
     for pid in pids {
         until("the file", || rig.file(&format!("workspaces/{pid}/asks/a")).exists().then_some(()));
     }
+}
+
+/// Two files written by one reply.
+fn both(one: [&str; 2], other: [&str; 2]) -> Answer {
+    let write = |[path, content]: [&str; 2]| Call::new("FS_WRITE", json!({ "path": path, "content": content }));
+    rig::calls(vec![write(one), write(other)])
+}
+
+#[test]
+fn a_yes_for_the_process_stands_until_it_is_withdrawn_and_a_yes_for_the_role_is_one_word_of_the_file() {
+    let commented = POLICY.replace(
+        "asks/**\", ops: [write, delete], verdict: ask}",
+        "asks/**\", ops: [write, delete], verdict: ask} # lawyers",
+    );
+    let rules = vec![
+        rig::last("first", vec![both(["asks/a", "1"], ["asks/a", "2"])]),
+        rig::last("second", vec![both(["asks/a", "3"], ["asks/b", "4"])]),
+        any("", vec![say("ready")]),
+    ];
+    let rig = Rig::with(rules, Setup { policy: Some(commented.clone()), ..Setup::default() });
+    let pid = rig.spawn(&["begin"]).to_string();
+    let number: u64 = pid.parse().unwrap();
+    rig.until_idle(number);
+    rig.aos(&["send", &pid, "first"]);
+    assert_eq!(open(&rig)["id"], "p1");
+    // Over HTTP, by the same route; what it cannot mean is refused.
+    let path = "/v1/proposals/p1/approve";
+    assert_eq!(rig.http("POST", path, Some(&json!({ "for": "ever" }))).status, 400);
+    let approved = rig.http("POST", path, Some(&json!({ "for": "process" })));
+    assert_eq!((approved.status, approved.json()["state"].clone()), (200, json!("standing")), "{approved:?}");
+    rig.until_idle(number);
+    let written = fs::read_to_string(rig.file(&format!("workspaces/{pid}/asks/a"))).unwrap();
+    assert_eq!(written, "2", "the second time without a question");
+    let verdicts = rig.entries(number, "verdict");
+    assert_eq!(verdicts[1]["rule"], "standing approval p1: role assistant: fs[1] asks/**");
+    // Each decision says what it took, and deciding again compares what was decided and not how fast.
+    assert!(verdicts.iter().all(|entry| entry["took_us"].is_u64()), "{verdicts:?}");
+    assert_eq!(rig.aos(&["replay", &pid]).code, 0);
+    let inspected = rig.aos(&["inspect", &pid]);
+    assert!(
+        inspected.out.contains("p1 FS_WRITE asks/a, while it lives; `aos reject p1` withdraws it"),
+        "{inspected:?}"
+    );
+    // It is there after a power cut, and gone with a no.
+    rig.kill_daemon();
+    rig.up();
+    assert_eq!(rig.process(number)["standing"][0]["covers"], "FS_WRITE asks/a");
+    assert_eq!(rig.aos(&["reject", "p1"]).code, 0);
+    assert!(rig.process(number)["standing"].is_null());
+    let again = rig.aos(&["reject", "p1"]);
+    assert_eq!(again.code, 1, "{again:?}");
+    rig.aos(&["send", &pid, "second"]);
+    let asked = open(&rig);
+    let id = asked["id"].as_str().unwrap().to_owned();
+    // For the role: shown first, and then written, with everything else as it was.
+    let shown = rig.aos(&["approve", &id, "--for", "role"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for words in [
+        "verdict: ask} # lawyers\n+",
+        "verdict: allow} # lawyers\n",
+        "+ assistant: FS_WRITE asks/x was ask",
+        "--yes` writes it",
+    ] {
+        assert!(format!("{}{}", shown.out, shown.err).contains(words), "{words}: {shown:?}");
+    }
+    assert_eq!(fs::read_to_string(rig.file("policy.yaml")).unwrap(), commented);
+    assert_eq!(rig.aos(&["approve", &id, "--for", "process", "--yes"]).code, 2);
+    let done = rig.aos(&["approve", &id, "--for", "role", "--yes"]);
+    assert_eq!(done.code, 0, "{done:?}\n{}", rig.log());
+    assert_eq!(
+        fs::read_to_string(rig.file("policy.yaml")).unwrap(),
+        commented.replacen("verdict: ask} #", "verdict: allow} #", 1)
+    );
+    assert_eq!(state(&rig, &id), "expired");
+    let late = rig.aos(&["approve", &id]);
+    assert!(
+        late.code == 1 && late.err.contains("is expired already: the policy has changed since this was asked"),
+        "{late:?}"
+    );
+    rig.until_idle(number);
+    // The agent was told to make it again; the next one needs no question.
+    let told = rig.entries(number, "result");
+    assert!(
+        told.iter().any(|entry| entry["error"]["hint"] == "make the call again: the new policy decides on it"),
+        "{told:?}"
+    );
+    assert_eq!(fs::read_to_string(rig.file(&format!("workspaces/{pid}/asks/b"))).unwrap(), "4");
+    // The next start finds what this one knew.
+    rig.stop();
+    rig.up();
+    assert!(rig.json(&["status"])["changed"].is_null(), "{}", rig.json(&["status"]));
 }

@@ -140,6 +140,7 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         files: Vec::new(),
         unbound: None,
         state,
+        ended: None,
         expires_at: Timestamp(NOW_S as i64 * 1000),
     })
 }
@@ -177,6 +178,7 @@ impl System for Fake {
             policy_role: None,
             grants: None,
             labels: vec![],
+            standing: Vec::new(),
             children: vec![],
             pipe_to: None,
             workspace: Workspace::Home(pid),
@@ -250,8 +252,9 @@ impl System for Fake {
     async fn proposals(&self, _: bool) -> Answer<Vec<ProposalView>> {
         Ok(vec![proposal("p3", ProposalState::Pending)?])
     }
-    async fn approve(&self, id: &str) -> Answer<ProposalView> {
-        proposal(id, ProposalState::Approved)
+    async fn approve(&self, id: &str, request: ApproveRequest) -> Answer<ProposalView> {
+        let once = request.reach == Reach::Once;
+        proposal(id, if once { ProposalState::Approved } else { ProposalState::Standing })
     }
     async fn reject(&self, id: &str, _: RejectRequest) -> Answer<ProposalView> {
         proposal(id, ProposalState::Rejected)

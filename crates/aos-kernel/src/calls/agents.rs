@@ -105,6 +105,23 @@ impl<P: PageStore> Kernel<P> {
         if own.1.any_of(Labels::UNTRUSTED) && wanted > rank(&own.0) { Verdict::Ask } else { Verdict::Allow }
     }
 
+    /// Whether the policy has changed so that a process may not use its model any more; then it stops, or ends, and says so.
+    /// A model that its role would ask about stays: whoever made the process was asked.
+    pub(crate) fn withdrawn_model(&mut self, pid: Pid, model: &str) -> bool {
+        let Some(role) = self.table.get(pid).map(|process| process.policy_role.clone()) else { return false };
+        if self.model_verdict(&role, model) != Verdict::Deny {
+            return false;
+        }
+        // The router may know of another one that may serve.
+        if self.route_of(pid).order.first().is_some_and(|first| first.model != model) {
+            self.want_turn_again(pid);
+            return true;
+        }
+        let message = format!("the policy was changed, and the role may not use `{model}` any more");
+        self.give_up(pid, &message, Some("change `models` of the role in policy.yaml"));
+        true
+    }
+
     fn child_spec(&mut self, pid: Pid, args: SpawnAgent) -> Result<SpawnSpec, CallError> {
         let Some(parent) = self.table.get(pid) else { return Err(no_process(pid)) };
         let quarantine = args.quarantine.unwrap_or(false);

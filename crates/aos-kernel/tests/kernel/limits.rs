@@ -547,3 +547,29 @@ fn a_role_decides_which_models_its_processes_use() {
     says("EPERM the role may not use `wide`");
     says("SPAWN_AGENT = {\"pid\":5}");
 }
+
+#[test]
+fn a_model_that_the_role_loses_is_used_no_more_from_the_next_turn_on() {
+    let policy = POLICY.replace("    exec: {", "    models: {tiers: [small, nano]}\n    exec: {");
+    let told = replay_under(
+        &policy,
+        "spawn resident model=wide t\n\
+         spawn oneshot model=wide t\n\
+         policy tiers: [small, nano] => tiers: [small]\n\
+         2: => FS_WRITE {\"path\":\"a\",\"content\":\"1\"}\n\
+         done 2 FS_WRITE\n\
+         3: => FS_WRITE {\"path\":\"a\",\"content\":\"1\"}\n\
+         done 3 FS_WRITE\n\
+         ps 2\n\
+         ps 3\n\
+         policy tiers: [small] => tiers: [small, nano]\n\
+         signal 2 CONT\n",
+    );
+    let says = |words: &str| assert!(told.contains(words), "{words}\n{told}");
+    // What was on its way comes back, and its call is made; the next turn is not.
+    says("call 2 FS_WRITE");
+    says("the policy was changed, and the role may not use `wide` any more");
+    let turns = told.matches("infer 2 turn").count();
+    assert_eq!(turns, 2, "one before and one after it may again\n{told}");
+    assert_eq!(told.matches("infer 3 turn").count(), 1, "{told}");
+}

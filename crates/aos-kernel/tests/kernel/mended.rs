@@ -55,7 +55,7 @@ fn a_person_cannot_leave_a_proposal_hanging() {
     2 ask by role assistant: fs[1] asks/**
     2 proposal p1 pending
     > expire p1
-    refused: EINVAL a proposal is answered with approved, rejected or vetoed
+    refused: EINVAL a proposal is answered with approved, standing, rejected or vetoed
     > approve p1
     2 proposal p1 executed
       → call 2 FS_WRITE {"path":"asks/a","content":""}

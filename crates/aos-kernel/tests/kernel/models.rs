@@ -282,6 +282,46 @@ fn a_tier_that_a_person_refused_is_not_asked_for_again() {
 }
 
 #[test]
+fn a_tier_is_approved_for_no_process_and_another_policy_asks_anew() {
+    let told = told_under(
+        TIERS,
+        r#"
+        spawn resident model=auto go
+        times 2 2: => NOPE {}
+        standing p1
+        policy version: 1 => version: 1 # changed
+        times 2 2: => NOPE {}
+        approve p2
+        2: => NOPE {}
+        "#,
+    );
+    let says = |words: &str| assert!(told.contains(words), "{words}\n{told}");
+    says("cannot stand");
+    says("2 proposal p1 expired");
+    says("2 proposal p2 pending");
+    says("2 goes from tiny to mid");
+}
+
+#[test]
+fn who_is_on_a_tier_that_the_role_loses_goes_on_with_what_is_left() {
+    let told = told_under(
+        TIERS,
+        r#"
+        slots 1
+        spawn resident model=auto go
+        spawn resident model=auto go
+        policy [nano, small], standard: ask => [small, standard]
+        2: => SYS_WRITE_STDOUT {"text":"x"}
+        "#,
+    );
+    let says = |words: &str| assert!(told.contains(words), "{words}\n{told}");
+    // One wants its next turn; the other one waited in the queue of the model that is lost.
+    says("2 goes from tiny to mid: `standard` is the lowest tier that may serve");
+    says("3 goes from tiny to mid: `standard` is the lowest tier that may serve");
+    assert!(!told.contains("stopped"), "{told}");
+}
+
+#[test]
 fn who_has_read_untrusted_content_does_not_buy_a_better_model_for_its_child_unasked() {
     let policy = TIERS.replace("models: {tiers: [nano, small], standard: ask}", "models: {tiers: [nano, standard]}");
     let told = told_under(

@@ -97,6 +97,16 @@ fn a_person_decides_where_no_model_is_here() {
         let told = script("resident", &format!("{end}\nps 2\nsignal 2 CONT"));
         assert!(lines(&told, "infer 2").len() == 1 && told.contains("2 stopped"), "{told}");
     }
+    // No call was asked about, so nothing can stand; the question waits as before.
+    let told = script("resident", "standing p1\napprove p1");
+    assert_eq!(lines(&told, "cannot stand").len(), 1, "{told}");
+    assert!(told.contains("proposal p1 executed") && lines(&told, "infer 2").len() == 2, "{told}");
+    // Another policy ends the question, and what holds then decides: it asks anew, or sends tokens.
+    let told = script("oneshot", "policy detect: [email] => detect: [email, phone]\napprove p2");
+    assert!(told.contains("p1 expired") && told.contains("proposal p2 executed"), "{told}");
+    assert!(lines(&told, "infer 2").len() == 2 && !told.contains("exited"), "{told}");
+    let told = script("oneshot", "policy local_only => redact");
+    assert!(told.contains("p1 expired") && lines(&told, "infer 2").len() == 2 && !told.contains("exited"), "{told}");
     // There are no tokens for a secret.
     let both = policy(
         "  - {when: personal, to: model.remote, do: local_only}\n  - {when: untrusted, to: model.remote, do: local_only}",

@@ -3,14 +3,14 @@
 //! Start at [`survive`]. Each script is cut after each of its inputs, which is where a journal can end, and goes on from
 //! there: once as if nothing else had happened, and once with the very same words said again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalState};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
 use aos_abi::process::SpawnSpec;
-use aos_abi::{Body, Code, Entry, Pid, Signal, Timestamp};
+use aos_abi::{Body, Code, EffectId, Entry, Pid, Signal, Timestamp};
 use aos_kernel::Kernel;
 use aos_kernel::effect::Effect;
 use aos_kernel::table::NoPages;
@@ -25,18 +25,16 @@ struct World {
     /// What is durable.
     journal: Vec<Arc<Entry>>,
     now: Timestamp,
-    /// Calls that reached the driver and cannot be taken back, by their arguments.
-    done: BTreeMap<String, u32>,
+    /// Calls that reached the driver and cannot be taken back, by their arguments. One that comes again under the id of its
+    /// effect is the same to the driver, which has its layer.
+    done: BTreeMap<String, BTreeSet<EffectId>>,
+    config: Configured,
+    /// The last call at the driver.
+    running: Option<Body>,
 }
 
 impl World {
     fn new() -> World {
-        let mut world = World {
-            kernel: Kernel::new(NoPages),
-            journal: Vec::new(),
-            now: Timestamp(1_795_305_600_000),
-            done: BTreeMap::new(),
-        };
         let model = ModelSpec {
             context_window: 20_000,
             max_output: 1000,
@@ -55,6 +53,14 @@ impl World {
             hooks_url: String::new(),
             ..Configured::default()
         };
+        let mut world = World {
+            kernel: Kernel::new(NoPages),
+            journal: Vec::new(),
+            now: Timestamp(1_795_305_600_000),
+            done: BTreeMap::new(),
+            config: config.clone(),
+            running: None,
+        };
         world.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
         world.offer(AGENT, Body::Spawned(Box::new(SpawnSpec { task: Some("t".into()), ..plain(AGENT) })));
@@ -70,8 +76,11 @@ impl World {
         self.journal.extend(applied.entries);
         for effect in applied.effects {
             match effect {
-                Effect::Call { permit, .. } => {
-                    *self.done.entry(permit.call().args().to_string()).or_default() += 1;
+                Effect::Call { id, call_id, permit, .. } => {
+                    let name = permit.call().name().as_str().to_owned();
+                    let outcome = Outcome::Success { result: serde_json::json!({}) };
+                    self.running = Some(Body::Result { call_id, name, effect: Some(id), outcome });
+                    self.done.entry(permit.call().args().to_string()).or_default().insert(id);
                 }
                 Effect::Examine { pid, id, .. } => {
                     let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
@@ -84,7 +93,7 @@ impl World {
     }
 
     /// The daemon is killed and starts again. `acted`: what the last input asked for had left before.
-    fn crash(&mut self, acted: bool, before: &BTreeMap<String, u32>) {
+    fn crash(&mut self, acted: bool, before: &BTreeMap<String, BTreeSet<EffectId>>) {
         if !acted {
             self.done.clone_from(before);
         }
@@ -123,6 +132,15 @@ impl World {
                 let why = Some("because".to_owned());
                 self.offer(AGENT, Body::Proposal { id: (*id).into(), state: *state, proposal: None, why });
             }
+            Act::Done => {
+                if let Some(result) = self.running.take() {
+                    self.offer(AGENT, result);
+                }
+            }
+            Act::Policy(more) => {
+                self.config.policy = format!("{POLICY}{more}");
+                self.offer(Pid::SYSTEM, Body::Configured(Box::new(self.config.clone())));
+            }
             Act::Signal(signal) => {
                 self.offer(AGENT, Body::Signal { signal: *signal, from_pid: Pid::INIT, tree: false });
             }
@@ -156,6 +174,10 @@ enum Act {
     Reply(&'static [(&'static str, &'static str)]),
     Answer(&'static str, ProposalState),
     Signal(Signal),
+    /// The driver is done.
+    Done,
+    /// Another policy holds.
+    Policy(&'static str),
     After(u64),
 }
 
@@ -181,8 +203,8 @@ fn survive(script: &[Act], id: &str) -> Vec<(u32, Vec<ProposalState>, Vec<Option
                     }
                 }
             }
-            assert!(world.done.values().all(|times| *times <= 1), "{:?}", world.done);
-            let made = world.done.values().sum();
+            assert!(world.done.values().all(|effects| effects.len() <= 1), "{:?}", world.done);
+            let made = world.done.values().map(|effects| u32::try_from(effects.len()).unwrap()).sum();
             ends.push((made, world.states(id), world.told()));
         }
     }
@@ -249,4 +271,94 @@ fn an_approval_of_a_stopped_process_is_used_once() {
         assert_eq!(states, [Pending, Approved, Executed]);
         assert!(made == 1 || told == [Some(Code::Intr)], "{made} {told:?}");
     }
+}
+
+const AGAIN: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/a","content":"again"}"#)]);
+const OTHER: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/b","content":""}"#)]);
+const STANDING: ProposalState = ProposalState::Standing;
+
+#[test]
+fn an_approval_for_the_process_stands_wherever_the_daemon_dies_and_covers_nothing_else() {
+    let script = [ASK, Act::Answer("p1", STANDING), Act::Done, AGAIN, Act::Done, OTHER];
+    for (made, states, told) in survive(&script, "p1") {
+        assert_eq!(states, [Pending, STANDING, Executed]);
+        // Two calls on the same file, the second without a question; the other file is not written.
+        assert!(made == 2 && told == [None, None], "{made} {told:?}");
+    }
+    // The other file is asked about, as the second question there ever was.
+    for (.., told) in survive(&script, "p2") {
+        assert_eq!(told.len(), 2, "{told:?}");
+    }
+    assert!(survive(&script, "p2").iter().all(|(_, states, _)| states[..] == [Pending]));
+}
+
+#[test]
+fn an_approval_for_the_process_ends_with_a_no_with_the_policy_and_with_the_process() {
+    for (end, last) in [
+        (Act::Answer("p1", Rejected), Rejected),
+        (Act::Answer("p1", ProposalState::Vetoed), ProposalState::Vetoed),
+        (Act::Policy("# changed\n"), Expired),
+    ] {
+        let script = [ASK, Act::Answer("p1", STANDING), Act::Done, end, AGAIN];
+        for (_, states, _) in survive(&script, "p1") {
+            assert!(states[..3] == [Pending, STANDING, Executed] && states.last() == Some(&last), "{states:?}");
+        }
+        let again = survive(&script, "p2");
+        assert!(again.iter().all(|(_, states, _)| states[..] == [Pending]), "it is asked about again: {again:?}");
+    }
+    // Killed while it stands: nothing of it is left for anybody.
+    let mut world = World::new();
+    for act in [ASK, Act::Answer("p1", STANDING), Act::Done] {
+        world.act(&act);
+    }
+    assert_eq!(world.kernel.detail(AGENT).unwrap().standing[0].covers, "FS_WRITE asks/a");
+    let said = |world: &mut World, path: &str| {
+        let args = format!(r#"{{"path":"{path}","content":""}}"#);
+        let said = world.kernel.explain(AGENT, "FS_WRITE", &args).unwrap();
+        format!("{} {}", said.verdict.as_str(), said.rule)
+    };
+    let rule = "role assistant: fs[1] asks/**";
+    assert_eq!(said(&mut world, "asks/a"), format!("allow standing approval p1: {rule}"));
+    assert_eq!(said(&mut world, "asks/b"), format!("ask {rule}"));
+    let fork = world.kernel.fork_of(AGENT).unwrap();
+    assert!(world.offer(Pid(3), Body::Spawned(Box::new(fork))));
+    assert!(world.kernel.detail(Pid(3)).unwrap().standing.is_empty(), "one like it has none of it");
+    world.act(&Act::Signal(Signal::Kill));
+    assert_eq!(world.kernel.proposal("p1"), None);
+    assert!(world.kernel.standing_approvals().is_empty());
+}
+
+#[test]
+fn what_would_be_asked_all_the_same_cannot_be_approved_for_the_process() {
+    let mut world = World::new();
+    world.act(&PROPOSE);
+    let yes = Body::Proposal { id: "p1".into(), state: STANDING, proposal: None, why: None };
+    let error = world.kernel.check(AGENT, &yes).unwrap_err();
+    assert!(error.code == Code::Perm && error.message.contains("cannot stand"), "{error}");
+    world.act(&Act::Answer("p1", Approved));
+    assert_eq!(world.states("p1"), [Pending, Approved, Executed]);
+}
+
+#[test]
+fn a_question_of_an_older_policy_is_over_and_says_why() {
+    for script in [
+        &[ASK, Act::Policy("# changed\n"), Act::Answer("p1", Approved)][..],
+        &[HOLD, Act::Policy("# changed\n"), Act::After(3600)],
+    ] {
+        for (made, states, told) in survive(script, "p1") {
+            assert_eq!((made, &states[..], &told[..]), (0, &[Pending, Expired][..], &[Some(Code::Rejected)][..]));
+        }
+        let mut world = World::new();
+        script.iter().for_each(|act| world.act(act));
+        let why = world.journal.iter().find_map(|entry| match &entry.body {
+            Body::Proposal { state: Expired, why, .. } => why.clone(),
+            _ => None,
+        });
+        assert_eq!(why.as_deref(), Some("the policy has changed since this was asked"));
+    }
+    // One that changes nothing but a model's name asks nobody anew.
+    let mut world = World::new();
+    world.act(&ASK);
+    world.act(&Act::Policy(""));
+    assert_eq!(world.states("p1"), [Pending]);
 }

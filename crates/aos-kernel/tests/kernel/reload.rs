@@ -31,11 +31,14 @@ fn another_policy_holds_from_the_next_decision_on_and_an_older_yes_does_not() {
     2 ask by role assistant: fs[1] asks/**
     2 proposal p1 pending
     > policy verdict: deny => verdict: ask
+    2 proposal p1 expired
+    2 FS_WRITE = EREJECTED the policy has changed since this was asked
       → another policy
-    > off 1
-    > approve p1
-    2 FS_WRITE = EPERM the policy denies FS_WRITE by now: approval: the policy has changed since it was given
       → infer 2 turn [task, turn, fs_write, fs_write]
+    > off 1
+      → infer 2 turn [task, turn, fs_write, fs_write]
+    > approve p1
+    refused: ENOENT no open proposal `p1`
     > 2: => FS_WRITE {"path":"secret/a","content":"1"}
     2 ask by role assistant: fs[3] secret/**
     2 proposal p2 pending

@@ -190,6 +190,7 @@ impl Rig {
                 self.offer(pid, Body::Budgeted { budget: budget(&keys) });
             }
             "approve" => self.proposal(first, ProposalState::Approved, None),
+            "standing" => self.proposal(first, ProposalState::Standing, None),
             "expire" => self.proposal(first, ProposalState::Expired, None),
             "reject" => self.proposal(first, ProposalState::Rejected, Some(tail)),
             "hook" => self.hook(first),

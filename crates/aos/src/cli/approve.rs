@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aos_abi::Pid;
-use aos_abi::api::{ProposalView, RejectRequest};
+use aos_abi::api::{ApproveRequest, ProposalView, Reach, RejectRequest};
 use aos_abi::process::ProcessView;
 use serde::Serialize;
 
@@ -13,6 +13,9 @@ use crate::client::Address;
 
 /// Say yes to calls that wait
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it) and never lifts a denial or a rule about labels.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
+)]
 pub struct Approve {
     /// Which, such as p3
     #[arg(required_unless_present = "process")]
@@ -20,12 +23,29 @@ pub struct Approve {
     /// All that waits of this process and of those below it; each answer is for its own call
     #[arg(long, value_name = "PID")]
     process: Option<Pid>,
+    /// How far the yes reaches: to this call, to the same call of its process from now on, or to the whole rule of the role
+    #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = For::Once)]
+    reach: For,
+    /// With `--for role`: write the shown change to policy.yaml and take it into use
+    #[arg(long)]
+    yes: bool,
+}
+
+/// How far a yes reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum For {
+    /// This call, once
+    Once,
+    /// The same call of this process, for as long as it lives and the policy stays
+    Process,
+    /// What the rule that asks is about, for every process of the role: shows the change to policy.yaml
+    Role,
 }
 
 /// Say no to calls that wait
 #[derive(Debug, clap::Args)]
 pub struct Reject {
-    /// Which, such as p3
+    /// Which, such as p3; of one that was approved for the process, the approval is withdrawn
     #[arg(required_unless_present = "process")]
     id: Vec<String>,
     /// All that waits of this process and of those below it; each answer is for its own call
@@ -38,8 +58,16 @@ pub struct Reject {
 
 impl Approve {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
+        if self.yes && self.reach != For::Role {
+            return Err(Failure::usage("--yes goes with --for role").hint("leave --yes out"));
+        }
         let ids = asked(cx, self.id, self.process).await?;
-        answer(cx, &ids, "approve", &serde_json::json!({})).await
+        let reach = match self.reach {
+            For::Once => Reach::Once,
+            For::Process => Reach::Process,
+            For::Role => return super::loosen::perform(cx, &ids, self.yes).await,
+        };
+        answer(cx, &ids, "approve", &ApproveRequest { reach }).await
     }
 }
 

@@ -89,6 +89,10 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
         Some(grants) if grants.is_empty() => line("grants", "none".into()),
         Some(grants) => line("grants", grants.join("\n")),
     }
+    for standing in &detail.standing {
+        let (id, covers) = (&standing.id, &standing.covers);
+        line("approved", format!("{id} {covers}, while it lives; `aos reject {id}` withdraws it"));
+    }
     if let Some(pid) = detail.pipe_to {
         line("output", format!("to process {pid}"));
     }

@@ -36,6 +36,7 @@ mod init;
 mod inspect;
 mod kill;
 mod logs;
+mod loosen;
 mod man;
 mod memory;
 mod models;

@@ -208,8 +208,10 @@ impl Narrator {
         let words = match state {
             ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
             ProposalState::Approved => "approved",
+            ProposalState::Standing => "approved for the process",
             ProposalState::Rejected => "rejected",
-            ProposalState::Expired => "expired: nobody answered in time",
+            ProposalState::Expired if because.is_empty() => "expired: nobody answered in time",
+            ProposalState::Expired => "expired",
             ProposalState::Executed => match proposal.filter(|proposal| proposal.verdict == Verdict::Allow) {
                 // The call itself was told in the line before.
                 Some(undoable) => {

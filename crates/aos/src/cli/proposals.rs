@@ -44,6 +44,7 @@ pub(super) fn state(state: ProposalState) -> &'static str {
     match state {
         ProposalState::Pending => "pending",
         ProposalState::Approved => "approved",
+        ProposalState::Standing => "standing",
         ProposalState::Rejected => "rejected",
         ProposalState::Expired => "expired",
         ProposalState::Executed => "executed",

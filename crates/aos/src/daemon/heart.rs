@@ -6,9 +6,10 @@
 //! leaves, and nobody is told "done", before the entries that say so are on disk.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aos_abi::api::Accepted;
+use aos_abi::entry::Took;
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_journal::Journal;
 use aos_kernel::Kernel;
@@ -233,7 +234,15 @@ impl Heart {
     }
 
     fn apply(&mut self, round: &mut Round, pid: Pid, body: Body) -> Lsn {
-        let applied = self.kernel.apply(now(), pid, body);
+        // The kernel reads no clock; what its decisions took is measured round it and journaled with them.
+        let began = Instant::now();
+        let mut applied = self.kernel.apply(now(), pid, body);
+        let took = Took(u64::try_from(began.elapsed().as_micros()).ok());
+        for entry in applied.entries.iter_mut().filter(|entry| matches!(entry.body, Body::Verdict { .. })) {
+            if let Body::Verdict { took_us, .. } = &mut Arc::make_mut(entry).body {
+                *took_us = took;
+            }
+        }
         let lsn = applied.entries.first().map_or(Lsn::ZERO, |entry| entry.lsn);
         self.edges.remember(&applied.entries);
         round.entries.extend(applied.entries);

@@ -127,7 +127,7 @@ pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
             view.files.clone_from(&examined.files);
             view.unbound.clone_from(&examined.unbound);
         }
-        if let Body::Proposal { id, state, proposal, .. } = entry.body {
+        if let Body::Proposal { id, state, proposal, why } = entry.body {
             match proposal {
                 Some(proposal) => {
                     let view = ProposalView {
@@ -142,6 +142,7 @@ pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
                         why: proposal.why,
                         risk: proposal.risk,
                         state,
+                        ended: None,
                         expires_at: proposal.expires_at,
                     };
                     views.insert(id, view);
@@ -149,6 +150,7 @@ pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
                 None => {
                     if let Some(view) = views.get_mut(&id) {
                         view.state = state;
+                        view.ended = why.filter(|_| state == aos_abi::entry::ProposalState::Expired);
                     }
                 }
             }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aos_abi::entry::Configured;
+use aos_abi::entry::{Configured, Measured};
 use aos_abi::process::PolicyView;
 use aos_abi::{Body, CallError, Code, Pid};
 use aos_gateway::ApiError;
@@ -113,6 +113,7 @@ impl Reload {
                 ));
             }
         };
+        let hash = if text.is_empty() { String::new() } else { aos_sandbox::digest(text.as_bytes()) };
         let taken = self.heart.change(move |kernel| {
             if kernel.config().policy == text {
                 return Err(unchanged());
@@ -127,6 +128,11 @@ impl Reload {
         let generation = self.heart.look(|kernel| kernel.policy().generation().to_owned()).await?;
         if changed {
             tracing::info!(%generation, "another policy holds");
+            // What the next start compares with is what the person has changed since.
+            let measured = self.heart.change(move |kernel| {
+                Ok((Pid::SYSTEM, Body::Measured(Measured { policy: hash, ..kernel.measured().clone() })))
+            });
+            measured.await?;
         }
         Ok(PolicyView { generation, refused: Vec::new() })
     }

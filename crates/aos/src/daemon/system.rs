@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aos_abi::api::{
-    Accepted, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView, ForkRequest,
-    InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest, RouteView,
-    SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView,
+    ForkRequest, InputRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach, RejectRequest, ReplayView,
+    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
 use aos_abi::entry::{ProposalState, WebhookRequest};
 use aos_abi::process::{
@@ -211,8 +211,9 @@ impl Daemon {
         match past.into_iter().find(|past| past.id == id && past.state != ProposalState::Pending) {
             Some(past) => {
                 let state = serde_json::to_value(past.state).unwrap_or_default();
+                let why = past.ended.map(|why| format!(": {why}")).unwrap_or_default();
                 let error =
-                    CallError::new(Code::NoEnt, format!("{id} is {} already", state.as_str().unwrap_or("over")));
+                    CallError::new(Code::NoEnt, format!("{id} is {} already{why}", state.as_str().unwrap_or("over")));
                 error.hint("an answer is given once; `aos proposals` lists what waits").into()
             }
             None => no_proposal(&id).into(),
@@ -221,8 +222,13 @@ impl Daemon {
 
     async fn answer_proposal(&self, id: &str, state: ProposalState, why: Option<String>) -> Answer<ProposalView> {
         let wanted = id.to_owned();
-        let open = self.heart.look(|kernel| kernel.proposals()).await?;
-        let Some(mut view) = open.into_iter().find(|proposal| proposal.id == wanted) else {
+        let known = {
+            let wanted = wanted.clone();
+            self.heart.look(move |kernel| kernel.proposal(&wanted)).await?
+        };
+        // To what stands there is only a no.
+        let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
+        let Some(mut view) = known.filter(|view| !yes || view.state == ProposalState::Pending) else {
             return Err(self.not_open(wanted).await);
         };
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
@@ -461,8 +467,12 @@ impl System for Daemon {
         Ok(open)
     }
 
-    async fn approve(&self, id: &str) -> Answer<ProposalView> {
-        self.answer_proposal(id, ProposalState::Approved, None).await
+    async fn approve(&self, id: &str, request: ApproveRequest) -> Answer<ProposalView> {
+        let state = match request.reach {
+            Reach::Once => ProposalState::Approved,
+            Reach::Process => ProposalState::Standing,
+        };
+        self.answer_proposal(id, state, None).await
     }
 
     async fn reject(&self, id: &str, request: RejectRequest) -> Answer<ProposalView> {
