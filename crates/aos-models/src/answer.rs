@@ -130,18 +130,19 @@ impl<'d> Answer<'d> {
         let (id, name) = (head(id, CALL_BYTES), head(name, CALL_BYTES));
         let call = NativeCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() };
         self.calls.push(Slot { index, call });
-        (self.deltas)(Delta::Call { name: name.to_owned() });
+        (self.deltas)(Delta::Call { id: id.to_owned(), name: name.to_owned() });
     }
 
     /// More of the arguments of the last call that has this number, or of the last call where it has none.
     pub(crate) fn push_arguments(&mut self, index: Option<u64>, arguments: &str) {
         let kept = self.fit(arguments);
         let found = match index {
-            Some(_) => self.calls.iter_mut().rev().find(|slot| slot.index == index),
-            None => self.calls.last_mut(),
+            Some(_) => self.calls.iter().rposition(|slot| slot.index == index),
+            None => self.calls.len().checked_sub(1),
         };
-        if let Some(slot) = found {
-            slot.call.arguments.push_str(kept);
+        if let Some(call) = found.filter(|_| !kept.is_empty()) {
+            self.calls[call].call.arguments.push_str(kept);
+            (self.deltas)(Delta::Arguments { call, text: kept.to_owned() });
         }
     }
 

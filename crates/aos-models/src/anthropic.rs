@@ -7,14 +7,16 @@
 
 use std::borrow::Cow;
 
-use aos_abi::inference::{Prompt, Stop};
+use aos_abi::inference::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Finish};
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role};
 use crate::wire::{Count, Text, Unread};
+use crate::wishes::{Calling, Request};
 
 /// The version of the format, sent with each request.
 pub(crate) const VERSION: &str = "2023-06-01";
@@ -27,7 +29,15 @@ struct Body<'a> {
     tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
     messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<&'a [String]>,
     // Behind the messages: it follows what the budget still affords.
     max_tokens: u32,
 }
@@ -100,9 +110,10 @@ impl Serialize for BlockOf<'_> {
     }
 }
 
-/// The request body for `prompt`.
-pub(crate) fn body(model: &str, prompt: &Prompt, tools: &Tools) -> Vec<u8> {
-    let declared = turns::native(prompt).then(|| tools.get(Shape::Anthropic, prompt.tools));
+/// The request's body.
+pub(crate) fn body(request: &Request<'_>, tools: &Tools) -> Vec<u8> {
+    let Request { model, prompt, wishes } = *request;
+    let declared = request.declared(Shape::Anthropic, tools);
     let mut system = Vec::new();
     if !prompt.system.trim().is_empty() {
         let of = BlockOf::Text(Cow::Borrowed(&prompt.system));
@@ -110,7 +121,7 @@ pub(crate) fn body(model: &str, prompt: &Prompt, tools: &Tools) -> Vec<u8> {
     }
     let mut messages: Vec<Message<'_>> = Vec::with_capacity(prompt.messages.len() + 1);
     let mut status: Option<&str> = None;
-    for turn in turns::turns(prompt) {
+    for turn in request.turns() {
         let mut content: Vec<Block<'_>> = Vec::with_capacity(turn.pieces.len() + 1);
         let mut results = 0;
         for piece in turn.pieces {
@@ -151,10 +162,23 @@ pub(crate) fn body(model: &str, prompt: &Prompt, tools: &Tools) -> Vec<u8> {
         stream: true,
         tools: declared.as_deref(),
         system,
+        tool_choice: wishes.and_then(|wishes| wishes.calling.as_ref()).map(tool_choice),
         messages,
+        temperature: wishes.and_then(|wishes| wishes.temperature),
+        top_p: wishes.and_then(|wishes| wishes.top_p),
+        stop_sequences: wishes.map(|wishes| wishes.stop.as_slice()).filter(|stop| !stop.is_empty()),
         max_tokens: prompt.max_output.max(1),
     };
     serde_json::to_vec(&body).expect("strings and numbers can be written as JSON")
+}
+
+fn tool_choice(calling: &Calling) -> Value {
+    match calling {
+        Calling::Auto => json!({"type": "auto"}),
+        Calling::Nothing => json!({"type": "none"}),
+        Calling::Any => json!({"type": "any"}),
+        Calling::Only(name) => json!({"type": "tool", "name": name}),
+    }
 }
 
 fn mark_last_but_one(messages: &mut [Message<'_>]) {

@@ -25,7 +25,7 @@ use crate::{anthropic, client, gemini, openai, sse};
 pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one event, and of a whole answer that is not streamed: the largest reply with every byte escaped as `\u00xx`
 /// would be six times as long, but twice is what text comes to.
-const WIRE_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX + (1 << 20);
+pub(crate) const WIRE_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX + (1 << 20);
 /// How long usage and the end mark are waited for after an answer that is whole.
 const EPILOGUE_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a stream is waited for after its last event, so that the connection can be used again.
@@ -66,6 +66,21 @@ pub(crate) async fn attempt(
     deltas: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Attempt> {
     let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
+    let response = open(target, body, effect, deadlines).await?;
+    let sent = sent(prompt, body.len());
+    let mut answer = Answer::new(deltas);
+    let end = read(response, &mut answer, target, first_byte, deadlines).await;
+    Ok(conclude(answer, end, target, &sent)?)
+}
+
+/// Sends a request; the answer begins well, or it is none.
+pub(crate) async fn open(
+    target: &Target<'_>,
+    body: &Bytes,
+    effect: EffectId,
+    deadlines: Deadlines,
+) -> Result<reqwest::Response, Attempt> {
+    let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
     let request = target.client.post(target.url.clone()).headers(target.headers(effect)).body(body.clone());
     let failed = |error| client::failed(error, &target.host, target.near);
     let silent = || transient(format!("{} did not begin to answer in time", target.host));
@@ -77,10 +92,7 @@ pub(crate) async fn attempt(
     if !response.status().is_success() {
         return Err(rejected(response, deadlines).await);
     }
-    let sent = sent(prompt, body.len());
-    let mut answer = Answer::new(deltas);
-    let end = read(response, &mut answer, target, first_byte, deadlines).await;
-    Ok(conclude(answer, end, target, &sent)?)
+    Ok(response)
 }
 
 fn sent(prompt: &Prompt, body_bytes: usize) -> Sent {
@@ -188,11 +200,7 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
         match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => return Ok(()),
             Some(b'{' | b'[') => *form = Form::Document(Vec::new()),
-            Some(b'<') => {
-                let mut failure = transient(format!("{} sent a web page instead of an answer", target.host));
-                failure.hint = Some(format!("check base_url of [models.{}]", target.name));
-                return Err(End::NoAnswer(failure));
-            }
+            Some(b'<') => return Err(End::NoAnswer(no_answer(piece, target))),
             Some(_) => *form = Form::Stream(sse::Reader::new(WIRE_BYTES_MAX)),
         }
     }
@@ -204,6 +212,17 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
         }
         Form::Unknown => Ok(()),
     }
+}
+
+/// The failure that a body stands for which is no answer of a model.
+pub(crate) fn no_answer(body: &[u8], target: &Target<'_>) -> Failure {
+    if body.trim_ascii_start().first() == Some(&b'<') {
+        let mut failure = transient(format!("{} sent a web page instead of an answer", target.host));
+        failure.hint = Some(format!("check base_url of [models.{}]", target.name));
+        return failure;
+    }
+    let said = failure::quote(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BYTES_MAX)]), &target.key);
+    transient(format!("{} sent what is no answer: {said}", target.host))
 }
 
 fn event(data: &str, answer: &mut Answer<'_>, target: &Target<'_>) {

@@ -7,14 +7,16 @@
 
 use std::borrow::Cow;
 
-use aos_abi::inference::{Prompt, Stop};
+use aos_abi::inference::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Finish, Reported};
-use crate::tools::{Shape, Tools};
+use crate::tools::{Shape, Tools, gemini_schema};
 use crate::turns::{self, Piece, Role, Turn};
 use crate::wire::{Count, Text, Unread};
+use crate::wishes::{Calling, Form, Request};
 
 /// Gemini 3 refuses a call in the history without the signature of the thought behind it. The history does not keep
 /// signatures; this is the value that the documentation names for calls without one (ai.google.dev/gemini-api/docs/thought-signatures).
@@ -26,16 +28,28 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Content<'a>>,
     contents: Vec<Content<'a>>,
     // Behind the contents: it follows what the budget still affords.
-    generation_config: GenerationConfig,
+    generation_config: GenerationConfig<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
     max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_schema: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -79,18 +93,44 @@ struct FunctionResponse<'a> {
     response: Cow<'a, RawValue>,
 }
 
-/// The request body for `prompt`.
-pub(crate) fn body(model: &str, prompt: &Prompt, tools: &Tools) -> Vec<u8> {
-    let declared = turns::native(prompt).then(|| tools.get(Shape::Gemini, prompt.tools));
+/// The request's body.
+pub(crate) fn body(request: &Request<'_>, tools: &Tools) -> Vec<u8> {
+    let Request { model, prompt, wishes } = *request;
+    let declared = request.declared(Shape::Gemini, tools);
+    let form = wishes.and_then(|wishes| wishes.form.as_ref());
     let signed = model.trim_start_matches("models/").starts_with("gemini-3");
     let instruction = Part { text: Some(Cow::Borrowed(&prompt.system)), ..Part::default() };
     let body = Body {
         tools: declared.as_deref(),
+        tool_config: wishes.and_then(|wishes| wishes.calling.as_ref()).map(tool_config),
         system_instruction: (!prompt.system.is_empty()).then(|| Content { role: None, parts: vec![instruction] }),
-        contents: turns::turns(prompt).into_iter().map(|turn| content(turn, signed)).collect(),
-        generation_config: GenerationConfig { max_output_tokens: prompt.max_output },
+        contents: request.turns().into_iter().map(|turn| content(turn, signed)).collect(),
+        generation_config: GenerationConfig {
+            max_output_tokens: prompt.max_output,
+            temperature: wishes.and_then(|wishes| wishes.temperature),
+            top_p: wishes.and_then(|wishes| wishes.top_p),
+            stop_sequences: wishes.map(|wishes| wishes.stop.as_slice()).filter(|stop| !stop.is_empty()),
+            response_mime_type: form.map(|_| "application/json"),
+            response_schema: form.and_then(|form| match form {
+                Form::Json => None,
+                Form::Schema { schema, .. } => Some(gemini_schema(schema)),
+            }),
+        },
     };
     serde_json::to_vec(&body).expect("strings and numbers can be written as JSON")
+}
+
+fn tool_config(calling: &Calling) -> Value {
+    let (mode, only) = match calling {
+        Calling::Auto => ("AUTO", None),
+        Calling::Nothing => ("NONE", None),
+        Calling::Any => ("ANY", None),
+        Calling::Only(name) => ("ANY", Some(name)),
+    };
+    match only {
+        None => json!({"functionCallingConfig": {"mode": mode}}),
+        Some(name) => json!({"functionCallingConfig": {"mode": mode, "allowedFunctionNames": [name]}}),
+    }
 }
 
 fn content(turn: Turn<'_>, signed: bool) -> Content<'_> {

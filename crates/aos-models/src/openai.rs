@@ -6,14 +6,16 @@
 
 use std::borrow::Cow;
 
-use aos_abi::inference::{Encoding, Prompt, Stop};
+use aos_abi::inference::{Encoding, Stop};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::answer::{Answer, Finish, Reported};
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role, Turn};
 use crate::wire::{Count, Text, Unread};
+use crate::wishes::{self, Calling, Form, Request};
 use crate::written::Written;
 
 /// What a server turned out not to accept; learned from its refusal and kept per model.
@@ -28,6 +30,21 @@ impl Quirks {
 
     fn has(self, quirk: u8) -> bool {
         self.0 & quirk != 0
+    }
+
+    /// Whether a stream may be asked to end with what it used.
+    pub(crate) fn stream_options(self) -> bool {
+        !self.has(Quirks::NO_STREAM_OPTIONS)
+    }
+
+    /// The field that says how long an answer may be, for a server at `address`. OpenAI itself wants the new name and
+    /// refuses the old one for reasoning models; others often know only the old.
+    pub(crate) fn limit_field(self, address: &str) -> &'static str {
+        if address.contains("api.openai.com") != self.has(Quirks::OTHER_MAX_TOKENS) {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        }
     }
 
     /// What a refusal teaches; `None` where it teaches nothing new.
@@ -66,6 +83,14 @@ struct Head<'a> {
     tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<&'a [String]>,
 }
 
 #[derive(Serialize)]
@@ -138,24 +163,32 @@ impl Serialize for Arguments<'_> {
 /// Room for what is new in a request.
 const NEW_BYTES: usize = 8 << 10;
 
-/// The request body for `prompt`. What `written` has of it is not written again, and it has all that is settled then.
+/// The request's body for a server at `address`. What `written` has of it is not written again, and it has all that is
+/// settled then; a program's conversation is written whole.
 pub(crate) fn body(
-    model: &str,
+    request: &Request<'_>,
     address: &str,
-    prompt: &Prompt,
     tools: &Tools,
     quirks: Quirks,
     written: &mut Written,
 ) -> Vec<u8> {
-    let of = |shape| Some(tools.get(shape, prompt.tools));
-    let declared = if turns::native(prompt) { of(Shape::Openai) } else { None };
-    let format = if prompt.encoding == Encoding::Constrained { of(Shape::OpenaiConstrained) } else { None };
+    let Request { model, prompt, wishes } = *request;
+    let declared = request.declared(Shape::Openai, tools);
+    let format = match wishes.and_then(|wishes| wishes.form.as_ref()) {
+        Some(form) => Some(wishes::raw(&response_format(form))),
+        None if prompt.encoding == Encoding::Constrained => Some(tools.get(Shape::OpenaiConstrained, prompt.tools)),
+        None => None,
+    };
     let head = Head {
         model,
         stream: true,
-        stream_options: (!quirks.has(Quirks::NO_STREAM_OPTIONS)).then_some(StreamOptions { include_usage: true }),
+        stream_options: quirks.stream_options().then_some(StreamOptions { include_usage: true }),
         tools: declared.as_deref(),
         response_format: format.as_deref(),
+        tool_choice: wishes.and_then(|wishes| wishes.calling.as_ref()).map(tool_choice),
+        temperature: wishes.and_then(|wishes| wishes.temperature),
+        top_p: wishes.and_then(|wishes| wishes.top_p),
+        stop: wishes.map(|wishes| wishes.stop.as_slice()).filter(|stop| !stop.is_empty()),
     };
     let fixed = declared.as_ref().or(format.as_ref()).map_or(0, |raw| raw.get().len()) + prompt.system.len();
     let mut body = Vec::with_capacity(fixed + written.bytes() + NEW_BYTES);
@@ -172,13 +205,11 @@ pub(crate) fn body(
         body.extend_from_slice(comma(&body));
         body.extend_from_slice(text);
     }
-    let settled = Written::settled(prompt);
-    say_all(&mut body, turns::part(prompt, from..settled));
+    let settled = if wishes.is_some() { 0 } else { Written::settled(prompt) };
+    say_all(&mut body, request.part(from..settled));
     written.put(prompt, settled, body.get(begin..).unwrap_or_default());
-    say_all(&mut body, turns::part(prompt, settled..prompt.messages.len()));
-    // OpenAI itself wants the new name and refuses the old one for reasoning models; others often know only the old.
-    let new_name = address.contains("api.openai.com") != quirks.has(Quirks::OTHER_MAX_TOKENS);
-    let most = if new_name { "max_completion_tokens" } else { "max_tokens" };
+    say_all(&mut body, request.part(settled..prompt.messages.len()));
+    let most = quirks.limit_field(address);
     // Behind the messages: it follows what the budget still affords.
     body.extend_from_slice(format!("],\"{most}\":{}}}", prompt.max_output).as_bytes());
     body
@@ -206,6 +237,24 @@ fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>) {
 /// What goes between this list and its next part.
 fn comma(list: &[u8]) -> &'static [u8] {
     if list.ends_with(b"[") { b"" } else { b"," }
+}
+
+fn response_format(form: &Form) -> Value {
+    match form {
+        Form::Json => json!({"type": "json_object"}),
+        Form::Schema { name, schema } => {
+            json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema}})
+        }
+    }
+}
+
+fn tool_choice(calling: &Calling) -> Value {
+    match calling {
+        Calling::Auto => json!("auto"),
+        Calling::Nothing => json!("none"),
+        Calling::Any => json!("required"),
+        Calling::Only(name) => json!({"type": "function", "function": {"name": name}}),
+    }
 }
 
 /// Results become messages of their own; what the user said around them becomes one message.

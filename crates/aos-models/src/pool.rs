@@ -24,6 +24,7 @@ use crate::openai::Quirks;
 use crate::retry::{Backoff, Retries};
 use crate::target::{Ask, Target};
 use crate::tools::Tools;
+use crate::wishes::{Request, Wishes};
 use crate::written::Written;
 use crate::{anthropic, gemini, openai};
 
@@ -61,8 +62,17 @@ pub enum Delta {
     Text(String),
     /// A call begins.
     Call {
+        /// The provider's id for it; may be empty.
+        id: String,
         /// Its name, as the model wrote it.
         name: String,
+    },
+    /// More of a call's arguments.
+    Arguments {
+        /// Which call of the answer, from 0.
+        call: usize,
+        /// JSON text, or a part of it.
+        text: String,
     },
 }
 
@@ -162,9 +172,21 @@ impl Pool {
         prompt: &Prompt,
         asker: impl Into<Asker>,
         written: &mut Written,
+        deltas: impl FnMut(Delta) + Send,
+    ) -> Result<Reply, Failure> {
+        self.answer(model, prompt, None, asker.into(), written, deltas).await
+    }
+
+    /// The same for an agent and, with `wishes`, for another program.
+    pub(crate) async fn answer(
+        &self,
+        model: &str,
+        prompt: &Prompt,
+        wishes: Option<&Wishes>,
+        asker: Asker,
+        written: &mut Written,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
-        let asker: Asker = asker.into();
         let of = self.model(model)?;
         if let Some(engine) = self.engine_of(&of.config) {
             let work = Work { name: model, config: &of.config, prompt, asker };
@@ -173,16 +195,10 @@ impl Pool {
         let effect = asker.effect;
         let target = Target::of(model, &of.config, Ask::Answer, &self.env, &self.clients)?;
         let config = &of.config;
-        let timeouts = &self.options.timeouts;
-        let own = config.timeout_s.map(Duration::from_secs);
-        let deadlines = Deadlines {
-            first_byte: own.unwrap_or(timeouts.first_byte),
-            stall: timeouts.stall,
-            end: Instant::now() + own.map_or(timeouts.total, |own| own.saturating_mul(TOTAL_OF_TIMEOUT)),
-        };
-        let mut backoff = Backoff::new(self.options.retries);
-        let mut quirks = Quirks(of.quirks.load(Ordering::Relaxed));
-        let mut body = self.body(config, prompt, quirks, written);
+        let deadlines = self.deadlines(config);
+        let mut backoff = self.backoff();
+        let mut quirks = self.quirks(model);
+        let mut body = self.body(config, prompt, wishes, quirks, written);
         loop {
             let attempted = attempt(&target, &body, prompt, effect, deadlines, &mut deltas).await;
             let failure = match attempted {
@@ -194,8 +210,8 @@ impl Pool {
                         && let Some(learned) = quirks.learn(status, &error)
                     {
                         quirks = learned;
-                        of.quirks.store(quirks.0, Ordering::Relaxed);
-                        body = self.body(config, prompt, quirks, written);
+                        self.learned(model, quirks);
+                        body = self.body(config, prompt, wishes, quirks, written);
                         continue;
                     }
                     failure::classify(status, &headers, &error, &target.about())
@@ -266,6 +282,44 @@ impl Pool {
         timeout(LISTING_WAIT, listing::of(&target)).await.unwrap_or_else(late)
     }
 
+    /// When the parts of an inference that begins now must be over.
+    pub(crate) fn deadlines(&self, config: &ModelConfig) -> Deadlines {
+        let timeouts = &self.options.timeouts;
+        let own = config.timeout_s.map(Duration::from_secs);
+        Deadlines {
+            first_byte: own.unwrap_or(timeouts.first_byte),
+            stall: timeouts.stall,
+            end: Instant::now() + own.map_or(timeouts.total, |own| own.saturating_mul(TOTAL_OF_TIMEOUT)),
+        }
+    }
+
+    /// How a model is configured.
+    pub(crate) fn config(&self, model: &str) -> Result<&ModelConfig, Failure> {
+        Ok(&self.model(model)?.config)
+    }
+
+    /// Where a request to a model goes.
+    pub(crate) fn target<'p>(&'p self, model: &'p str) -> Result<Target<'p>, Failure> {
+        Target::of(model, self.config(model)?, Ask::Answer, &self.env, &self.clients)
+    }
+
+    /// How failed requests are tried again.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(self.options.retries)
+    }
+
+    /// What is known that a model's server does not accept.
+    pub(crate) fn quirks(&self, model: &str) -> Quirks {
+        Quirks(self.models.get(model).map_or(0, |of| of.quirks.load(Ordering::Relaxed)))
+    }
+
+    /// More is known of that.
+    pub(crate) fn learned(&self, model: &str, quirks: Quirks) {
+        if let Some(of) = self.models.get(model) {
+            of.quirks.store(quirks.0, Ordering::Relaxed);
+        }
+    }
+
     fn model(&self, name: &str) -> Result<&Model, Failure> {
         self.models.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
@@ -274,11 +328,19 @@ impl Pool {
         })
     }
 
-    fn body(&self, config: &ModelConfig, prompt: &Prompt, quirks: Quirks, written: &mut Written) -> Bytes {
+    fn body(
+        &self,
+        config: &ModelConfig,
+        prompt: &Prompt,
+        wishes: Option<&Wishes>,
+        quirks: Quirks,
+        written: &mut Written,
+    ) -> Bytes {
+        let request = Request { model: &config.model, prompt, wishes };
         Bytes::from(match config.provider {
-            Provider::Openai => openai::body(&config.model, config.address(), prompt, &self.tools, quirks, written),
-            Provider::Anthropic => anthropic::body(&config.model, prompt, &self.tools),
-            Provider::Gemini => gemini::body(&config.model, prompt, &self.tools),
+            Provider::Openai => openai::body(&request, config.address(), &self.tools, quirks, written),
+            Provider::Anthropic => anthropic::body(&request, &self.tools),
+            Provider::Gemini => gemini::body(&request, &self.tools),
             Provider::Local => unreachable!("such a model has no target"),
         })
     }

@@ -75,7 +75,7 @@ fn gemini_declaration(name: Name) -> Value {
 
 /// A JSON Schema in the subset of OpenAPI 3.0 that Gemini's `Schema` has: an unknown field is refused with 400.
 /// What the subset cannot say is left out; the arguments are checked when they come back anyway.
-fn gemini_schema(schema: &Value) -> Value {
+pub(crate) fn gemini_schema(schema: &Value) -> Value {
     let Some(from) = schema.as_object() else {
         // The schema `true`: anything.
         return json!({"type": "object"});

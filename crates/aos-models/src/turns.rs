@@ -53,9 +53,9 @@ pub(crate) fn native(prompt: &Prompt) -> bool {
     prompt.encoding == Encoding::Native && prompt.tools != CallSet::EMPTY
 }
 
-/// The prompt's messages and status as turns.
-pub(crate) fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
-    part(prompt, 0..prompt.messages.len())
+/// The prompt's messages and status as turns; `native`: with calls and results as pieces of their own.
+pub(crate) fn turns(prompt: &Prompt, native: bool) -> Vec<Turn<'_>> {
+    part(prompt, native, 0..prompt.messages.len())
 }
 
 /// Whether a message is in any turn.
@@ -72,8 +72,7 @@ pub(crate) fn shows(message: &Message) -> bool {
 }
 
 /// The turns of a part of the messages; what stands before it ends with the other side's word.
-pub(crate) fn part(prompt: &Prompt, range: Range<usize>) -> Vec<Turn<'_>> {
-    let native = native(prompt);
+pub(crate) fn part(prompt: &Prompt, native: bool, range: Range<usize>) -> Vec<Turn<'_>> {
     let (begins, ends) = (range.start == 0, range.end == prompt.messages.len());
     let mut turns = Turns { begins, turns: Vec::with_capacity(range.len() + 1) };
     for message in &prompt.messages[range] {
@@ -185,7 +184,7 @@ mod tests {
         let prompt = prompt(vec![user("a"), user("b"), answer, result()], "now", Encoding::Native);
         let call = call();
         assert_eq!(
-            turns(&prompt),
+            turns(&prompt, native(&prompt)),
             [
                 Turn { role: Role::User, pieces: vec![Piece::Text("a".into()), Piece::Text("b".into())] },
                 Turn { role: Role::Assistant, pieces: vec![Piece::Call(&call)] },
@@ -202,7 +201,7 @@ mod tests {
         let answer = Message::Assistant { text: "Reading.".to_owned(), calls: vec![call()] };
         let prompt = prompt(vec![answer, result()], "", Encoding::Text);
         assert_eq!(
-            turns(&prompt),
+            turns(&prompt, native(&prompt)),
             [
                 Turn { role: Role::User, pieces: vec![Piece::Text(LEFT_OUT.into())] },
                 Turn {
@@ -219,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_empty_prompt_still_says_something() {
-        assert_eq!(turns(&prompt(vec![], "", Encoding::Native))[0].pieces, [Piece::Text(NOTHING.into())]);
+        assert_eq!(turns(&prompt(vec![], "", Encoding::Native), true)[0].pieces, [Piece::Text(NOTHING.into())]);
     }
 
     #[test]

@@ -75,6 +75,7 @@ mod tests {
     use super::*;
     use crate::openai::{self, Quirks};
     use crate::tools::Tools;
+    use crate::wishes::Request;
 
     /// Whatever there may be, also what no window shows: answers in a row, and messages in which nothing is visible.
     fn message() -> impl Strategy<Value = Message> {
@@ -97,7 +98,8 @@ mod tests {
     }
 
     fn body(prompt: &Prompt, written: &mut Written) -> String {
-        String::from_utf8(openai::body("m", "http://a/v1", prompt, &Tools::default(), Quirks(0), written)).unwrap()
+        let request = Request { model: "m", prompt, wishes: None };
+        String::from_utf8(openai::body(&request, "http://a/v1", &Tools::default(), Quirks(0), written)).unwrap()
     }
 
     proptest! {

@@ -1,0 +1,251 @@
+//! Requests of other programs, in the formats that they speak, served by the models of the pool.
+//!
+//! Start at [`Asked::read`] for what a program wants and [`Pool::relay`] for the answer. A request whose format is the
+//! model's own is passed on as it came, byte for byte but for the model's name, so that fields which this code does not
+//! know reach the server, and so does the answer (`passed`). Any other is understood (`chat`, `messages`, `responses`: one
+//! file per format, with its reader and its writer), asked as an agent's prompt would be, and the answer written in the
+//! program's format while it comes in (`told`).
+//! What always holds: what an answer used is known when it ends, however it ends; a program that hangs up ends the
+//! exchange. Deliberately absent: keys, budgets and limits, which are whoever's who calls this; conversations kept here.
+
+mod chat;
+mod messages;
+mod passed;
+mod peek;
+mod responses;
+mod told;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aos_abi::EffectId;
+use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::config::Provider;
+use crate::pool::Pool;
+use crate::wishes::Wishes;
+
+use peek::Head;
+pub use peek::Misfit;
+
+/// What a program asks, as far as has to be known to decide about it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    format: Format,
+    body: Bytes,
+    /// The model it names.
+    pub model: String,
+    /// It wants the answer while it comes in.
+    pub stream: bool,
+    /// Most tokens of the answer, where it says so.
+    pub max_output: Option<u32>,
+    head: Head,
+}
+
+/// A conversation that was understood, and what the program wishes beside it.
+#[derive(Debug)]
+struct Understood {
+    prompt: Prompt,
+    wishes: Wishes,
+}
+
+/// What stands between a conversation and the model: texts are hidden before they are sent, and shown again in the answer.
+pub trait Veil: Send {
+    /// What is sent in the place of a text; `None`: the text itself.
+    fn hide(&mut self, text: &str) -> Option<String>;
+    /// The answer as the program gets it.
+    fn lift(&mut self, reply: &mut Reply);
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// What it used; an estimate of what had come where the program hung up or the server broke off.
+    pub usage: Usage,
+    /// The answer is whole.
+    pub whole: bool,
+}
+
+/// An answer on its way to a program.
+pub struct Relayed {
+    /// The HTTP status: 200, or what the server answered to a request that it refused as wrong.
+    pub status: u16,
+    /// The media type of what comes.
+    pub content_type: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    Passed(Box<passed::Passed>),
+    Told(Box<told::Told>),
+    /// Known whole.
+    Done(Option<Bytes>, Ended),
+}
+
+impl std::fmt::Debug for Relayed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relayed").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Asked {
+    /// Reads what has to be known of a request; its messages are not looked at.
+    ///
+    /// # Errors
+    /// Where it is no JSON object or says no model.
+    pub fn read(format: Format, body: Bytes) -> Result<Asked, Misfit> {
+        let (head, model) = Head::of(&body)?;
+        let (stream, max_output) = (head.stream, head.max_output);
+        Ok(Asked { format, body, model, stream, max_output, head })
+    }
+
+    /// The format it came in.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Tokens of the request, estimated from its size and rather too high.
+    #[must_use]
+    pub fn input_tokens(&self) -> u64 {
+        (self.body.len() as u64).div_ceil(3)
+    }
+
+    /// Every text in it, whatever its format: names of fields are none.
+    ///
+    /// # Errors
+    /// Where the request is no JSON.
+    pub fn texts(&self, see: &mut dyn FnMut(&str)) -> Result<(), Misfit> {
+        fn walk(value: &Value, see: &mut dyn FnMut(&str)) {
+            match value {
+                Value::String(text) => see(text),
+                Value::Array(values) => values.iter().for_each(|value| walk(value, see)),
+                Value::Object(fields) => fields.values().for_each(|value| walk(value, see)),
+                Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            }
+        }
+        walk(&serde_json::from_slice(&self.body)?, see);
+        Ok(())
+    }
+
+    /// The conversation in it.
+    fn understood(&self, max_output: u32) -> Result<Understood, Misfit> {
+        match self.format {
+            Format::Chat => chat::understood(&self.body, max_output),
+            Format::Responses => responses::understood(&self.body, max_output),
+            Format::Messages => messages::understood(&self.body, max_output),
+        }
+    }
+}
+
+impl Relayed {
+    /// What comes next; `None` at the end. An answer that breaks off ends with an event or a body that says so.
+    ///
+    /// # Cancel safety
+    /// A dropped future loses nothing; dropping the whole ends the exchange with the server.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        match &mut self.kind {
+            Kind::Passed(passed) => passed.next().await,
+            Kind::Told(told) => told.next().await,
+            Kind::Done(body, _) => body.take(),
+        }
+    }
+
+    /// What it has used so far; all of it once [`Relayed::next`] has given `None`.
+    #[must_use]
+    pub fn ended(&self) -> Ended {
+        match &self.kind {
+            Kind::Passed(passed) => passed.ended(),
+            Kind::Told(told) => told.ended(),
+            Kind::Done(_, ended) => *ended,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The request itself cannot be served.
+    Misfit(Misfit),
+    /// The model's server gave none.
+    Failed(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal::Failed(failure)
+    }
+}
+
+impl From<Misfit> for Refusal {
+    fn from(misfit: Misfit) -> Refusal {
+        Refusal::Misfit(misfit)
+    }
+}
+
+impl Pool {
+    /// Serves a program's request by one of the configured models. `max_output` is the most tokens that may be answered
+    /// where the request asks for none or for more; `effect` goes along as the request's id. Under a `veil` the request is
+    /// never passed on as it came, and the answer comes when it is whole.
+    ///
+    /// # Errors
+    /// Before anything has been answered; another model may be asked then.
+    pub async fn relay(
+        self: &Arc<Pool>,
+        model: &str,
+        asked: &Asked,
+        max_output: u32,
+        effect: EffectId,
+        veil: Option<Box<dyn Veil>>,
+    ) -> Result<Relayed, Refusal> {
+        let provider = self.config(model)?.provider;
+        let own = match provider {
+            Provider::Openai => Some(Format::Chat),
+            Provider::Anthropic => Some(Format::Messages),
+            Provider::Gemini | Provider::Local => None,
+        };
+        if own == Some(asked.format) && veil.is_none() {
+            return passed::pass(self, model, asked, max_output, effect).await;
+        }
+        let understood = asked.understood(asked.max_output.unwrap_or(max_output).min(max_output))?;
+        if provider == Provider::Local && !understood.wishes.tools.is_empty() {
+            return Err(Misfit::new("a local model makes no calls but an agent's")
+                .hint("leave `tools` out, or name another model")
+                .into());
+        }
+        told::tell(self, model, asked, understood, effect, veil).await
+    }
+}
+
+impl Understood {
+    /// Puts what a veil gives in the place of each text that is sent.
+    fn hide(&mut self, veil: &mut dyn Veil) {
+        let mut hide = |text: &mut String| {
+            if let Some(hidden) = veil.hide(text) {
+                *text = hidden;
+            }
+        };
+        hide(&mut self.prompt.system);
+        for message in &mut self.prompt.messages {
+            match message {
+                Message::User(parts) => parts.iter_mut().for_each(|part| {
+                    if let Part::Text(text) = part {
+                        hide(text);
+                    }
+                }),
+                Message::Assistant { text, calls } => {
+                    hide(text);
+                    calls.iter_mut().for_each(|call| hide(&mut call.arguments));
+                }
+                Message::Result { content, .. } => hide(content),
+            }
+        }
+    }
+}
+
+/// Seconds since the Unix epoch, as answers carry them.
+fn created() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}

@@ -1,0 +1,265 @@
+//! A request in the model's own format, passed on, and its answer, passed back.
+//!
+//! Start at [`pass`]. What always holds: an answer that is not streamed is whole before any of it is passed back; what was
+//! used is read on the way; an event that the program did not ask for does not reach it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aos_abi::EffectId;
+use aos_abi::inference::{FailureKind, Format, Usage};
+use bytes::{Bytes, BytesMut};
+use tokio::time::{Instant, timeout_at};
+
+use super::peek::Anew;
+use super::{Asked, Ended, Kind, Refusal, Relayed, chat, messages};
+use crate::answer::{Answer, Sent};
+use crate::config::Provider;
+use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
+use crate::failure::{self, transient};
+use crate::openai::Quirks;
+use crate::pool::{Delta, Pool};
+use crate::sse;
+use crate::target::Target;
+use crate::{anthropic, client, openai};
+
+/// A stream on its way.
+pub(super) struct Passed {
+    response: reqwest::Response,
+    meter: Meter,
+    /// What has come of an event that is not whole, where events are looked at one by one.
+    sieve: Option<BytesMut>,
+    host: String,
+    near: bool,
+    stall: Duration,
+    end: Instant,
+    over: bool,
+    whole: bool,
+}
+
+/// Passes a request on.
+pub(super) async fn pass(
+    pool: &Arc<Pool>,
+    model: &str,
+    asked: &Asked,
+    max_output: u32,
+    effect: EffectId,
+) -> Result<Relayed, Refusal> {
+    let config = pool.config(model)?;
+    let target = pool.target(model)?;
+    let deadlines = pool.deadlines(config);
+    let mut backoff = pool.backoff();
+    let mut quirks = pool.quirks(model);
+    loop {
+        let body = anew(asked, &target, max_output, quirks);
+        let sent = Sent { body_bytes: body.len(), max_output, ..Sent::default() };
+        let failure = match exchange::open(&target, &body, effect, deadlines).await {
+            Ok(response) => match take(response, asked, &target, sent, deadlines).await {
+                Ok(relayed) => return Ok(relayed),
+                Err(failure) => failure,
+            },
+            Err(Attempt::Failed(failure)) => failure,
+            Err(Attempt::Rejected { status, headers, error }) => {
+                if config.provider == Provider::Openai
+                    && let Some(learned) = quirks.learn(status, &error)
+                {
+                    quirks = learned;
+                    pool.learned(model, quirks);
+                    continue;
+                }
+                let failure = failure::classify(status, &headers, &error, &target.about());
+                // What is wrong with the request itself is for the program, in the words of the server.
+                let programs = matches!(failure.kind, FailureKind::TooLong | FailureKind::Refused)
+                    || matches!(status, 400 | 413 | 422) && failure.kind == FailureKind::Permanent;
+                if programs && serde_json::from_slice::<serde_json::Value>(&error).is_ok() {
+                    let ended = Ended { usage: Usage::default(), whole: true };
+                    let kind = Kind::Done(Some(Bytes::from(error)), ended);
+                    return Ok(Relayed { status, content_type: "application/json", kind });
+                }
+                failure
+            }
+        };
+        match backoff.after(&failure, fastrand::f64()) {
+            Some(wait) if Instant::now() + wait < deadlines.end => tokio::time::sleep(wait).await,
+            Some(_) | None => return Err(failure.into()),
+        }
+    }
+}
+
+fn anew(asked: &Asked, target: &Target<'_>, max_output: u32, quirks: Quirks) -> Bytes {
+    let (usage, limit_field) = match asked.format {
+        Format::Chat => (quirks.stream_options(), quirks.limit_field(target.config.address())),
+        Format::Responses | Format::Messages => (false, "max_tokens"),
+    };
+    asked.head.anew(&asked.body, Anew { model: &target.config.model, usage, max_output, limit_field })
+}
+
+/// Takes an answer that began well: a stream as it comes, anything else whole.
+async fn take(
+    mut response: reqwest::Response,
+    asked: &Asked,
+    target: &Target<'_>,
+    sent: Sent,
+    deadlines: Deadlines,
+) -> Result<Relayed, aos_abi::inference::Failure> {
+    let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let mut meter = Meter::new(asked.format, sent);
+    if kind.starts_with("text/event-stream") {
+        let sieve = asked.format == Format::Chat && !asked.head.wants_usage();
+        let passed = Passed {
+            response,
+            meter,
+            sieve: sieve.then(BytesMut::new),
+            host: target.host.clone(),
+            near: target.near,
+            stall: deadlines.stall,
+            end: deadlines.end,
+            over: false,
+            whole: false,
+        };
+        return Ok(Relayed { status: 200, content_type: "text/event-stream", kind: Kind::Passed(Box::new(passed)) });
+    }
+    let mut body = BytesMut::new();
+    loop {
+        let until = (Instant::now() + deadlines.stall).min(deadlines.end);
+        match timeout_at(until, response.chunk()).await {
+            Err(_) => return Err(transient(format!("the answer of {} stalled", target.host))),
+            Ok(Err(error)) => return Err(client::failed(error, &target.host, target.near)),
+            Ok(Ok(None)) => break,
+            Ok(Ok(Some(piece))) if body.len() + piece.len() > WIRE_BYTES_MAX => {
+                return Err(transient(format!("{} sent more than an answer can hold", target.host)));
+            }
+            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+        }
+    }
+    let body = body.freeze();
+    if !meter.document(&body) {
+        return Err(exchange::no_answer(&body, target));
+    }
+    let ended = Ended { usage: meter.usage(), whole: true };
+    Ok(Relayed { status: 200, content_type: "application/json", kind: Kind::Done(Some(body), ended) })
+}
+
+impl Passed {
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        while !self.over {
+            let until = (Instant::now() + self.stall).min(self.end);
+            let broken = match timeout_at(until, self.response.chunk()).await {
+                Ok(Ok(Some(piece))) => {
+                    self.meter.piece(&piece);
+                    match &mut self.sieve {
+                        None => return Some(piece),
+                        Some(kept) => match sieved(kept, &piece) {
+                            Some(events) => return Some(events),
+                            None => continue,
+                        },
+                    }
+                }
+                Ok(Ok(None)) => None,
+                Ok(Err(error)) => Some(client::failed(error, &self.host, self.near)),
+                Err(_) => Some(transient(format!("the answer of {} stalled", self.host))),
+            };
+            self.over = true;
+            self.meter.finish();
+            self.whole = broken.is_none();
+            let rest = self.sieve.take().map(BytesMut::freeze).filter(|rest| !rest.is_empty());
+            return match broken {
+                None => rest,
+                Some(failure) => Some(match self.meter.format {
+                    Format::Chat | Format::Responses => chat::error_event(&failure),
+                    Format::Messages => messages::error_event(&failure),
+                }),
+            };
+        }
+        None
+    }
+
+    pub(super) fn ended(&self) -> Ended {
+        Ended { usage: self.meter.usage(), whole: self.whole }
+    }
+}
+
+/// The whole events of what has come, without the one that only tells the usage.
+fn sieved(kept: &mut BytesMut, piece: &[u8]) -> Option<Bytes> {
+    kept.extend_from_slice(piece);
+    let mut passed = BytesMut::new();
+    while let Some(end) = event_end(kept) {
+        let event = kept.split_to(end);
+        if !tells_usage_only(&event) {
+            passed.extend_from_slice(&event);
+        }
+    }
+    // A server that ends no event would be kept for ever.
+    if kept.len() > WIRE_BYTES_MAX {
+        passed.unsplit(std::mem::take(kept));
+    }
+    (!passed.is_empty()).then(|| passed.freeze())
+}
+
+/// Where the first event ends, behind its blank line.
+fn event_end(bytes: &[u8]) -> Option<usize> {
+    let ends = |mark: &[u8]| bytes.windows(mark.len()).position(|window| window == mark).map(|at| at + mark.len());
+    match (ends(b"\n\n"), ends(b"\r\n\r\n")) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn tells_usage_only(event: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Chunk {
+        choices: Vec<serde::de::IgnoredAny>,
+        usage: Option<serde::de::IgnoredAny>,
+    }
+    let Some(data) = event.strip_prefix(b"data:") else { return false };
+    serde_json::from_slice::<Chunk>(data.trim_ascii())
+        .is_ok_and(|chunk| chunk.choices.is_empty() && chunk.usage.is_some())
+}
+
+/// Reads what an answer used while it passes.
+struct Meter {
+    format: Format,
+    sent: Sent,
+    reader: sse::Reader,
+    answer: Answer<'static>,
+}
+
+impl Meter {
+    fn new(format: Format, sent: Sent) -> Meter {
+        // Nobody watches: a function without a state takes no memory, so nothing is leaked.
+        let nobody: &'static mut (dyn FnMut(Delta) + Send) = Box::leak(Box::new(|_: Delta| ()));
+        Meter { format, sent, reader: sse::Reader::new(WIRE_BYTES_MAX), answer: Answer::new(nobody) }
+    }
+
+    fn piece(&mut self, piece: &[u8]) {
+        self.answer.received += piece.len();
+        let (format, answer) = (self.format, &mut self.answer);
+        // What cannot be read is passed on all the same; then what was read before counts.
+        let _ = self.reader.push(piece, &mut |data| event(format, data, answer));
+    }
+
+    fn finish(&mut self) {
+        let (format, answer) = (self.format, &mut self.answer);
+        let _ = self.reader.finish(&mut |data| event(format, data, answer));
+    }
+
+    /// Takes an answer that is whole; whether it is one.
+    fn document(&mut self, body: &[u8]) -> bool {
+        self.answer.received += body.len();
+        if let Ok(text) = std::str::from_utf8(body) {
+            event(self.format, text, &mut self.answer);
+        }
+        self.answer.understood
+    }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage(&self.sent)
+    }
+}
+
+fn event(format: Format, data: &str, answer: &mut Answer<'static>) {
+    let _ = match format {
+        Format::Chat | Format::Responses => openai::event(data, answer),
+        Format::Messages => anthropic::event(data, answer),
+    };
+}

@@ -1,0 +1,231 @@
+//! The few fields of a request that decide about it, and where they stand in its bytes.
+//!
+//! Start at [`Head::of`]. What always holds: nothing but the fields named here is looked at, and what is written anew
+//! differs from what came in exactly those places.
+
+use std::ops::Range;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::failure::quote;
+
+/// A request that cannot be served as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Misfit {
+    /// What is wrong, lower case, without a full stop.
+    pub message: String,
+    /// The way out.
+    pub hint: Option<String>,
+}
+
+impl Misfit {
+    pub(crate) fn new(message: impl Into<String>) -> Misfit {
+        Misfit { message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Misfit {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<serde_json::Error> for Misfit {
+    fn from(error: serde_json::Error) -> Misfit {
+        Misfit::new(format!("the request cannot be read: {}", quote(&error.to_string(), "")))
+    }
+}
+
+/// What stands at the head of a request, whatever its format.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) stream: bool,
+    pub(crate) max_output: Option<u32>,
+    /// Where the model's name stands.
+    model: Range<usize>,
+    /// Where the options of the stream stand, and whether they ask for usage.
+    options: Option<(Range<usize>, bool)>,
+    /// Where the limit of the answer stands.
+    limit: Option<Range<usize>>,
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    model: &'a RawValue,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(borrow, default)]
+    stream_options: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    max_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    max_completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    max_output_tokens: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+/// What is written anew when a request is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anew<'a> {
+    /// The server's name for the model.
+    pub(crate) model: &'a str,
+    /// Whether a stream must end with what it used.
+    pub(crate) usage: bool,
+    /// The most tokens that may be answered, and the field that says so where the request has none.
+    pub(crate) max_output: u32,
+    pub(crate) limit_field: &'static str,
+}
+
+impl Head {
+    /// The head of a request and the model that it names.
+    ///
+    /// # Errors
+    /// Where the body is no JSON object, or a field that decides is not what it should be.
+    pub(crate) fn of(body: &[u8]) -> Result<(Head, String), Misfit> {
+        // The library would read an array as the fields in their order.
+        if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(Misfit::new("a JSON object was expected"));
+        }
+        let fields: Fields<'_> = serde_json::from_slice(body)?;
+        let model: String = serde_json::from_str(fields.model.get())
+            .map_err(|_| Misfit::new("`model` is not a string").hint("GET /v1/models lists what there is"))?;
+        let place = |raw: &RawValue| {
+            let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
+            start..start + raw.get().len()
+        };
+        let given = |raw: Option<&'_ RawValue>| raw.filter(|raw| raw.get() != "null").map(|raw| raw.get().to_owned());
+        let limit = [fields.max_completion_tokens, fields.max_tokens, fields.max_output_tokens]
+            .into_iter()
+            .flatten()
+            .find(|raw| raw.get() != "null");
+        let max_output = match given(limit) {
+            None => None,
+            Some(text) => Some(
+                text.parse::<u64>()
+                    .map_err(|_| Misfit::new("the most tokens of the answer are not a whole number from 0 up"))?,
+            ),
+        };
+        let options = match fields.stream_options.filter(|raw| raw.get() != "null") {
+            None => None,
+            Some(raw) => {
+                let options: StreamOptions = serde_json::from_str(raw.get())?;
+                Some((place(raw), options.include_usage.unwrap_or(false)))
+            }
+        };
+        let head = Head {
+            stream: fields.stream.unwrap_or(false),
+            max_output: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            model: place(fields.model),
+            options,
+            limit: limit.map(place),
+        };
+        Ok((head, model))
+    }
+
+    /// Whether the program asked for the usage of a stream.
+    pub(crate) fn wants_usage(&self) -> bool {
+        self.options.as_ref().is_some_and(|(_, usage)| *usage)
+    }
+
+    /// The body as it is passed on.
+    pub(crate) fn anew(&self, body: &[u8], anew: Anew<'_>) -> Bytes {
+        let mut changes = vec![(self.model.clone(), json_string(anew.model))];
+        let mut added = String::new();
+        match &self.limit {
+            Some(place) if self.max_output.is_some_and(|asked| asked > anew.max_output) => {
+                changes.push((place.clone(), anew.max_output.to_string()));
+            }
+            Some(_) => {}
+            None => added.push_str(&format!(",\"{}\":{}", anew.limit_field, anew.max_output)),
+        }
+        if anew.usage && self.stream {
+            match &self.options {
+                Some((_, true)) => {}
+                Some((place, false)) => changes.push((place.clone(), "{\"include_usage\":true}".to_owned())),
+                None => added.push_str(",\"stream_options\":{\"include_usage\":true}"),
+            }
+        }
+        changes.sort_unstable_by_key(|(place, _)| place.start);
+        let mut written = BytesMut::with_capacity(body.len() + added.len() + 64);
+        let mut at = 0;
+        for (place, text) in changes {
+            written.put_slice(&body[at..place.start]);
+            written.put_slice(text.as_bytes());
+            at = place.end;
+        }
+        // The object has a model, so its last field ends before the last brace.
+        let end = body.iter().rposition(|byte| *byte == b'}').unwrap_or(body.len()).max(at);
+        written.put_slice(&body[at..end]);
+        written.put_slice(added.as_bytes());
+        written.put_slice(&body[end..]);
+        written.freeze()
+    }
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).expect("a string can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANEW: Anew<'_> = Anew { model: "qwen\"3", usage: true, max_output: 100, limit_field: "max_tokens" };
+
+    fn anew(body: &str) -> String {
+        let (head, _) = Head::of(body.as_bytes()).unwrap();
+        String::from_utf8(head.anew(body.as_bytes(), ANEW).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn nothing_but_what_decides_is_written_anew() {
+        assert_eq!(
+            anew(r#" {"odd":{"model":1, "b":[ 1 ]} ,"model" : "small","max_tokens":7,"x":"}"} "#),
+            r#" {"odd":{"model":1, "b":[ 1 ]} ,"model" : "qwen\"3","max_tokens":7,"x":"}"} "#
+        );
+        assert_eq!(
+            anew(r#"{"stream":true,"model":"a\u0062","max_completion_tokens":5000}"#),
+            r#"{"stream":true,"model":"qwen\"3","max_completion_tokens":100,"stream_options":{"include_usage":true}}"#
+        );
+        assert_eq!(
+            anew(r#"{"stream_options":{"include_usage":false},"stream":true,"model":"a"}"#),
+            r#"{"stream_options":{"include_usage":true},"stream":true,"model":"qwen\"3","max_tokens":100}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            r#"{"model":3}"#,
+            r#"{"model":"a","max_tokens":"x"}"#,
+            r#"{"model":"a","model":"b"}"#,
+            r#"["a",true]"#,
+        ] {
+            assert!(Head::of(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_else_stands_there_is_kept(text in "\\PC{0,20}", number in 0u64..1000, stream: bool) {
+            let body = serde_json::json!({"a": text, "model": text, "stream": stream, "z": {"model": number}});
+            let written: serde_json::Value = serde_json::from_str(&anew(&body.to_string())).unwrap();
+            proptest::prop_assert_eq!(&written["a"], &body["a"]);
+            proptest::prop_assert_eq!(&written["z"], &body["z"]);
+            proptest::prop_assert_eq!(&written["model"], "qwen\"3");
+            proptest::prop_assert_eq!(&written["max_tokens"], 100);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Programs' requests in each format, served by models of each provider, over real HTTP.
+
+#![expect(clippy::unwrap_used, reason = "functions that tests share are tests too")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aos_abi::inference::{FailureKind, Format, Reply};
+use aos_abi::{EffectId, Lsn};
+use aos_models::scripted::{Answer, Call, Fault, Rule, Script, Server, When};
+use aos_models::{Asked, Ended, ModelConfig, Options, Pool, Provider, Refusal, Relayed, Retries, Veil};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+const PROVIDERS: [Provider; 3] = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
+const FORMATS: [Format; 3] = [Format::Chat, Format::Responses, Format::Messages];
+const EFFECT: EffectId = EffectId { cause: Lsn(41), nth: 0 };
+
+fn pool(server: &Server, provider: Provider) -> Arc<Pool> {
+    let options = Options { retries: Retries { base: Duration::ZERO, ..Retries::default() }, ..Options::default() };
+    let config = ModelConfig { api_key_env: Some("THE_KEY".to_owned()), ..server.model(provider) };
+    let models = BTreeMap::from([("m".to_owned(), config)]);
+    Arc::new(Pool::new(models, Arc::new(|_: &str| Some("sk-secret".to_owned())), options))
+}
+
+async fn start(rules: Vec<Rule>) -> Server {
+    Server::start(Script::new(rules)).await.unwrap()
+}
+
+/// A request that says who the assistant is, has a call and its result behind it, and offers a tool.
+fn request(format: Format, stream: bool) -> Value {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    match format {
+        Format::Chat => json!({"model": "m", "stream": stream, "max_tokens": 300, "temperature": 0.5, "stop": "END",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+                    "function": {"name": "weather", "arguments": "{\"city\":\"Paris\"}"}}]},
+                {"role": "tool", "tool_call_id": "c1", "content": "sun"}],
+            "tools": [{"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": schema}}],
+            "tool_choice": "auto"}),
+        Format::Responses => json!({"model": "m", "stream": stream, "max_output_tokens": 300, "temperature": 0.5,
+            "instructions": "Be brief.",
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "Weather?"}]},
+                {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{\"city\":\"Paris\"}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "sun"}],
+            "tools": [{"type": "function", "name": "weather", "description": "Tells it.", "parameters": schema}],
+            "tool_choice": "auto"}),
+        Format::Messages => json!({"model": "m", "stream": stream, "max_tokens": 300, "temperature": 0.5,
+            "stop_sequences": ["END"], "system": "Be brief.",
+            "messages": [
+                {"role": "user", "content": "Weather?"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Paris"}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sun"}]}],
+            "tools": [{"name": "weather", "description": "Tells it.", "input_schema": schema}],
+            "tool_choice": {"type": "auto"}}),
+    }
+}
+
+async fn relay(pool: &Arc<Pool>, format: Format, body: &Value) -> Result<Relayed, Refusal> {
+    let asked = Asked::read(format, Bytes::from(body.to_string())).unwrap();
+    pool.relay("m", &asked, 1000, EFFECT, None).await
+}
+
+async fn all(mut relayed: Relayed) -> (String, Ended) {
+    let mut body = Vec::new();
+    while let Some(piece) = relayed.next().await {
+        body.extend_from_slice(&piece);
+    }
+    (String::from_utf8(body).unwrap(), relayed.ended())
+}
+
+/// Text and calls of an answer in a format, streamed or not.
+fn told(format: Format, stream: bool, body: &str) -> (String, Vec<(String, String)>) {
+    let events: Vec<Value> = if stream {
+        let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+    } else {
+        vec![serde_json::from_str(body).unwrap()]
+    };
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
+    for event in &events {
+        match (format, stream) {
+            (Format::Chat, _) => {
+                let choice = &event["choices"][0];
+                let part = if stream { &choice["delta"] } else { &choice["message"] };
+                said += &text(&part["content"]);
+                for call in part["tool_calls"].as_array().into_iter().flatten() {
+                    let function = &call["function"];
+                    match call["index"].as_u64().filter(|_| function["name"].is_null()) {
+                        Some(index) => calls[index as usize].1 += &text(&function["arguments"]),
+                        None => calls.push((text(&function["name"]), text(&function["arguments"]))),
+                    }
+                }
+            }
+            (Format::Responses, true) => {
+                if event["type"] == "response.output_text.delta" {
+                    said += &text(&event["delta"]);
+                }
+                if event["type"] == "response.completed" {
+                    let (whole, also) = told(format, false, &event["response"].to_string());
+                    assert_eq!(whole, said);
+                    calls = also;
+                }
+            }
+            (Format::Responses, false) => {
+                for item in event["output"].as_array().unwrap() {
+                    if item["type"] == "function_call" {
+                        calls.push((text(&item["name"]), text(&item["arguments"])));
+                    } else {
+                        said += &text(&item["content"][0]["text"]);
+                    }
+                }
+            }
+            (Format::Messages, true) => {
+                said += &text(&event["delta"]["text"]);
+                if event["content_block"]["type"] == "tool_use" {
+                    calls.push((text(&event["content_block"]["name"]), String::new()));
+                }
+                if let Some((_, arguments)) = calls.last_mut() {
+                    *arguments += &text(&event["delta"]["partial_json"]);
+                }
+            }
+            (Format::Messages, false) => {
+                for block in event["content"].as_array().unwrap() {
+                    if block["type"] == "tool_use" {
+                        calls.push((text(&block["name"]), block["input"].to_string()));
+                    } else {
+                        said += &text(&block["text"]);
+                    }
+                }
+            }
+        }
+    }
+    (said, calls)
+}
+
+#[tokio::test]
+async fn every_format_is_served_by_every_provider() {
+    let answer = Answer {
+        text: "It is \"sunny\" – really.".to_owned(),
+        calls: vec![Call::new("weather", json!({"city": "Orléans"})), Call::new("weather", json!({"city": "Nice"}))],
+        chunk_bytes: 3,
+        ..Answer::default()
+    };
+    for provider in PROVIDERS {
+        for (format, stream) in FORMATS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+            let server = start(vec![Rule::always(vec![answer.clone()])]).await;
+            let relayed = relay(&pool(&server, provider), format, &request(format, stream)).await.unwrap();
+            assert_eq!(relayed.status, 200);
+            assert_eq!(relayed.content_type == "text/event-stream", stream);
+            let (body, ended) = all(relayed).await;
+            let (said, calls) = told(format, stream, &body);
+            assert_eq!(said, answer.text, "{provider:?} {format:?} {stream}\n{body}");
+            let calls: Vec<(String, Value)> =
+                calls.into_iter().map(|(name, args)| (name, serde_json::from_str(&args).unwrap())).collect();
+            let expected = ["Orléans", "Nice"].map(|city| ("weather".to_owned(), json!({"city": city})));
+            assert_eq!(calls, expected, "{provider:?} {format:?} {stream}\n{body}");
+            assert!(ended.whole && !ended.usage.estimated && ended.usage.output_tokens > 0, "{ended:?}\n{body}");
+
+            // What was understood of the request reached the model whole.
+            let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+            let sent = sent.to_string();
+            for part in ["Be brief.", "Weather?", "Paris", "sun", "Tells it.", "required", "0.5", "300"] {
+                assert!(sent.contains(part), "{part} in {sent}");
+            }
+            assert!(format == Format::Responses || sent.contains("END"), "{sent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_the_models_own_format_unknown_fields_pass_untouched() {
+    for (provider, format) in [(Provider::Openai, Format::Chat), (Provider::Anthropic, Format::Messages)] {
+        let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+        let mut body = request(format, false);
+        body["seed_of_tomorrow"] = json!({"a": [1, 2.50, null]});
+        let (answer, _) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+        let recorded = server.requests();
+        let sent: Value = serde_json::from_slice(&recorded[0].body).unwrap();
+        body["model"] = server.model(provider).model.into();
+        assert_eq!(sent, body);
+        assert_eq!(told(format, false, &answer).0, "ok");
+        let key = if provider == Provider::Openai { "authorization" } else { "x-api-key" };
+        assert!(recorded[0].headers[key].to_str().unwrap().ends_with("sk-secret"), "our key, not the program's");
+    }
+}
+
+#[tokio::test]
+async fn usage_is_metered_and_told_to_those_who_asked() {
+    for wants in [false, true] {
+        let server = start(vec![Rule::always(vec![Answer::text("many words in pieces")])]).await;
+        let mut body = request(Format::Chat, true);
+        if wants {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        let (answer, ended) = all(relay(&pool(&server, Provider::Openai), Format::Chat, &body).await.unwrap()).await;
+        assert!(!ended.usage.estimated && ended.whole, "{ended:?}");
+        assert_eq!(answer.contains("prompt_tokens"), wants, "{answer}");
+        assert_eq!(told(Format::Chat, true, &answer).0, "many words in pieces");
+        assert!(answer.trim_end().ends_with("[DONE]"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_never_gets_more_than_it_may() {
+    for provider in PROVIDERS {
+        for format in FORMATS {
+            let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+            let mut body = request(format, false);
+            let field = if format == Format::Responses { "max_output_tokens" } else { "max_tokens" };
+            body[field] = json!(50_000);
+            all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+            let sent = String::from_utf8(server.requests()[0].body.to_vec()).unwrap();
+            assert!(sent.contains("1000") && !sent.contains("50000"), "{provider:?} {format:?} {sent}");
+        }
+    }
+}
+
+fn status(status: u16, body: &str) -> Rule {
+    let fault = Fault::Status { status, body: body.to_owned(), headers: BTreeMap::new() };
+    Rule { when: When::default(), fault: Some(fault), ..Rule::default() }
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_told_in_the_servers_words_and_not_tried_again() {
+    let words = r#"{"error":{"message":"`seed` must be a number","type":"invalid_request_error"}}"#;
+    let server = start(vec![status(400, words)]).await;
+    let relayed = relay(&pool(&server, Provider::Openai), Format::Chat, &request(Format::Chat, true)).await.unwrap();
+    assert_eq!((relayed.status, server.count()), (400, 1));
+    assert_eq!(all(relayed).await.0, words);
+}
+
+#[tokio::test]
+async fn what_is_not_the_programs_fault_is_a_failure_before_anything_is_answered() {
+    for provider in PROVIDERS {
+        for format in FORMATS {
+            for stream in [false, true] {
+                for (code, kind, tries) in [
+                    (401, FailureKind::Permanent, 1),
+                    (503, FailureKind::Transient, 3),
+                    (402, FailureKind::Permanent, 1),
+                ] {
+                    let server = start(vec![status(code, "{}")]).await;
+                    let refused = relay(&pool(&server, provider), format, &request(format, stream)).await;
+                    let Err(Refusal::Failed(failure)) = refused else { panic!("{code}: {refused:?}") };
+                    assert_eq!((failure.kind, server.count()), (kind, tries), "{provider:?} {format:?} {code}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again() {
+    for provider in PROVIDERS {
+        let busy = Rule { times: Some(1), ..status(503, "{}") };
+        let server = start(vec![busy, Rule::always(vec![Answer::text("ok")])]).await;
+        let (answer, _) =
+            all(relay(&pool(&server, provider), Format::Chat, &request(Format::Chat, false)).await.unwrap()).await;
+        assert_eq!(told(Format::Chat, false, &answer).0, "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_answer() {
+    for provider in [Provider::Openai, Provider::Anthropic] {
+        let format = if provider == Provider::Openai { Format::Chat } else { Format::Messages };
+        let server = start(vec![status(200, "<html>hello</html>")]).await;
+        let refused = relay(&pool(&server, provider), format, &request(format, false)).await;
+        let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
+        assert!(failure.message.contains("web page"), "{failure:?}");
+    }
+}
+
+/// What hides a city and shows it again.
+struct Hidden;
+
+impl Veil for Hidden {
+    fn hide(&mut self, text: &str) -> Option<String> {
+        text.contains("Paris").then(|| text.replace("Paris", "[CITY]"))
+    }
+
+    fn lift(&mut self, reply: &mut Reply) {
+        reply.text = reply.text.replace("[CITY]", "Paris");
+        reply.calls.iter_mut().for_each(|call| call.arguments = call.arguments.replace("[CITY]", "Paris"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_hidden_does_not_leave_and_comes_back() {
+    let answer = Answer {
+        text: "In [CITY].".to_owned(),
+        calls: vec![Call::new("weather", json!({"city": "[CITY]"}))],
+        chunk_bytes: 2,
+        ..Answer::default()
+    };
+    for provider in PROVIDERS {
+        for (format, stream) in FORMATS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+            let server = start(vec![Rule::always(vec![answer.clone()])]).await;
+            let asked = Asked::read(format, Bytes::from(request(format, stream).to_string())).unwrap();
+            let relayed = pool(&server, provider).relay("m", &asked, 1000, EFFECT, Some(Box::new(Hidden))).await;
+            let (body, ended) = all(relayed.unwrap()).await;
+            let (said, calls) = told(format, stream, &body);
+            assert_eq!((said.as_str(), calls[0].1.contains("Paris")), ("In Paris.", true), "{provider:?} {body}");
+            assert!(ended.whole);
+            let sent = String::from_utf8(server.requests()[0].body.to_vec()).unwrap();
+            assert!(!sent.contains("Paris") && sent.contains("[CITY]"), "{sent}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_says_why() {
+    let asked = |format, body: Value| Asked::read(format, Bytes::from(body.to_string()));
+    assert!(asked(Format::Chat, json!({"messages": []})).unwrap_err().message.contains("model"));
+    assert!(asked(Format::Chat, json!([])).is_err());
+}
+
+#[tokio::test]
+async fn what_the_other_format_does_not_have_is_refused() {
+    let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+    let pool = pool(&server, Provider::Gemini);
+    let table = [
+        (Format::Chat, json!({"model": "m", "n": 2, "messages": []}), "`n`"),
+        (Format::Chat, json!({"model": "m", "messages": [{"role": "wizard", "content": ""}]}), "wizard"),
+        (
+            Format::Chat,
+            json!({"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}]}),
+            "address",
+        ),
+        (Format::Responses, json!({"model": "m", "input": "a", "previous_response_id": "r"}), "previous"),
+        (Format::Responses, json!({"model": "m", "input": "a", "tools": [{"type": "web_search"}]}), "web_search"),
+        (
+            Format::Messages,
+            json!({"model": "m", "messages": [], "tools": [{"name": "bash", "type": "bash_1"}]}),
+            "bash",
+        ),
+    ];
+    for (format, body, word) in table {
+        let refused = relay(&pool, format, &body).await;
+        let Err(Refusal::Misfit(misfit)) = refused else { panic!("{refused:?}") };
+        assert!(misfit.message.contains(word), "{misfit:?}");
+    }
+    assert_eq!(server.count(), 0);
+}
