@@ -9,6 +9,38 @@ use crate::entry::{BoundFile, FileChange, ProposalState, Verdict};
 use crate::process::{BudgetSpec, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
+/// `POST /v1/keys`: a key for a program outside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRequest {
+    /// The program's name; unique among live processes.
+    pub name: String,
+    /// Whose it is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The role of `policy.yaml` that it runs under; left out: the file's `default_role`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_role: Option<String>,
+    /// What it may use.
+    #[serde(default)]
+    pub budget: BudgetSpec,
+    /// Most requests a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpm: Option<u32>,
+    /// The tiers of models that it may ask; left out: all that its role may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<String>,
+}
+
+/// A program and its key, which is shown this once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeyMade {
+    /// The program's place in the process table; its end is the end of the key.
+    pub pid: Pid,
+    /// The key.
+    pub key: String,
+}
+
 /// `POST /v1/processes`: what a person wants run. What is left out follows the configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::inference::{Failure, Reply, Usage};
+use crate::inference::{Failure, Format, Reply, Usage};
 use crate::model::ModelSpec;
 use crate::process::SpawnSpec;
 use crate::{CallError, CallId, EffectId, Lsn, Name, Pid, Signal, Timestamp, Usd};
@@ -149,6 +149,35 @@ pub enum Body {
         /// The answer.
         #[serde(flatten)]
         outcome: InferenceOutcome,
+    },
+    /// Input: a program was given a key, in place of the one it had.
+    Keyed(Box<Key>),
+    /// Input: a program asks a model.
+    Asked(Box<Asked>),
+    /// Input: a program has hung up before its request was served.
+    Withdrawn {
+        /// The request's number.
+        request: u64,
+    },
+    /// Fact: a program's request was refused before any model was asked.
+    Refused {
+        /// The request's number.
+        request: u64,
+        /// Why.
+        error: CallError,
+    },
+    /// Input: a program's request is over.
+    Served {
+        /// The effect that served it.
+        effect: EffectId,
+        /// How long it took, in milliseconds.
+        latency_ms: u64,
+        /// The personal data in what the model was to be shown, where there was any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        personal: Option<Box<Personal>>,
+        /// What it came to.
+        #[serde(flatten)]
+        outcome: ServedOutcome,
     },
     /// Fact: the process made a call.
     Syscall {
@@ -407,6 +436,58 @@ pub enum Purpose {
     Turn,
     /// A summary of its oldest turns.
     Summary,
+    /// A request of a program outside.
+    Request,
+}
+
+/// A program's key and what it may be used for. The key itself is nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// SHA-256 of the key in hex.
+    pub sha256: String,
+    /// Whose it is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Most requests a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpm: Option<u32>,
+    /// The tiers of models that it may ask; empty: all that its role may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<String>,
+}
+
+/// A program's request, as far as it decides who serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// By which the edge knows it; not used twice while the daemon runs.
+    pub request: u64,
+    /// The model it names.
+    pub model: String,
+    /// The format it came in.
+    pub format: Format,
+    /// Its tokens, estimated and rather too high.
+    pub input_tokens: u64,
+    /// The most tokens of the answer that it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u32>,
+}
+
+/// What a program's request came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ServedOutcome {
+    /// A model answered.
+    Answered {
+        /// What it used.
+        usage: Usage,
+        /// The answer is whole; `false` where the program hung up or the server broke off.
+        whole: bool,
+    },
+    /// None did.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
 }
 
 /// The personal data in a prompt.
@@ -640,6 +721,11 @@ impl Body {
             Body::Routed { .. } => "routed",
             Body::Circuit { .. } => "circuit",
             Body::InferenceCompleted { .. } => "inference_completed",
+            Body::Keyed(_) => "keyed",
+            Body::Asked(_) => "asked",
+            Body::Withdrawn { .. } => "withdrawn",
+            Body::Refused { .. } => "refused",
+            Body::Served { .. } => "served",
             Body::Syscall { .. } => "syscall",
             Body::Verdict { .. } => "verdict",
             Body::Result { .. } => "result",

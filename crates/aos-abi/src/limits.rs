@@ -9,6 +9,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const INBOX_MAX: usize = 256;
 /// Most unread chunks on one standard input; a writer beyond gets `EAGAIN`.
 pub const STDIN_MAX: usize = 256;
+/// Most requests of one program that wait for a model; one beyond gets `EAGAIN`.
+pub const ASKS_MAX: usize = 1024;
 /// Most unread notices (timers, webhooks, watches) of one process.
 pub const NOTICES_MAX: usize = 256;
 /// Most calls in one reply; the rest return `EAGAIN` unrun.

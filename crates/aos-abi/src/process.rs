@@ -53,6 +53,8 @@ pub enum Mode {
     OneShot,
     /// `aos spawn` and children without a task: a reply without a call goes to stdout and it waits for what comes.
     Resident,
+    /// `aos models key`: a program outside that asks models with a key. It takes no turns of its own.
+    Program,
 }
 
 /// Where the files of a process are.

@@ -96,7 +96,7 @@ fn how(prompt: &mut String, identity: &Identity<'_>) {
             "- You have one task. As long as you make calls you get another turn. A reply without a call ends you, and \
              its text is your result: so give the answer itself, complete and without announcing further work.\n"
         }
-        Mode::Resident => {
+        Mode::Resident | Mode::Program => {
             "- You stay. The text of a reply without a call is printed, then you wait and cost nothing until input, a \
              message, a timer or another event wakes you. Do not make calls only to pass the time.\n"
         }

@@ -42,6 +42,11 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Examined(_)
         | Body::Proposal { .. }
         | Body::Charged { .. }
+        | Body::Keyed(_)
+        | Body::Asked(_)
+        | Body::Withdrawn { .. }
+        | Body::Refused { .. }
+        | Body::Served { .. }
         | Body::Forked { .. }
         | Body::Budgeted { .. }
         | Body::Labelled { .. }

@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
 use aos_abi::api::{
-    ApproveRequest, AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest,
+    ApproveRequest, AuditRequest, BackupRequest, ExpectedEntry, ExplainRequest, ForkRequest, InputRequest, KeyRequest,
     PruneRequest, RejectRequest, RouteRequest, SignalRequest, SpawnRequest, UndoRequest,
 };
+use aos_abi::inference::Format;
 use aos_abi::process::BudgetSpec;
 use aos_abi::{Code, Lsn, Pid, Signal, Timestamp, Usd, limits};
 
@@ -50,6 +51,7 @@ pub enum Call {
     Status,
     Processes { all: bool },
     Spawn(Box<SpawnRequest>),
+    MakeKey(KeyRequest),
     Process(Pid),
     Input(Pid, InputRequest),
     Signal(Pid, SignalRequest),
@@ -78,6 +80,7 @@ pub enum Call {
     Prune(PruneRequest),
     Shutdown,
     Hook(String),
+    Relay(Format),
 }
 
 impl Call {
@@ -168,6 +171,11 @@ impl Call {
             Operation::Prune => Call::Prune(body_or_default(from.body)?),
             Operation::Shutdown => Call::Shutdown,
             Operation::Hook => Call::Hook(from.subject.to_owned()),
+            // The body is read by whoever knows the format.
+            Operation::MakeKey => Call::MakeKey(check_key(body(from.body)?)?),
+            Operation::ChatCompletions => Call::Relay(Format::Chat),
+            Operation::Responses => Call::Relay(Format::Responses),
+            Operation::Messages => Call::Relay(Format::Messages),
         };
         Ok(call)
     }
@@ -266,6 +274,16 @@ fn check_spawn(request: SpawnRequest) -> Result<SpawnRequest, ApiError> {
     check_budget("/budget", &request.budget)?;
     if let Some(folder) = &request.workspace {
         check_absolute("/workspace", folder)?;
+    }
+    Ok(request)
+}
+
+fn check_key(request: KeyRequest) -> Result<KeyRequest, ApiError> {
+    check_name(Some(&request.name))?;
+    check_text("/owner", request.owner.as_deref().unwrap_or(""), limits::NAME_BYTES_MAX)?;
+    check_budget("/budget", &request.budget)?;
+    if request.rpm == Some(0) {
+        return Err(fault("/rpm", "a rate above 0 was expected").hint("leave it out for no limit"));
     }
     Ok(request)
 }

@@ -23,8 +23,10 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use aos_abi::Pid;
+
 use crate::call::{Call, Incoming, shown};
-use crate::door::{Door, admit};
+use crate::door::{Comer, Door, admit};
 use crate::error::ApiError;
 use crate::events::{self, Wanted};
 use crate::metrics::{self, Requests};
@@ -33,7 +35,7 @@ use crate::options::Options;
 use crate::route::{ABSENT, Access, BodySize, Operation, ROUTES, Route, nearest};
 use crate::signature::Seen;
 use crate::system::{Answer, System};
-use crate::{hook, lines};
+use crate::{hook, lines, relay};
 
 /// What every request needs.
 pub(crate) struct Shared<S> {
@@ -42,6 +44,8 @@ pub(crate) struct Shared<S> {
     pub(crate) shutdown: CancellationToken,
     /// Seats for webhook requests.
     pub(crate) webhooks: Semaphore,
+    /// Room for the requests of programs.
+    pub(crate) programs: Arc<Semaphore>,
     /// Signatures of webhooks that were taken.
     pub(crate) seen: Mutex<Seen>,
     requests: Requests,
@@ -54,6 +58,7 @@ impl<S: System> Shared<S> {
     pub(crate) fn new(system: Arc<S>, options: Options, shutdown: CancellationToken) -> Shared<S> {
         Shared {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
+            programs: relay::room(&options),
             seen: Mutex::default(),
             requests: Requests::new(),
             openapi: OnceLock::new(),
@@ -90,7 +95,7 @@ pub(crate) fn router<S: System>(shared: Arc<Shared<S>>) -> Router {
     }
     router.fallback(move |request: Request| async move {
         let (parts, _) = request.into_parts();
-        let error = unknown(&shared, &parts);
+        let error = unknown(&shared, &parts).await;
         shared.requests.count(usize::MAX, error.status);
         finish(error.into_response())
     })
@@ -108,10 +113,10 @@ async fn handle<S: System>(
     let (parts, body) = request.into_parts();
     let method = parts.method.as_str();
     let (row, response) = match routes.iter().find(|(_, route)| route.verb.takes(method)) {
-        None => (usize::MAX, wrong_method(&shared, &routes, &parts)),
+        None => (usize::MAX, wrong_method(&shared, &routes, &parts).await),
         Some((row, route)) => {
             let answered = answer(&shared, route, params, parts, body).await;
-            (*row, answered.unwrap_or_else(IntoResponse::into_response))
+            (*row, answered.unwrap_or_else(|error| refused(route, error)))
         }
     };
     shared.requests.count(row, response.status().as_u16());
@@ -126,11 +131,15 @@ async fn answer<S: System>(
     parts: Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
-    enter(shared, route.access, &parts)?;
+    let program = enter(shared, route.access, &parts).await?;
     let params = params.map_err(|rejection| ApiError::usage(format!("in the path: {rejection}")))?;
     let subject = params.iter().next().map_or("", |(_, subject)| subject).to_owned();
     if route.operation == Operation::Hook {
         return hook::answer(shared, subject, parts, body).await;
+    }
+    if let (Some(format), Some(pid)) = (route.format(), program) {
+        // A query is no concern of ours: Anthropic's clients name their betas in it.
+        return relay::answer(shared, pid, format, parts, body).await;
     }
     let body = match route.body.map(|taken| taken.size) {
         None => Bytes::new(),
@@ -138,6 +147,7 @@ async fn answer<S: System>(
             let bytes_max = match size {
                 BodySize::Usual => shared.options.body_bytes_max,
                 BodySize::Files => shared.options.files_bytes_max,
+                BodySize::Program => shared.options.program_bytes_max,
             };
             read_body(&parts.headers, body, bytes_max, shared.options.body_within).await?
         }
@@ -154,25 +164,36 @@ async fn answer<S: System>(
     let call = Call::parse(route.operation, incoming)?;
     drop(body);
     match route.deadline {
-        None => perform(shared, route, call).await,
-        Some(deadline) => shared.within(deadline, perform(shared, route, call)).await,
+        None => perform(shared, route, program, call).await,
+        Some(deadline) => shared.within(deadline, perform(shared, route, program, call)).await,
     }
 }
 
-/// The checks that come before everything else.
-fn enter<S: System>(shared: &Shared<S>, access: Access, parts: &Parts) -> Result<(), ApiError> {
+/// An error in the form that the clients of a route read.
+fn refused(route: &Route, error: ApiError) -> Response {
+    match route.format() {
+        None => error.into_response(),
+        Some(format) => relay::refused(format, error),
+    }
+}
+
+/// The checks that come before everything else. The process of the program that asks, where it shows a key.
+async fn enter<S: System>(shared: &Shared<S>, access: Access, parts: &Parts) -> Result<Option<Pid>, ApiError> {
     // Through no known door: treated as the strictest, a loopback listener.
     let door = parts.extensions.get::<Door>().copied().unwrap_or(Door::Tcp(std::net::Ipv4Addr::LOCALHOST.into()));
-    admit(&shared.options, door, access, parts)?;
+    let comer = admit(&shared.options, door, access, parts)?;
     if shared.shutdown.is_cancelled() {
         return Err(ApiError::unavailable("the daemon is ending").hint("start it again with `aos up`"));
     }
-    Ok(())
+    match comer {
+        Comer::Admitted => Ok(None),
+        Comer::Program(key) => relay::owner(shared, &key).await.map(Some),
+    }
 }
 
-fn unknown<S: System>(shared: &Shared<S>, parts: &Parts) -> ApiError {
+async fn unknown<S: System>(shared: &Shared<S>, parts: &Parts) -> ApiError {
     let path = parts.uri.path();
-    if let Err(error) = enter(shared, Access::Token, parts) {
+    if let Err(error) = enter(shared, Access::TokenOrKey, parts).await {
         return error;
     }
     match ABSENT.iter().find(|(absent, _)| *absent == path) {
@@ -184,18 +205,29 @@ fn unknown<S: System>(shared: &Shared<S>, parts: &Parts) -> ApiError {
     }
 }
 
-fn wrong_method<S: System>(shared: &Shared<S>, routes: &[(usize, &'static Route)], parts: &Parts) -> Response {
-    if let Err(error) = enter(shared, Access::Token, parts) {
-        return error.into_response();
+async fn wrong_method<S: System>(shared: &Shared<S>, routes: &[(usize, &'static Route)], parts: &Parts) -> Response {
+    // A path is for programs or it is not, whatever the method.
+    let Some((_, route)) = routes.first() else { return unknown(shared, parts).await.into_response() };
+    let access = match route.access {
+        Access::Open | Access::Hook | Access::Token => Access::Token,
+        Access::TokenOrKey | Access::Program(_) => route.access,
+    };
+    if let Err(error) = enter(shared, access, parts).await {
+        return refused(route, error);
     }
     let allowed: Vec<&str> = routes.iter().map(|(_, route)| route.verb.as_str()).collect();
     let allowed = allowed.join(", ");
     let message = format!("this route does not take {}", shown(parts.method.as_str()));
-    let mut response = ApiError::new(405, "usage", message).hint(format!("it takes {allowed}")).into_response();
+    let mut response = refused(route, ApiError::new(405, "usage", message).hint(format!("it takes {allowed}")));
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         response.headers_mut().insert(header::ALLOW, allowed);
     }
     response
+}
+
+/// The length that a request says its body has.
+pub(crate) fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 /// Reads a body of at most `bytes_max` within `deadline`; a larger one is refused before it is read where it says so.
@@ -205,8 +237,7 @@ pub(crate) async fn read_body(
     bytes_max: usize,
     deadline: Duration,
 ) -> Result<Bytes, ApiError> {
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > bytes_max as u64) {
+    if declared_length(headers).is_some_and(|length| length > bytes_max as u64) {
         return Err(ApiError::too_large(bytes_max));
     }
     let read = async {
@@ -226,7 +257,13 @@ pub(crate) async fn read_body(
     tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) -> Result<Response, ApiError> {
+/// Makes a call; `program` is who asks, where it is a program.
+async fn perform<S: System>(
+    shared: &Arc<Shared<S>>,
+    route: &Route,
+    program: Option<Pid>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let system = &*shared.system;
     match call {
         Call::Health => {
@@ -245,6 +282,7 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         }
         Call::Status => json_response(200, &system.status().await?),
         Call::Processes { all } => lines::processes(shared, all).await,
+        Call::MakeKey(request) => json_response(route.status, &system.make_key(request).await?),
         Call::Spawn(request) => json_response(route.status, &system.spawn(*request).await?),
         Call::Process(pid) => json_response(200, &system.process(pid).await?),
         Call::Input(pid, request) => json_response(200, &system.input(pid, request).await?),
@@ -265,7 +303,13 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::Undo(id, request) => json_response(200, &system.undo(&id, request).await?),
         Call::Explain(request) => json_response(200, &system.explain(request).await?),
         Call::PolicyReload => json_response(200, &system.policy_reload().await?),
-        Call::Models => json_response(200, &ModelList { object: "list", data: system.models().await? }),
+        Call::Models => {
+            let data = match program {
+                None => system.models().await?,
+                Some(pid) => system.program_models(pid).await?,
+            };
+            json_response(200, &ModelList { object: "list", data })
+        }
         Call::ModelRoute(request) => json_response(200, &system.model_route(request).await?),
         Call::Cost(by) => json_response(200, &system.cost(by).await?),
         Call::MemorySearch(query) => json_response(200, &system.memory_search(query).await?),
@@ -279,10 +323,11 @@ async fn perform<S: System>(shared: &Arc<Shared<S>>, route: &Route, call: Call) 
         Call::Prune(request) => json_response(200, &system.prune(request).await?),
         Call::Shutdown => system.shutdown().await.map(|()| empty(route.status)),
         Call::Hook(path) => Err(ApiError::internal(format!("the webhook `{path}` was not taken as one"))),
+        Call::Relay(_) => Err(ApiError::internal("a program's request was not taken as one")),
     }
 }
 
-async fn wait<S: System>(shared: &Shared<S>, pid: aos_abi::Pid, timeout: Duration) -> Result<Response, ApiError> {
+async fn wait<S: System>(shared: &Shared<S>, pid: Pid, timeout: Duration) -> Result<Response, ApiError> {
     // The system ends the wait itself; the deadline is for a system that does not.
     let waited = shared.within(timeout + Duration::from_secs(30), shared.system.wait(pid, timeout));
     let ended = tokio::select! {

@@ -1,8 +1,9 @@
 //! Who comes in: the token, the `Host` header, requests that a web page makes behind its reader's back.
 //!
-//! Start at [`admit`]. What always holds: over TCP every route but the health check and the webhooks needs the token,
-//! reads included; a request that came through no known door is treated as one from the network. Deliberately absent:
-//! CORS, so that no web page but our own can read an answer.
+//! Start at [`admit`]. What always holds: over TCP every route but the health check and the webhooks needs the token or,
+//! where it is for programs, a key, reads included; the routes of programs need a key on the socket too, since it says who
+//! pays; a request that came through no known door is treated as one from the network. Deliberately absent: whose a key is,
+//! which only the system knows; CORS, so that no web page but our own can read an answer.
 
 use std::net::IpAddr;
 
@@ -11,6 +12,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, header};
 
 use crate::error::ApiError;
+use crate::key::{Key, X_API_KEY, bearer};
 use crate::options::Options;
 use crate::route::Access;
 
@@ -23,17 +25,32 @@ pub(crate) enum Door {
     Socket,
 }
 
+/// Who a request comes from, as far as its headers tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Comer {
+    /// Whoever may use this route.
+    Admitted,
+    /// A program that shows this key; the system has yet to say whose it is.
+    Program(Key),
+}
+
 /// Whether a request may go on to its route.
-pub(crate) fn admit(options: &Options, door: Door, access: Access, request: &Parts) -> Result<(), ApiError> {
+pub(crate) fn admit(options: &Options, door: Door, access: Access, request: &Parts) -> Result<Comer, ApiError> {
     match (door, access) {
-        (Door::Socket, _) => Ok(()),
-        // Webhooks come through tunnels and proxies under names nobody can list; their signature is what counts.
-        (Door::Tcp(_), Access::Hook) => Ok(()),
-        (Door::Tcp(address), Access::Open) => check_host(options, address, request),
-        (Door::Tcp(address), Access::Token) => {
+        (Door::Tcp(address), Access::Open | Access::Token | Access::TokenOrKey | Access::Program(_)) => {
             check_host(options, address, request)?;
-            check_token(options, &request.headers)
         }
+        // Webhooks come through tunnels and proxies under names nobody can list; their signature is what counts.
+        (Door::Tcp(_), Access::Hook) | (Door::Socket, _) => {}
+    }
+    let headers = &request.headers;
+    match (door, access) {
+        (_, Access::Program(_)) if shows_token(options, headers) => Err(Key::not_the_token()),
+        (_, Access::Program(_)) => Key::shown(headers).map(Comer::Program),
+        (_, Access::TokenOrKey) if Key::is_shown(headers) => Key::shown(headers).map(Comer::Program),
+        (Door::Socket, _) | (Door::Tcp(_), Access::Hook | Access::Open) => Ok(Comer::Admitted),
+        (Door::Tcp(_), Access::Token | Access::TokenOrKey) => check_token(options, headers).map(|()| Comer::Admitted),
     }
 }
 
@@ -42,17 +59,15 @@ fn check_token(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
         "send `Authorization: Bearer TOKEN` with the text of run/token in the home, or use the socket run/aos.sock";
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let given = values.next().ok_or_else(|| ApiError::unauthorized("this route needs the token").hint(HINT))?;
-    let wrong = || ApiError::unauthorized("the token is not the right one").hint(HINT);
-    if values.next().is_some() {
-        return Err(wrong());
-    }
-    let (scheme, token) = split_scheme(given.as_bytes()).ok_or_else(wrong)?;
-    if scheme.eq_ignore_ascii_case(b"bearer") && options.token.is(token.trim_ascii()) { Ok(()) } else { Err(wrong()) }
+    let right = bearer(given.as_bytes()).is_some_and(|token| options.token.is(token)) && values.next().is_none();
+    if right { Ok(()) } else { Err(ApiError::unauthorized("the token is not the right one").hint(HINT)) }
 }
 
-fn split_scheme(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = value.iter().position(|byte| *byte == b' ')?;
-    Some((&value[..at], &value[at..]))
+/// Whether any of the places for a key holds the token.
+fn shows_token(options: &Options, headers: &HeaderMap) -> bool {
+    let bearers = headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| bearer(value.as_bytes()));
+    let bare = headers.get_all(X_API_KEY).iter().map(|value| value.as_bytes().trim_ascii());
+    bearers.chain(bare).any(|text| options.token.is(text))
 }
 
 /// DNS rebinding: a web page's own name is made to point at 127.0.0.1, and then its scripts reach this listener as
@@ -114,7 +129,7 @@ mod tests {
         let mut options = Options::new(Token::new(TOKEN).unwrap());
         options.hosts = vec!["aos.example".to_owned()];
         let parts = request.body(()).unwrap().into_parts().0;
-        admit(&options, Door::Tcp(address.parse().unwrap()), access, &parts).map_err(|error| error.status)
+        admit(&options, Door::Tcp(address.parse().unwrap()), access, &parts).map(drop).map_err(|error| error.status)
     }
 
     #[test]

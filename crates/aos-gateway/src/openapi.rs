@@ -117,6 +117,8 @@ pub fn document() -> Value {
             "schemas": generator.take_definitions(true),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "The text of run/token in the home."},
+                "key": {"type": "http", "scheme": "bearer", "description": "A program's key: `aos models key NAME`."},
+                "x_api_key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same key."},
             },
         },
     })
@@ -135,7 +137,11 @@ fn methods(verb: Verb) -> &'static [&'static str] {
 fn operation(route: &Route, method: &str, generator: &mut SchemaGenerator) -> Value {
     let name = format!("{:?}", route.operation);
     let id = if route.verb == Verb::Any { format!("{name}_{method}") } else { name };
-    let error = generator.subschema_for::<ErrorBody>();
+    // Programs' clients have forms of their own, for errors too.
+    let error = match route.format() {
+        None => generator.subschema_for::<ErrorBody>().to_value(),
+        Some(_) => json!({"type": "object"}),
+    };
     let mut responses = json!({
         route.status.to_string(): answer(route.content, generator),
         "default": {"description": "An error.", "content": {"application/json": {"schema": error}}},
@@ -157,6 +163,8 @@ fn operation(route: &Route, method: &str, generator: &mut SchemaGenerator) -> Va
     }
     match route.access {
         Access::Token => {}
+        Access::TokenOrKey => operation["security"] = json!([{"token": []}, {"key": []}, {"x_api_key": []}]),
+        Access::Program(_) => operation["security"] = json!([{"key": []}, {"x_api_key": []}]),
         Access::Open | Access::Hook => operation["security"] = json!([]),
     }
     operation
@@ -176,6 +184,10 @@ fn answer(content: Content, generator: &mut SchemaGenerator) -> Value {
         }
         Content::Metrics => json!({"description": "Done.", "content": {"text/plain": {}}}),
         Content::Agent => json!({"description": "Whatever the agent answers.", "content": {"*/*": {}}}),
+        Content::Model => json!({
+            "description": "In the program's format: a document, or events where a stream was asked for. `x-aos-model` names the configured model that served.",
+            "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}},
+        }),
         Content::Nothing => json!({"description": "Done."}),
     }
 }

@@ -29,6 +29,11 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// Largest body of a spawn, whose files are in it, in bytes.
     pub files_bytes_max: usize,
+    /// Largest request of a program to a model, in bytes.
+    pub program_bytes_max: usize,
+    /// Most bytes of such requests that are held at once, from the first byte to the end of the answer; those that find no
+    /// room are answered 503.
+    pub programs_bytes_max: usize,
     /// A client must have sent its headers by then, counted from the connection or the answer before.
     pub header_within: Duration,
     /// A client must have sent its body by then.
@@ -57,6 +62,8 @@ impl Options {
             webhooks_max: 256,
             body_bytes_max: 2 << 20,
             files_bytes_max: 64 << 20,
+            program_bytes_max: 32 << 20,
+            programs_bytes_max: 512 << 20,
             header_within: Duration::from_secs(10),
             body_within: Duration::from_secs(60),
             stall_within: Duration::from_secs(60),

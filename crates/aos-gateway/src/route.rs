@@ -10,9 +10,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView, RouteRequest,
-    RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    ForkRequest, InputRequest, KeyMade, KeyRequest, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView,
+    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
+use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 
 use crate::openapi::{ModelList, SyscallView};
@@ -62,6 +63,10 @@ pub enum Operation {
     Prune,
     Shutdown,
     Hook,
+    ChatCompletions,
+    Responses,
+    Messages,
+    MakeKey,
 }
 
 /// The method of a route.
@@ -99,13 +104,17 @@ impl Verb {
     }
 }
 
-/// Who may use a route over TCP. The socket is open to its own user for everything.
+/// Who may use a route over TCP. The socket is open to its own user for everything but what is for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Anybody: what it answers says nothing of the system.
     Open,
     /// Whoever holds the token.
     Token,
+    /// Whoever holds the token, and programs.
+    TokenOrKey,
+    /// Programs that speak this format, each with its key, on the socket too: a key says who pays, the token does not.
+    Program(Format),
     /// Anybody, from anywhere: the agent that owns the path decides by a signature.
     Hook,
 }
@@ -120,6 +129,8 @@ pub enum BodySize {
     Usual,
     /// `Options::files_bytes_max`, since files come with it.
     Files,
+    /// `Options::program_bytes_max`, since a whole conversation comes with it, pictures included.
+    Program,
 }
 
 /// The body that a route takes.
@@ -146,6 +157,8 @@ pub enum Content {
     Metrics,
     /// Whatever the agent answers.
     Agent,
+    /// What a model answers in the program's format: a document, or server-sent events where a stream was asked for.
+    Model,
     /// No body.
     Nothing,
 }
@@ -191,6 +204,14 @@ const fn route(operation: Operation, verb: Verb, path: &'static str, summary: &'
 }
 
 impl Route {
+    /// The format that its programs speak, where it is for programs.
+    #[must_use]
+    pub fn format(&self) -> Option<Format> {
+        match self.access {
+            Access::Program(format) => Some(format),
+            Access::Open | Access::Token | Access::TokenOrKey | Access::Hook => None,
+        }
+    }
     const fn open(mut self, access: Access) -> Route {
         self.access = access;
         self
@@ -205,6 +226,13 @@ impl Route {
     }
     const fn files_body(mut self, schema: SchemaOf) -> Route {
         self.body = Some(Taken { schema, optional: false, size: BodySize::Files });
+        self
+    }
+    /// For a program: the body is the business of whoever answers it, and so are the deadlines.
+    const fn program(mut self, format: Format) -> Route {
+        self.access = Access::Program(format);
+        self.body = Some(Taken { schema: of::<FreeObject>, optional: false, size: BodySize::Program });
+        self.deadline = None;
         self
     }
     const fn optional_body(mut self, schema: SchemaOf) -> Route {
@@ -236,11 +264,13 @@ const fn json<T: JsonSchema>() -> Content {
 
 /// Any JSON: the memory store's own shapes, the OpenAPI document.
 type Json = serde_json::Value;
+/// An object of a format that is defined elsewhere.
+type FreeObject = serde_json::Map<String, serde_json::Value>;
 
 use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
-/// Every route.
+/// Every route. The requests that fuzzing begins with name routes by their place, so new ones stand at the end.
 pub const ROUTES: &[Route] = &[
     route(Op::Health, Get, "/healthz", "Whether the daemon takes work.", json::<Json>()).open(Access::Open),
     route(Op::Metrics, Get, "/metrics", "Counters and gauges for Prometheus.", Content::Metrics),
@@ -300,7 +330,7 @@ pub const ROUTES: &[Route] = &[
         "Take policy.yaml as it is now; 409 with its faults where it cannot be used, and the old one stays.",
         json::<PolicyView>(),
     ),
-    route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()),
+    route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()).open(Access::TokenOrKey),
     route(Op::ModelRoute, Post, "/v1/models/route", "Which models would serve a task, and why.", json::<RouteView>())
         .body(of::<RouteRequest>),
     route(Op::Cost, Get, "/v1/cost", "What was spent.", json::<CostView>()).query(of::<CostQuery>).long(),
@@ -332,16 +362,44 @@ pub const ROUTES: &[Route] = &[
     )
     .open(Access::Hook)
     .own_deadlines(),
+    route(
+        Op::ChatCompletions,
+        Post,
+        "/v1/chat/completions",
+        "Ask a model as OpenAI's clients do, with a program's key.",
+        Content::Model,
+    )
+    .program(Format::Chat),
+    route(
+        Op::Responses,
+        Post,
+        "/v1/responses",
+        "Ask a model as OpenAI's newer clients do, with a program's key.",
+        Content::Model,
+    )
+    .program(Format::Responses),
+    route(
+        Op::Messages,
+        Post,
+        "/v1/messages",
+        "Ask a model as Anthropic's clients do, with a program's key.",
+        Content::Model,
+    )
+    .program(Format::Messages),
+    route(
+        Op::MakeKey,
+        Post,
+        "/v1/keys",
+        "A key for a program outside, shown this once. The program stands in the process table; its end takes the key back.",
+        json::<KeyMade>(),
+    )
+    .body(of::<KeyRequest>)
+    .status(201),
 ];
 
 /// What this version does not have yet: the path and what it would be.
-pub const ABSENT: &[(&str, &str)] = &[
-    ("/", "the dashboard"),
-    ("/mcp", "the MCP server"),
-    ("/v1/chat/completions", "the OpenAI-compatible API"),
-    ("/v1/embeddings", "the OpenAI-compatible API"),
-    ("/v1/responses", "the OpenAI-compatible API"),
-];
+pub const ABSENT: &[(&str, &str)] =
+    &[("/", "the dashboard"), ("/mcp", "the MCP server"), ("/v1/embeddings", "embedding texts")];
 
 /// The path of the table that is most like `path`, whose variable parts stand for whatever is in their place.
 #[must_use]
@@ -383,8 +441,14 @@ mod tests {
 
     #[test]
     fn only_health_and_hooks_are_open() {
-        let open: Vec<&str> = ROUTES.iter().filter(|route| route.access != Access::Token).map(|r| r.path).collect();
-        assert_eq!(open, ["/healthz", "/hooks/{path}"]);
+        let with = |access: &[Access]| {
+            ROUTES.iter().filter(|route| access.contains(&route.access)).map(|r| r.path).collect::<Vec<_>>()
+        };
+        assert_eq!(with(&[Access::Open, Access::Hook]), ["/healthz", "/hooks/{path}"]);
+        assert_eq!(with(&[Access::TokenOrKey]), ["/v1/models"]);
+        let programs = ROUTES.iter().filter_map(|route| Some((route.path, route.format()?)));
+        let (chat, responses) = (("/v1/chat/completions", Format::Chat), ("/v1/responses", Format::Responses));
+        assert_eq!(programs.collect::<Vec<_>>(), [chat, responses, ("/v1/messages", Format::Messages)]);
     }
 
     #[test]

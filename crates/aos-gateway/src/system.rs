@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use serde_json::Value;
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView,
-    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest,
+    ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
+use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
 
@@ -91,6 +93,15 @@ pub trait System: Send + Sync + 'static {
     fn models(&self) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;
     /// Which models would serve a task.
     fn model_route(&self, request: RouteRequest) -> impl Future<Output = Answer<RouteView>> + Send;
+    /// Makes a program and its key.
+    fn make_key(&self, request: KeyRequest) -> impl Future<Output = Answer<KeyMade>> + Send;
+    /// Whose key this is, by the SHA-256 of the key in lower-case hex; `None` where it was never given out or was taken back.
+    fn program(&self, key_sha256: &str) -> impl Future<Output = Answer<Option<Pid>>> + Send;
+    /// The models that a program may name.
+    fn program_models(&self, pid: Pid) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;
+    /// Asks a model for a program, in the program's own words. It has no deadline but the model's; whoever drops the future,
+    /// or the body of the answer, ends the exchange.
+    fn relay(&self, pid: Pid, format: Format, body: Bytes) -> impl Future<Output = Answer<Relayed>> + Send;
     /// What was spent.
     fn cost(&self, by: CostBy) -> impl Future<Output = Answer<CostView>> + Send;
 
@@ -129,6 +140,24 @@ pub trait System: Send + Sync + 'static {
     fn metrics(&self) -> impl Future<Output = Answer<Metrics>> + Send;
     /// Whether it takes work. Anybody may ask, so an error must tell strangers nothing.
     fn health(&self) -> impl Future<Output = Answer<()>> + Send;
+}
+
+/// What a model answers to a program.
+pub struct Relayed {
+    /// The HTTP status: 200, or what the model's server said to a request that is wrong in itself.
+    pub status: u16,
+    /// `text/event-stream` for a stream, which is passed on piece by piece; anything else is collected first.
+    pub content_type: &'static str,
+    /// The configured name of the model that serves.
+    pub model: String,
+    /// The answer. One that breaks off says so itself, in its format.
+    pub body: BoxStream<'static, Bytes>,
+}
+
+impl fmt::Debug for Relayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relayed").field("status", &self.status).field("model", &self.model).finish_non_exhaustive()
+    }
 }
 
 /// Who owns a webhook path.

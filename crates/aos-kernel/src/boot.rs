@@ -30,6 +30,7 @@ impl<P: PageStore> Kernel<P> {
             }
         }
         self.examine_again();
+        self.cut_off();
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
@@ -51,6 +52,7 @@ impl<P: PageStore> Kernel<P> {
                     self.globals.in_flight.remove(&id);
                 }
                 InFlight::Call { pid, by, call, .. } => self.recover_call(id, pid, by, call),
+                InFlight::Serve { .. } => unreachable!("all of them were cut off above"),
             }
         }
     }

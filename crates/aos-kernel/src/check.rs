@@ -3,7 +3,7 @@
 //! What is refused here leaves no trace and gets an error with a way out; what passes is applied without failing.
 
 use aos_abi::entry::ProposalState;
-use aos_abi::process::SpawnSpec;
+use aos_abi::process::{Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Pid, limits};
 
 use crate::budget::{Dimension, Grant};
@@ -22,6 +22,9 @@ impl<P: PageStore> Kernel<P> {
         match body {
             Body::Spawned(spec) => {
                 self.check_new(pid)?;
+                if spec.mode == Mode::Program && spec.task.is_some() {
+                    return Err(CallError::new(Code::Inval, "a program has no task"));
+                }
                 self.check_spawn(spec)
             }
             Body::Forked { spec, .. } => {
@@ -30,6 +33,13 @@ impl<P: PageStore> Kernel<P> {
             }
             Body::Input { text, eof, .. } => {
                 self.check_text("text", text)?;
+                if self.live(pid)?.mode == Mode::Program {
+                    return Err(CallError::new(
+                        Code::Inval,
+                        format!("process {pid} is a program's key and reads nothing"),
+                    )
+                    .hint("`aos ps` lists agents too"));
+                }
                 if text.is_empty() && !eof {
                     return Err(CallError::new(Code::Inval, "`text` is empty"));
                 }
@@ -60,7 +70,15 @@ impl<P: PageStore> Kernel<P> {
                     Ok(())
                 }
             }
-            Body::InferenceCompleted { effect, .. } | Body::Result { effect: Some(effect), .. } => {
+            Body::Keyed(key) => self.check_key(pid, key),
+            Body::Asked(_) => self.check_request(pid),
+            Body::Withdrawn { request } => match self.table.get(pid) {
+                Some(process) if process.asks.iter().any(|ask| ask.request == *request) => Ok(()),
+                _ => Err(CallError::new(Code::NoEnt, format!("request {request} does not wait"))),
+            },
+            Body::InferenceCompleted { effect, .. }
+            | Body::Served { effect, .. }
+            | Body::Result { effect: Some(effect), .. } => {
                 if self.globals.in_flight.contains_key(effect) {
                     Ok(())
                 } else {
@@ -90,6 +108,12 @@ impl<P: PageStore> Kernel<P> {
     /// # Errors
     /// `ESRCH` where there is none.
     pub fn fork_of(&mut self, from: Pid) -> Result<SpawnSpec, CallError> {
+        if self.table.get(from).is_some_and(|process| process.mode == Mode::Program) {
+            return Err(CallError::new(
+                Code::Inval,
+                format!("process {from} is a program's key and has no past to fork"),
+            ));
+        }
         self.fork_spec(from).ok_or_else(|| no_process(from))
     }
 

@@ -91,6 +91,16 @@ impl Measures {
         *known = (known.saturating_mul(7) / 8).saturating_add(latency_ms / 8);
     }
 
+    /// How long a model takes to answer, in milliseconds; 0: not known.
+    pub(crate) fn latency_of(&self, model: &str) -> u64 {
+        self.latency_ms.get(model).copied().unwrap_or(0)
+    }
+
+    /// How each tier did in a role.
+    pub(crate) fn tallies_of(&self, role: &str) -> [Tally; TIERS.len()] {
+        self.tallies.get(role).copied().unwrap_or_default()
+    }
+
     fn tally(&mut self, role: &str, rank: usize) -> &mut Tally {
         &mut self.tallies.entry(role.to_owned()).or_default()[rank]
     }
@@ -180,7 +190,7 @@ impl<P: PageStore> Kernel<P> {
                 holds_window: window + fixed_tokens <= u64::from(spec.context_window.saturating_sub(spec.max_output)),
                 tried: course.tried.contains(name),
                 down: self.is_down(name, spec),
-                latency_ms: self.globals.measures.latency_ms.get(name).copied().unwrap_or(0),
+                latency_ms: self.globals.measures.latency_of(name),
                 name,
                 spec,
             });
@@ -193,7 +203,7 @@ impl<P: PageStore> Kernel<P> {
             raised: course.raised as usize,
             raised_why: &course.raised_why,
             time_left_ms: ends_at.map(|end| end.millis_since(now)),
-            tallies: self.globals.measures.tallies.get(&role).copied().unwrap_or_default(),
+            tallies: self.globals.measures.tallies_of(&role),
             now,
             fallback: &config.fallback,
         };
@@ -228,7 +238,7 @@ impl<P: PageStore> Kernel<P> {
                 holds_window: true,
                 tried: false,
                 down: self.is_down(name, spec),
-                latency_ms: self.globals.measures.latency_ms.get(name).copied().unwrap_or(0),
+                latency_ms: self.globals.measures.latency_of(name),
             })
             .collect();
         let signals = Signals {
@@ -239,7 +249,7 @@ impl<P: PageStore> Kernel<P> {
             raised: 0,
             raised_why: "",
             time_left_ms: None,
-            tallies: self.globals.measures.tallies.get(role).copied().unwrap_or_default(),
+            tallies: self.globals.measures.tallies_of(role),
             now,
             fallback: &config.fallback,
         };
@@ -286,7 +296,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Why a model is not to be asked now, in words.
-    fn is_down(&self, name: &str, spec: &ModelSpec) -> Option<String> {
+    pub(crate) fn is_down(&self, name: &str, spec: &ModelSpec) -> Option<String> {
         let now = self.globals.at;
         let quiet = self.globals.scheduler.quiet_until(name);
         if quiet > now {

@@ -18,6 +18,15 @@ use aos_policy::{Given, Grants, Labels, Permit, Policy, Subject};
 pub enum Effect {
     /// Ask a model.
     Infer(Box<Infer>),
+    /// Ask a model what a program wants to know.
+    Serve(Box<Serve>),
+    /// A program's request gets no answer.
+    Refuse {
+        /// Which.
+        request: u64,
+        /// Why.
+        error: CallError,
+    },
     /// Carry out a call.
     Call {
         /// By which its result comes back.
@@ -192,6 +201,23 @@ pub struct Infer {
     pub guard: Option<Guard>,
 }
 
+/// A program's request to serve. What it says, the edge has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serve {
+    /// By which its end comes back.
+    pub id: EffectId,
+    /// The program.
+    pub pid: Pid,
+    /// Which of its requests.
+    pub request: u64,
+    /// The configured name of the model.
+    pub model: String,
+    /// Most tokens of the answer.
+    pub max_output: u32,
+    /// What is looked for before anything is sent.
+    pub guard: Option<Guard>,
+}
+
 /// What is looked for in a prompt before it is sent, and what happens where it is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
@@ -218,7 +244,7 @@ impl Effect {
     #[must_use]
     pub fn waits_for_disk(&self) -> bool {
         match self {
-            Effect::Infer(_) | Effect::WebhookReply { .. } => true,
+            Effect::Infer(_) | Effect::Serve(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
             Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
             // In order with the calls that were judged by it, some of which do not wait either.
             Effect::Policy(_) => false,

@@ -29,6 +29,7 @@ mod labels;
 mod lifecycle;
 mod money;
 mod personal;
+mod programs;
 mod proposals;
 mod rates;
 mod standing;
@@ -53,7 +54,7 @@ use crate::circuit::Circuits;
 use crate::course::Measures;
 use crate::effect::Effect;
 use crate::labels::Reads;
-use crate::process::{Notice, Phase, Process};
+use crate::process::{Ask, Notice, Phase, Process};
 use crate::scheduler::Scheduler;
 use crate::table::{PAGE_FORMAT, PageStore, Table};
 
@@ -97,6 +98,8 @@ struct Globals {
     config: String,
     counts: [u64; State::ALL.len()],
     names: BTreeMap<String, Pid>,
+    /// Programs by the SHA-256 of their keys.
+    keys: BTreeMap<String, Pid>,
     routes: BTreeMap<String, Pid>,
     due: BTreeSet<(Timestamp, Pid)>,
     in_flight: BTreeMap<EffectId, InFlight>,
@@ -151,19 +154,21 @@ enum InFlight {
         /// Whether nobody but people can have led to it.
         vouched: bool,
     },
+    /// A program's request.
+    Serve { pid: Pid, ask: Ask, max_output: u32, reserved_usd: u64, reserved_tokens: u64, price: Option<Price> },
 }
 
 impl InFlight {
     fn pid(&self) -> Pid {
         match self {
-            InFlight::Infer { pid, .. } | InFlight::Call { pid, .. } => *pid,
+            InFlight::Infer { pid, .. } | InFlight::Call { pid, .. } | InFlight::Serve { pid, .. } => *pid,
         }
     }
 
     /// Who asks a model.
     fn asker(&self) -> Option<Pid> {
         match self {
-            InFlight::Infer { pid, .. } => Some(*pid),
+            InFlight::Infer { pid, .. } | InFlight::Serve { pid, .. } => Some(*pid),
             InFlight::Call { .. } => None,
         }
     }
@@ -272,6 +277,12 @@ impl<P: PageStore> Kernel<P> {
                 self.unless_it_held(*effect, outcome);
                 self.driver_result(*effect, entry.lsn, outcome);
             }
+            Body::Keyed(key) => self.keyed(pid, key),
+            Body::Asked(asked) => self.asked(pid, asked),
+            Body::Served { effect, latency_ms, outcome, personal } => {
+                self.request_over(*effect, *latency_ms, outcome, personal.as_deref());
+            }
+            Body::Withdrawn { request } => self.withdrawn(pid, *request),
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
@@ -288,6 +299,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Verdict { .. }
             | Body::Result { effect: None, .. }
             | Body::Charged { .. }
+            | Body::Refused { .. }
             | Body::Compacted { .. }
             | Body::Exited { .. }
             | Body::Reaped { .. }

@@ -142,6 +142,9 @@ impl<P: PageStore> Kernel<P> {
             asked: Count::default(),
             allowances: Default::default(),
             next_id: 0,
+            key: None,
+            asks: Default::default(),
+            serving: 0,
             attempts: Attempts::default(),
             service: 0,
             due: None,
@@ -211,6 +214,7 @@ impl<P: PageStore> Kernel<P> {
         if self.table.get(pid).is_some_and(|process| !process.exited() && process.stopped.is_none()) {
             let model = self.table.get(pid).map(|process| process.model.clone()).unwrap_or_default();
             self.globals.scheduler.remove(&model, pid);
+            self.unqueue(pid);
             self.with(pid, |process| process.stopped = Some("ending".into()));
         }
     }
@@ -227,6 +231,7 @@ impl<P: PageStore> Kernel<P> {
             Signal::Stop => {
                 let model = process.model.clone();
                 self.globals.scheduler.remove(&model, pid);
+                self.unqueue(pid);
                 self.with(pid, |process| process.stopped = Some("stopped by a signal".into()));
             }
             Signal::Cont => self.go_on(pid),
@@ -238,6 +243,7 @@ impl<P: PageStore> Kernel<P> {
         if !was_stopped {
             return;
         }
+        self.queue_again(pid);
         match self.table.get(pid).map(|process| process.phase.clone()) {
             Some(Phase::Ready) => self.want_turn(pid),
             Some(Phase::Calling | Phase::Writing(_)) => self.run_step(pid),
@@ -273,9 +279,9 @@ impl<P: PageStore> Kernel<P> {
                     Err(CallError::new(Code::Intr, "TERM ended the wait").hint("this is your last turn")),
                 );
             }
-            Some(Phase::Writing(text)) => {
-                // It has said them already, and has no time to wait for its reader.
-                self.wrote(pid, &text);
+            Some(Phase::Writing(_)) => {
+                // There is no room for its words and no time to wait for it: as with any blocked write they do not arrive.
+                self.writes_no_more(pid);
                 self.want_turn(pid);
             }
             Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Ready) => self.want_turn(pid),
@@ -303,6 +309,7 @@ impl<P: PageStore> Kernel<P> {
             self.did_well(pid);
         }
         self.close_proposals(pid);
+        self.revoke(pid);
         // Nothing reads back from JSON as none, so nothing is none here too.
         let shown = Some(result.clone()).filter(|result| !result.is_null());
         let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned() };
@@ -550,10 +557,6 @@ impl<P: PageStore> Kernel<P> {
     /// Effects still to come back, with their processes.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.globals
-            .in_flight
-            .values()
-            .filter(|in_flight| matches!(in_flight, InFlight::Infer { .. } | InFlight::Call { .. }))
-            .count()
+        self.globals.in_flight.values().filter(|in_flight| !matches!(in_flight, InFlight::Serve { .. })).count()
     }
 }

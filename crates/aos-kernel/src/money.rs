@@ -61,7 +61,7 @@ impl<P: PageStore> Kernel<P> {
                     self.fact(pid, Body::Stopped { reason: words(&error) });
                     self.with(pid, |process| process.phase = Phase::Broke { until: Some(until), need })
                 }
-                Some(Mode::OneShot) | None => {
+                Some(Mode::OneShot | Mode::Program) | None => {
                     self.exit(pid, 5, serde_json::Value::Null, &words(&error));
                     None
                 }
@@ -69,7 +69,9 @@ impl<P: PageStore> Kernel<P> {
             Outlook::Never(error) => {
                 match self.table.get(pid).map(|process| process.mode) {
                     Some(Mode::Resident) => self.stop_with(pid, &words(&error)),
-                    Some(Mode::OneShot) | None => self.exit(pid, 5, serde_json::Value::Null, &words(&error)),
+                    Some(Mode::OneShot | Mode::Program) | None => {
+                        self.exit(pid, 5, serde_json::Value::Null, &words(&error))
+                    }
                 }
                 None
             }
@@ -82,7 +84,8 @@ impl<P: PageStore> Kernel<P> {
         matches!(self.outlook(pid, need), Outlook::Now | Outlook::Soon)
     }
 
-    fn outlook(&mut self, pid: Pid, need: Need) -> Outlook {
+    /// Whether so much can be set aside now.
+    pub(crate) fn outlook(&mut self, pid: Pid, need: Need) -> Outlook {
         let tree = [(Dimension::Usd, need.usd), (Dimension::Tokens, need.tokens)];
         tree.into_iter().fold(self.of_the_day(need.usd), |so_far, (dimension, amount)| {
             so_far.and(self.of_the_tree(pid, dimension, amount)).and(self.of_the_roles(pid, dimension, amount))
@@ -194,7 +197,7 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    fn set_aside(&mut self, pid: Pid, need: Need) {
+    pub(crate) fn set_aside(&mut self, pid: Pid, need: Need) {
         for (dimension, amount) in [(Dimension::Usd, need.usd), (Dimension::Tokens, need.tokens)] {
             self.each_account(pid, dimension, |account| account.reserved += amount);
             for at in self.lineage(pid) {

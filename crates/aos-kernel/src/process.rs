@@ -125,6 +125,12 @@ pub struct Process {
     pub allowances: [Allowance; 3],
     /// Numbers the ids it hands out (calls, timers, watches).
     pub next_id: u64,
+    /// Of a program: the key it asks models with.
+    pub key: Option<Box<HeldKey>>,
+    /// Of a program: its requests that wait for a model, oldest first.
+    pub asks: VecDeque<Ask>,
+    /// Of a program: how many of its requests a model is answering.
+    pub serving: u32,
     /// Failures of its current turn.
     pub attempts: Attempts,
     /// Tokens of service it has had, weighted: its place in the fair share.
@@ -195,6 +201,36 @@ pub struct Refusal {
     pub why: String,
     /// Until when the answer holds.
     pub until: Timestamp,
+}
+
+/// A program's key, as [`aos_abi::entry::Key`] gave it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HeldKey {
+    /// SHA-256 of the key in hex.
+    pub sha256: String,
+    /// Whose it is, in words.
+    pub owner: Option<String>,
+    /// Most requests a minute.
+    pub rpm: Option<u32>,
+    /// The tiers of models that it may ask; empty: all that its role may.
+    pub tiers: Vec<String>,
+}
+
+/// A program's request that waits for a model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ask {
+    /// By which the edge knows it.
+    pub request: u64,
+    /// What it named: a model, a tier, or `auto`.
+    pub wanted: String,
+    /// The configured model that it waits for.
+    pub model: String,
+    /// Models that have failed to answer it.
+    pub tried: Vec<String>,
+    /// Its tokens, estimated.
+    pub input_tokens: u64,
+    /// The most tokens of the answer that it asks for.
+    pub max_output: Option<u32>,
 }
 
 /// What a call waits for.
@@ -435,6 +471,8 @@ impl Process {
         match (&self.phase, &self.stopped) {
             (Phase::Exited, _) => State::Exited,
             (_, Some(_)) => State::Stopped,
+            (Phase::Idle, None) if self.serving > 0 => State::Running,
+            (Phase::Idle, None) if !self.asks.is_empty() => State::Ready,
             (Phase::Ready, None) => State::Ready,
             (Phase::Inferring(_) | Phase::Calling, None) => State::Running,
             (Phase::Waiting { wait: Wait::Sleep, .. }, None) => State::Sleeping,
@@ -460,6 +498,7 @@ impl Process {
             Phase::Backoff(_) => Some("model"),
             Phase::Broke { .. } => Some("budget"),
             Phase::Writing(_) => Some("pipe"),
+            Phase::Idle if self.mode == Mode::Program => Some("requests"),
             Phase::Idle => Some("input"),
             Phase::Ready | Phase::Inferring(_) | Phase::Calling | Phase::Exited => None,
         }

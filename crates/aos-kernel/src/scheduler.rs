@@ -84,6 +84,15 @@ impl Scheduler {
         }
     }
 
+    /// A process that waits has had more service meanwhile, as programs may.
+    pub fn weigh(&mut self, model: &str, pid: Pid, service: u64) {
+        if let Some(queue) = self.queues.get_mut(model)
+            && let Some(place) = queue.take(pid)
+        {
+            queue.put(pid, Place { service, ..place });
+        }
+    }
+
     /// Takes everybody out of a model's queue, in order of arrival: there is no such model any more.
     pub fn dismiss(&mut self, model: &str) -> Vec<Pid> {
         let Some(queue) = self.queues.get_mut(model) else { return Vec::new() };

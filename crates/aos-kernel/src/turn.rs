@@ -58,6 +58,10 @@ impl<P: PageStore> Kernel<P> {
                 let Some(spec) = config.models.get(&model) else {
                     for pid in self.globals.scheduler.dismiss(&model) {
                         again = true;
+                        if self.table.get(pid).is_some_and(|process| process.mode == Mode::Program) {
+                            self.refuse_for_want_of(pid, &model);
+                            continue;
+                        }
                         if !self.route_of(pid).order.is_empty() {
                             self.want_turn(pid);
                             continue;
@@ -69,7 +73,11 @@ impl<P: PageStore> Kernel<P> {
                     continue;
                 };
                 while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
-                    self.start_turn(pid, &model, spec);
+                    if self.table.get(pid).is_some_and(|process| process.mode == Mode::Program) {
+                        self.serve(pid, &model, spec);
+                    } else {
+                        self.start_turn(pid, &model, spec);
+                    }
                     again = true;
                 }
             }
@@ -85,6 +93,13 @@ impl<P: PageStore> Kernel<P> {
                     process.phase = Phase::Ready;
                 }
             });
+            return;
+        }
+        if process.mode == Mode::Program {
+            // It takes no turns, so there is no last one either.
+            if process.terminating.is_some() {
+                self.exit(pid, 143, serde_json::Value::Null, "revoked by TERM");
+            }
             return;
         }
         if process.terminating.is_some_and(|terminating| terminating.last_turn) {
@@ -275,7 +290,7 @@ impl<P: PageStore> Kernel<P> {
         let process = self.table.get(pid)?;
         let system = aos_context::system_prompt(&identity(process, &role_grants, &spec, tools));
         let items = match purpose {
-            Purpose::Turn => process.window.items().map(|item| item.lsn).collect(),
+            Purpose::Turn | Purpose::Request => process.window.items().map(|item| item.lsn).collect(),
             Purpose::Summary => process.window.covered(upto).map(|item| item.lsn).collect(),
         };
         let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
@@ -403,7 +418,9 @@ impl<P: PageStore> Kernel<P> {
             self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
         }
         match (outcome, purpose) {
-            (InferenceOutcome::Answered(reply), Purpose::Turn) => self.replied(pid, lsn, &model, reply, personal),
+            (InferenceOutcome::Answered(reply), Purpose::Turn | Purpose::Request) => {
+                self.replied(pid, lsn, &model, reply, personal);
+            }
             (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
             (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
         }
@@ -483,7 +500,7 @@ impl<P: PageStore> Kernel<P> {
                 let answer = if quarantine { value_in(text) } else { text.into() };
                 self.exit(pid, 0, answer, "answered");
             }
-            Mode::OneShot | Mode::Resident => {
+            Mode::OneShot | Mode::Resident | Mode::Program => {
                 self.did_well(pid);
                 self.with(pid, |process| process.phase = Phase::Idle);
                 self.rest(pid);
@@ -496,7 +513,7 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return };
         match process.mode {
             // A resident process may well have nothing to say.
-            Mode::Resident => {
+            Mode::Resident | Mode::Program => {
                 self.with(pid, |process| {
                     process.attempts.empty = 0;
                     process.phase = Phase::Idle;
@@ -593,7 +610,7 @@ impl<P: PageStore> Kernel<P> {
             Some(Mode::OneShot) => {
                 self.exit(pid, 1, serde_json::Value::Null, &format!("{message}{hint}"));
             }
-            Some(Mode::Resident) => {
+            Some(Mode::Resident | Mode::Program) => {
                 self.with(pid, |process| process.attempts = Default::default());
                 self.stop_with(pid, &format!("{message}{hint}; then `aos resume {pid}`"));
             }
@@ -612,7 +629,7 @@ fn value_in(text: &str) -> Value {
 
 /// Usage as it can have been: a server that reports more than was sent and asked for is not believed, so that nothing is
 /// charged beyond what was set aside. What it said stands in the journal.
-fn possible(usage: Usage, reserved_tokens: u64, max_output: u32) -> Usage {
+pub(crate) fn possible(usage: Usage, reserved_tokens: u64, max_output: u32) -> Usage {
     let output_most = u64::from(max_output);
     let input_most = reserved_tokens.saturating_sub(output_most);
     let lies = usage.input_tokens > input_most || usage.output_tokens > output_most;

@@ -26,7 +26,7 @@ const AGED_EVERY: u64 = 4;
 /// What is remembered from check to check.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    waiting: BTreeMap<Pid, Waiter>,
+    waiting: BTreeMap<(Pid, String), Waiter>,
     /// Inputs after which somebody waited for a limit beside a free slot.
     pub(crate) limited: u64,
     /// Starts by age, past somebody more urgent.
@@ -65,7 +65,7 @@ pub(crate) fn state<P: PageStore>(
     let now = kernel.at();
     let mut counts = [0u64; State::ALL.len()];
     let mut due: Option<Timestamp> = None;
-    let mut waiting: BTreeMap<Pid, Waiter> = BTreeMap::new();
+    let mut waiting: BTreeMap<(Pid, String), Waiter> = BTreeMap::new();
     let mut budgets = BTreeMap::new();
     let mut names = BTreeMap::new();
     for pid in (2..kernel.next_pid().0).map(Pid) {
@@ -73,11 +73,15 @@ pub(crate) fn state<P: PageStore>(
         counts[process.state() as usize] += 1;
         one(process, witness)?;
         due = [due, process.earliest_due()].into_iter().flatten().min();
-        if process.phase == Phase::Ready && process.stopped.is_none() {
+        let mut models: BTreeSet<String> = process.asks.iter().map(|ask| ask.model.clone()).collect();
+        if process.phase == Phase::Ready {
+            models.insert(process.model.clone());
+        }
+        for model in models.into_iter().filter(|_| process.stopped.is_none()) {
             let spoken_to = process.hurried || process.has_person_input() || witness.spoken_to == Some(pid);
             let urgent = spoken_to || process.terminating.is_some();
             let waiter = Waiter {
-                model: process.model.clone(),
+                model: model.clone(),
                 since: now,
                 before_boot: witness.booting,
                 class: if urgent { Priority::Interactive } else { process.priority },
@@ -85,7 +89,7 @@ pub(crate) fn state<P: PageStore>(
                 pays: true,
                 aged: None,
             };
-            waiting.insert(pid, waiter);
+            waiting.insert((pid, model), waiter);
         }
         let asking = witness.turns.in_flight.values().any(|(of, ..)| *of == pid);
         budgets.insert(pid, (process.budget, asking));
@@ -261,7 +265,7 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
 fn slots<P: PageStore>(
     kernel: &mut Kernel<P>,
     witness: &Witness,
-    waiting: &BTreeMap<Pid, Waiter>,
+    waiting: &BTreeMap<(Pid, String), Waiter>,
     due: Option<Timestamp>,
     memory: &mut Memory,
 ) -> Result<(), Broken> {
@@ -307,26 +311,28 @@ fn slots<P: PageStore>(
 fn queue<P: PageStore>(
     kernel: &mut Kernel<P>,
     witness: &Witness,
-    waiting: BTreeMap<Pid, Waiter>,
+    waiting: BTreeMap<(Pid, String), Waiter>,
     memory: &mut Memory,
 ) -> Result<(), Broken> {
     let now = kernel.at();
     let limited = |budget: &Budget| Dimension::ALL.iter().any(|of| budget.account(*of).limit.is_some());
     let free = kernel.config().usd_per_day.is_none();
     let mut waiting = waiting;
-    for (pid, waiter) in &mut waiting {
+    for ((pid, _), waiter) in &mut waiting {
         let mut at = *pid;
         waiter.pays = free;
         while let Some(process) = kernel.process(at).filter(|_| waiter.pays) {
             (waiter.pays, at) = (!limited(&process.budget), process.budget.from);
         }
     }
-    let still = |pid: &Pid, of: &Waiter| waiting.get(pid).is_some_and(|waiter| waiter.model == of.model);
+    // Whoever has left meanwhile was passed by nobody. A program may have been served something else by the same input.
+    let service =
+        |of: &(Pid, String), then: &Waiter| waiting.get(of).map_or(u64::MAX, |at| at.service.max(then.service));
     for (pid, model) in &witness.turns.begun {
         if kernel.process(*pid).is_some_and(|process| process.stopped.is_some()) {
             return Err(broken("who is stopped starts nothing", format!("{pid} asks {model}")));
         }
-        let Some(started) = memory.waiting.get(pid).filter(|waiter| waiter.model == *model) else { continue };
+        let Some(started) = memory.waiting.get(&(*pid, model.clone())) else { continue };
         // It may have become urgent by the same input that started it.
         let terminating = kernel.process(*pid).is_some_and(|process| process.terminating.is_some());
         let urgent = terminating || witness.spoken_to == Some(*pid);
@@ -334,34 +340,35 @@ fn queue<P: PageStore>(
         let mut passed = memory.waiting.iter().filter(|(other, waiter)| {
             waiter.model == *model
                 && waiter.pays
-                && still(other, waiter)
-                && (waiter.class < class || (waiter.class == class && waiter.service < started.service))
+                && waiting.contains_key(other)
+                && (waiter.class < class || (waiter.class == class && service(other, waiter) < started.service))
         });
         let Some((other, waiter)) = passed.next() else { continue };
         if started.before_boot || now.millis_since(started.since) >= AGED_MS {
             memory.aged += 1;
             continue;
         }
-        let what = format!("{pid} ({started:?}) started before {other} ({waiter:?})");
+        let what = format!("{pid} ({started:?}) started before {} ({waiter:?})", other.0);
         return Err(broken("the most urgent goes first, then the least served", what));
     }
     let earlier = std::mem::take(&mut memory.waiting);
-    for (pid, mut waiter) in waiting.clone() {
-        if let Some(known) = earlier.get(&pid).filter(|known| known.model == waiter.model) {
+    for (of, mut waiter) in waiting.clone() {
+        // A program that has begun one request waits anew for the next.
+        if let Some(known) = earlier.get(&of).filter(|_| !witness.turns.begun.contains(&of)) {
             (waiter.since, waiter.before_boot, waiter.aged) = (known.since, known.before_boot, known.aged);
             waiter.class = waiter.class.min(known.class);
         }
         if waiter.pays && now.millis_since(waiter.since) >= AGED_MS {
             let starts = witness.turns.starts.get(&waiter.model).copied().unwrap_or_default();
-            let since = |other: &Pid| earlier.get(other).map_or(now, |known| known.since);
-            let ahead = waiting.iter().filter(|(other, of)| of.model == waiter.model && since(other) <= waiter.since);
+            let since = |other: &(Pid, String)| earlier.get(other).map_or(now, |known| known.since);
+            let ahead = waiting.iter().filter(|(other, at)| at.model == waiter.model && since(other) <= waiter.since);
             let (from, bound) = *waiter.aged.get_or_insert((starts, AGED_EVERY * ahead.count() as u64));
             if starts - from > bound {
-                let what = format!("{pid} aged {} starts ago, {bound} would do: {waiter:?}", starts - from);
+                let what = format!("{of:?} aged {} starts ago, {bound} would do: {waiter:?}", starts - from);
                 return Err(broken("nobody starves", what));
             }
         }
-        memory.waiting.insert(pid, waiter);
+        memory.waiting.insert(of, waiter);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Start at [`answer`]. A calm mind says one sentence and makes no call, which lets a world come to rest.
 
-use aos_abi::entry::{InferenceOutcome, Purpose};
+use aos_abi::entry::{InferenceOutcome, Purpose, ServedOutcome};
 use aos_abi::inference::{Encoding, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::{Name, Pid};
 use serde_json::{Value, json};
@@ -48,13 +48,22 @@ pub(crate) fn answer(
         model: model.to_owned(),
     };
     match purpose {
-        Purpose::Summary => {
+        Purpose::Summary | Purpose::Request => {
             reply.text = if scene.calm || chance.percent(90) { "what happened so far".into() } else { text(chance) };
         }
         Purpose::Turn if scene.calm => reply.text = "done".into(),
         Purpose::Turn => turn(chance, scene, encoding, &mut reply),
     }
     InferenceOutcome::Answered(reply)
+}
+
+/// What a model makes of a program's request, of which at least one token is sent.
+pub(crate) fn serve(chance: &mut Chance, max_output: u32, cancelled: bool) -> ServedOutcome {
+    let scene = Scene { worst_input: 3, max_output: max_output.into(), ..Scene::default() };
+    if cancelled || chance.percent(9) {
+        return ServedOutcome::Failed { failure: failure(chance, &scene) };
+    }
+    ServedOutcome::Answered { usage: usage(chance, &scene), whole: chance.percent(90) }
 }
 
 /// A failure, and at times what it cost.

@@ -19,6 +19,8 @@ pub(crate) enum Job {
     Infer(Box<Infer>),
     /// A driver's result.
     Call { id: EffectId, pid: Pid, call_id: CallId, name: Name, holds: bool },
+    /// A model's answer to a program.
+    Serve { id: EffectId, pid: Pid, max_output: u32 },
     /// What the files are that a proposal concerns.
     Look { pid: Pid, id: String },
 }
@@ -60,6 +62,15 @@ impl Outside {
                 let at = self.later(chance, now);
                 self.come(at, Job::Infer(infer));
             }
+            Effect::Serve(serve) => {
+                if serve.id.cause > durable {
+                    return Err(broken("nothing is changed before that is written", format!("{} is asked", serve.id)));
+                }
+                let at = self.later(chance, now);
+                self.come(at, Job::Serve { id: serve.id, pid: serve.pid, max_output: serve.max_output });
+            }
+            // Its program is told, and nothing comes back.
+            Effect::Refuse { .. } => {}
             Effect::Call { id, pid, call_id, permit, bound, .. } => {
                 if permit.pid() != pid {
                     return Err(broken("a permit is its process's", format!("{id} of {pid}: {permit:?}")));
@@ -172,7 +183,7 @@ impl Job {
     pub(crate) fn id(&self) -> Option<EffectId> {
         match self {
             Job::Infer(infer) => Some(infer.id),
-            Job::Call { id, .. } => Some(*id),
+            Job::Call { id, .. } | Job::Serve { id, .. } => Some(*id),
             Job::Look { .. } => None,
         }
     }

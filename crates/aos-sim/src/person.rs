@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::entry::{ProposalState, WebhookRequest, WindowItem};
+use aos_abi::entry::{Asked, Key, ProposalState, WebhookRequest, WindowItem};
+use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
@@ -89,6 +90,36 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
         pipe_to: chance.percent(10).then_some(anybody),
         workspace: Workspace::Home(next),
         quarantine: false,
+    }
+}
+
+/// A program that is to have a key.
+pub(crate) fn program<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>) -> (Pid, Body) {
+    let next = kernel.next_pid();
+    let mut spec = spawn(chance, next, Pid::INIT);
+    (spec.mode, spec.task, spec.grants, spec.pipe_to) = (Mode::Program, None, None, None);
+    (next, Body::Spawned(Box::new(spec)))
+}
+
+/// Its key.
+pub(crate) fn key(chance: &mut Chance, serial: u64) -> Key {
+    Key {
+        sha256: format!("{serial:064x}"),
+        owner: None,
+        rpm: chance.percent(30).then(|| chance.between(1, 10) as u32),
+        tiers: Vec::new(),
+    }
+}
+
+/// What it asks.
+pub(crate) fn asked(chance: &mut Chance, serial: u64) -> Asked {
+    let model = chance.one(&ASKED);
+    Asked {
+        request: serial,
+        model: model.to_owned(),
+        format: Format::Chat,
+        input_tokens: chance.between(1, 3000),
+        max_output: chance.percent(50).then(|| chance.between(1, 2000) as u32),
     }
 }
 

@@ -385,6 +385,12 @@ impl Simulation {
                 let latency_ms = self.chance.between(1, 9000);
                 (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, personal: None, outcome })
             }
+            Job::Serve { id, pid, max_output } => {
+                let cancelled = self.outside.is_cancelled(id);
+                let outcome = mind::serve(&mut self.chance, max_output, cancelled);
+                let latency_ms = self.chance.between(1, 9000);
+                (pid, Body::Served { effect: id, latency_ms, personal: None, outcome })
+            }
             Job::Look { pid, id } => {
                 let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
                 (pid, Body::Examined(Box::new(examined)))
@@ -441,9 +447,38 @@ impl Simulation {
             if self.chance.percent(2) {
                 self.flood()?;
             }
+            if self.chance.percent(8) {
+                self.programs_ask()?;
+            }
             if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial, self.busy) {
                 self.offer(pid, body)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Programs get keys, ask, and give up.
+    fn programs_ask(&mut self) -> Result<(), Halt> {
+        if self.kernel.keys().is_empty() || self.chance.percent(10) {
+            let (pid, body) = person::program(&mut self.chance, &mut self.kernel);
+            if self.offer(pid, body)? {
+                self.serial += 1;
+                let key = person::key(&mut self.chance, self.serial);
+                self.offer(pid, Body::Keyed(Box::new(key)))?;
+            }
+        }
+        let keys = self.kernel.keys();
+        for _ in 0..self.chance.between(1, 4) {
+            let Some((_, pid)) = self.chance.pick(&keys) else { break };
+            self.serial += 1;
+            let asked = person::asked(&mut self.chance, self.serial);
+            self.offer(pid, Body::Asked(Box::new(asked)))?;
+        }
+        let waiting: Vec<(u64, Pid)> = self.witness.programs.waiting.iter().map(|(nr, pid)| (*nr, *pid)).collect();
+        if self.chance.percent(20)
+            && let Some((request, pid)) = self.chance.pick(&waiting)
+        {
+            self.offer(pid, Body::Withdrawn { request })?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! An imitated system: one process with the pid 7, a journal in memory, webhooks with fixed habits.
+//! An imitated system: one process with the pid 7, a journal in memory, webhooks with fixed habits, one program.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use aos_abi::api::*;
 use aos_abi::entry::{Body, ProposalState, Verdict};
+use aos_abi::inference::Format;
 use aos_abi::process::*;
 use aos_abi::{CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::*;
+use bytes::Bytes;
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -35,6 +38,24 @@ pub(crate) struct Fake {
     /// How many stand at the gate.
     pub(crate) waiting: AtomicUsize,
     pub(crate) shut_down: AtomicBool,
+    /// What programs asked.
+    pub(crate) relayed: Mutex<Vec<(Format, Bytes)>>,
+    /// What the next ones are answered; a document where nothing is left.
+    pub(crate) relays: Mutex<VecDeque<Answer<Relayed>>>,
+    /// How many exchanges with models have ended, one way or another.
+    pub(crate) ended: Arc<AtomicUsize>,
+}
+
+/// A key of the process 7.
+pub(crate) const KEY: &str = "aos_sk_0123456789-abcdefghijklmnopqrstuvwxyz_ABCDE";
+
+/// An exchange with a model, which ends when this is dropped.
+pub(crate) struct Exchange(Arc<AtomicUsize>);
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Fake {
@@ -53,7 +74,30 @@ impl Fake {
             gate: tokio::sync::Semaphore::new(0),
             waiting: AtomicUsize::new(0),
             shut_down: AtomicBool::new(false),
+            relayed: Mutex::default(),
+            relays: Mutex::default(),
+            ended: Arc::default(),
         }
+    }
+
+    /// A stream for the next program, whose pieces are sent from here.
+    pub(crate) fn stream(&self) -> tokio::sync::mpsc::Sender<&'static str> {
+        let (sender, pieces) = tokio::sync::mpsc::channel::<&'static str>(64);
+        let state = (pieces, Exchange(Arc::clone(&self.ended)));
+        let body = futures_util::stream::unfold(state, |(mut pieces, exchange)| async move {
+            pieces.recv().await.map(|piece| (Bytes::from(piece), (pieces, exchange)))
+        });
+        self.answer_next(Ok(Relayed {
+            status: 200,
+            content_type: "text/event-stream",
+            model: "small".into(),
+            body: body.boxed(),
+        }));
+        sender
+    }
+
+    pub(crate) fn answer_next(&self, answer: Answer<Relayed>) {
+        self.relays.lock().unwrap().push_back(answer);
     }
 
     pub(crate) fn append(&self, pid: Pid, text: &str) -> Lsn {
@@ -160,6 +204,10 @@ impl System for Fake {
             policy: PolicyView::default(),
         })
     }
+    async fn make_key(&self, _: KeyRequest) -> Answer<KeyMade> {
+        Ok(KeyMade { pid: Pid(7), key: KEY.to_owned() })
+    }
+
     async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
         self.spawned.lock().unwrap().push(request);
         accepted(Pid(7))
@@ -292,6 +340,30 @@ impl System for Fake {
     }
     async fn model_route(&self, request: RouteRequest) -> Answer<RouteView> {
         Ok(RouteView { asked: request.task, ..RouteView::default() })
+    }
+    async fn program(&self, key_sha256: &str) -> Answer<Option<Pid>> {
+        let known = Key::parse(KEY).unwrap().sha256();
+        Ok((key_sha256 == known).then_some(Pid(7)))
+    }
+    async fn program_models(&self, pid: Pid) -> Answer<Vec<ModelView>> {
+        assert_eq!(pid, Pid(7));
+        Ok(self.models().await?.into_iter().map(|view| ModelView { id: "cheap".into(), ..view }).collect())
+    }
+    /// The request `held` waits at the gate.
+    async fn relay(&self, pid: Pid, format: Format, body: Bytes) -> Answer<Relayed> {
+        assert_eq!(pid, Pid(7));
+        let held = body == "held";
+        self.relayed.lock().unwrap().push((format, body));
+        if held {
+            let _exchange = Exchange(Arc::clone(&self.ended));
+            self.stand_at_the_gate().await;
+        }
+        let next = self.relays.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| {
+            let pieces = [r#"{"an":"#, r#""answer"}"#].map(Bytes::from);
+            let body = futures_util::stream::iter(pieces).boxed();
+            Ok(Relayed { status: 200, content_type: "application/json", model: "small".into(), body })
+        })
     }
     async fn cost(&self, by: CostBy) -> Answer<CostView> {
         let group = CostGroup { inferences: 3, cost_usd: Usd(400_000), ..CostGroup::default() };

@@ -11,5 +11,6 @@ mod client;
 mod events;
 mod fake;
 mod hooks;
+mod programs;
 mod routes;
 mod server;

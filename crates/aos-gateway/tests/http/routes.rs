@@ -8,6 +8,7 @@ use axum::http::header;
 use http_body_util::BodyExt;
 
 use crate::client::Got;
+use crate::fake::KEY;
 use crate::server::{Server, TOKEN};
 
 /// A request that each route answers well: its path, its query and its body.
@@ -18,6 +19,7 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::PolicyReload => ("", "", ""),
         Operation::Processes | Operation::Proposals => ("", "?all=true", ""),
         Operation::Spawn => ("", "", r#"{"task":"count"}"#),
+        Operation::MakeKey => ("", "", r#"{"name":"editor"}"#),
         Operation::Process => ("7", "", ""),
         Operation::Kill => ("7", "?tree=true", ""),
         Operation::Input => ("7", "", r#"{"text":"hi"}"#),
@@ -41,6 +43,7 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::Backup => ("", "", r#"{"file":"/tmp/a.tar"}"#),
         Operation::Prune => ("", "", r#"{"dry_run":true}"#),
         Operation::Hook => ("open", "", "hi"),
+        Operation::ChatCompletions | Operation::Responses | Operation::Messages => ("", "", r#"{"model":"small"}"#),
     };
     (format!("{}{query}", filled(route, subject)), body)
 }
@@ -65,12 +68,16 @@ async fn every_route_answers_through_both_doors() {
     for door in [server.tcp(), server.unix()] {
         for route in ROUTES {
             let (path, body) = example(route);
-            let got = door.send(method(route), &path, body).await;
+            let key = [("x-api-key", KEY)];
+            let got = match route.format() {
+                None => door.send(method(route), &path, body).await,
+                Some(_) => door.send_with(method(route), &path, &key, body).await,
+            };
             // The agent's own status.
             let status = if route.operation == Operation::Hook { 201 } else { route.status };
             assert_eq!(got.status, status, "{path}: {got:?}");
             let content_type = match route.content {
-                Content::Json(_) => "application/json",
+                Content::Json(_) | Content::Model => "application/json",
                 Content::JsonLines => "application/x-ndjson",
                 Content::Events => "text/event-stream",
                 Content::Metrics => "text/plain; version=0.0.4; charset=utf-8",
@@ -81,7 +88,7 @@ async fn every_route_answers_through_both_doors() {
             assert_eq!(got.header("cache-control"), "no-store", "{path}");
             assert_eq!(got.header("x-content-type-options"), "nosniff", "{path}");
             match route.content {
-                Content::Json(_) => drop(got.json()),
+                Content::Json(_) | Content::Model => drop(got.json()),
                 Content::Nothing => assert!(got.body.is_empty(), "{path}"),
                 Content::JsonLines | Content::Events | Content::Metrics | Content::Agent => {
                     assert!(!got.body.is_empty(), "{path}");
@@ -134,7 +141,7 @@ async fn what_there_is_not_is_a_404_of_the_same_form() {
     let got = door.get("/v1/proceses").await;
     assert_eq!(got.error(), "not_found: there is no route `/v1/proceses`");
     assert!(got.json()["error"]["hint"].as_str().unwrap().starts_with("the nearest is /v1/processes;"));
-    for absent in ["/", "/mcp", "/v1/chat/completions", "/v1/embeddings", "/v1/responses"] {
+    for absent in ["/", "/mcp", "/v1/embeddings"] {
         let got = door.get(absent).await;
         assert_eq!(got.status, 404);
         assert!(got.error().ends_with("is not in this version"), "{got:?}");
@@ -146,12 +153,13 @@ async fn what_there_is_not_is_a_404_of_the_same_form() {
 async fn a_wrong_request_says_what_is_wrong() {
     let server = Server::start().await;
     let door = server.tcp();
-    for route in ROUTES.iter().filter(|route| route.body.is_some()) {
+    let ours = || ROUTES.iter().filter(|route| route.format().is_none());
+    for route in ours().filter(|route| route.body.is_some()) {
         let got = door.send(method(route), &filled(route, "7"), r#"{"surprise":1}"#).await;
         assert_eq!(got.status, 400, "{}: {got:?}", route.path);
         assert!(got.error().starts_with("EINVAL: at `/surprise`: unknown field"), "{got:?}");
     }
-    for route in ROUTES.iter().filter(|route| route.operation != Operation::Hook) {
+    for route in ours().filter(|route| route.operation != Operation::Hook) {
         let (_, body) = example(route);
         let got = door.send(method(route), &format!("{}?surprise=1", filled(route, "7")), body).await;
         assert_eq!(got.status, 400, "{}: {got:?}", route.path);

@@ -173,7 +173,7 @@ impl<P: PageStore> Kernel<P> {
         }
         let asked = self.check_asked(&spec.model)?;
         if let Some(to) = spec.pipe_to
-            && self.table.get(to).is_none_or(crate::process::Process::exited)
+            && self.table.get(to).is_none_or(|reader| reader.exited() || reader.mode == Mode::Program)
         {
             return Err(no_process(to));
         }
@@ -209,7 +209,8 @@ impl<P: PageStore> Kernel<P> {
             return Ok(());
         }
         let most = self.policy.limits().clone();
-        let parent = self.table.get(spec.parent).filter(|parent| !parent.exited());
+        let parent = self.table.get(spec.parent);
+        let parent = parent.filter(|parent| !parent.exited() && parent.mode != Mode::Program);
         let Some(parent) = parent else { return Err(no_process(spec.parent)) };
         let live = parent.children.len() - parent.zombies.len().min(parent.children.len());
         if live >= most.spawn_children.min(limits::CHILDREN_MAX) {

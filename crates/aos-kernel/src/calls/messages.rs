@@ -1,5 +1,6 @@
 //! `SEND_MSG` and `RECV_MSG`.
 
+use aos_abi::process::Mode;
 use aos_abi::syscall::{RecvMsg, SendMsg};
 use aos_abi::{Body, CallError, Code, Pid, limits};
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ impl<P: PageStore> Kernel<P> {
         let Some(receiver) = self.table.get(to) else { return Err(no_process(to)) };
         if receiver.exited() {
             return Err(CallError::new(Code::Srch, format!("process {to} has ended")));
+        }
+        if receiver.mode == Mode::Program {
+            return Err(CallError::new(Code::Inval, format!("process {to} is a program's key and reads nothing")));
         }
         if receiver.inbox.len() >= limits::INBOX_MAX {
             let mut error =

@@ -11,6 +11,8 @@
 //! | `shown VALUE TOKEN` | what is answered next was asked with that token in the place of that value |
 //! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
+//! | `key PID [rpm=N] [tiers=…]` · `ask PID N MODEL [MOST]` · `hangup PID N` | a program (`spawn program`) gets a key · asks, under a number · gives up |
+//! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
 //! | `here MODEL` | that model is on this machine from here on |
 //! | `day USD` · `drop MODEL` · `slots N` · `price USD` | another configuration; the price is for a million tokens of every model |
@@ -30,9 +32,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aos_abi::entry::{
-    Configured, Examined, InferenceOutcome, Outcome, Personal, ProposalState, WebhookRequest, WindowItem,
+    Asked, Configured, Examined, InferenceOutcome, Key, Outcome, Personal, ProposalState, ServedOutcome,
+    WebhookRequest, WindowItem,
 };
-use aos_abi::inference::{Encoding, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
+use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
@@ -104,6 +107,8 @@ struct Rig {
     /// Calls at drivers.
     calls: Vec<(Pid, CallId, String, EffectId)>,
     config: Configured,
+    /// Programs' requests at models, by number.
+    serving: BTreeMap<u64, (Pid, EffectId)>,
     /// Of the next answer.
     personal: Option<Box<Personal>>,
     out: String,
@@ -149,6 +154,7 @@ impl Rig {
             entries: Vec::new(),
             calls: Vec::new(),
             config: config.clone(),
+            serving: BTreeMap::new(),
             personal: None,
             out: String::new(),
             serial: 0,
@@ -189,6 +195,33 @@ impl Rig {
                 let keys = keys(tail).0;
                 self.offer(pid, Body::Budgeted { budget: budget(&keys) });
             }
+            "key" => {
+                let keys = keys(tail).0;
+                self.serial += 1;
+                let key = Key {
+                    sha256: format!("{:064x}", self.serial),
+                    owner: None,
+                    rpm: keys.get("rpm").and_then(|text| text.parse().ok()),
+                    tiers: keys
+                        .get("tiers")
+                        .map(|list| list.split(',').map(str::to_owned).collect())
+                        .unwrap_or_default(),
+                };
+                self.offer(pid, Body::Keyed(Box::new(key)));
+            }
+            "ask" => {
+                let mut words = tail.split(' ');
+                let asked = Asked {
+                    request: words.next().unwrap().parse().unwrap(),
+                    model: words.next().unwrap().to_owned(),
+                    format: Format::Chat,
+                    input_tokens: 1000,
+                    max_output: words.next().map(|text| text.parse().unwrap()),
+                };
+                self.offer(pid, Body::Asked(Box::new(asked)));
+            }
+            "hangup" => self.offer(pid, Body::Withdrawn { request: tail.parse().unwrap() }),
+            "serve" => self.served(rest),
             "approve" => self.proposal(first, ProposalState::Approved, None),
             "standing" => self.proposal(first, ProposalState::Standing, None),
             "expire" => self.proposal(first, ProposalState::Expired, None),
@@ -277,7 +310,11 @@ impl Rig {
             parent: number("parent").unwrap_or(Pid::INIT),
             name: keys.get("name").cloned(),
             task: (!task.is_empty()).then_some(task),
-            mode: if mode == "oneshot" { Mode::OneShot } else { Mode::Resident },
+            mode: match mode {
+                "oneshot" => Mode::OneShot,
+                "program" => Mode::Program,
+                _ => Mode::Resident,
+            },
             model: keys.get("model").cloned().unwrap_or_else(|| "m".into()),
             policy_role: keys.get("role").cloned(),
             grants: keys.get("grants").map(|list| list.split(',').map(|grant| grant.replace('+', " ")).collect()),
@@ -332,6 +369,25 @@ impl Rig {
         };
         let personal = self.personal.take();
         self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, personal, outcome });
+    }
+
+    /// A program's request is over.
+    fn served(&mut self, rest: &str) {
+        let mut words = rest.split(' ');
+        let Some((pid, effect)) = self.serving.remove(&words.next().unwrap().parse().unwrap()) else {
+            return self.out.push_str("it is not served\n");
+        };
+        let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
+        let outcome = match (words.next(), words.next()) {
+            (Some("fails"), Some(kind)) => {
+                let kind = if kind == "transient" { FailureKind::Transient } else { FailureKind::Permanent };
+                let retry_after_ms = words.next().map(|text| text.parse().unwrap());
+                let (message, hint) = ("it failed".into(), Some("do this".into()));
+                ServedOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }
+            }
+            _ => ServedOutcome::Answered { usage, whole: true },
+        };
+        self.offer(pid, Body::Served { effect, latency_ms: 1, personal: None, outcome });
     }
 
     fn call(&mut self, part: &str) -> NativeCall {
@@ -454,6 +510,11 @@ impl Rig {
                 self.calls.push((pid, call_id, name, id));
                 line
             }
+            Effect::Serve(serve) => {
+                self.serving.insert(serve.request, (serve.pid, serve.id));
+                format!("serve {} {} by {}, at most {}", serve.pid, serve.request, serve.model, serve.max_output)
+            }
+            Effect::Refuse { request, error } => format!("refuse {request}: {}", words(&error)),
             Effect::Cancel(_) => "cancel".to_owned(),
             Effect::Policy(_) => "another policy".to_owned(),
             Effect::Examine { pid, id, .. } => {
@@ -587,6 +648,7 @@ fn fact(entry: &Entry) -> Option<String> {
                 result.as_ref().map_or(String::new(), |result| format!(" = {}", short(result)))
             )
         }
+        Body::Refused { .. } => return None,
         Body::Stopped { reason } => format!("stopped: {reason}"),
         Body::Reaped { children } => format!("put away {}", children.len()),
         Body::Labelled { labels } => format!("labelled {}", labels.join(", ")),

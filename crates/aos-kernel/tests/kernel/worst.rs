@@ -229,7 +229,9 @@ impl<'a> World<'a> {
             | Effect::Policy(_)
             | Effect::Watch { .. }
             | Effect::Unwatch { .. }
-            | Effect::WebhookReply { .. } => {}
+            | Effect::WebhookReply { .. }
+            | Effect::Serve(_)
+            | Effect::Refuse { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@
 mod calls;
 mod delivery;
 mod money;
+mod programs;
 mod turns;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::report::{Broken, broken};
 
 pub(crate) use delivery::Delivery;
 pub(crate) use money::Money;
+pub(crate) use programs::Programs;
 pub(crate) use turns::Turns;
 
 /// Everything seen so far.
@@ -31,6 +33,7 @@ pub(crate) struct Witness {
     pub(crate) turns: Turns,
     pub(crate) delivery: Delivery,
     pub(crate) money: Money,
+    pub(crate) programs: Programs,
     /// The last input was a tick.
     pub(crate) ticked: bool,
     /// The last input was a start of the machine.
@@ -94,6 +97,7 @@ impl Witness {
         self.turns.entry(entry, self.config.as_deref())?;
         self.calls.entry(entry)?;
         self.delivery.entry(entry)?;
+        self.programs.entry(entry)?;
         self.money.entry(entry, self.config.as_deref())
     }
 
@@ -104,6 +108,8 @@ impl Witness {
                 self.delivery.infer(infer)
             }
             Effect::Call { pid, call_id, id, .. } => self.calls.performed(*pid, call_id, *id),
+            Effect::Serve(serve) => self.programs.serve(serve),
+            Effect::Refuse { request, .. } => self.programs.refuse(*request),
             Effect::Cancel(_)
             | Effect::Policy(_)
             | Effect::Watch { .. }

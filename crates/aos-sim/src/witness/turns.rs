@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use aos_abi::decode::{call_ids, decode};
-use aos_abi::entry::{Configured, InferenceOutcome, Purpose};
+use aos_abi::entry::{Configured, InferenceOutcome, Purpose, ServedOutcome};
 use aos_abi::inference::Stop;
 use aos_abi::model::ModelLimits;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
@@ -59,12 +59,27 @@ impl Turns {
                     minute.pop_front();
                 }
                 self.begun.push((pid, model.clone()));
+                if *purpose == Purpose::Request {
+                    self.started += 1;
+                    *self.starts.entry(model.clone()).or_default() += 1;
+                    self.in_flight.insert(*effect, (pid, model.clone(), *purpose));
+                    return Ok(());
+                }
                 if let Some(other) = self.asking.insert(pid, *effect) {
                     return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {effect} during {other}")));
                 }
                 self.started += 1;
                 *self.starts.entry(model.clone()).or_default() += 1;
                 self.in_flight.insert(*effect, (pid, model.clone(), *purpose));
+            }
+            Body::Served { effect, outcome, .. } => {
+                let model = self.in_flight.remove(effect).map(|(_, model, _)| model).unwrap_or_default();
+                if let ServedOutcome::Failed { failure } = outcome
+                    && let Some(wait) = failure.retry_after_ms
+                {
+                    let quiet = self.quiet.entry(model).or_default();
+                    *quiet = entry.at.plus_millis(wait).max(*quiet);
+                }
             }
             Body::InferenceCompleted { effect, outcome, .. } => {
                 let Some((_, model, purpose)) = self.in_flight.remove(effect) else {

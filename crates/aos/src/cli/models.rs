@@ -1,14 +1,17 @@
 //! `aos models`.
 
-use aos_abi::api::{ModelView, RouteRequest, RouteView, RoutedModel};
+use aos_abi::Usd;
+use aos_abi::api::{KeyMade, KeyRequest, ModelView, RouteRequest, RouteView, RoutedModel};
+use aos_abi::process::{BudgetSpec, StatusView};
 use serde::Deserialize;
 
+use super::run::usd;
 use super::table::{Column, Table};
 use super::{Context, Exit, Failure, absent, count, doctor, money};
 use crate::client::Address;
 use crate::config::Config;
 
-/// List the configured models, or test whether they answer
+/// List the configured models, test whether they answer, make keys for other programs
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -38,8 +41,58 @@ enum Command {
         #[arg(short, long)]
         model: Option<String>,
     },
-    #[command(hide = true)]
-    Key(absent::Args),
+    /// Make a key with which another program can ask models; it is shown this once
+    #[command(
+        after_help = "The program stands in `aos ps` under its name: `aos cost` says what it spent, `aos budget` gives it more, \
+`aos pause` and `aos resume` hold it, `aos kill` takes the key back.\n\nExamples:\n  aos models key editor --budget 2\n  \
+aos models key batch --tier nano --tier small --rpm 60"
+    )]
+    Key(KeyArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct KeyArgs {
+    /// The program's name
+    name: String,
+    /// Whose it is
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
+    /// The most it may spend, in US dollars
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    budget: Option<Usd>,
+    /// The most tokens it may use
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// The most requests a minute
+    #[arg(long, value_name = "N")]
+    rpm: Option<u32>,
+    /// A tier of models that it may ask; may be repeated. Without one: all that its role may
+    #[arg(long, value_name = "TIER", value_enum)]
+    tier: Vec<TierArg>,
+    /// The role of policy.yaml that it runs under, instead of the default one
+    #[arg(long, value_name = "NAME")]
+    policy_role: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum TierArg {
+    Nano,
+    Small,
+    Standard,
+    Strong,
+    Frontier,
+}
+
+impl TierArg {
+    fn name(self) -> &'static str {
+        match self {
+            TierArg::Nano => "nano",
+            TierArg::Small => "small",
+            TierArg::Standard => "standard",
+            TierArg::Strong => "strong",
+            TierArg::Frontier => "frontier",
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -54,9 +107,33 @@ impl Args {
             Some(Command::Test { model }) => test(cx, model.as_deref()).await,
             Some(Command::Pull(_)) => Err(absent::failure("aos models pull", "the local model runtime")),
             Some(Command::Route { task, role, model }) => route(cx, RouteRequest { task, role, model }).await,
-            Some(Command::Key(_)) => Err(absent::failure("aos models key", "keys for other programs")),
+            Some(Command::Key(args)) => key(cx, args).await,
         }
     }
+}
+
+async fn key(cx: &Context, args: KeyArgs) -> Result<Exit, Failure> {
+    let request = KeyRequest {
+        name: args.name,
+        owner: args.owner,
+        policy_role: args.policy_role,
+        budget: BudgetSpec { usd: args.budget, tokens: args.tokens, ..BudgetSpec::default() },
+        rpm: args.rpm,
+        tiers: args.tier.into_iter().map(|tier| tier.name().to_owned()).collect(),
+    };
+    let client = cx.client()?;
+    let made: KeyMade = client.post(&Address::of("/v1/keys"), &request).await?;
+    if cx.json {
+        cx.document(&made)?;
+        return Ok(Exit::Success);
+    }
+    cx.print(&format!("{}\n", made.key))?;
+    let status: StatusView = client.get(&Address::of("/v1/status")).await?;
+    cx.note(&format!(
+        "keep it: it is not shown again. The program is process {}; its base URL is http://{}/v1 (Anthropic's clients: without /v1)",
+        made.pid, status.listen
+    ));
+    Ok(Exit::Success)
 }
 
 async fn list(cx: &Context) -> Result<Exit, Failure> {

@@ -3,7 +3,7 @@
 //! Start at [`Narrator::tell`], which is pure. What always holds: every line is clean (see [`super::clean`]) and at most as
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
-use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, Verdict};
+use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, ServedOutcome, Verdict};
 use aos_abi::{Body, Entry, Usd};
 use serde_json::Value;
 
@@ -134,6 +134,23 @@ impl Narrator {
                 let end = format!("exit {exit_code}, {}: {}", clean_line(reason), self.used());
                 vec![self.lead(&sign, &end)]
             }
+            Body::Keyed(key) => {
+                let owner = key.owner.as_deref().map(|owner| format!(" of {}", clean_line(owner))).unwrap_or_default();
+                vec![self.lead("←", &format!("a key{owner}"))]
+            }
+            Body::Asked(asked) => {
+                let tokens = count(asked.input_tokens);
+                vec![self.lead(
+                    "←",
+                    &format!("request {} to {}, about {tokens} tokens", asked.request, clean_line(&asked.model)),
+                )]
+            }
+            Body::Withdrawn { request } => vec![self.lead("←", &format!("request {request} was given up"))],
+            Body::Refused { request, error } => {
+                let text = format!("request {request} refused: {}", clean_line(&error.message));
+                vec![self.lead(&style.yellow("!"), &text)]
+            }
+            Body::Served { outcome, latency_ms, .. } => vec![self.served(outcome, *latency_ms)],
             Body::InferenceStarted { .. }
             | Body::Booted { .. }
             | Body::Configured(_)
@@ -143,6 +160,20 @@ impl Narrator {
             | Body::Changed(_)
             | Body::Examined(_)
             | Body::Pruned { .. } => vec![],
+        }
+    }
+
+    fn served(&mut self, outcome: &ServedOutcome, latency_ms: u64) -> String {
+        match outcome {
+            ServedOutcome::Answered { usage, whole } => {
+                self.inferences += 1;
+                let cut = if *whole { "" } else { ", broken off" };
+                let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
+                self.lead("→", &format!("answered in {latency_ms} ms: {input} + {output} tokens{cut}"))
+            }
+            ServedOutcome::Failed { failure } => {
+                self.lead(&self.style.yellow("!"), &format!("the model failed: {}", clean_line(&failure.message)))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aos_abi::entry::{InferenceOutcome, Outcome, Verdict};
+use aos_abi::entry::{InferenceOutcome, Outcome, ServedOutcome, Verdict};
 use aos_abi::{Body, Code, Entry, Name, Usd};
 use aos_gateway::{InferenceCounters, Metrics};
 
@@ -48,6 +48,15 @@ impl Counted {
         match body {
             Body::InferenceStarted { effect, model, .. } => {
                 self.asked.insert(*effect, model.clone());
+            }
+            Body::Served { effect, outcome, .. } => {
+                if let Some(model) = self.asked.remove(effect) {
+                    let of = self.inferences.entry(model).or_default();
+                    match outcome {
+                        ServedOutcome::Answered { .. } => of.completed += 1,
+                        ServedOutcome::Failed { .. } => of.failed += 1,
+                    }
+                }
             }
             Body::InferenceCompleted { effect, outcome, .. } => {
                 let asked = self.asked.remove(effect);

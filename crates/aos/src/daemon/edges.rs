@@ -30,6 +30,7 @@ use super::drivers::Drivers;
 use super::heart::Completion;
 use super::history::History;
 use super::inference::Models;
+use super::relay::Relays;
 use super::undo::{Note, Undo};
 
 /// Live events a slow watcher may be behind; beyond, it goes back to the journal.
@@ -44,6 +45,7 @@ pub(crate) struct Edges {
     drivers: Arc<Drivers>,
     undo: Arc<Undo>,
     counters: Arc<Counters>,
+    relays: Arc<Relays>,
     workspaces: PathBuf,
     live: broadcast::Sender<Live>,
     tasks: TaskTracker,
@@ -63,6 +65,7 @@ impl Edges {
         drivers: Arc<Drivers>,
         undo: Arc<Undo>,
         counters: Arc<Counters>,
+        relays: Arc<Relays>,
         workspaces: PathBuf,
     ) -> Edges {
         let (live, _) = broadcast::channel(LIVE_MAX);
@@ -74,6 +77,7 @@ impl Edges {
             drivers,
             undo,
             counters,
+            relays,
             workspaces,
             live,
             tasks: TaskTracker::new(),
@@ -92,9 +96,20 @@ impl Edges {
         self.history.rest();
     }
 
+    /// What serves programs.
+    pub(crate) fn relays(&self) -> &Arc<Relays> {
+        &self.relays
+    }
+
     /// Tells whoever watches that these entries are durable.
     pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
         self.counters.count(&entries);
+        self.relays.follow(&entries);
+        for entry in &entries {
+            if let Body::Served { effect, .. } = &entry.body {
+                self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
+            }
+        }
         for entry in &entries {
             let Body::Changed(changed) = &entry.body else { continue };
             let (undo, changed) = (Arc::clone(&self.undo), changed.clone());
@@ -136,6 +151,12 @@ impl Edges {
                     Body::InferenceCompleted { effect: id, latency_ms, personal, outcome }
                 });
             }
+            Effect::Serve(serve) => {
+                let token = CancellationToken::new();
+                self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(serve.id, token.clone());
+                self.relays.serve(serve, token);
+            }
+            Effect::Refuse { request, error } => self.relays.refuse(request, error),
             Effect::Call { id, pid, call_id, permit, workspace, authority, bound } => {
                 let place = self.place(&workspace, &authority.policy, &authority.role);
                 self.call(Job { id, pid, call_id, permit, place, authority, bound });

@@ -20,12 +20,12 @@ use super::privacy::{Looked, Replaced};
 
 /// The model pool as effects use it.
 pub(crate) struct Models {
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 impl Models {
     /// Over a pool.
-    pub(crate) fn new(pool: Pool) -> Models {
+    pub(crate) fn new(pool: Arc<Pool>) -> Models {
         Models { pool }
     }
 
@@ -105,7 +105,7 @@ impl Models {
         }
         match (answered, infer.purpose) {
             (Ok(reply), _) => InferenceOutcome::Answered(reply),
-            (Err(failure), Purpose::Turn) => InferenceOutcome::Failed { failure },
+            (Err(failure), Purpose::Turn | Purpose::Request) => InferenceOutcome::Failed { failure },
             (Err(failure), Purpose::Summary) => InferenceOutcome::Answered(Reply {
                 text: aos_context::digest(entries),
                 calls: Vec::new(),
@@ -184,7 +184,7 @@ async fn entries(history: &Arc<History>, pid: Pid, items: &[Lsn]) -> Result<Vec<
 fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, Option<Rendered>) {
     let fit = Fit::for_budget(infer.budget).with_images(infer.images);
     match infer.purpose {
-        Purpose::Turn => {
+        Purpose::Turn | Purpose::Request => {
             let mut rendered = before.render(entries, infer.encoding, fit);
             let prompt = Prompt {
                 system: infer.system.clone(),
@@ -211,7 +211,7 @@ fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, O
     }
 }
 
-fn withheld(classes: &BTreeSet<String>) -> Failure {
+pub(crate) fn withheld(classes: &BTreeSet<String>) -> Failure {
     let kinds: Vec<&str> = classes.iter().map(String::as_str).collect();
     Failure {
         kind: FailureKind::Withheld,

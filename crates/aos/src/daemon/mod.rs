@@ -19,6 +19,7 @@ mod pages;
 mod past;
 mod privacy;
 mod programs;
+mod relay;
 mod reload;
 mod restore;
 mod system;
@@ -170,6 +171,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let (completions, outcomes) = mpsc::unbounded_channel();
     let (failed, mut failures) = mpsc::unbounded_channel();
     let counters = Arc::new(counters::Counters::default());
+    let pool = Arc::new(pool);
+    let relays = Arc::new(relay::Relays::new(Arc::clone(&pool), completions.clone()));
+    relays.know(kernel.keys());
     let edges = Arc::new(edges::Edges::new(
         tokio::runtime::Handle::current(),
         completions,
@@ -178,6 +182,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         Arc::clone(&drivers),
         Arc::clone(&undo),
         Arc::clone(&counters),
+        relays,
         home.workspaces(),
     ));
     let (heart, handle) = Heart::new(kernel, Arc::clone(&journal), Arc::clone(&edges), outcomes, failed, checkpoint);

@@ -67,13 +67,18 @@ pub(crate) fn look(guard: &Guard, system: &str, entries: &[Arc<Entry>], known: &
 /// What looking comes to, or a failure where it panics: then nobody knows what is in there.
 fn unbroken(look: impl FnOnce() -> Looked) -> Result<Looked, Failure> {
     // It owns whatever it changes.
-    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| Failure {
+    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| broken())
+}
+
+/// The detector failed.
+pub(crate) fn broken() -> Failure {
+    Failure {
         kind: FailureKind::Permanent,
         message: "the detector of personal data failed, so nothing was sent".into(),
         hint: Some("the daemon's log says more; without `personal_data` in policy.yaml nothing is looked for".into()),
         retry_after_ms: None,
         usage: None,
-    })
+    }
 }
 
 fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Replaced {
@@ -98,27 +103,7 @@ impl Replaced {
     /// The answer with its tokens filled in, and what the kernel is told of it.
     pub(crate) fn fill(&self, reply: &mut Reply) -> Personal {
         let mut told = self.told();
-        let mut used = |text: &str| {
-            told.tokens.extend(self.tokens.in_text(text).map(|(token, value)| (value.to_owned(), token.to_owned())));
-        };
-        used(&reply.text);
-        reply.calls.iter().for_each(|call| used(&call.arguments));
-        // A call may stand in the text as JSON: what would have to be escaped there stays a token.
-        let plain = |value: &str| {
-            let fits = !value.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
-            fits.then(|| value.to_owned())
-        };
-        if let Some(text) = self.tokens.fill(&reply.text, plain) {
-            reply.text = text;
-        }
-        for call in &mut reply.calls {
-            // What is no JSON is no call, and stays as it was written.
-            if let Ok(mut arguments) = serde_json::from_str::<Value>(&call.arguments)
-                && self.fill_value(&mut arguments)
-            {
-                call.arguments = arguments.to_string();
-            }
-        }
+        told.tokens = fill(&self.tokens, reply);
         told
     }
 
@@ -127,36 +112,63 @@ impl Replaced {
         let classes = self.tokens.classes().map(ToString::to_string).collect();
         Personal { classes, tokens: BTreeMap::new() }
     }
+}
 
-    /// Whether anything was filled in. Recursion is bounded by the depth to which `serde_json` parses.
-    fn fill_value(&self, value: &mut Value) -> bool {
-        let fill = |text: &str| self.tokens.fill(text, |value| Some(value.to_owned()));
-        match value {
-            Value::String(text) => match fill(text) {
-                Some(filled) => {
-                    *text = filled;
-                    true
-                }
-                None => false,
-            },
-            Value::Array(items) => {
-                let mut any = false;
-                for item in items {
-                    any |= self.fill_value(item);
-                }
-                any
-            }
-            Value::Object(fields) => {
-                let mut any = false;
-                for (name, mut item) in std::mem::take(fields) {
-                    let filled = fill(&name);
-                    any |= self.fill_value(&mut item) || filled.is_some();
-                    fields.insert(filled.unwrap_or(name), item);
-                }
-                any
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+/// Fills the tokens of an answer in; says which were there, by what they stand for.
+pub(crate) fn fill(tokens: &Tokens, reply: &mut Reply) -> BTreeMap<String, String> {
+    let mut told = BTreeMap::new();
+    let mut used = |text: &str| {
+        told.extend(tokens.in_text(text).map(|(token, value)| (value.to_owned(), token.to_owned())));
+    };
+    used(&reply.text);
+    reply.calls.iter().for_each(|call| used(&call.arguments));
+    // A call may stand in the text as JSON: what would have to be escaped there stays a token.
+    let plain = |value: &str| {
+        let fits = !value.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
+        fits.then(|| value.to_owned())
+    };
+    if let Some(text) = tokens.fill(&reply.text, plain) {
+        reply.text = text;
+    }
+    for call in &mut reply.calls {
+        // What is no JSON is no call, and stays as it was written.
+        if let Ok(mut arguments) = serde_json::from_str::<Value>(&call.arguments)
+            && fill_value(tokens, &mut arguments)
+        {
+            call.arguments = arguments.to_string();
         }
+    }
+    told
+}
+
+/// Whether anything was filled in. Recursion is bounded by the depth to which `serde_json` parses.
+fn fill_value(tokens: &Tokens, value: &mut Value) -> bool {
+    let fill = |text: &str| tokens.fill(text, |value| Some(value.to_owned()));
+    match value {
+        Value::String(text) => match fill(text) {
+            Some(filled) => {
+                *text = filled;
+                true
+            }
+            None => false,
+        },
+        Value::Array(items) => {
+            let mut any = false;
+            for item in items {
+                any |= fill_value(tokens, item);
+            }
+            any
+        }
+        Value::Object(fields) => {
+            let mut any = false;
+            for (name, mut item) in std::mem::take(fields) {
+                let filled = fill(&name);
+                any |= fill_value(tokens, &mut item) || filled.is_some();
+                fields.insert(filled.unwrap_or(name), item);
+            }
+            any
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -9,21 +9,23 @@ use std::time::{Duration, Instant};
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach, RejectRequest, ReplayView,
-    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach,
+    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
-use aos_abi::entry::{ProposalState, WebhookRequest};
+use aos_abi::entry::{Key, ProposalState, WebhookRequest};
+use aos_abi::inference::Format;
 use aos_abi::process::{
     BudgetSpec, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
 };
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::{
-    Answer, ApiError, Live, Metrics, Next, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
+    Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
 };
 use aos_journal::{ChargesBy, Journal};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -293,6 +295,9 @@ impl System for Daemon {
     }
 
     async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
+        if request.mode == Mode::Program {
+            return Err(ApiError::usage("a program is made with its key").hint("`aos models key NAME`"));
+        }
         if request.mode == Mode::OneShot && request.task.as_deref().unwrap_or_default().trim().is_empty() {
             return Err(ApiError::usage("a one-shot process needs a task").hint("say what it should do in `task`"));
         }
@@ -327,6 +332,36 @@ impl System for Daemon {
             })
             .await?;
         Ok(accepted)
+    }
+
+    async fn make_key(&self, request: KeyRequest) -> Answer<KeyMade> {
+        let (key, sha256) = super::relay::new_key()?;
+        let KeyRequest { name, owner, policy_role, budget, rpm, tiers } = request;
+        let made = self
+            .heart
+            .change(move |kernel| {
+                let pid = kernel.next_pid();
+                let model = kernel.config().default_model.clone();
+                let spec = super::relay::program(pid, name, model, policy_role, budget);
+                Ok((pid, Body::Spawned(Box::new(spec))))
+            })
+            .await?;
+        let pid = made.pid;
+        self.change(pid, Body::Keyed(Box::new(Key { sha256, owner, rpm, tiers }))).await?;
+        Ok(KeyMade { pid, key })
+    }
+
+    async fn program(&self, key_sha256: &str) -> Answer<Option<Pid>> {
+        Ok(self.edges.relays().program(key_sha256))
+    }
+
+    async fn program_models(&self, pid: Pid) -> Answer<Vec<ModelView>> {
+        let usable = self.heart.look(move |kernel| kernel.models_of(pid)).await?;
+        Ok(self.models.iter().filter(|model| usable.contains(&model.id)).cloned().collect())
+    }
+
+    async fn relay(&self, pid: Pid, format: Format, body: Bytes) -> Answer<Relayed> {
+        self.edges.relays().relay(&self.heart, pid, format, body).await
     }
 
     async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
@@ -699,7 +734,7 @@ impl System for Daemon {
 fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
     let priority = match request.mode {
         Mode::OneShot => Priority::Interactive,
-        Mode::Resident => Priority::Normal,
+        Mode::Resident | Mode::Program => Priority::Normal,
     };
     SpawnSpec {
         parent: Pid::INIT,

@@ -147,7 +147,8 @@ fn heard(state: &mut State, entry: &Entry) {
     if let Body::Exited { .. } = entry.body {
         bury(state);
     }
-    state.stale |= matches!(entry.body, Body::Verdict { .. } | Body::Result { .. } | Body::Signal { .. });
+    state.stale |=
+        matches!(entry.body, Body::Verdict { .. } | Body::Result { .. } | Body::Signal { .. } | Body::Served { .. });
 }
 
 /// The process as the entry leaves it, as far as the entry alone says.

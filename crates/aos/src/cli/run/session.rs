@@ -309,8 +309,8 @@ impl<'c> Session<'c> {
                 self.send(InputRequest { text: String::new(), eof: true }).await?;
                 Ok(None)
             }
-            (Mode::Resident, Input::Silent) => Ok(Some(self.detach())),
-            (Mode::Resident, _) => {
+            (Mode::Resident | Mode::Program, Input::Silent) => Ok(Some(self.detach())),
+            (Mode::Resident | Mode::Program, _) => {
                 self.input = Input::Leaving;
                 self.leave_if_answered().await
             }

@@ -1,0 +1,289 @@
+//! Requests of programs to models, and their answers, in the formats that clients of OpenAI and Anthropic speak.
+//!
+//! Start at [`answer`]; [`refused`] writes an error as the client's own library expects it. What always holds: whose the
+//! request is was settled before its body is read; the body goes to the system as it came; a client that hangs up drops the
+//! exchange; at the daemon's end an answer under way is ended in its own format, early enough that what it used is settled.
+//! Deliberately absent: what is in the bodies, which is the business of whoever serves them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use aos_abi::Pid;
+use aos_abi::inference::Format;
+
+use crate::dispatch::{Shared, declared_length, read_body};
+use crate::error::ApiError;
+use crate::key::Key;
+use crate::options::Options;
+use crate::system::{Relayed, System};
+
+/// How room for requests is counted out, in bytes: a semaphore has too few permits for single ones.
+const ROOM_UNIT: usize = 1024;
+/// What is passed on piece by piece.
+const STREAM: &str = "text/event-stream";
+/// The configured name of the model that served.
+const MODEL: HeaderName = HeaderName::from_static("x-aos-model");
+/// The clients of OpenAI and Anthropic, which come of one generator, go by it before they go by the status.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// How long the system may take to say whose a key is.
+const OWNER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Room for the requests that are held at once.
+pub(crate) fn room(options: &Options) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new((options.programs_bytes_max / ROOM_UNIT).min(Semaphore::MAX_PERMITS)))
+}
+
+/// Whose key it is.
+pub(crate) async fn owner<S: System>(shared: &Shared<S>, key: &Key) -> Result<Pid, ApiError> {
+    let sha256 = key.sha256();
+    shared.within(OWNER_WITHIN, shared.system.program(&sha256)).await?.ok_or_else(Key::unknown)
+}
+
+/// Answers a program's request.
+pub(crate) async fn answer<S: System>(
+    shared: &Arc<Shared<S>>,
+    pid: Pid,
+    format: Format,
+    request: Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let options = &shared.options;
+    let room = take_room(shared, &request.headers)?;
+    let body = read_body(&request.headers, body, options.program_bytes_max, options.body_within).await?;
+    let mut ending: Ending = Box::pin(ending(Arc::clone(shared)));
+    let told = async {
+        let Relayed { status, content_type, model, body } = shared.system.relay(pid, format, body).await?;
+        let head = head(status, content_type, &model);
+        if content_type == STREAM { Ok((head, Ok(body))) } else { Ok((head, Err(whole(body).await))) }
+    };
+    let told = tokio::select! {
+        biased;
+        told = told => told,
+        () = ending.as_mut() => Err(the_end()),
+    };
+    Ok(match told? {
+        (head, Err(whole)) => head.map(|()| Body::from(whole)),
+        (head, Ok(pieces)) => {
+            let passing = Passing { pieces, ending, format, between: true, over: false, _room: room };
+            let pieces = futures_util::stream::unfold(passing, |mut passing| async move {
+                passing.next().await.map(|piece| (piece, passing))
+            });
+            head.map(|()| Body::from_stream(pieces))
+        }
+    })
+}
+
+/// Room for the body, as large as it says it is, or as large as it may be. It is given back when the answer has ended.
+fn take_room<S: System>(shared: &Shared<S>, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, ApiError> {
+    let most = shared.options.program_bytes_max;
+    let bytes = declared_length(headers).map_or(most, |length| usize::try_from(length).unwrap_or(usize::MAX));
+    if bytes > most {
+        return Err(ApiError::too_large(most));
+    }
+    let units = u32::try_from(bytes.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
+    Arc::clone(&shared.programs)
+        .try_acquire_many_owned(units)
+        .map_err(|_| ApiError::unavailable("too many large requests at once").hint("try again in a moment"))
+}
+
+fn head(status: u16, content_type: &'static str, model: &str) -> axum::http::Response<()> {
+    let mut head = axum::http::Response::new(());
+    *head.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // Only a name that no header can hold is left out.
+    if let Ok(model) = HeaderValue::from_bytes(model.as_bytes()) {
+        head.headers_mut().insert(MODEL, model);
+    }
+    head
+}
+
+/// A body in one piece.
+async fn whole(mut pieces: BoxStream<'static, Bytes>) -> Bytes {
+    let first = pieces.next().await.unwrap_or_default();
+    let Some(second) = pieces.next().await else { return first };
+    let mut whole = BytesMut::from(first);
+    whole.extend_from_slice(&second);
+    while let Some(piece) = pieces.next().await {
+        whole.extend_from_slice(&piece);
+    }
+    whole.freeze()
+}
+
+/// Resolves when an answer must end because the daemon does: half the drain time after the shutdown began, so that the
+/// other half is left for settling what was used.
+async fn ending<S: System>(shared: Arc<Shared<S>>) {
+    shared.shutdown.cancelled().await;
+    tokio::time::sleep(shared.options.drain_within / 2).await;
+}
+
+type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn the_end() -> ApiError {
+    ApiError::unavailable("the daemon is ending").hint("ask again when it is up")
+}
+
+/// A stream on its way to a program.
+struct Passing {
+    pieces: BoxStream<'static, Bytes>,
+    ending: Ending,
+    format: Format,
+    /// What was passed on ends where an event does.
+    between: bool,
+    /// Nothing more comes.
+    over: bool,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Passing {
+    async fn next(&mut self) -> Option<Result<Bytes, ApiError>> {
+        if self.over {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            piece = self.pieces.next() => {
+                let piece = piece?;
+                self.between = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
+                Some(Ok(piece))
+            }
+            () = self.ending.as_mut() => {
+                self.over = true;
+                // Behind half an event nothing can be said, so the transfer is broken off and is not taken for whole.
+                Some(if self.between { Ok(last_event(self.format, &the_end())) } else { Err(the_end()) })
+            }
+        }
+    }
+}
+
+/// An error as the clients of a format expect it, so that they raise their own and show what it says.
+pub(crate) fn refused(format: Format, error: ApiError) -> Response {
+    let json = in_format(format, &error).to_string();
+    let status = error.status;
+    let mut response = error.into_response();
+    *response.body_mut() = Body::from(json);
+    // The clients ask again after a 409 and any 5xx by themselves, which does not help against these two.
+    if matches!(status, 409 | 507) {
+        response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    response
+}
+
+fn in_format(format: Format, error: &ApiError) -> Value {
+    let message = match &error.hint {
+        None => error.message.clone(),
+        Some(hint) => format!("{} ({hint})", error.message),
+    };
+    match format {
+        Format::Chat | Format::Responses => json!({
+            "error": {"message": message, "type": openai_type(error.status), "param": null, "code": error.code},
+        }),
+        Format::Messages => {
+            json!({"type": "error", "error": {"type": anthropic_type(error.status), "message": message}})
+        }
+    }
+}
+
+/// The words of OpenAI's interface.
+fn openai_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "insufficient_quota",
+        429 => "rate_limit_exceeded",
+        408 | 500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The words of Anthropic's interface, by its table of errors.
+fn anthropic_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The event that tells a client that nothing more comes, and why.
+fn last_event(format: Format, error: &ApiError) -> Bytes {
+    let mut event = in_format(format, error);
+    let named = match format {
+        Format::Chat => "",
+        Format::Responses => {
+            event["type"] = "error".into();
+            for of in ["code", "message", "param"] {
+                event[of] = event["error"][of].clone();
+            }
+            "event: error\n"
+        }
+        Format::Messages => "event: error\n",
+    };
+    Bytes::from(format!("{named}data: {event}\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_in_each_format_what_it_is() {
+        let error = ApiError::new(402, "EDQUOT", "0.50 dollars are spent").hint("`aos budget 7 --usd 1`");
+        let message = "0.50 dollars are spent (`aos budget 7 --usd 1`)";
+        let openai = json!({"message": message, "type": "insufficient_quota", "param": null, "code": "EDQUOT"});
+        assert_eq!(in_format(Format::Chat, &error), json!({"error": openai}));
+        assert_eq!(in_format(Format::Responses, &error), json!({"error": openai}));
+        let anthropic = json!({"type": "error", "error": {"type": "billing_error", "message": message}});
+        assert_eq!(in_format(Format::Messages, &error), anthropic);
+    }
+
+    #[test]
+    fn every_status_has_a_type_that_the_clients_know() {
+        let statuses = [400, 401, 402, 403, 404, 405, 408, 409, 413, 429, 500, 503, 504, 507];
+        let table = statuses.map(|status| format!("{status} {} {}", openai_type(status), anthropic_type(status)));
+        assert_eq!(
+            table.join("\n"),
+            "400 invalid_request_error invalid_request_error\n\
+             401 authentication_error authentication_error\n\
+             402 insufficient_quota billing_error\n\
+             403 invalid_request_error permission_error\n\
+             404 invalid_request_error not_found_error\n\
+             405 invalid_request_error invalid_request_error\n\
+             408 server_error timeout_error\n\
+             409 invalid_request_error invalid_request_error\n\
+             413 invalid_request_error request_too_large\n\
+             429 rate_limit_exceeded rate_limit_error\n\
+             500 server_error api_error\n\
+             503 server_error overloaded_error\n\
+             504 server_error timeout_error\n\
+             507 server_error api_error"
+        );
+    }
+
+    #[test]
+    fn what_trying_again_cannot_mend_says_so() {
+        let retry = |status| {
+            let response = refused(Format::Chat, ApiError::new(status, "x", "x").retry_after_ms(2500));
+            assert_eq!(response.headers()[header::RETRY_AFTER], "3");
+            response.headers().get(SHOULD_RETRY).is_none_or(|should| should != "false")
+        };
+        assert_eq!([409, 429, 503, 507].map(retry), [false, true, true, false]);
+    }
+}

@@ -1,0 +1,435 @@
+//! Programs outside that ask models with a key: their requests wait for the same slots, and are paid from the same budgets,
+//! as the turns of agents.
+//!
+//! Start at [`Kernel::asked`]. A program is a process that takes no turns: it has a place in the table, a budget, a role and
+//! an end, and any number of requests. What always holds: a request is refused, or served, or withdrawn, once; nothing is
+//! asked of a model that its program may not use or cannot pay; a program waits at most once for each model, whatever it
+//! has asked, so that many requests are no larger share. Deliberately absent: what a request says. It is the edge's, and
+//! never in the journal.
+
+use std::collections::BTreeSet;
+
+use aos_abi::entry::{Asked, Key, Personal, Purpose, ServedOutcome, Verdict};
+use aos_abi::inference::{Failure, FailureKind, Usage};
+use aos_abi::model::ModelSpec;
+use aos_abi::process::Mode;
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Usd, limits};
+
+use crate::budget::Need;
+use crate::effect::{Effect, Serve};
+use crate::money::Outlook;
+use crate::process::{Ask, HeldKey};
+use crate::route::{self, Candidate, Signals};
+use crate::table::PageStore;
+use crate::{InFlight, Kernel, turn};
+
+/// The span of `rpm`, in seconds.
+const MINUTE_S: u64 = 60;
+/// The name under which a key's requests are counted among its rates.
+const RPM: &str = "requests";
+
+impl<P: PageStore> Kernel<P> {
+    /// A program gets a key in place of the one it had.
+    pub(crate) fn keyed(&mut self, pid: Pid, key: &Key) {
+        let Key { sha256, owner, rpm, tiers } = key.clone();
+        let held = HeldKey { sha256, owner, rpm, tiers };
+        let before = self.with(pid, |process| process.key.replace(Box::new(held)));
+        if let Some(Some(before)) = before {
+            self.globals.keys.remove(&before.sha256);
+        }
+        self.globals.keys.insert(key.sha256.clone(), pid);
+    }
+
+    /// The keys that there are, each by its SHA-256 in hex, and whose they are.
+    #[must_use]
+    pub fn keys(&self) -> Vec<(String, Pid)> {
+        self.globals.keys.iter().map(|(sha256, pid)| (sha256.clone(), *pid)).collect()
+    }
+
+    /// Whether a key may be given to this process.
+    pub(crate) fn check_key(&mut self, pid: Pid, key: &Key) -> Result<(), CallError> {
+        self.live_program(pid)?;
+        if key.sha256.len() != 64 || !key.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(CallError::new(Code::Inval, "a key is given by its SHA-256 in hex"));
+        }
+        if self.globals.keys.contains_key(&key.sha256) {
+            return Err(CallError::new(Code::Exist, "this key exists").hint("make another one"));
+        }
+        Ok(())
+    }
+
+    /// Whether a request of a program may be looked at: it lives, goes on, and not too many of its requests wait.
+    pub(crate) fn check_request(&mut self, pid: Pid) -> Result<(), CallError> {
+        self.live_program(pid)?;
+        let Some(process) = self.table.get(pid) else { return Ok(()) };
+        if let Some(why) = &process.stopped {
+            return Err(CallError::new(Code::Perm, format!("the key is paused: {why}"))
+                .hint(format!("`aos resume {pid}` lets it go on")));
+        }
+        if process.key.is_none() {
+            return Err(
+                CallError::new(Code::Perm, format!("program {pid} has no key")).hint("`aos models key NAME` makes one")
+            );
+        }
+        if process.asks.len() < limits::ASKS_MAX {
+            return Ok(());
+        }
+        let busy = format!("the key has {} requests that wait for a model", limits::ASKS_MAX);
+        Err(CallError { retry_after_ms: Some(1000), ..CallError::new(Code::Again, busy) })
+    }
+
+    fn live_program(&mut self, pid: Pid) -> Result<(), CallError> {
+        match self.table.get(pid) {
+            Some(process) if process.mode == Mode::Program && !process.exited() => Ok(()),
+            Some(process) if process.exited() => {
+                Err(CallError::new(Code::Srch, "the key was revoked").hint("`aos models key NAME` makes another one"))
+            }
+            Some(_) => Err(CallError::new(Code::Inval, format!("process {pid} is an agent and no program"))),
+            None => Err(crate::no_process(pid)),
+        }
+    }
+
+    /// A program asks: its request waits for a slot of the model that it may have, or is refused.
+    pub(crate) fn asked(&mut self, pid: Pid, asked: &Asked) {
+        if let Err(error) = self.count_request(pid) {
+            return self.refuse(pid, asked.request, error);
+        }
+        let ask = Ask {
+            request: asked.request,
+            wanted: asked.model.clone(),
+            model: String::new(),
+            tried: Vec::new(),
+            input_tokens: asked.input_tokens,
+            max_output: asked.max_output,
+        };
+        match self.next_model(pid, &ask) {
+            Ok(Some(model)) => self.put(pid, Ask { model, ..ask }),
+            Ok(None) => {
+                let error = CallError::new(Code::Perm, "no model may serve the key").hint(self.usable_by(pid));
+                self.refuse(pid, asked.request, error);
+            }
+            Err(error) => self.refuse(pid, asked.request, error),
+        }
+    }
+
+    /// Puts a request where it waits for its model.
+    fn put(&mut self, pid: Pid, ask: Ask) {
+        let model = ask.model.clone();
+        self.with(pid, |process| process.asks.push_back(ask));
+        self.queue(pid, &model);
+    }
+
+    /// Counts a request, unless its key has asked as often as it may in a minute.
+    fn count_request(&mut self, pid: Pid) -> Result<(), CallError> {
+        let now = self.globals.at;
+        let Some(process) = self.table.get(pid) else { return Ok(()) };
+        let Some(rpm) = process.key.as_ref().and_then(|key| key.rpm) else { return Ok(()) };
+        let window = process.rates.get(RPM).copied().unwrap_or_default();
+        if window.used_at(now) >= u64::from(rpm) {
+            let error = CallError::new(Code::Again, format!("the key may ask {rpm} times a minute"));
+            return Err(CallError { retry_after_ms: Some(window.until.millis_since(now).max(1)), ..error });
+        }
+        self.with(pid, |process| process.rates.entry(RPM.to_owned()).or_default().add(now, MINUTE_S, 1));
+        Ok(())
+    }
+
+    /// The model that a request goes to next: the first that the router names of those that its key may use and that have
+    /// not failed it. `None` where there is none left.
+    fn next_model(&mut self, pid: Pid, ask: &Ask) -> Result<Option<String>, CallError> {
+        let usable = self.models_of(pid);
+        let config = std::sync::Arc::clone(&self.config);
+        let hint = self.usable_by(pid);
+        let asked = route::Asked::read(&ask.wanted, &config.models).ok_or_else(|| {
+            CallError::new(Code::NoEnt, format!("there is no model `{}`", ask.wanted)).hint(hint.clone())
+        })?;
+        let named = matches!(asked, route::Asked::Model(_));
+        if named && !usable.contains(&ask.wanted) {
+            let said = format!("the key may not use the model `{}`", ask.wanted);
+            return Err(CallError::new(Code::Perm, said).hint(hint));
+        }
+        let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+        let mut candidates = Vec::with_capacity(usable.len());
+        for (name, spec) in config.models.iter().filter(|(name, _)| usable.contains(*name)) {
+            candidates.push(Candidate {
+                name,
+                spec,
+                verdict: Verdict::Allow,
+                affordable: named || self.can_pay(pid, worst(spec, ask).1),
+                holds_window: ask.input_tokens <= u64::from(spec.context_window),
+                tried: ask.tried.contains(name),
+                down: self.is_down(name, spec),
+                latency_ms: self.globals.measures.latency_of(name),
+            });
+        }
+        let signals = Signals {
+            asked,
+            fixed_tokens: ask.input_tokens,
+            // Those elsewhere are not among the usable ones then.
+            stay_here: false,
+            images: false,
+            raised: 0,
+            raised_why: "",
+            time_left_ms: None,
+            tallies: self.globals.measures.tallies_of(&role),
+            now: self.globals.at,
+            fallback: &config.fallback,
+        };
+        let order = route::route(&signals, &candidates).order;
+        Ok(order.into_iter().map(|choice| choice.model).find(|model| !ask.tried.contains(model)))
+    }
+
+    /// The way out for a program that named what it may not have.
+    fn usable_by(&mut self, pid: Pid) -> String {
+        let usable: Vec<String> = self.models_of(pid).into_iter().collect();
+        if usable.is_empty() { "the key may use none".into() } else { format!("the key may use {}", usable.join(", ")) }
+    }
+
+    /// The models that a program may use unasked, by name: those of its role, and of its key's tiers.
+    pub fn models_of(&mut self, pid: Pid) -> BTreeSet<String> {
+        let Some(process) = self.table.get(pid) else { return BTreeSet::new() };
+        let (role, labels) = (process.policy_role.clone(), process.labels);
+        let tiers = process.key.as_ref().map(|key| key.tiers.clone()).unwrap_or_default();
+        let flow = self.policy.model_flow(labels);
+        let elsewhere = flow.verdict == Verdict::Allow && !flow.obligations.local_only;
+        let config = std::sync::Arc::clone(&self.config);
+        let may = |name: &str, spec: &ModelSpec| {
+            (tiers.is_empty() || spec.tier.as_ref().is_some_and(|tier| tiers.contains(tier)))
+                && (spec.local || elsewhere)
+                && self.model_verdict(&role, name) == Verdict::Allow
+        };
+        config.models.iter().filter(|(name, spec)| may(name, spec)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Puts a program into the queue for a model, where it stands once however much it has asked.
+    fn queue(&mut self, pid: Pid, model: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        if process.stopped.is_some() {
+            return;
+        }
+        let (class, service, now) = (process.priority, process.service, self.globals.at);
+        let service = self.globals.scheduler.enqueue(model, pid, class, service, now);
+        self.with(pid, |process| process.service = service);
+        self.weigh(pid);
+    }
+
+    /// The models that a program's requests wait for.
+    fn waits_for(&mut self, pid: Pid) -> BTreeSet<String> {
+        let asks = self.table.get(pid).map(|process| &process.asks);
+        asks.into_iter().flatten().map(|ask| ask.model.clone()).collect()
+    }
+
+    /// Its place everywhere follows the service that it has had.
+    fn weigh(&mut self, pid: Pid) {
+        let service = self.table.get(pid).map_or(0, |process| process.service);
+        for model in self.waits_for(pid) {
+            self.globals.scheduler.weigh(&model, pid, service);
+        }
+    }
+
+    /// Takes a program out of every queue: it is stopped, or ends.
+    pub(crate) fn unqueue(&mut self, pid: Pid) {
+        for model in self.waits_for(pid) {
+            self.globals.scheduler.remove(&model, pid);
+        }
+    }
+
+    /// A program that was stopped goes on.
+    pub(crate) fn queue_again(&mut self, pid: Pid) {
+        for model in self.waits_for(pid) {
+            self.queue(pid, &model);
+        }
+    }
+
+    /// A program's turn at a model: its oldest request for that model is served.
+    pub(crate) fn serve(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
+        let ask = self.with(pid, |process| {
+            let at = process.asks.iter().position(|ask| ask.model == model)?;
+            process.asks.remove(at)
+        });
+        let Some(Some(ask)) = ask else { return };
+        if self.table.get(pid).is_some_and(|process| process.asks.iter().any(|ask| ask.model == model)) {
+            self.queue(pid, model);
+        }
+        let (max_output, need) = worst(spec, &ask);
+        match self.outlook(pid, need) {
+            Outlook::Now => self.set_aside(pid, need),
+            Outlook::Soon => {
+                let mut error =
+                    CallError::new(Code::Again, "what is left of the budget is set aside for requests under way");
+                error.retry_after_ms = Some(1000);
+                return self.refuse(pid, ask.request, error);
+            }
+            Outlook::Later(_, error) | Outlook::Never(error) => return self.refuse(pid, ask.request, error),
+        }
+        let id = self.effect_id();
+        let guard = self.guard(pid, spec);
+        let (request, input_tokens) = (ask.request, ask.input_tokens);
+        self.globals.in_flight.insert(
+            id,
+            InFlight::Serve {
+                pid,
+                ask,
+                max_output,
+                reserved_usd: need.usd,
+                reserved_tokens: need.tokens,
+                price: spec.price,
+            },
+        );
+        self.tries(pid, model, id);
+        let now = self.globals.at;
+        self.globals.scheduler.started(model, input_tokens.saturating_add(u64::from(max_output)), now);
+        self.fact(
+            pid,
+            Body::InferenceStarted {
+                effect: id,
+                model: model.to_owned(),
+                purpose: Purpose::Request,
+                input_tokens,
+                max_output,
+            },
+        );
+        self.with(pid, |process| process.serving += 1);
+        let model = model.to_owned();
+        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, guard })));
+    }
+
+    /// A request is over: it is paid, and its slot is free. Where its model has failed another one is asked, as long as
+    /// the router names one.
+    pub(crate) fn request_over(
+        &mut self,
+        effect: EffectId,
+        latency_ms: u64,
+        outcome: &ServedOutcome,
+        personal: Option<&Personal>,
+    ) {
+        let Some(InFlight::Serve { pid, mut ask, max_output, reserved_usd, reserved_tokens, price, .. }) =
+            self.globals.in_flight.remove(&effect)
+        else {
+            return;
+        };
+        let model = ask.model.clone();
+        self.globals.scheduler.finished(&model);
+        self.with(pid, |process| process.serving = process.serving.saturating_sub(1));
+        let (usage, failure) = match outcome {
+            ServedOutcome::Answered { usage, .. } => (Some(*usage), None),
+            ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
+        };
+        let usage = usage.map(|usage| turn::possible(usage, reserved_tokens, max_output));
+        self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
+        self.weigh(pid);
+        self.was_shown(pid, personal);
+        self.served(pid, &model, effect, failure);
+        let Some(failure) = failure else {
+            self.globals.measures.took(&model, latency_ms);
+            return;
+        };
+        if let Some(wait) = failure.retry_after_ms {
+            self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(wait));
+        }
+        let lives = self.table.get(pid).is_some_and(|process| !process.exited());
+        if lives && matches!(failure.kind, FailureKind::Transient | FailureKind::Permanent) {
+            ask.tried.push(model.clone());
+            if let Ok(Some(next)) = self.next_model(pid, &ask) {
+                return self.put(pid, Ask { model: next, ..ask });
+            }
+        }
+        self.perform(Effect::Refuse { request: ask.request, error: as_error(&model, failure) });
+    }
+
+    /// A program has hung up before its request was served.
+    pub(crate) fn withdrawn(&mut self, pid: Pid, request: u64) {
+        let before = self.waits_for(pid);
+        self.with(pid, |process| process.asks.retain(|ask| ask.request != request));
+        let after = self.waits_for(pid);
+        for model in before.difference(&after) {
+            self.globals.scheduler.remove(model, pid);
+        }
+    }
+
+    /// Refuses what waits for a model that is configured no more.
+    pub(crate) fn refuse_for_want_of(&mut self, pid: Pid, model: &str) {
+        let asks = self.with(pid, |process| {
+            let (gone, kept) = std::mem::take(&mut process.asks).into_iter().partition(|ask| ask.model == model);
+            process.asks = kept;
+            gone
+        });
+        let asks: std::collections::VecDeque<Ask> = asks.unwrap_or_default();
+        for ask in asks {
+            let error = CallError::new(Code::NoEnt, format!("the model `{model}` is configured no more"));
+            self.refuse(pid, ask.request, error);
+        }
+    }
+
+    fn refuse(&mut self, pid: Pid, request: u64, error: CallError) {
+        self.fact(pid, Body::Refused { request, error: error.clone() });
+        self.perform(Effect::Refuse { request, error });
+    }
+
+    /// Ends what a program has asked: its key is of no more use.
+    pub(crate) fn revoke(&mut self, pid: Pid) {
+        self.unqueue(pid);
+        let taken = self.with(pid, |process| (process.key.take(), std::mem::take(&mut process.asks)));
+        let Some((key, asks)) = taken else { return };
+        if let Some(key) = key {
+            self.globals.keys.remove(&key.sha256);
+        }
+        for ask in asks {
+            self.perform(Effect::Refuse {
+                request: ask.request,
+                error: CallError::new(Code::Srch, "the key was revoked"),
+            });
+        }
+        let serving: Vec<EffectId> = self
+            .globals
+            .in_flight
+            .iter()
+            .filter(|(_, in_flight)| matches!(in_flight, InFlight::Serve { pid: of, .. } if *of == pid))
+            .map(|(id, _)| *id)
+            .collect();
+        // They stay in flight until their outcome has come: the slots are held and the cost is charged.
+        serving.into_iter().for_each(|effect| self.perform(Effect::Cancel(effect)));
+    }
+
+    /// After a restart: whoever asked has been cut off. What a request had used by then is not known, so that it is paid at
+    /// the most that it may have been.
+    pub(crate) fn cut_off(&mut self) {
+        let served = self.globals.in_flight.iter().filter_map(|(id, in_flight)| match in_flight {
+            InFlight::Serve { ask, max_output, .. } => Some((*id, ask.input_tokens, *max_output)),
+            InFlight::Infer { .. } | InFlight::Call { .. } => None,
+        });
+        for (id, input_tokens, max_output) in served.collect::<Vec<_>>() {
+            let usage =
+                Usage { input_tokens, output_tokens: u64::from(max_output), estimated: true, ..Usage::default() };
+            self.request_over(id, 0, &ServedOutcome::Answered { usage, whole: false }, None);
+        }
+        let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();
+        for pid in programs {
+            self.unqueue(pid);
+            self.with(pid, |process| process.asks.clear());
+        }
+    }
+}
+
+/// The most tokens that a model may answer to a request, and the worst that it may cost.
+fn worst(spec: &ModelSpec, ask: &Ask) -> (u32, Need) {
+    let max_output = ask.max_output.unwrap_or(u32::MAX).min(spec.max_output);
+    // Its tokens are estimated as one for three bytes, and a token is at least one byte.
+    let input = ask.input_tokens.saturating_mul(3);
+    let usd = spec.price.map_or(Usd::ZERO, |price| price.worst(input, u64::from(max_output))).0;
+    (max_output, Need { usd, tokens: input.saturating_add(max_output.into()) })
+}
+
+/// A failed inference as the answer to a program.
+fn as_error(model: &str, failure: &Failure) -> CallError {
+    let code = match failure.kind {
+        FailureKind::Transient => Code::Again,
+        FailureKind::Permanent => Code::Io,
+        FailureKind::Refused | FailureKind::TooLong => Code::Inval,
+        FailureKind::Cancelled => Code::Intr,
+        FailureKind::Withheld => Code::Perm,
+    };
+    let mut error = CallError::new(code, format!("model `{model}`: {}", failure.message));
+    error.hint.clone_from(&failure.hint);
+    error.retry_after_ms = failure.retry_after_ms;
+    error
+}

@@ -1,0 +1,398 @@
+//! Requests of programs with a key: put before the kernel, served by the model that it names, told back when they are over.
+//!
+//! Start at [`Relays::relay`]. What always holds: what a program says goes to its model and nowhere else, and never into the
+//! journal; every request that the kernel has let begin comes back to it with exactly one end, also where the program hangs
+//! up in the middle; nothing is sent before it was looked at for personal data, where the policy says so.
+
+use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use aos_abi::entry::{self, Personal, ServedOutcome};
+use aos_abi::inference::{Failure, FailureKind, Format, Reply};
+use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::{Body, CallError, Code, Entry, Pid};
+use aos_gateway::{Answer, ApiError, Key};
+use aos_kernel::effect::{Guard, Serve, Then};
+use aos_models::{Asked, Misfit, Pool, Refusal, Relayed, Veil};
+use aos_personal::{Detector, Tokens};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::heart::{Completion, Handle};
+
+/// Who a program is, in words; it takes no turns, so nobody reads them but people.
+const ROLE: &str = "A program outside that asks models with a key.";
+
+/// A key made of 32 random bytes, and its SHA-256 in hex.
+pub(crate) fn new_key() -> Answer<(String, String)> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| ApiError::internal(error.to_string()))?;
+    let text = format!("{}{}", Key::PREFIX, URL_SAFE_NO_PAD.encode(secret));
+    let key = Key::parse(&text).ok_or_else(|| ApiError::internal("the key that was made has not the form of one"))?;
+    Ok((text, key.sha256()))
+}
+
+/// A program's place in the process table.
+pub(crate) fn program(
+    pid: Pid,
+    name: String,
+    model: String,
+    policy_role: Option<String>,
+    budget: BudgetSpec,
+) -> SpawnSpec {
+    SpawnSpec {
+        parent: Pid::INIT,
+        name: Some(name),
+        role: ROLE.to_owned(),
+        task: None,
+        mode: Mode::Program,
+        model,
+        priority: Priority::Normal,
+        policy_role,
+        grants: None,
+        budget,
+        pipe_to: None,
+        workspace: Workspace::Home(pid),
+        quarantine: false,
+    }
+}
+
+/// What the kernel decides about a request.
+enum Decision {
+    /// It is served by this model, until the token says otherwise.
+    Serve(Box<Serve>, CancellationToken),
+    /// It gets no answer.
+    Refuse(CallError),
+}
+
+/// The requests that programs have put and that are not over.
+pub(crate) struct Relays {
+    pool: Arc<Pool>,
+    completions: mpsc::UnboundedSender<Completion>,
+    /// Who waits for the kernel's word, by request.
+    waiting: Mutex<HashMap<u64, mpsc::UnboundedSender<Decision>>>,
+    last: AtomicU64,
+    keys: RwLock<Keys>,
+}
+
+/// Whose keys are whose, as far as durable.
+#[derive(Default)]
+struct Keys {
+    by_hash: HashMap<String, Pid>,
+    by_pid: HashMap<Pid, String>,
+}
+
+impl Keys {
+    fn put(&mut self, sha256: String, pid: Pid) {
+        self.take(pid);
+        self.by_hash.insert(sha256.clone(), pid);
+        self.by_pid.insert(pid, sha256);
+    }
+
+    fn take(&mut self, pid: Pid) {
+        if let Some(old) = self.by_pid.remove(&pid) {
+            self.by_hash.remove(&old);
+        }
+    }
+}
+
+impl Relays {
+    /// Over a pool; ends of requests go to the loop through `completions`.
+    pub(crate) fn new(pool: Arc<Pool>, completions: mpsc::UnboundedSender<Completion>) -> Relays {
+        Relays { pool, completions, waiting: Mutex::default(), last: AtomicU64::new(0), keys: RwLock::default() }
+    }
+
+    /// The keys that there are when the daemon starts.
+    pub(crate) fn know(&self, keys: Vec<(String, Pid)>) {
+        let mut known = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        keys.into_iter().for_each(|(sha256, pid)| known.put(sha256, pid));
+    }
+
+    /// Keeps up with keys that were made and revoked.
+    pub(crate) fn follow(&self, entries: &[Arc<Entry>]) {
+        for entry in entries {
+            match &entry.body {
+                Body::Keyed(key) => {
+                    self.keys.write().unwrap_or_else(PoisonError::into_inner).put(key.sha256.clone(), entry.pid);
+                }
+                Body::Exited { .. } if self.holds(entry.pid) => {
+                    self.keys.write().unwrap_or_else(PoisonError::into_inner).take(entry.pid);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn holds(&self, pid: Pid) -> bool {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).by_pid.contains_key(&pid)
+    }
+
+    /// Whose key this is, by its SHA-256 in hex.
+    pub(crate) fn program(&self, sha256: &str) -> Option<Pid> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).by_hash.get(sha256).copied()
+    }
+
+    /// The kernel has decided that a request is served.
+    pub(crate) fn serve(&self, serve: Box<Serve>, token: CancellationToken) {
+        let waits = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&serve.request).cloned();
+        let (pid, effect) = (serve.pid, serve.id);
+        let told = waits.is_some_and(|waits| waits.send(Decision::Serve(serve, token)).is_ok());
+        if !told {
+            // It hung up a moment ago.
+            let outcome = ServedOutcome::Failed { failure: hung_up() };
+            let _ = self.completions.send((pid, Body::Served { effect, latency_ms: 0, personal: None, outcome }));
+        }
+    }
+
+    /// The kernel has decided that a request gets no answer.
+    pub(crate) fn refuse(&self, request: u64, error: CallError) {
+        let waits = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&request).cloned();
+        if let Some(waits) = waits {
+            // It may hang up at any moment.
+            let _ = waits.send(Decision::Refuse(error));
+        }
+    }
+
+    /// A program's request, from its bytes to the beginning of its answer.
+    pub(crate) async fn relay(
+        self: &Arc<Self>,
+        heart: &Handle,
+        pid: Pid,
+        format: Format,
+        body: Bytes,
+    ) -> Answer<aos_gateway::Relayed> {
+        let asked = Asked::read(format, body).map_err(misfit)?;
+        let mut waits = self.wait(pid);
+        let wanted = Body::Asked(Box::new(entry::Asked {
+            request: waits.request,
+            model: asked.model.clone(),
+            format,
+            input_tokens: asked.input_tokens(),
+            max_output: asked.max_output,
+        }));
+        heart.change(move |_| Ok((pid, wanted))).await?;
+        loop {
+            // The sender is kept with what waits, so it ends only with the daemon.
+            match waits.decided.recv().await {
+                None => return Err(ApiError::unavailable("the daemon is stopping")),
+                Some(Decision::Refuse(error)) => return Err(error.into()),
+                Some(Decision::Serve(serve, token)) => {
+                    if let Some(answer) = self.ask(*serve, token, &asked).await? {
+                        return Ok(answer);
+                    }
+                    // The kernel says what follows from the failure.
+                }
+            }
+        }
+    }
+
+    /// Asks the model that the kernel has named. `None` where it failed: the kernel knows, and decides what happens next.
+    async fn ask(
+        self: &Arc<Self>,
+        serve: Serve,
+        token: CancellationToken,
+        asked: &Asked,
+    ) -> Answer<Option<aos_gateway::Relayed>> {
+        let mut serving = Serving::of(&serve, self.completions.clone());
+        let looked = serve.guard.as_ref().map_or(Ok(Looked::default()), |guard| look(guard, asked));
+        let looked = match looked {
+            Ok(looked) => looked,
+            Err(failure) => {
+                serving.failed(failure);
+                return Ok(None);
+            }
+        };
+        serving.classes = looked.classes;
+        if looked.withheld {
+            serving.failed(withheld(&serving.classes));
+            return Ok(None);
+        }
+        let relayed = tokio::select! {
+            biased;
+            () = token.cancelled() => Err(Refusal::Failed(cancelled())),
+            relayed = self.pool.relay(&serve.model, asked, serve.max_output, serve.id, looked.veil) => relayed,
+        };
+        match relayed {
+            Ok(relayed) => {
+                let (status, content_type) = (relayed.status, relayed.content_type);
+                serving.relayed = Some(relayed);
+                let body = stream::unfold((serving, token), |(mut serving, token)| async move {
+                    let piece = tokio::select! {
+                        biased;
+                        () = token.cancelled() => None,
+                        piece = serving.next() => piece,
+                    };
+                    piece.map(|piece| (piece, (serving, token)))
+                });
+                Ok(Some(aos_gateway::Relayed { status, content_type, model: serve.model, body: body.boxed() }))
+            }
+            Err(Refusal::Failed(failure)) => {
+                serving.failed(failure);
+                Ok(None)
+            }
+            Err(Refusal::Misfit(wrong)) => {
+                let failure = Failure { kind: FailureKind::Refused, message: wrong.message.clone(), ..cancelled() };
+                serving.failed(failure);
+                Err(misfit(wrong))
+            }
+        }
+    }
+
+    fn wait(self: &Arc<Self>, pid: Pid) -> Waits {
+        let request = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (sender, decided) = mpsc::unbounded_channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(request, sender);
+        Waits { relays: Arc::clone(self), pid, request, decided }
+    }
+}
+
+/// A request that waits for the kernel's word.
+struct Waits {
+    relays: Arc<Relays>,
+    pid: Pid,
+    request: u64,
+    decided: mpsc::UnboundedReceiver<Decision>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.relays.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.request);
+        // Dropped by the loop where it does not wait there any more. What was decided meanwhile comes to its end here.
+        let _ = self.relays.completions.send((self.pid, Body::Withdrawn { request: self.request }));
+        while let Ok(decision) = self.decided.try_recv() {
+            if let Decision::Serve(serve, _) = decision {
+                Serving::of(&serve, self.relays.completions.clone()).failed(hung_up());
+            }
+        }
+    }
+}
+
+/// A request at a model. Its end is told once, when this is dropped.
+struct Serving {
+    pid: Pid,
+    effect: aos_abi::EffectId,
+    since: Instant,
+    classes: BTreeSet<String>,
+    relayed: Option<Relayed>,
+    failure: Option<Failure>,
+    completions: mpsc::UnboundedSender<Completion>,
+}
+
+impl Serving {
+    fn of(serve: &Serve, completions: mpsc::UnboundedSender<Completion>) -> Serving {
+        Serving {
+            pid: serve.pid,
+            effect: serve.id,
+            since: Instant::now(),
+            classes: BTreeSet::new(),
+            relayed: None,
+            failure: None,
+            completions,
+        }
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        self.relayed.as_mut()?.next().await
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let outcome = match (self.failure.take(), &self.relayed) {
+            (Some(failure), _) => ServedOutcome::Failed { failure },
+            (None, Some(relayed)) => {
+                let ended = relayed.ended();
+                ServedOutcome::Answered { usage: ended.usage, whole: ended.whole }
+            }
+            // The program hung up before the model had answered.
+            (None, None) => ServedOutcome::Failed { failure: hung_up() },
+        };
+        let classes = std::mem::take(&mut self.classes);
+        let personal = (!classes.is_empty()).then(|| Box::new(Personal { classes, ..Personal::default() }));
+        let latency_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let body = Body::Served { effect: self.effect, latency_ms, personal, outcome };
+        // The loop is gone only when the daemon stops; the next start settles it.
+        let _ = self.completions.send((self.pid, body));
+    }
+}
+
+/// What looking at a request came to.
+#[derive(Default)]
+struct Looked {
+    classes: BTreeSet<String>,
+    withheld: bool,
+    veil: Option<Box<dyn Veil>>,
+}
+
+/// Looks at a request for personal data. Where looking fails nothing is sent.
+fn look(guard: &Guard, asked: &Asked) -> Result<Looked, Failure> {
+    let look = AssertUnwindSafe(|| {
+        let mut classes = BTreeSet::new();
+        let mut tokens = Tokens::default();
+        let read = asked.texts(&mut |text| {
+            classes.extend(guard.detector.find(text).into_iter().map(|found| found.class.to_string()));
+            tokens.avoid(text);
+        });
+        read.map(|()| match guard.then {
+            _ if classes.is_empty() => Looked::default(),
+            Then::Tell => Looked { classes, ..Looked::default() },
+            Then::Withhold => Looked { classes, withheld: true, veil: None },
+            Then::Replace => {
+                let veil = Replaced { detector: Arc::clone(&guard.detector), tokens };
+                Looked { classes, withheld: false, veil: Some(Box::new(veil)) }
+            }
+        })
+    });
+    match std::panic::catch_unwind(look) {
+        Ok(Ok(looked)) => Ok(looked),
+        Ok(Err(wrong)) => Err(Failure { kind: FailureKind::Refused, message: wrong.message, ..cancelled() }),
+        Err(_) => Err(super::privacy::broken()),
+    }
+}
+
+/// Tokens in the place of personal data.
+struct Replaced {
+    detector: Arc<Detector>,
+    tokens: Tokens,
+}
+
+impl Veil for Replaced {
+    fn hide(&mut self, text: &str) -> Option<String> {
+        self.tokens.replace(&self.detector, "", text)
+    }
+
+    fn lift(&mut self, reply: &mut Reply) {
+        super::privacy::fill(&self.tokens, reply);
+    }
+}
+
+fn misfit(wrong: Misfit) -> ApiError {
+    let error = CallError::new(Code::Inval, wrong.message);
+    ApiError::from(match wrong.hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
+}
+
+fn cancelled() -> Failure {
+    Failure { kind: FailureKind::Cancelled, message: "cancelled".into(), hint: None, retry_after_ms: None, usage: None }
+}
+
+fn hung_up() -> Failure {
+    Failure { message: "the program hung up".into(), ..cancelled() }
+}
+
+fn withheld(classes: &BTreeSet<String>) -> Failure {
+    super::inference::withheld(classes)
+}

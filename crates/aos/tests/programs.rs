@@ -1,0 +1,173 @@
+//! Other programs that ask models with a key, end to end: over plain sockets, through the real daemon.
+//!
+//! Start at the first test. Each answer comes from the scripted model over real HTTP. What official clients make of it is
+//! checked by `examples/clients/run`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use aos_models::scripted::Answer;
+use rig::{Http, POLICY, Rig, Setup, any, assert_told, until};
+use serde_json::{Value, json};
+
+/// The scripted model's answer to `alpha`, in small pieces.
+fn alpha() -> Vec<aos_models::scripted::Rule> {
+    vec![any("alpha", vec![Answer { text: "It is done.".into(), chunk_bytes: 3, ..Answer::default() }])]
+}
+
+fn key(rig: &Rig, arguments: &[&str]) -> (u64, String) {
+    let made = rig.json(&[&["models", "key"], arguments].concat());
+    (made["pid"].as_u64().unwrap(), made["key"].as_str().unwrap().to_owned())
+}
+
+fn ask_of(rig: &Rig, key: &str, path: &str, body: &Value) -> Http {
+    let bearer = format!("Bearer {key}");
+    rig.tcp("POST", path, &[("Authorization", &bearer)], Some(&body.to_string()))
+}
+
+fn ask(rig: &Rig, key: &str, model: &str, text: &str) -> Http {
+    let messages = json!([{ "role": "user", "content": text }]);
+    ask_of(rig, key, "/v1/chat/completions", &json!({ "model": model, "messages": messages }))
+}
+
+#[test]
+fn a_program_is_answered_paid_for_and_accounted() {
+    let rig = Rig::new(alpha());
+    let (pid, secret) = key(&rig, &["editor", "--owner", "Ada", "--budget", "0.5"]);
+    let answer = ask(&rig, &secret, "small", "alpha");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "It is done.");
+    assert_eq!(answer.header("x-aos-model"), "small");
+
+    let streamed = ask_of(
+        &rig,
+        &secret,
+        "/v1/messages",
+        &json!({ "model": "small", "stream": true, "max_tokens": 99,
+            "messages": [{ "role": "user", "content": "alpha" }] }),
+    );
+    let text = streamed.text();
+    assert!(text.contains("event: message_start") && text.contains("event: message_stop"), "{text}");
+    let responses = ask_of(&rig, &secret, "/v1/responses", &json!({ "model": "auto", "input": "alpha" }));
+    assert_eq!(responses.json()["output"][0]["content"][0]["text"], "It is done.", "{responses:?}");
+
+    let process = until("what was used is settled", || {
+        let process = rig.process(pid);
+        (process["usage"]["inferences"] == 3).then_some(process)
+    });
+    assert_eq!((&process["name"], &process["mode"]), (&json!("editor"), &json!("program")));
+    assert_eq!((&process["state"], &process["waiting_for"]), (&json!("blocked"), &json!("requests")));
+    let cost = process["usage"]["cost_usd"].as_f64().unwrap();
+    assert!(cost > 0.0 && (process["budget"]["usd_left"].as_f64().unwrap() - (0.5 - cost)).abs() < 1e-9, "{process}");
+    assert_eq!(rig.entries(pid, "charged").len(), 3);
+    assert_eq!(rig.entries(pid, "served").len(), 3);
+
+    // What was said is nobody's business but the program's and the model's, and the key is the program's alone.
+    let kept: String = rig.journal().iter().map(ToString::to_string).collect();
+    assert!(!kept.contains("alpha") && !kept.contains("It is done") && !kept.contains(&secret), "{kept}");
+    assert!(!rig.log().contains(&secret) && !rig.log().contains("alpha"), "{}", rig.log());
+    let told = rig.aos(&["logs", &pid.to_string()]);
+    assert!(told.out.contains("a key of Ada") && told.out.contains("answered in"), "{told:?}");
+    assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+}
+
+#[test]
+fn a_key_opens_what_it_is_for_and_nothing_else() {
+    let more =
+        "[models.big]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"http://127.0.0.1:9\"\ntier = \"strong\"\n";
+    let setup = Setup { more: "default_model = \"small\"\n".into(), ..Setup::default() };
+    let rig = Rig::with(alpha(), setup);
+    let config = rig::read(rig.file("aos.toml")).replace("[models.small]", "[models.small]\ntier = \"small\"");
+    std::fs::write(rig.file("aos.toml"), format!("{config}{more}")).unwrap();
+    let (pid, secret) = key(&rig, &["editor", "--tier", "small", "--rpm", "4"]);
+    let bearer = format!("Bearer {secret}");
+    let authorization = [("Authorization", bearer.as_str())];
+    assert_eq!(rig.tcp("GET", "/v1/processes", &authorization, None).status, 401);
+    let models = rig.tcp("GET", "/v1/models", &authorization, None).json();
+    let ids: Vec<&Value> = models["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
+    assert_eq!(ids, [&json!("small")]);
+
+    let refused = |answer: Http, status: u16, words: &str| {
+        let said = answer.json();
+        let said = said["error"]["message"].as_str().unwrap();
+        assert!(answer.status == status && said.contains(words), "{words}: {} {said}", answer.status);
+    };
+    refused(ask(&rig, "aos_sk_0123456789-abcdefghijklmnopqrstuvwxyz_ABCDE", "small", "alpha"), 401, "aos models key");
+    refused(ask(&rig, &rig.token(), "small", "alpha"), 401, "aos models key");
+    refused(ask(&rig, &secret, "big", "alpha"), 403, "the key may use small");
+    refused(ask(&rig, &secret, "huge", "alpha"), 404, "the key may use small");
+    refused(ask_of(&rig, &secret, "/v1/chat/completions", &json!([1])), 400, "a JSON object was expected");
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+    let busy = ask(&rig, &secret, "small", "alpha");
+    assert!(!busy.header("retry-after").is_empty(), "{busy:?}");
+    refused(busy, 429, "4 times a minute");
+
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    refused(ask(&rig, &secret, "small", "alpha"), 403, "paused");
+    assert_eq!(rig.aos(&["kill", &pid.to_string()]).code, 0);
+    until("the key is taken back", || (ask(&rig, &secret, "small", "alpha").status == 401).then_some(()));
+    assert_told(&rig.aos(&["send", &pid.to_string(), "hello"]), 1, &["ended"]);
+}
+
+#[test]
+fn a_spent_budget_is_said_before_anything_is_asked() {
+    let rig = Rig::new(alpha());
+    // One request may cost as much as its model may answer: 4096 tokens of a dollar a million.
+    let (_, secret) = key(&rig, &["editor", "--budget", "0.005"]);
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+    let (_, poor) = key(&rig, &["poor", "--budget", "0.001"]);
+    let answer = ask(&rig, &poor, "small", "alpha");
+    assert_eq!(answer.status, 402, "{answer:?}");
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("aos budget"), "{answer:?}");
+    assert_eq!(rig.request_count(), 1);
+}
+
+/// The daemon dies while a model answers a program: the key still holds afterwards, and nobody was given anything.
+#[test]
+fn a_killed_daemon_forgets_no_key_and_no_debt() {
+    let slow = Answer { text: "too late".into(), delay_ms: 60_000, ..Answer::default() };
+    let mut rules = alpha();
+    rules.push(any("beta", vec![slow]));
+    let rig = Rig::new(rules);
+    let (pid, secret) = key(&rig, &["editor", "--budget", "0.5"]);
+    let waiting = std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let bearer = format!("Bearer {secret}");
+            let body = json!({ "model": "small", "messages": [{ "role": "user", "content": "beta" }] }).to_string();
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                rig.tcp("POST", "/v1/chat/completions", &[("Authorization", &bearer)], Some(&body)).status
+            }))
+        });
+        until("a model is asked", || (rig.request_count() == 1).then_some(()));
+        assert_eq!(rig.process(pid)["state"], "running");
+        rig.kill_daemon();
+        asks.join().unwrap()
+    });
+    assert!(waiting.is_err() || waiting.is_ok_and(|status| status != 200));
+    rig.up();
+    let process = rig.process(pid);
+    assert_eq!(process["state"], "blocked", "{process}");
+    // At the worst: what may have been answered is paid.
+    assert!(process["usage"]["cost_usd"].as_f64().unwrap() >= 4096.0 / 1e6, "{process}");
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+    assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+}
+
+#[test]
+fn personal_data_of_a_program_stays_here() {
+    let policy = format!(
+        "{POLICY}\nlabels:\n  - {{when: personal, to: model.remote, do: redact}}\npersonal_data: {{detect: [email]}}\n"
+    );
+    let model = Setup::default().model.replace("local = true\n", "");
+    let told = Answer { text: "I wrote to [EMAIL_1].".into(), chunk_bytes: 2, ..Answer::default() };
+    let rig = Rig::with(vec![any("alpha", vec![told])], Setup { policy: Some(policy), model, ..Setup::default() });
+    let (pid, secret) = key(&rig, &["editor"]);
+    let answer = ask(&rig, &secret, "small", "alpha: write to ada@example.com");
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "I wrote to ada@example.com.", "{answer:?}");
+    let sent = rig.requests()[0].to_string();
+    assert!(!sent.contains("ada@example.com") && sent.contains("[EMAIL_1]"), "{sent}");
+    until("it is told", || rig.entries(pid, "served").first().cloned());
+    let served = rig.entries(pid, "served")[0].to_string();
+    assert!(served.contains("email") && !served.contains("ada@"), "{served}");
+}
