@@ -210,6 +210,7 @@ def llm_agent(at):
     """The command line agent `llm`, once for an answer and once with a function that it may call."""
     with tempfile.TemporaryDirectory() as home:
         model = {"model_id": "aos", "model_name": at.model, "api_base": f"{at.base_url}/v1", "supports_tools": True}
+        model["api_key_name"] = "aos"  # Without a name for it, no key is sent.
         with open(os.path.join(home, "extra-openai-models.yaml"), "w") as file:
             json.dump([model], file)  # JSON is YAML
         function = f"def get_weather(city: str) -> str:\n    assert city == 'Berlin'\n    return {RESULT!r}"

@@ -90,7 +90,9 @@ impl<P: PageStore> Kernel<P> {
     /// Text on a process's standard output: to whoever it is piped to.
     pub(crate) fn pipe(&mut self, pid: Pid, text: &str) {
         let Some(to) = self.table.get(pid).and_then(|process| process.pipe_to) else { return };
-        if text.is_empty() || self.table.get(to).is_none_or(Process::exited) {
+        // Where there is no room and no time to wait for it, they do not arrive, like any write that is interrupted.
+        let full = |reader: &Process| reader.exited() || reader.stdin.len() >= limits::STDIN_MAX;
+        if text.is_empty() || self.table.get(to).is_none_or(full) {
             return;
         }
         let lsn = self.fact(to, Body::Input { text: text.to_owned(), eof: false, from_pid: pid });

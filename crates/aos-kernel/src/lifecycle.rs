@@ -279,9 +279,9 @@ impl<P: PageStore> Kernel<P> {
                     Err(CallError::new(Code::Intr, "TERM ended the wait").hint("this is your last turn")),
                 );
             }
-            Some(Phase::Writing(_)) => {
-                // There is no room for its words and no time to wait for it: as with any blocked write they do not arrive.
-                self.writes_no_more(pid);
+            Some(Phase::Writing(text)) => {
+                // It has said them already, and has no time to wait for its reader.
+                self.wrote(pid, &text);
                 self.want_turn(pid);
             }
             Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Ready) => self.want_turn(pid),

@@ -109,12 +109,10 @@ fn last_words_wait_too() {
     > 4: last words
     > 5: last words
     > signal 3 TERM
-    2 input from 3: last words
       → infer 3 turn [task, turn, term]
     > signal 4 STOP
     > 3: not now
     3 charged 1000 + 100 tokens, $0.0011
-    2 input from 3: not now
     3 exited 143: ended by TERM after its last turn = "not now"
     > signal 2 KILL
     2 exited 137: killed
