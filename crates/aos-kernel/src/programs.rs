@@ -105,7 +105,8 @@ impl<P: PageStore> Kernel<P> {
         match self.next_model(pid, &ask) {
             Ok(Some(model)) => self.put(pid, Ask { model, ..ask }),
             Ok(None) => {
-                let error = CallError::new(Code::Perm, "no model may serve the key").hint(self.usable_by(pid));
+                let hint = said_usable(&self.models_of(pid));
+                let error = CallError::new(Code::Perm, "no model may serve the key").hint(hint);
                 self.refuse(pid, asked.request, error);
             }
             Err(error) => self.refuse(pid, asked.request, error),
@@ -138,14 +139,13 @@ impl<P: PageStore> Kernel<P> {
     fn next_model(&mut self, pid: Pid, ask: &Ask) -> Result<Option<String>, CallError> {
         let usable = self.models_of(pid);
         let config = std::sync::Arc::clone(&self.config);
-        let hint = self.usable_by(pid);
         let asked = route::Asked::read(&ask.wanted, &config.models).ok_or_else(|| {
-            CallError::new(Code::NoEnt, format!("there is no model `{}`", ask.wanted)).hint(hint.clone())
+            CallError::new(Code::NoEnt, format!("there is no model `{}`", ask.wanted)).hint(said_usable(&usable))
         })?;
         let named = matches!(asked, route::Asked::Model(_));
         if named && !usable.contains(&ask.wanted) {
             let said = format!("the key may not use the model `{}`", ask.wanted);
-            return Err(CallError::new(Code::Perm, said).hint(hint));
+            return Err(CallError::new(Code::Perm, said).hint(said_usable(&usable)));
         }
         let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
         let mut candidates = Vec::with_capacity(usable.len());
@@ -176,12 +176,6 @@ impl<P: PageStore> Kernel<P> {
         };
         let order = route::route(&signals, &candidates).order;
         Ok(order.into_iter().map(|choice| choice.model).find(|model| !ask.tried.contains(model)))
-    }
-
-    /// The way out for a program that named what it may not have.
-    fn usable_by(&mut self, pid: Pid) -> String {
-        let usable: Vec<String> = self.models_of(pid).into_iter().collect();
-        if usable.is_empty() { "the key may use none".into() } else { format!("the key may use {}", usable.join(", ")) }
     }
 
     /// The models that a program may use unasked, by name: those of its role, and of its key's tiers.
@@ -408,6 +402,12 @@ impl<P: PageStore> Kernel<P> {
             self.with(pid, |process| process.asks.clear());
         }
     }
+}
+
+/// The way out for a program that named what it may not have.
+fn said_usable(usable: &BTreeSet<String>) -> String {
+    let usable: Vec<&str> = usable.iter().map(String::as_str).collect();
+    if usable.is_empty() { "the key may use none".into() } else { format!("the key may use {}", usable.join(", ")) }
 }
 
 /// The most tokens that a model may answer to a request, and the worst that it may cost.
