@@ -12,7 +12,7 @@ use std::time::Duration;
 use aos_abi::inference::{Encoding, Failure, Message, Part, Prompt, Reply};
 use aos_abi::{EffectId, Lsn, Pid};
 use bytes::Bytes;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::client::{Clients, Timeouts};
 use crate::config::{ModelConfig, Provider};
@@ -234,15 +234,12 @@ impl Pool {
         work: Work<'_>,
         deltas: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Reply, Failure> {
-        let within = work
-            .config
-            .timeout_s
-            .map_or(self.options.timeouts.total, |own| Duration::from_secs(own).saturating_mul(TOTAL_OF_TIMEOUT));
+        let end = self.deadlines(work.config).end;
         let late = |_| {
             let hint = "let it answer less (`max_output`), or give it more time (`timeout_s`)".to_owned();
             Err(Failure { hint: Some(hint), ..transient(format!("{} did not finish its answer in time", work.name)) })
         };
-        timeout(within, engine.infer(work, deltas)).await.unwrap_or_else(late)
+        timeout_at(end, engine.infer(work, deltas)).await.unwrap_or_else(late)
     }
 
     fn engine_of(&self, config: &ModelConfig) -> Option<&dyn Engine> {
