@@ -2,6 +2,7 @@
 
 use aos_abi::Usd;
 use aos_abi::api::{KeyMade, KeyRequest, ModelView, RouteRequest, RouteView, RoutedModel};
+use aos_abi::model::TIERS;
 use aos_abi::process::{BudgetSpec, StatusView};
 use serde::Deserialize;
 
@@ -67,32 +68,11 @@ struct KeyArgs {
     #[arg(long, value_name = "N")]
     rpm: Option<u32>,
     /// A tier of models that it may ask; may be repeated. Without one: all that its role may
-    #[arg(long, value_name = "TIER", value_enum)]
-    tier: Vec<TierArg>,
+    #[arg(long, value_name = "TIER", value_parser = clap::builder::PossibleValuesParser::new(TIERS))]
+    tier: Vec<String>,
     /// The role of policy.yaml that it runs under, instead of the default one
     #[arg(long, value_name = "NAME")]
     policy_role: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum TierArg {
-    Nano,
-    Small,
-    Standard,
-    Strong,
-    Frontier,
-}
-
-impl TierArg {
-    fn name(self) -> &'static str {
-        match self {
-            TierArg::Nano => "nano",
-            TierArg::Small => "small",
-            TierArg::Standard => "standard",
-            TierArg::Strong => "strong",
-            TierArg::Frontier => "frontier",
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -119,7 +99,7 @@ async fn key(cx: &Context, args: KeyArgs) -> Result<Exit, Failure> {
         policy_role: args.policy_role,
         budget: BudgetSpec { usd: args.budget, tokens: args.tokens, ..BudgetSpec::default() },
         rpm: args.rpm,
-        tiers: args.tier.into_iter().map(|tier| tier.name().to_owned()).collect(),
+        tiers: args.tier,
     };
     let client = cx.client()?;
     let made: KeyMade = client.post(&Address::of("/v1/keys"), &request).await?;
