@@ -225,7 +225,7 @@ pub(crate) fn withheld(classes: &BTreeSet<String>) -> Failure {
     }
 }
 
-fn cancelled() -> Failure {
+pub(crate) fn cancelled() -> Failure {
     Failure { kind: FailureKind::Cancelled, message: "cancelled".into(), hint: None, retry_after_ms: None, usage: None }
 }
 

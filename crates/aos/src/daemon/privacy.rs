@@ -65,20 +65,15 @@ pub(crate) fn look(guard: &Guard, system: &str, entries: &[Arc<Entry>], known: &
 }
 
 /// What looking comes to, or a failure where it panics: then nobody knows what is in there.
-fn unbroken(look: impl FnOnce() -> Looked) -> Result<Looked, Failure> {
+pub(crate) fn unbroken<T>(look: impl FnOnce() -> T) -> Result<T, Failure> {
     // It owns whatever it changes.
-    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| broken())
-}
-
-/// The detector failed.
-pub(crate) fn broken() -> Failure {
-    Failure {
+    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| Failure {
         kind: FailureKind::Permanent,
         message: "the detector of personal data failed, so nothing was sent".into(),
         hint: Some("the daemon's log says more; without `personal_data` in policy.yaml nothing is looked for".into()),
         retry_after_ms: None,
         usage: None,
-    }
+    })
 }
 
 fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Replaced {
@@ -236,7 +231,7 @@ mod tests {
 
     #[test]
     fn where_the_detector_breaks_nothing_is_sent() {
-        let failure = unbroken(|| panic!("it broke")).err().unwrap();
+        let failure = unbroken(|| -> Looked { panic!("it broke") }).err().unwrap();
         assert_eq!(failure.kind, FailureKind::Permanent);
         assert!(failure.message.contains("nothing was sent"));
     }

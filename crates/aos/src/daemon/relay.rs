@@ -5,7 +5,6 @@
 //! up in the middle; nothing is sent before it was looked at for personal data, where the policy says so.
 
 use std::collections::{BTreeSet, HashMap};
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -26,6 +25,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::heart::{Completion, Handle};
+use super::inference::{cancelled, withheld};
+use super::privacy::{fill, unbroken};
 
 /// Who a program is, in words; it takes no turns, so nobody reads them but people.
 const ROLE: &str = "A program outside that asks models with a key.";
@@ -182,12 +183,17 @@ impl Relays {
             // The sender is kept with what waits, so it ends only with the daemon.
             match waits.decided.recv().await {
                 None => return Err(ApiError::unavailable("the daemon is stopping")),
-                Some(Decision::Refuse(error)) => return Err(error.into()),
+                Some(Decision::Refuse(error)) => {
+                    waits.undecided = false;
+                    return Err(error.into());
+                }
                 Some(Decision::Serve(serve, token)) => {
+                    waits.undecided = false;
                     if let Some(answer) = self.ask(*serve, token, &asked).await? {
                         return Ok(answer);
                     }
                     // The kernel says what follows from the failure.
+                    waits.undecided = true;
                 }
             }
         }
@@ -249,7 +255,7 @@ impl Relays {
         let request = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, decided) = mpsc::unbounded_channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(request, sender);
-        Waits { relays: Arc::clone(self), pid, request, decided }
+        Waits { relays: Arc::clone(self), pid, request, undecided: true, decided }
     }
 }
 
@@ -258,14 +264,19 @@ struct Waits {
     relays: Arc<Relays>,
     pid: Pid,
     request: u64,
+    /// The kernel has not let it begin, or has not said what follows from a failure.
+    undecided: bool,
     decided: mpsc::UnboundedReceiver<Decision>,
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
         self.relays.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.request);
-        // Dropped by the loop where it does not wait there any more. What was decided meanwhile comes to its end here.
-        let _ = self.relays.completions.send((self.pid, Body::Withdrawn { request: self.request }));
+        if self.undecided {
+            // Dropped by the loop where it does not wait there any more.
+            let _ = self.relays.completions.send((self.pid, Body::Withdrawn { request: self.request }));
+        }
+        // What was decided meanwhile comes to its end here.
         while let Ok(decision) = self.decided.try_recv() {
             if let Decision::Serve(serve, _) = decision {
                 Serving::of(&serve, self.relays.completions.clone()).failed(hung_up());
@@ -337,7 +348,7 @@ struct Looked {
 
 /// Looks at a request for personal data. Where looking fails nothing is sent.
 fn look(guard: &Guard, asked: &Asked) -> Result<Looked, Failure> {
-    let look = AssertUnwindSafe(|| {
+    let read = unbroken(|| {
         let mut classes = BTreeSet::new();
         let mut tokens = Tokens::default();
         let read = asked.texts(&mut |text| {
@@ -353,12 +364,8 @@ fn look(guard: &Guard, asked: &Asked) -> Result<Looked, Failure> {
                 Looked { classes, withheld: false, veil: Some(Box::new(veil)) }
             }
         })
-    });
-    match std::panic::catch_unwind(look) {
-        Ok(Ok(looked)) => Ok(looked),
-        Ok(Err(wrong)) => Err(Failure { kind: FailureKind::Refused, message: wrong.message, ..cancelled() }),
-        Err(_) => Err(super::privacy::broken()),
-    }
+    })?;
+    read.map_err(|wrong| Failure { kind: FailureKind::Refused, message: wrong.message, ..cancelled() })
 }
 
 /// Tokens in the place of personal data.
@@ -373,7 +380,7 @@ impl Veil for Replaced {
     }
 
     fn lift(&mut self, reply: &mut Reply) {
-        super::privacy::fill(&self.tokens, reply);
+        fill(&self.tokens, reply);
     }
 }
 
@@ -385,14 +392,6 @@ fn misfit(wrong: Misfit) -> ApiError {
     })
 }
 
-fn cancelled() -> Failure {
-    Failure { kind: FailureKind::Cancelled, message: "cancelled".into(), hint: None, retry_after_ms: None, usage: None }
-}
-
 fn hung_up() -> Failure {
     Failure { message: "the program hung up".into(), ..cancelled() }
-}
-
-fn withheld(classes: &BTreeSet<String>) -> Failure {
-    super::inference::withheld(classes)
 }
