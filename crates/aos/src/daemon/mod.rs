@@ -190,7 +190,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mut beating = tokio::spawn(heart.run(stop_heart.clone()));
 
     let system = Arc::new(system::Daemon {
-        policy: Arc::new(reload::Reload::new(handle.clone(), home.clone())),
+        policy: Arc::new(reload::Reload::new(handle.clone(), home.clone(), mounts)),
         heart: handle.clone(),
         journal: Arc::clone(&journal),
         edges: Arc::clone(&edges),

@@ -21,7 +21,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::heart::Handle;
-use crate::env::Env;
 use crate::home::Home;
 use crate::mounts::Mounts;
 
@@ -75,8 +74,7 @@ pub(crate) struct Reload {
 
 impl Reload {
     /// For the policy of this home.
-    pub(crate) fn new(heart: Handle, home: Home) -> Reload {
-        let mounts = Mounts::new(&home, &Env::of_process());
+    pub(crate) fn new(heart: Handle, home: Home, mounts: Mounts) -> Reload {
         Reload { heart, home, mounts, turn: tokio::sync::Mutex::default(), refused: Mutex::default() }
     }
 
