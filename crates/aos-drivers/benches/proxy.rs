@@ -186,6 +186,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<(
         head.extend_from_slice(&piece[..length]);
     }
     stream.write_all(ANSWER).await?;
+    stream.flush().await?;
     stream.shutdown().await
 }
 
@@ -257,6 +258,8 @@ async fn get(stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) {
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, host: &str) {
     let asked = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(asked.as_bytes()).await.expect("it listens");
+    // TLS may keep what is written for itself until then.
+    stream.flush().await.expect("it listens");
     let mut text = Vec::new();
     // A server that closes without a farewell has answered all the same.
     let _ = stream.read_to_end(&mut text).await;
