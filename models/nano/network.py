@@ -72,14 +72,15 @@ class Block(nn.Module):
         """`past` is a list of this layer's keys and values so far; it is added to."""
         batch, length, width = x.shape
         h = self.attn_norm(x)
-        q = rotate(self.split(self.attn_q(h)), cos, sin)
+        # Scaled here, where it is far less than the scores.
+        q = rotate(self.split(self.attn_q(h)), cos, sin) * HEAD ** -.5
         k = rotate(self.split(self.attn_k(h)), cos, sin)
         v = self.split(self.attn_v(h))
         if past is not None:
             if past:
                 k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
             past[:] = [k, v]
-        scores = (q @ k.transpose(-1, -2)).float() * HEAD ** -.5 + mask
+        scores = (q @ k.transpose(-1, -2)).float() + mask
         attended = (scores.softmax(-1).to(v.dtype) @ v).transpose(1, 2).reshape(batch, length, width)
         x = x + self.attn_output(attended).float()
         h = self.ffn_norm(x)
