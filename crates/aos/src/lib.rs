@@ -14,5 +14,6 @@ pub mod env;
 pub mod home;
 mod log;
 pub mod mounts;
+mod said;
 pub mod secrets;
 pub mod top;

@@ -5,6 +5,7 @@ use aos_abi::{Body, Entry, Lsn, Pid, Timestamp};
 
 use super::{Context, Exit, Failure, Narrator, Style, clean_line, clock, cut, now, view, when};
 use crate::client::{Event, Line};
+use crate::said::{Said, said};
 
 /// Show what a process thought, called and got
 #[derive(Debug, clap::Args)]
@@ -69,10 +70,10 @@ fn told(narrator: &mut Narrator, entry: &Entry) -> String {
         Body::Spawned(spec) => {
             lines.extend(spec.task.iter().flat_map(|task| narrator.quoted(task)));
         }
-        Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. }
-            if reply.calls.is_empty() && !reply.text.contains("[SYS_CALL::") =>
-        {
-            lines.extend(narrator.quoted(&reply.text));
+        Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
+            if let Said { text, calls: false } = said(reply) {
+                lines.extend(narrator.quoted(&text));
+            }
         }
         Body::Exited { result, .. } => {
             lines.extend(view::result_text(result.as_ref()).iter().flat_map(|result| narrator.quoted(result)));

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
 use super::style::{Style, clock, count, money};
+use crate::said::{Said, said};
 
 /// Tells what one process does.
 #[derive(Clone, Debug)]
@@ -186,13 +187,11 @@ impl Narrator {
             }
             InferenceOutcome::Answered(reply) => {
                 self.inferences += 1;
-                let said = match reply.text.find("[SYS_CALL::") {
-                    Some(at) => &reply.text[..at],
-                    // What is no call is the result or the output, which is shown elsewhere.
-                    None if reply.calls.is_empty() => "",
-                    None => &reply.text,
-                };
-                self.quoted(said)
+                // What comes without a call is the result or the output, which is shown elsewhere.
+                match said(reply) {
+                    Said { text, calls: true } => self.quoted(&text),
+                    Said { calls: false, .. } => vec![],
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use aos_abi::{Body, CallId, Entry};
 use super::narrate::Narrator;
 use super::proposals::bound;
 use super::{clean, clean_line, view};
+use crate::said::{Said, said};
 
 /// How the person is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,12 +141,12 @@ impl Talk {
                 self.prompts.retain(|prompt| !matches!(prompt, Prompt::Approval { id } if id == over));
             }
             Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. }
-                if self.kind == Kind::Attach
-                    && reply.calls.is_empty()
-                    && !reply.text.contains("[SYS_CALL::")
-                    && !reply.text.trim().is_empty() =>
+                if self.kind == Kind::Attach =>
             {
-                actions.push(Action::Write(reply.text.clone()));
+                let Said { text, calls } = said(reply);
+                if !calls && !text.trim().is_empty() {
+                    actions.push(Action::Write(text));
+                }
             }
             Body::Stopped { reason } if self.kind == Kind::Run => actions.push(Action::Stopped(reason.clone())),
             Body::Exited { exit_code, result, reason } => actions.push(Action::End {

@@ -10,6 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
 use crate::cli::{Narrator, Style, call, clean_line};
+use crate::said::said;
 
 /// Something that changes what is known.
 #[derive(Clone, Debug)]
@@ -165,11 +166,7 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
         Body::InferenceCompleted { outcome, .. } => {
             process.usage.inferences += 1;
             match outcome {
-                InferenceOutcome::Answered(reply)
-                    if process.mode == Mode::Resident
-                        && reply.calls.is_empty()
-                        && !reply.text.contains("[SYS_CALL::") =>
-                {
+                InferenceOutcome::Answered(reply) if process.mode == Mode::Resident && !said(reply).calls => {
                     (ProcessState::Blocked, Some("input"))
                 }
                 _ => (ProcessState::Ready, None),
