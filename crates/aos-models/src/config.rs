@@ -74,7 +74,7 @@ pub enum Provider {
     Anthropic,
     /// Google's `generateContent`.
     Gemini,
-    /// The runtime inside the binary; not built yet.
+    /// The runtime inside the binary: [`crate::engine`].
     Local,
 }
 
@@ -185,13 +185,13 @@ impl ModelConfig {
         self.base_url.as_deref().unwrap_or(self.provider.base_url()).trim_end_matches('/')
     }
 
-    /// Scheme, host and port of its address: what fails together. The runtime inside the program has none.
+    /// Scheme, host and port of its address: what fails together. Inside the program each file fails alone.
     #[must_use]
     pub fn endpoint(&self) -> String {
         let address = self.address();
         let host = address.find("://").map_or(0, |at| at + 3);
         let end = address[host..].find('/').map_or(address.len(), |at| host + at);
-        if self.provider == Provider::Local { "here:".to_owned() } else { address[..end].to_owned() }
+        if self.provider == Provider::Local { format!("here:{}", self.model) } else { address[..end].to_owned() }
     }
 
     /// The variable its key is read from; `None`: no key is sent.

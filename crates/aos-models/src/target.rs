@@ -108,7 +108,7 @@ fn path(name: &str, config: &ModelConfig, ask: Ask) -> Result<String, Failure> {
         (Provider::Openai | Provider::Gemini, Ask::Models) => "/models".to_owned(),
         (Provider::Local, _) => {
             return Err(permanent(
-                format!("the local runtime that {name} needs is not part of this build yet"),
+                format!("the local runtime that {name} needs is not part of this pool"),
                 "use provider = \"openai\" with a local server such as Ollama or llama-server",
             ));
         }

@@ -66,12 +66,9 @@ impl Runtime {
         Runtime { options, loaded: Mutex::default() }
     }
 
-    /// The file of a model: a path, or the name of a file in the folder, with or without `.gguf`.
+    /// The file of a model: an absolute path, or one below the folder, with or without `.gguf`.
     #[must_use]
     pub fn file(&self, model: &str) -> PathBuf {
-        if model.contains('/') {
-            return PathBuf::from(model);
-        }
         let named = self.options.folder.join(model);
         if model.ends_with(".gguf") || named.exists() {
             named

@@ -29,6 +29,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "aos-kernel",
             "aos-journal",
             "aos-models",
+            "aos-runtime",
             "aos-memory",
             "aos-sandbox",
             "aos-drivers",

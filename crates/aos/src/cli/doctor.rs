@@ -7,14 +7,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use aos_journal::Reader;
-use aos_models::Pool;
+use aos_models::{Pool, Provider};
 use aos_policy::Policy;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Context, Exit, Failure, clean_line};
 use crate::config::{self, Config};
 use crate::env::Env;
 use crate::home::Home;
+use crate::local::Local;
 use crate::mounts::Mounts;
 use crate::secrets::Secrets;
 
@@ -22,6 +24,8 @@ use crate::secrets::Secrets;
 const DISK_FREE_MIN: u64 = 256 << 20;
 /// How long a model may take to answer a check.
 const MODEL_WITHIN: Duration = Duration::from_secs(30);
+/// The same for one inside this program, which is loaded first and then measured.
+const LOCAL_WITHIN: Duration = Duration::from_secs(120);
 
 /// Check the host, the home, the configuration and the models, and say how to mend each fault
 #[derive(Debug, clap::Args)]
@@ -34,6 +38,9 @@ pub(super) struct Finding {
     state: State,
     what: String,
     hint: Option<String>,
+    /// What was measured, for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    figures: Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,13 +54,13 @@ enum State {
 
 impl Finding {
     fn good(area: &'static str, what: impl Into<String>) -> Finding {
-        Finding { area, state: State::Good, what: what.into(), hint: None }
+        Finding { area, state: State::Good, what: what.into(), hint: None, figures: None }
     }
     fn note(area: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding { area, state: State::Note, what: what.into(), hint: Some(hint.into()) }
+        Finding { area, state: State::Note, what: what.into(), hint: Some(hint.into()), figures: None }
     }
     fn fault(area: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Finding {
-        Finding { area, state: State::Fault, what: what.into(), hint: Some(hint.into()) }
+        Finding { area, state: State::Fault, what: what.into(), hint: Some(hint.into()), figures: None }
     }
 }
 
@@ -73,7 +80,7 @@ impl Args {
                 Ok(config) => {
                     findings.extend(configuration(&config));
                     listen = Some(config.listen);
-                    findings.extend(models(&config, &cx.env, None).await);
+                    findings.extend(models(&config, &cx.home, &cx.env, None).await);
                 }
                 Err(error) => {
                     findings.push(Finding::fault("config", error.to_string(), error.hints().join("\n")));
@@ -90,7 +97,7 @@ impl Args {
 pub(super) fn tell(cx: &Context, findings: &[Finding]) -> Result<Exit, Failure> {
     let faults = findings.iter().filter(|finding| finding.state == State::Fault).count();
     if cx.json {
-        cx.document(&serde_json::json!({ "faults": faults, "findings": findings }))?;
+        cx.document(&json!({ "faults": faults, "findings": findings }))?;
     } else {
         let style = cx.out;
         let mut text = String::new();
@@ -234,8 +241,8 @@ fn configuration(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Asks each model (or one) for a short answer.
-pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Vec<Finding> {
+/// Asks each model (or one) for a short answer; those inside this program say how fast they are.
+pub(super) async fn models(config: &Config, home: &Home, env: &Env, only: Option<&str>) -> Vec<Finding> {
     if config.is_demo() {
         return vec![Finding::note(
             "model",
@@ -249,9 +256,13 @@ pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Ve
         std::sync::Arc::new(move |name: &str| keys.text(name).map(str::to_owned)),
         aos_models::Options::default(),
     );
+    let local = Local::new(home);
     let checks = config.models.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).map(|(name, model)| {
-        let pool = &pool;
+        let (pool, local) = (&pool, &local);
         async move {
+            if model.provider == Provider::Local {
+                return measured(name, &model.model, local).await;
+            }
             let place = format!("{name} ({})", model.address());
             match tokio::time::timeout(MODEL_WITHIN, pool.check(name)).await {
                 Ok(Ok(checked)) => {
@@ -269,6 +280,28 @@ pub(super) async fn models(config: &Config, env: &Env, only: Option<&str>) -> Ve
         }
     });
     futures_util::future::join_all(checks).await
+}
+
+/// How fast a model inside this program is on this machine.
+async fn measured(name: &str, model: &str, local: &Local) -> Finding {
+    match tokio::time::timeout(LOCAL_WITHIN, local.measure(model)).await {
+        Ok(Ok(speed)) => {
+            let (cold_ms, prefill) = (speed.cold.as_millis() as u64, speed.prefill.round());
+            let decode = speed.decode.map(f64::round);
+            let writes = decode.map_or(String::new(), |decode| format!(" and writes {decode}"));
+            let what =
+                format!("{name} ({model}) reads {prefill}{writes} tokens a second; {cold_ms} ms from a cold start");
+            let figures = json!({
+                "model": name, "cold_start_ms": cold_ms, "prefill_tokens_per_s": prefill, "decode_tokens_per_s": decode,
+            });
+            Finding { figures: Some(figures), ..Finding::good("model", what) }
+        }
+        Ok(Err(fault)) => Finding::fault("model", format!("{name} ({model}): {fault}"), fault.hint()),
+        Err(_) => {
+            let late = format!("{name} ({model}) has not answered within {} s", LOCAL_WITHIN.as_secs());
+            Finding::fault("model", late, "use a smaller model, or a model server with an accelerator")
+        }
+    }
 }
 
 async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {

@@ -23,7 +23,7 @@ pub struct Args {
 enum Command {
     /// List them
     List,
-    /// Ask each (or one) for a short answer; exits 1 where one fails
+    /// Ask each (or one) for a short answer, and measure those inside this program; exits 1 where one fails
     Test {
         /// Only this one
         model: Option<String>,
@@ -188,6 +188,6 @@ async fn test(cx: &Context, only: Option<&str>) -> Result<Exit, Failure> {
             Failure::usage(format!("no model `{name}` is configured")).hint(format!("there are: {}", known.join(", ")))
         );
     }
-    let findings = doctor::models(&config, &cx.env, only).await;
+    let findings = doctor::models(&config, &cx.home, &cx.env, only).await;
     doctor::tell(cx, &findings)
 }

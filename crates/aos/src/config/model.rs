@@ -59,18 +59,19 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
         Some(tier) => choice(tier, "tier", &TIERS, tier_name, faults).map(Some),
     };
     let encoding = match &typed.tools {
+        // The runtime inside holds its answers to a grammar.
+        None if provider == Some(Provider::Local) => Some(Encoding::Constrained),
         None => Some(Encoding::Native),
         Some(tools) => choice(tools, "tools", &ENCODINGS, encoding_name, faults),
     };
-    if provider == Some(Provider::Local) {
-        faults.at(
-            typed.provider.span(),
-            "provider = \"local\", the runtime inside aos, is not there yet",
-            "run a model server on this machine and use provider = \"openai\" with its base_url",
-        );
-        return None;
-    }
     let base_url = address(typed, faults);
+    if let (Some(Provider::Local), Some(url)) = (provider, &typed.base_url) {
+        faults.at(
+            url.span(),
+            "a model inside aos has no `base_url`",
+            "leave it out; `model` is the path of a .gguf file, or the name of one in models/ of the home",
+        );
+    }
     let api_key_env = key_variable(typed, faults);
     if typed.model.get_ref().trim().is_empty() {
         faults.at(

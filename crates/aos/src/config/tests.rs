@@ -177,7 +177,7 @@ fn what_could_never_work_is_said() {
                 base_url = \"http://x\"\nlimits = { concurrency = 0, rpm = 0, tpm = 0 }\ntools = \"none\"\ntier = \"huge\"\n\
                 [models.c]\nprovider = \"gemini\"\nmodel = \"m\"\ncontext_window = 10\n[models.d]\nprovider = \"gemini\"\nmodel = \"m\"\n\
                 max_output = 90000\n[models.e]\nprovider = \"gemini\"\nmodel = \"m\"\nprice = { input = -1, output = 1 }\n\
-                [models.f]\nprovider = \"local\"\nmodel = \"m\"\n[router]\nfallback = [\"q\"]\n[budget]\nusd_per_day = 0\n[exec]\nsandbox = \"off\"\n[store]\nurl = \"redis\"\n\
+                [models.f]\nprovider = \"local\"\nmodel = \"m\"\nbase_url = \"http://x\"\n[router]\nfallback = [\"q\"]\n[budget]\nusd_per_day = 0\n[exec]\nsandbox = \"off\"\n[store]\nurl = \"redis\"\n\
                 [net]\nallow = [\"example.com\"]\nprivate = [\"*.local:80\"]\n";
     insta::assert_snapshot!(faults(text), @r#"
     aos.toml: line 2: `default_model` names the model `smal`, which is not configured
@@ -193,13 +193,13 @@ fn what_could_never_work_is_said() {
     aos.toml: line 21: `context_window` is 10 tokens, too few to work in
     aos.toml: line 25: `max_output` is 90000, it must be above 0 and below `context_window` (32768)
     aos.toml: line 29: `price` holds an amount below zero
-    aos.toml: line 31: provider = "local", the runtime inside aos, is not there yet
-    aos.toml: line 34: `fallback` names the model `q`, which is not configured
-    aos.toml: line 36: `usd_per_day` is 0, so no paid call could ever be made
-    aos.toml: line 38: `sandbox` is `off`
-    aos.toml: line 40: `url` names no known store
-    aos.toml: line 42: `example.com` does not end in a port
-    aos.toml: line 43: `*.local:80` is a pattern, private places are named one by one
+    aos.toml: line 33: a model inside aos has no `base_url`
+    aos.toml: line 35: `fallback` names the model `q`, which is not configured
+    aos.toml: line 37: `usd_per_day` is 0, so no paid call could ever be made
+    aos.toml: line 39: `sandbox` is `off`
+    aos.toml: line 41: `url` names no known store
+    aos.toml: line 43: `example.com` does not end in a port
+    aos.toml: line 44: `*.local:80` is a pattern, private places are named one by one
     try: did you mean "small"?
     try: did you mean "openai"?
     try: write what the provider calls the model, such as "qwen3:8b"
@@ -211,7 +211,7 @@ fn what_could_never_work_is_said() {
     try: at least 1024; see the model's documentation
     try: a quarter of `context_window` is usual
     try: US dollars per million tokens, zero or more
-    try: run a model server on this machine and use provider = "openai" with its base_url
+    try: leave it out; `model` is the path of a .gguf file, or the name of one in models/ of the home
     try: one of auto, b, c, d, e, f, small
     try: write an amount above 0 in US dollars; leave it out for no limit
     try: write sandbox = "required", or in full words what you consent to: sandbox = "unsandboxed: commands run with my rights"

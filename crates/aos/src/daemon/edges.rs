@@ -106,8 +106,12 @@ impl Edges {
         self.counters.count(&entries);
         self.relays.follow(&entries);
         for entry in &entries {
-            if let Body::Served { effect, .. } = &entry.body {
-                self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
+            match &entry.body {
+                Body::Served { effect, .. } => {
+                    self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(effect);
+                }
+                Body::Exited { .. } => self.models.ended(entry.pid),
+                _ => {}
             }
         }
         for entry in &entries {

@@ -29,6 +29,11 @@ impl Models {
         Models { pool }
     }
 
+    /// A process has ended: what a model inside this program has read for it may go.
+    pub(crate) fn ended(&self, pid: Pid) {
+        self.pool.ended(pid);
+    }
+
     /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that no model can
     /// make becomes a plain digest.
     pub(crate) async fn infer(

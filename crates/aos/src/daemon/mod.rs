@@ -42,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::env::Env;
 use crate::home::Home;
+use crate::local::Local;
 use crate::mounts::Mounts;
 
 use heart::Heart;
@@ -151,7 +152,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mounts = Mounts::new(&home, &Env::of_process());
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
-    let Served { pool, views: models, configured, demo } = models(&config, &policy.text, &listen).await?;
+    let Served { pool, views: models, configured, demo } = models(&config, &home, &policy.text, &listen).await?;
     // Said before anything runs. The program takes longer to read, so it is looked at while the rest goes on.
     let before = kernel.measured().clone();
     let measured = measured::files(&home);
@@ -324,7 +325,7 @@ struct Served {
     demo: Option<aos_models::scripted::Server>,
 }
 
-async fn models(config: &Config, policy: &str, listen: &str) -> Result<Served, Error> {
+async fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Result<Served, Error> {
     let mut configured = config.configured(policy);
     configured.hooks_url = format!("http://{listen}/hooks/");
     let mut table = config.models.clone();
@@ -349,7 +350,8 @@ async fn models(config: &Config, policy: &str, listen: &str) -> Result<Served, E
             default: *name == configured.default_model,
         })
         .collect();
-    let pool = aos_models::Pool::new(table, aos_models::environment(), aos_models::Options::default());
+    let pool = aos_models::Pool::new(table, aos_models::environment(), aos_models::Options::default())
+        .with_engine(Arc::new(Local::new(home)));
     Ok(Served { pool, views, configured, demo: server })
 }
 

@@ -1,0 +1,127 @@
+//! Models with `provider = "local"`: the runtime inside this program, as the model pool asks it.
+//!
+//! Start at [`Local`]. What always holds: a fault of the runtime becomes a failure with its way out; dropping an answer
+//! to come ends the work on it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use aos_abi::Pid;
+use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
+use aos_abi::syscall::CallSet;
+use aos_models::Delta;
+use aos_models::engine::{Answering, Engine, Work};
+use aos_runtime::{Answered, Fault, Options, Runtime};
+
+use crate::home::Home;
+
+/// The runtime of a home.
+#[derive(Debug)]
+pub(crate) struct Local(Runtime);
+
+/// How fast a model is on this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speed {
+    /// From nothing to the first token of an answer to a short prompt: loading included.
+    pub(crate) cold: Duration,
+    /// Tokens of a prompt read in a second.
+    pub(crate) prefill: f64,
+    /// Tokens of an answer written in a second; nothing where the answer was a single token.
+    pub(crate) decode: Option<f64>,
+}
+
+impl Local {
+    /// Over the models of a home. Nothing is loaded before it is asked for.
+    pub(crate) fn new(home: &Home) -> Local {
+        Local(Runtime::new(Options::new(home.models())))
+    }
+
+    /// Asks a model twice, the second time with a long prompt.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub(crate) async fn measure(&self, model: &str) -> Result<Speed, Fault> {
+        let cold = self.answer(model, None, plain("Say one word.", 8), &mut |_| ()).await?.first;
+        let mut text = String::new();
+        for nth in 0..16 {
+            let _ = write!(text, "Line {nth}: a sentence of no meaning, to be read and counted. ");
+        }
+        let answered = self.answer(model, None, plain(&text, 32), &mut |_| ()).await?;
+        let read = answered.prompt_tokens.saturating_sub(answered.reused_tokens);
+        let more = answered.answer_tokens.saturating_sub(1);
+        Ok(Speed {
+            cold,
+            prefill: read as f64 / answered.first.as_secs_f64().max(1e-9),
+            decode: (more > 0).then(|| more as f64 / answered.rest.as_secs_f64().max(1e-9)),
+        })
+    }
+
+    async fn answer(
+        &self,
+        model: &str,
+        pid: Option<Pid>,
+        prompt: Prompt,
+        deltas: &mut (dyn FnMut(String) + Send),
+    ) -> Result<Answered, Fault> {
+        let mut answering = self.0.ask(&self.0.file(model), pid, prompt)?;
+        while let Some(delta) = answering.deltas.recv().await {
+            deltas(delta);
+        }
+        answering.reply.await.unwrap_or_else(|_| Err(Fault::Broke("its thread ended".to_owned())))
+    }
+}
+
+/// A prompt that any text answers.
+fn plain(text: &str, max_output: u32) -> Prompt {
+    Prompt {
+        system: "You are being tested for speed.".to_owned(),
+        messages: vec![Message::User(vec![Part::Text(text.to_owned())])],
+        status: String::new(),
+        tools: CallSet::EMPTY,
+        encoding: Encoding::Constrained,
+        max_output,
+    }
+}
+
+impl Engine for Local {
+    fn infer<'a>(&'a self, work: Work<'a>, deltas: &'a mut (dyn FnMut(Delta) + Send)) -> Answering<'a> {
+        Box::pin(async move {
+            let mut text = |text| deltas(Delta::Text(text));
+            let answered = self.answer(&work.config.model, work.asker.pid, work.prompt.clone(), &mut text).await;
+            answered.map(|answered| reply(answered, work.name)).map_err(|fault| failure(&fault))
+        })
+    }
+
+    fn models(&self) -> Vec<String> {
+        self.0.models()
+    }
+
+    fn ended(&self, pid: Pid) {
+        self.0.ended(pid);
+    }
+}
+
+fn reply(answered: Answered, model: &str) -> Reply {
+    let stop = match (answered.whole, answered.calls.is_empty()) {
+        (false, _) => Stop::Length,
+        (true, false) => Stop::Calls,
+        (true, true) => Stop::End,
+    };
+    let usage = Usage {
+        input_tokens: answered.prompt_tokens as u64,
+        output_tokens: answered.answer_tokens as u64,
+        cached_input_tokens: answered.reused_tokens as u64,
+        ..Usage::default()
+    };
+    Reply { text: answered.text, calls: answered.calls, stop, usage, model: model.to_owned() }
+}
+
+fn failure(fault: &Fault) -> Failure {
+    let kind = match fault {
+        Fault::TooLong { .. } | Fault::TooLarge { .. } => FailureKind::TooLong,
+        fault if fault.passes() => FailureKind::Transient,
+        _ => FailureKind::Permanent,
+    };
+    let (message, hint) = (fault.to_string(), Some(fault.hint().to_owned()));
+    Failure { kind, message, hint, retry_after_ms: None, usage: None }
+}
