@@ -1,13 +1,14 @@
 //! The load: a model that answers at once, and clients that measure a daemon from outside.
 //!
-//! `bench/run` starts it, one scenario at a time: `load SCENARIO --socket S [--KEY VALUE]…`; it prints one JSON document
+//! `bench/run` and `bench/gateway` start it, one scenario at a time: `load SCENARIO --socket S [--KEY VALUE]…`; it prints one JSON document
 //! and ends. Start at the scenarios: [`latency`] asks one agent at a time, [`spin`] keeps many turning, [`spawn`] makes
-//! idle ones. What always holds: nothing of the daemon is reached but its socket, its model address and its counters
-//! in /proc. Deliberately absent: thresholds; figures are judged by people.
+//! idle ones, [`gateway`] is a program that asks models. What always holds: nothing of the daemon is reached but its
+//! addresses, its model address and its counters in /proc. Deliberately absent: thresholds; figures are judged by people.
 
 mod client;
 mod daemon;
 mod disk;
+mod gateway;
 mod latency;
 mod model;
 mod spawn;
@@ -61,7 +62,8 @@ async fn main() -> Result<(), Failure> {
         "latency" => latency::run(&arguments).await?,
         "spin" => spin::run(&arguments).await?,
         "spawn" => spawn::run(&arguments).await?,
-        _ => return Err("usage: load latency|spin|spawn --socket PATH [--KEY VALUE]…; `bench/run` starts it".into()),
+        "gateway" => gateway::run(&arguments).await?,
+        _ => return Err("usage: load latency|spin|spawn|gateway [--KEY VALUE]…; `bench/run` starts it".into()),
     };
     println!("{figures}");
     Ok(())

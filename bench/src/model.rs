@@ -1,7 +1,7 @@
 //! A model that answers at once: real HTTP on loopback in OpenAI's streaming format, always the same but for the call's id.
 //!
-//! It reads no request but for its length, so that what the model costs stays small beside what is measured, and notes
-//! when each begins to arrive.
+//! It reads no request but for its length and, for [`Answer::Chat`], for whether it asks for a stream, so that what the
+//! model costs stays small beside what is measured, and notes when each begins to arrive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +24,15 @@ pub(crate) enum Answer {
     Text(&'static str),
     /// One call, with these arguments.
     Call(&'static str, &'static str),
+    /// These words with what they used: one document, or a stream of an event for each, as the request asks.
+    Chat(&'static [&'static str]),
 }
 
 /// A running model; it ends with the program.
 pub(crate) struct Model {
     answer: Answer,
+    /// The two forms of [`Answer::Chat`], written once: the document and the stream.
+    written: [Bytes; 2],
     answered: AtomicU64,
     received_bytes: AtomicU64,
     /// When the last request began to arrive.
@@ -39,7 +43,11 @@ impl Model {
     /// A model on this port of loopback.
     pub(crate) async fn start(port: u16, answer: Answer) -> Result<Arc<Model>, Failure> {
         let (answered, received_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let model = Arc::new(Model { answer, answered, received_bytes, arrived: Mutex::new(None) });
+        let written = match &answer {
+            Answer::Chat(words) => [document(words).into(), events(words).into()],
+            Answer::Text(_) | Answer::Call(..) => Default::default(),
+        };
+        let model = Arc::new(Model { answer, written, answered, received_bytes, arrived: Mutex::new(None) });
         let listener = TcpListener::bind(("127.0.0.1", port)).await?;
         let serving = Arc::clone(&model);
         tokio::spawn(async move {
@@ -69,23 +77,24 @@ impl Model {
         *self.arrived.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let body = request.into_body().collect().await?.to_bytes();
         self.received_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
-        let stream = self.answer.stream(self.answered.fetch_add(1, Ordering::Relaxed));
-        let mut response = Response::new(Full::new(Bytes::from(stream)));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        let nth = self.answered.fetch_add(1, Ordering::Relaxed);
+        let (kind, answer) = match &self.answer {
+            Answer::Chat(_) if asks_for_stream(&body) => ("text/event-stream", self.written[1].clone()),
+            Answer::Chat(_) => ("application/json", self.written[0].clone()),
+            answer => ("text/event-stream", answer.stream(nth).into()),
+        };
+        let mut response = Response::new(Full::new(answer));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         Ok(response)
     }
 }
 
 impl Answer {
-    /// The events of one answer. No usage: the daemon goes by its own estimate, as with servers that report none.
+    /// The events of one answer. An agent's has no usage: the daemon goes by its own estimate, as with servers that report
+    /// none.
     fn stream(&self, nth: u64) -> String {
-        let chunk = |delta: Value, finish: Value| {
-            let choices = json!([{ "index": 0, "delta": delta, "finish_reason": finish }]);
-            let chunk =
-                json!({ "id": "r", "object": "chat.completion.chunk", "model": "scripted", "choices": choices });
-            format!("data: {chunk}\n\n")
-        };
         let (first, finish) = match self {
+            Answer::Chat(words) => return events(words),
             Answer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
             Answer::Call(name, arguments) => {
                 let function = json!({ "name": name, "arguments": arguments });
@@ -95,6 +104,38 @@ impl Answer {
         };
         chunk(first, Value::Null) + &chunk(json!({}), json!(finish)) + "data: [DONE]\n\n"
     }
+}
+
+fn chunk(delta: Value, finish: Value) -> String {
+    let choices = json!([{ "index": 0, "delta": delta, "finish_reason": finish }]);
+    let chunk =
+        json!({ "id": "r", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": choices });
+    format!("data: {chunk}\n\n")
+}
+
+/// What an answer of so many words used.
+fn usage(words: &[&str]) -> Value {
+    json!({ "prompt_tokens": 20, "completion_tokens": words.len(), "total_tokens": 20 + words.len() })
+}
+
+fn events(words: &[&str]) -> String {
+    let mut events: String = words.iter().map(|word| chunk(json!({ "content": word }), Value::Null)).collect();
+    events += &chunk(json!({}), json!("stop"));
+    let last = json!({ "id": "r", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": [], "usage": usage(words) });
+    events + &format!("data: {last}\n\ndata: [DONE]\n\n")
+}
+
+fn document(words: &[&str]) -> String {
+    let message = json!({ "role": "assistant", "content": words.concat() });
+    let choices = json!([{ "index": 0, "message": message, "finish_reason": "stop" }]);
+    let document = json!({ "id": "r", "object": "chat.completion", "created": 1, "model": "scripted", "choices": choices, "usage": usage(words) });
+    document.to_string()
+}
+
+/// As the clients write it, with or without a space.
+fn asks_for_stream(body: &[u8]) -> bool {
+    let has = |mark: &[u8]| body.windows(mark.len()).any(|window| window == mark);
+    has(br#""stream":true"#) || has(br#""stream": true"#)
 }
 
 async fn connection(stream: TcpStream, model: Arc<Model>) {
