@@ -159,6 +159,16 @@ pub enum Body {
         /// The request's number.
         request: u64,
     },
+    /// Fact: so much was set aside ahead of a program's requests. What is paid from it need not wait for the disk, and all
+    /// that is left of it counts as spent where the machine stops before it is given back.
+    Ahead {
+        /// Money.
+        usd: Usd,
+        /// Tokens.
+        tokens: u64,
+    },
+    /// Input: nothing has happened for a while, or the daemon ends in good order: what is set aside ahead is given back.
+    Rested,
     /// Fact: a program's request was refused before any model was asked.
     Refused {
         /// The request's number.
@@ -724,6 +734,8 @@ impl Body {
             Body::Keyed(_) => "keyed",
             Body::Asked(_) => "asked",
             Body::Withdrawn { .. } => "withdrawn",
+            Body::Ahead { .. } => "ahead",
+            Body::Rested => "rested",
             Body::Refused { .. } => "refused",
             Body::Served { .. } => "served",
             Body::Syscall { .. } => "syscall",

@@ -45,6 +45,8 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Keyed(_)
         | Body::Asked(_)
         | Body::Withdrawn { .. }
+        | Body::Ahead { .. }
+        | Body::Rested
         | Body::Refused { .. }
         | Body::Served { .. }
         | Body::Forked { .. }

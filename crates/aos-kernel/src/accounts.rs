@@ -102,7 +102,9 @@ impl<P: PageStore> Kernel<P> {
 
     /// The budget as people see it.
     pub(crate) fn budget_view(&mut self, pid: Pid) -> BudgetView {
-        let left = Dimension::ALL.map(|dimension| self.left(pid, dimension));
+        // What is set aside ahead is its own to spend.
+        let left =
+            Dimension::ALL.map(|dimension| self.left(pid, dimension).map(|left| left + self.ahead(pid, dimension)));
         let Some(budget) = self.table.get(pid).map(|process| process.budget) else {
             return BudgetView::default();
         };

@@ -144,6 +144,32 @@ pub struct Need {
     pub tokens: u64,
 }
 
+impl Need {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Need) -> Need {
+        Need { usd: self.usd.saturating_add(other.usd), tokens: self.tokens.saturating_add(other.tokens) }
+    }
+
+    /// Without the other; nothing where that is more.
+    #[must_use]
+    pub fn less(self, other: Need) -> Need {
+        Need { usd: self.usd.saturating_sub(other.usd), tokens: self.tokens.saturating_sub(other.tokens) }
+    }
+
+    /// So often.
+    #[must_use]
+    pub fn times(self, times: u64) -> Need {
+        Need { usd: self.usd.saturating_mul(times), tokens: self.tokens.saturating_mul(times) }
+    }
+
+    /// Whether the other is no more than this.
+    #[must_use]
+    pub fn covers(self, other: Need) -> bool {
+        self.usd >= other.usd && self.tokens >= other.tokens
+    }
+}
+
 /// A count that begins anew when its time is over. The time begins with the first that is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {

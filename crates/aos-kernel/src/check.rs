@@ -98,7 +98,12 @@ impl<P: PageStore> Kernel<P> {
                 _ => Err(no_proposal(&examined.id)),
             },
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
-            Body::Booted { .. } | Body::Configured(_) | Body::Measured(_) | Body::Tick | Body::Pruned { .. } => Ok(()),
+            Body::Booted { .. }
+            | Body::Configured(_)
+            | Body::Measured(_)
+            | Body::Tick
+            | Body::Rested
+            | Body::Pruned { .. } => Ok(()),
             other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),
         }
     }
@@ -142,7 +147,9 @@ impl<P: PageStore> Kernel<P> {
         for dimension in Dimension::ALL {
             let account = budget.account(dimension);
             let Some(limit) = grant.get(dimension) else { continue };
-            let used = account.spent + account.reserved + account.carved;
+            // What is set aside ahead is given back first.
+            let ahead = self.ahead(pid, dimension);
+            let used = (account.spent + account.reserved + account.carved).saturating_sub(ahead);
             if limit < used {
                 return Err(CallError::new(Code::Inval, format!("{} are used already", dimension.show(used))));
             }

@@ -216,6 +216,8 @@ pub struct Serve {
     pub max_output: u32,
     /// What is looked for before anything is sent.
     pub guard: Option<Guard>,
+    /// The entry that it is paid by: of the filling of a purse, or of what caused it. It goes out once that is durable.
+    pub paid_by: Lsn,
 }
 
 /// What is looked for in a prompt before it is sent, and what happens where it is there.
@@ -239,12 +241,14 @@ pub enum Then {
 }
 
 impl Effect {
-    /// Whether it must not leave before the entries that caused it are durable. What only reads may be early: if the
-    /// machine stops now, nobody can tell that it was done.
+    /// Whether it must not leave before the entries that caused it are durable, where everything up to `durable` is. What
+    /// only reads may be early: if the machine stops now, nobody can tell that it was done. So may what a purse pays that is
+    /// durable: if the machine stops now, it is counted as spent.
     #[must_use]
-    pub fn waits_for_disk(&self) -> bool {
+    pub fn waits_for_disk(&self, durable: Lsn) -> bool {
         match self {
-            Effect::Infer(_) | Effect::Serve(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
+            Effect::Serve(serve) => serve.paid_by > durable,
+            Effect::Infer(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
             Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
             // In order with the calls that were judged by it, some of which do not wait either.
             Effect::Policy(_) => false,

@@ -14,6 +14,7 @@ pub mod course;
 pub mod effect;
 pub mod preview;
 pub mod process;
+pub mod purse;
 pub mod route;
 pub mod scheduler;
 pub mod table;
@@ -108,6 +109,8 @@ struct Globals {
     /// Whose approvals stand, by the proposal they were given to.
     standing: BTreeMap<String, Pid>,
     last_proposal: u64,
+    /// Programs for which something is set aside ahead.
+    purses: BTreeSet<Pid>,
     scheduler: Scheduler,
     /// Processes that cannot pay their next inference.
     broke: BTreeSet<Pid>,
@@ -283,6 +286,7 @@ impl<P: PageStore> Kernel<P> {
                 self.request_over(*effect, *latency_ms, outcome, personal.as_deref());
             }
             Body::Withdrawn { request } => self.withdrawn(pid, *request),
+            Body::Rested => _ = self.put_back_all(),
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
@@ -299,6 +303,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Verdict { .. }
             | Body::Result { effect: None, .. }
             | Body::Charged { .. }
+            | Body::Ahead { .. }
             | Body::Refused { .. }
             | Body::Compacted { .. }
             | Body::Exited { .. }
@@ -389,6 +394,8 @@ impl<P: PageStore> Kernel<P> {
             self.perform(Effect::Policy(self.policy.clone()));
             self.questions_are_over();
         }
+        // Purses are filled anew by what holds now.
+        self.put_back_all();
         // A slot may have become free, a model may have come back; who waited is looked at by `schedule`, and so is
         // whoever waits for a day with more money.
         self.freed = true;

@@ -144,6 +144,7 @@ impl<P: PageStore> Kernel<P> {
             next_id: 0,
             key: None,
             asks: Default::default(),
+            purse: None,
             serving: 0,
             attempts: Attempts::default(),
             service: 0,
@@ -466,6 +467,8 @@ impl<P: PageStore> Kernel<P> {
 
     /// A person has changed a budget.
     pub(crate) fn budgeted(&mut self, pid: Pid, spec: &BudgetSpec) {
+        // Its limits may be lower than what is set aside ahead.
+        self.put_back(pid);
         let grant = Grant::from(spec);
         for dimension in Dimension::ALL {
             let Some(limit) = grant.get(dimension) else { continue };

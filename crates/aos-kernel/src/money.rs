@@ -84,8 +84,14 @@ impl<P: PageStore> Kernel<P> {
         matches!(self.outlook(pid, need), Outlook::Now | Outlook::Soon)
     }
 
-    /// Whether so much can be set aside now.
+    /// Whether so much can be set aside now. What purses hold is called in where it is lacking.
     pub(crate) fn outlook(&mut self, pid: Pid, need: Need) -> Outlook {
+        let said = self.outlook_as_it_is(pid, need);
+        if matches!(said, Outlook::Now) || !self.put_back_all() { said } else { self.outlook_as_it_is(pid, need) }
+    }
+
+    /// The same with all purses as they are.
+    pub(crate) fn outlook_as_it_is(&mut self, pid: Pid, need: Need) -> Outlook {
         let tree = [(Dimension::Usd, need.usd), (Dimension::Tokens, need.tokens)];
         tree.into_iter().fold(self.of_the_day(need.usd), |so_far, (dimension, amount)| {
             so_far.and(self.of_the_tree(pid, dimension, amount)).and(self.of_the_roles(pid, dimension, amount))
@@ -212,8 +218,9 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Turns what was set aside into what was used.
-    fn settle_all(&mut self, pid: Pid, reserved: Need, used: Need) {
+    pub(crate) fn settle_all(&mut self, pid: Pid, reserved: Need, used: Need) {
         let now = self.globals.at;
+        let reserved = self.keep(pid, reserved, used);
         let amounts = [(Dimension::Usd, reserved.usd, used.usd), (Dimension::Tokens, reserved.tokens, used.tokens)];
         for (dimension, reserved, used) in amounts {
             self.settle(pid, dimension, reserved, used);
@@ -255,6 +262,11 @@ impl<P: PageStore> Kernel<P> {
         if usage.is_none() {
             return;
         }
+        self.charged(pid, model, used, cost);
+    }
+
+    /// Records what was spent.
+    pub(crate) fn charged(&mut self, pid: Pid, model: &str, used: Usage, cost: Option<Usd>) {
         self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost });
         self.with(pid, |process| {
             process.service = process.service.saturating_add(crate::scheduler::service_of(&used));
@@ -263,7 +275,7 @@ impl<P: PageStore> Kernel<P> {
             counters.input_tokens += used.input_tokens;
             counters.output_tokens += used.output_tokens;
             counters.cached_input_tokens += used.cached_input_tokens;
-            counters.cost = counters.cost.plus(Usd(nanos));
+            counters.cost = counters.cost.plus(cost.unwrap_or_default());
             counters.cost_unknown |= cost.is_none();
         });
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::{Allowance, Budget, Count, Need};
 use crate::course::Course;
+use crate::purse::Purse;
 
 /// One agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,6 +132,8 @@ pub struct Process {
     pub asks: VecDeque<Ask>,
     /// Of a program: how many of its requests a model is answering.
     pub serving: u32,
+    /// Of a program: what is set aside ahead of its requests.
+    pub purse: Option<Box<Purse>>,
     /// Failures of its current turn.
     pub attempts: Attempts,
     /// Tokens of service it has had, weighted: its place in the fair share.

@@ -245,17 +245,23 @@ impl<P: PageStore> Kernel<P> {
             self.queue(pid, model);
         }
         let (max_output, need) = worst(spec, &ask);
-        match self.outlook(pid, need) {
-            Outlook::Now => self.set_aside(pid, need),
-            Outlook::Soon => {
-                let mut error =
-                    CallError::new(Code::Again, "what is left of the budget is set aside for requests under way");
-                error.retry_after_ms = Some(1000);
-                return self.refuse(pid, ask.request, error);
-            }
-            Outlook::Later(_, error) | Outlook::Never(error) => return self.refuse(pid, ask.request, error),
-        }
         let id = self.effect_id();
+        let paid_by = match self.cover(pid, model, need) {
+            Some(filled) => filled,
+            None => match self.outlook(pid, need) {
+                Outlook::Now => {
+                    self.set_aside(pid, need);
+                    id.cause
+                }
+                Outlook::Soon => {
+                    let mut error =
+                        CallError::new(Code::Again, "what is left of the budget is set aside for requests under way");
+                    error.retry_after_ms = Some(1000);
+                    return self.refuse(pid, ask.request, error);
+                }
+                Outlook::Later(_, error) | Outlook::Never(error) => return self.refuse(pid, ask.request, error),
+            },
+        };
         let guard = self.guard(pid, spec);
         let (request, input_tokens) = (ask.request, ask.input_tokens);
         self.globals.in_flight.insert(
@@ -284,7 +290,7 @@ impl<P: PageStore> Kernel<P> {
         );
         self.with(pid, |process| process.serving += 1);
         let model = model.to_owned();
-        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, guard })));
+        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, guard, paid_by })));
     }
 
     /// A request is over: it is paid, and its slot is free. Where its model has failed another one is asked, as long as
@@ -362,6 +368,7 @@ impl<P: PageStore> Kernel<P> {
     /// Ends what a program has asked: its key is of no more use.
     pub(crate) fn revoke(&mut self, pid: Pid) {
         self.unqueue(pid);
+        self.put_back(pid);
         let taken = self.with(pid, |process| (process.key.take(), std::mem::take(&mut process.asks)));
         let Some((key, asks)) = taken else { return };
         if let Some(key) = key {
@@ -388,14 +395,16 @@ impl<P: PageStore> Kernel<P> {
     /// the most that it may have been.
     pub(crate) fn cut_off(&mut self) {
         let served = self.globals.in_flight.iter().filter_map(|(id, in_flight)| match in_flight {
-            InFlight::Serve { ask, max_output, .. } => Some((*id, ask.input_tokens, *max_output)),
+            InFlight::Serve { max_output, reserved_tokens, .. } => Some((*id, *reserved_tokens, *max_output)),
             InFlight::Infer { .. } | InFlight::Call { .. } => None,
         });
-        for (id, input_tokens, max_output) in served.collect::<Vec<_>>() {
-            let usage =
-                Usage { input_tokens, output_tokens: u64::from(max_output), estimated: true, ..Usage::default() };
+        for (id, tokens, max_output) in served.collect::<Vec<_>>() {
+            let output_tokens = u64::from(max_output);
+            let input_tokens = tokens.saturating_sub(output_tokens);
+            let usage = Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() };
             self.request_over(id, 0, &ServedOutcome::Answered { usage, whole: false }, None);
         }
+        self.lose_purses();
         let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();
         for pid in programs {
             self.unqueue(pid);

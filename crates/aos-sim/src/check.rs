@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aos_abi::process::{Priority, SpawnSpec, State};
 use aos_abi::{Body, Code, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
-use aos_kernel::budget::{Budget, Dimension};
+use aos_kernel::budget::{Budget, Dimension, Need};
 use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
 
@@ -92,7 +92,8 @@ pub(crate) fn state<P: PageStore>(
             waiting.insert((pid, model), waiter);
         }
         let asking = witness.turns.in_flight.values().any(|(of, ..)| *of == pid);
-        budgets.insert(pid, (process.budget, asking));
+        let ahead = process.purse.as_ref().map_or(Need { usd: 0, tokens: 0 }, |purse| purse.total());
+        budgets.insert(pid, (process.budget, asking, ahead));
         if let Some(name) = process.name.clone().filter(|_| !process.exited()) {
             names.insert(name, pid);
         }

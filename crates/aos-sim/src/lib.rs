@@ -7,6 +7,7 @@
 //! Reading order: `world` for the loop, `recovery` for crashes, `mind`, `outside` and `person` for who acts, `witness`
 //! and `check` for what must hold. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
 
+mod bill;
 mod chance;
 mod check;
 mod drain;

@@ -57,9 +57,12 @@ pub(crate) fn answer(
     InferenceOutcome::Answered(reply)
 }
 
-/// What a model makes of a program's request, of which at least one token is sent.
+/// The most tokens that a program's request is: one at least is sent, and three times the estimate may be.
+pub(crate) const SERVED_INPUT_MAX: u64 = 3;
+
+/// What a model makes of a program's request.
 pub(crate) fn serve(chance: &mut Chance, max_output: u32, cancelled: bool) -> ServedOutcome {
-    let scene = Scene { worst_input: 3, max_output: max_output.into(), ..Scene::default() };
+    let scene = Scene { worst_input: SERVED_INPUT_MAX, max_output: max_output.into(), ..Scene::default() };
     if cancelled || chance.percent(9) {
         return ServedOutcome::Failed { failure: failure(chance, &scene) };
     }

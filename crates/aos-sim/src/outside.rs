@@ -9,6 +9,7 @@ use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{CallId, EffectId, Lsn, Name, Pid, Timestamp};
 use aos_kernel::effect::{Effect, Infer};
 
+use crate::bill::Bill;
 use crate::chance::Chance;
 use crate::report::{Broken, broken};
 
@@ -37,6 +38,8 @@ pub(crate) struct Outside {
     /// Files that are watched.
     pub(crate) watches: BTreeSet<(Pid, String)>,
     answered: BTreeSet<String>,
+    /// What models want for what programs asked.
+    pub(crate) bill: Bill,
     /// Results come at once and succeed.
     pub(crate) calm: bool,
 }
@@ -63,9 +66,10 @@ impl Outside {
                 self.come(at, Job::Infer(infer));
             }
             Effect::Serve(serve) => {
-                if serve.id.cause > durable {
-                    return Err(broken("nothing is changed before that is written", format!("{} is asked", serve.id)));
+                if serve.paid_by > durable {
+                    return Err(broken("nothing is asked before it is paid for", format!("{} is asked", serve.id)));
                 }
+                self.bill.asked(&serve, durable);
                 let at = self.later(chance, now);
                 self.come(at, Job::Serve { id: serve.id, pid: serve.pid, max_output: serve.max_output });
             }
@@ -174,6 +178,7 @@ impl Outside {
     /// The daemon dies: nothing that was on its way reaches anybody.
     pub(crate) fn crash(&mut self) {
         self.jobs.clear();
+        self.bill.crash();
         self.watches.clear();
         self.cancelled.clear();
     }

@@ -29,6 +29,10 @@ pub struct Report {
     pub limited: u64,
     /// Starts by age, past somebody more urgent.
     pub aged: u64,
+    /// Requests of programs that went out before their own entries were durable.
+    pub early: u64,
+    /// Requests of programs that a crash cut off.
+    pub cut_off: u64,
 }
 
 /// Something that must always hold, and did not.

@@ -211,6 +211,8 @@ impl Simulation {
             full: self.full,
             limited: self.memory.limited,
             aged: self.memory.aged,
+            early: self.outside.bill.early,
+            cut_off: self.outside.bill.cut_off,
         }
     }
 
@@ -277,15 +279,17 @@ impl Simulation {
         self.history.extend(applied.entries.iter().cloned());
         self.round.extend(applied.entries);
         check::state(&mut self.kernel, &self.witness, &mut self.memory)?;
+        let durable = self.durable()?;
         let mut early = Vec::new();
         for effect in applied.effects {
-            if effect.waits_for_disk() { self.waiting.push_back(effect) } else { early.push(effect) }
+            if effect.waits_for_disk(durable) { self.waiting.push_back(effect) } else { early.push(effect) }
         }
         self.boundary()?;
         for effect in early {
             self.perform(effect)?;
         }
         check::watches(&mut self.kernel, &self.outside)?;
+        self.outside.bill.is_in_the_books(&mut self.kernel)?;
         // An input may be a round of its own, so that the journal may end after each.
         if self.chance.percent(30) { self.commit() } else { Ok(()) }
     }
@@ -388,6 +392,7 @@ impl Simulation {
             Job::Serve { id, pid, max_output } => {
                 let cancelled = self.outside.is_cancelled(id);
                 let outcome = mind::serve(&mut self.chance, max_output, cancelled);
+                self.outside.bill.answered(id, &outcome);
                 let latency_ms = self.chance.between(1, 9000);
                 (pid, Body::Served { effect: id, latency_ms, personal: None, outcome })
             }
@@ -466,6 +471,9 @@ impl Simulation {
                 let key = person::key(&mut self.chance, self.serial);
                 self.offer(pid, Body::Keyed(Box::new(key)))?;
             }
+        }
+        if self.chance.percent(10) {
+            self.offer(Pid::SYSTEM, Body::Rested)?;
         }
         let keys = self.kernel.keys();
         for _ in 0..self.chance.between(1, 4) {

@@ -30,8 +30,10 @@ fn a_request_is_served_paid_and_counted() {
     > ps 2
     2 is blocked for requests
     > ask 2 2 m 50
+    2 sets aside $0.0061, 6100 tokens
       → serve 2 2 by m, at most 50
     > ask 2 3 small
+    2 sets aside $0, 16000 tokens
       → serve 2 3 by small, at most 1000
     > ps 2
     2 is running for requests
@@ -40,7 +42,7 @@ fn a_request_is_served_paid_and_counted() {
     > serve 3
     it is not served
     > budgets
-    2 of $0.05: spent $0.00105, reserved $0, carved $0
+    2 of $0.05: spent $0.00105, reserved $0.002, carved $0
     > idle
     nothing is due
     ");
@@ -68,18 +70,20 @@ fn what_a_key_may_not_ask_is_refused_by_name() {
     > ask 2 1 m
       → refuse 1: EPERM the key may not use the model `m`
     > ask 2 2 b
+    2 sets aside $0.016, 16000 tokens
       → serve 2 2 by b, at most 1000
     > ask 2 3 gone
       → refuse 3: ENOENT there is no model `gone`
     > ask 2 4 nano
-      → serve 2 4 by wide, at most 1000
+      → serve 2 4 by wide, at most 1000, paid ahead
     > ask 2 5 auto
-      → serve 2 5 by wide, at most 1000
+    2 sets aside $0, 32000 tokens
+      → serve 2 5 by wide, at most 1000, paid ahead
     > input 2 hello
     refused: EINVAL process 2 is a program's key and reads nothing
     > key 2 tiers=small
     > ask 2 6 auto
-      → serve 2 6 by m, at most 1000
+      → serve 2 6 by m, at most 1000, paid ahead
     ");
 }
 
@@ -110,9 +114,10 @@ fn many_requests_wait_for_slots_and_agents_have_their_share() {
     > spawn program
     > key 2
     > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
       → serve 2 1 by m, at most 1000
     > ask 2 2 m
-      → serve 2 2 by m, at most 1000
+      → serve 2 2 by m, at most 1000, paid ahead
     > ask 2 3 m
     > ask 2 4 m
     > spawn resident go
@@ -124,7 +129,8 @@ fn many_requests_wait_for_slots_and_agents_have_their_share() {
     > serve 1
       → infer 3 turn [task]
     > 3: done
-      → serve 2 4 by m, at most 1000
+    2 sets aside $0.032, 32000 tokens
+      → serve 2 4 by m, at most 1000, paid ahead
     > serve 4
     > serve 2
     > ps 2
@@ -195,16 +201,17 @@ fn a_failed_model_is_told_and_its_server_left_in_peace() {
     > spawn program
     > key 2
     > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
       → serve 2 1 by m, at most 1000
     > serve 1 fails transient 5000
       → refuse 1: EAGAIN model `m`: it failed
     > ask 2 2 m
     > after 5
-      → serve 2 2 by m, at most 1000
+      → serve 2 2 by m, at most 1000, paid ahead
     > serve 2 fails permanent
       → refuse 2: EIO model `m`: it failed
     > budgets
-    2 of no limit: spent $0, reserved $0, carved $0
+    2 of no limit: spent $0, reserved $0.016, carved $0
     ");
 }
 
@@ -235,6 +242,7 @@ fn a_revoked_key_asks_nothing_more_and_what_runs_is_still_paid() {
     > spawn program name=editor
     > key 2
     > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
       → serve 2 1 by m, at most 1000
     > ask 2 2 m
     > signal 2 TERM
@@ -250,6 +258,7 @@ fn a_revoked_key_asks_nothing_more_and_what_runs_is_still_paid() {
     > spawn program name=editor
     > key 3
     > ask 3 4 m
+    3 sets aside $0.016, 16000 tokens
       → serve 3 4 by m, at most 1000
     > signal 3 STOP
     > ask 3 5 m
@@ -282,17 +291,146 @@ fn after_a_restart_what_was_under_way_is_paid_at_its_worst() {
     > spawn program usd=1
     > key 2
     > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
       → serve 2 1 by m, at most 1000
     > ask 2 2 m
     > boot
     > ps 2
     2 is blocked for requests
     > budgets
-    2 of $1: spent $0.002, reserved $0, carved $0
+    2 of $1: spent $0.016, reserved $0, carved $0
     > ask 2 3 m
+    2 sets aside $0.016, 16000 tokens
       → serve 2 3 by m, at most 1000
     > serve 3
     > budgets
-    2 of $1: spent $0.0031, reserved $0, carved $0
+    2 of $1: spent $0.0171, reserved $0.0149, carved $0
+    ");
+}
+
+/// The first request waits for the disk, those after it find their money set aside already.
+#[test]
+fn requests_are_paid_ahead_and_a_rest_gives_back_what_is_left() {
+    let told = replay(
+        r#"
+        spawn program usd=1
+        key 2
+        ask 2 1 m
+        ask 2 2 m
+        ask 2 3 m
+        serve 1
+        serve 2
+        serve 3
+        ask 2 4 m
+        budgets
+        rest
+        budgets
+        serve 4
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn program usd=1
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 1 by m, at most 1000
+    > ask 2 2 m
+      → serve 2 2 by m, at most 1000, paid ahead
+    > ask 2 3 m
+    2 sets aside $0.032, 32000 tokens
+      → serve 2 3 by m, at most 1000, paid ahead
+    > serve 1
+    > serve 2
+    > serve 3
+    > ask 2 4 m
+      → serve 2 4 by m, at most 1000, paid ahead
+    > budgets
+    2 of $1: spent $0.0033, reserved $0.0447, carved $0
+    > rest
+    > budgets
+    2 of $1: spent $0.0033, reserved $0.004, carved $0
+    > serve 4
+    > budgets
+    2 of $1: spent $0.0044, reserved $0, carved $0
+    ");
+}
+
+/// What is set aside ahead stands in nobody's way: not in that of a lower budget, nor of an agent, nor of a larger request.
+#[test]
+fn what_is_set_aside_ahead_is_called_in_when_it_is_wanted() {
+    let told = replay(
+        r#"
+        day 0.1
+        spawn program usd=1
+        key 2
+        ask 2 1 m
+        serve 1
+        budgets
+        budget 2 usd=0.002
+        budgets
+        ask 2 2 m
+        serve 2
+        ask 2 3 m
+        signal 2 KILL
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > day 0.1
+    > spawn program usd=1
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.008, 8000 tokens
+      → serve 2 1 by m, at most 1000
+    > serve 1
+    > budgets
+    2 of $1: spent $0.0011, reserved $0.0069, carved $0
+    > budget 2 usd=0.002
+    > budgets
+    2 of $0.002: spent $0.0011, reserved $0, carved $0
+    > ask 2 2 m
+      → refuse 2: EDQUOT the budget is spent: $0.0009 left, up to $0.004 needed
+    > serve 2
+    it is not served
+    > ask 2 3 m
+      → refuse 3: EDQUOT the budget is spent: $0.0009 left, up to $0.004 needed
+    > signal 2 KILL
+    2 exited 137: killed
+    > budgets
+    2 of $0.002: spent $0.0011, reserved $0, carved $0, closed
+    ");
+}
+
+/// With the last second's requests not on disk, all that was set aside for them counts as spent.
+#[test]
+fn after_a_restart_what_was_set_aside_ahead_is_spent() {
+    let told = replay(
+        r#"
+        spawn program usd=1
+        key 2
+        ask 2 1 m
+        serve 1
+        budgets
+        boot
+        budgets
+        ask 2 2 m
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn program usd=1
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 1 by m, at most 1000
+    > serve 1
+    > budgets
+    2 of $1: spent $0.0011, reserved $0.0149, carved $0
+    > boot
+    > budgets
+    2 of $1: spent $0.016, reserved $0, carved $0
+    > ask 2 2 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 2 by m, at most 1000
     ");
 }

@@ -40,7 +40,7 @@ use aos_abi::model::{ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
 use aos_kernel::Kernel;
-use aos_kernel::effect::Effect;
+use aos_kernel::effect::{Effect, Serve};
 use aos_kernel::process::Phase;
 use aos_kernel::table::NoPages;
 use serde_json::Value;
@@ -293,6 +293,7 @@ impl Rig {
             "ps" => self.ps(pid),
             "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
+            "rest" => self.apply(Pid::SYSTEM, Body::Rested),
             "idle" => {
                 let due = self.kernel.next_deadline();
                 let _ = writeln!(self.out, "{}", due.map_or("nothing is due".into(), |at| format!("due at {at}")));
@@ -512,7 +513,10 @@ impl Rig {
             }
             Effect::Serve(serve) => {
                 self.serving.insert(serve.request, (serve.pid, serve.id));
-                format!("serve {} {} by {}, at most {}", serve.pid, serve.request, serve.model, serve.max_output)
+                // Paid by an earlier entry, it waits for the disk no more.
+                let ahead = if serve.paid_by < serve.id.cause { ", paid ahead" } else { "" };
+                let Serve { pid, request, model, max_output, .. } = *serve;
+                format!("serve {pid} {request} by {model}, at most {max_output}{ahead}")
             }
             Effect::Refuse { request, error } => format!("refuse {request}: {}", words(&error)),
             Effect::Cancel(_) => "cancel".to_owned(),
@@ -637,6 +641,7 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Result { name, outcome: Outcome::Success { result }, .. } => format!("{name} = {}", short(result)),
         Body::Result { name, outcome: Outcome::Error { error }, .. } => format!("{name} = {}", words(error)),
         Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
+        Body::Ahead { usd, tokens } => format!("sets aside {usd}, {tokens} tokens"),
         Body::Charged { usage, cost_usd, .. } => {
             let cost = cost_usd.map_or("unknown".into(), |cost| cost.to_string());
             format!("charged {} + {} tokens, {cost}", usage.input_tokens, usage.output_tokens)

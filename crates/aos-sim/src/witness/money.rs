@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aos_abi::entry::Configured;
 use aos_abi::{Body, Entry, Pid};
 use aos_kernel::Kernel;
-use aos_kernel::budget::{Budget, Dimension};
+use aos_kernel::budget::{Budget, Dimension, Need};
 use aos_kernel::table::PageStore;
 
 use crate::report::{Broken, broken};
@@ -76,10 +76,10 @@ impl Money {
     }
 
     /// Whether every account of these processes adds up.
-    pub(crate) fn accounts(&self, budgets: &BTreeMap<Pid, (Budget, bool)>) -> Result<(), Broken> {
+    pub(crate) fn accounts(&self, budgets: &BTreeMap<Pid, (Budget, bool, Need)>) -> Result<(), Broken> {
         let gone = self.gone.iter().map(|(pid, budget)| (*pid, *budget));
-        let all: Vec<(Pid, Budget)> = budgets.iter().map(|(pid, (budget, _))| (*pid, *budget)).chain(gone).collect();
-        for (pid, (budget, asking)) in budgets {
+        let all: Vec<(Pid, Budget)> = budgets.iter().map(|(pid, (budget, ..))| (*pid, *budget)).chain(gone).collect();
+        for (pid, (budget, asking, ahead)) in budgets {
             for dimension in Dimension::ALL {
                 let account = budget.account(dimension);
                 let fault =
@@ -102,6 +102,12 @@ impl Money {
                     return fault("carved is what children hold", format!("{carved} held below"));
                 }
                 let reserved: u64 = below.iter().filter(shares).map(|of| of.account(dimension).reserved).sum();
+                let ahead = match dimension {
+                    Dimension::Usd => ahead.usd,
+                    Dimension::Tokens => ahead.tokens,
+                    Dimension::Calls => 0,
+                };
+                let reserved = reserved + ahead;
                 if account.reserved < reserved || (!asking && account.reserved != reserved) {
                     return fault("reserved is what is under way", format!("{reserved} reserved below"));
                 }

@@ -157,6 +157,8 @@ impl Narrator {
             | Body::Configured(_)
             | Body::Measured(_)
             | Body::Tick
+            | Body::Ahead { .. }
+            | Body::Rested
             | Body::Budgeted { .. }
             | Body::Changed(_)
             | Body::Examined(_)

@@ -3,7 +3,7 @@
 //! Start at [`Heart::run`]. Everything that reaches the kernel passes here: it is checked, applied, made durable, and
 //! only then acknowledged and acted upon. While one batch syncs the next is applied, so throughput rises with load.
 //! What always holds: entries reach the journal in the order they were decided; nothing that changes the outside
-//! leaves, and nobody is told "done", before the entries that say so are on disk.
+//! leaves, and nobody is told "done", before the entries that say so are on disk, or those that have paid for it ahead.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -229,7 +229,8 @@ impl Heart {
     fn sleep(&mut self) -> Option<Duration> {
         let now = now();
         let deadline = self.kernel.next_deadline().map(|at| Duration::from_millis(at.millis_since(now)));
-        let save = (self.kernel.lsn() > self.checkpoint).then_some(CHECKPOINT_QUIET);
+        let unsaved = self.kernel.lsn() > self.checkpoint || self.kernel.holds_purses();
+        let save = unsaved.then_some(CHECKPOINT_QUIET);
         [deadline, save].into_iter().flatten().min().map(|wait| wait.min(SLEEP_MAX))
     }
 
@@ -246,8 +247,9 @@ impl Heart {
         let lsn = applied.entries.first().map_or(Lsn::ZERO, |entry| entry.lsn);
         self.edges.remember(&applied.entries);
         round.entries.extend(applied.entries);
+        let durable = self.journal.last();
         for effect in applied.effects {
-            if effect.waits_for_disk() {
+            if effect.waits_for_disk(durable) {
                 round.effects.push(effect);
             } else {
                 self.edges.perform(effect);
@@ -337,8 +339,14 @@ impl Heart {
     }
 
     fn save_if_due(&mut self, last: bool) {
+        let quiet = self.requests.is_empty() && self.quiet();
+        if (quiet || last) && self.kernel.holds_purses() {
+            let mut round = Round::default();
+            self.apply(&mut round, Pid::SYSTEM, Body::Rested);
+            self.commit(round);
+        }
         let since = self.kernel.lsn().0 - self.checkpoint.0;
-        let due = since >= CHECKPOINT_ENTRIES || (since > 0 && self.requests.is_empty() && self.quiet());
+        let due = since >= CHECKPOINT_ENTRIES || (since > 0 && quiet);
         if since > 0 && (due || last) {
             self.save(None);
         }

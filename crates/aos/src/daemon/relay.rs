@@ -178,10 +178,21 @@ impl Relays {
             input_tokens: asked.input_tokens(),
             max_output: asked.max_output,
         }));
-        heart.change(move |_| Ok((pid, wanted))).await?;
+        // What the kernel decides may be here before the request is durable: then it is paid ahead.
+        let mut put = std::pin::pin!(heart.change(move |_| Ok((pid, wanted))));
+        let mut durable = false;
         loop {
+            let decided = tokio::select! {
+                biased;
+                decided = waits.decided.recv() => decided,
+                put = &mut put, if !durable => {
+                    put?;
+                    durable = true;
+                    continue;
+                }
+            };
             // The sender is kept with what waits, so it ends only with the daemon.
-            match waits.decided.recv().await {
+            match decided {
                 None => return Err(ApiError::unavailable("the daemon is stopping")),
                 Some(Decision::Refuse(error)) => {
                     waits.undecided = false;
