@@ -3,9 +3,9 @@
 //! Start at [`Pool::infer`]. [`config`] is a model as it stands in `aos.toml`; `target` and `exchange` send one request and
 //! read what comes; `turns`, `tools`, `wishes`, `written` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse`
 //! and `answer` read what comes back; `failure` and `retry` say what a fault means and whether to try again; `relay` serves
-//! other programs in the formats that they speak; [`engine`] is the place for a runtime that is not HTTP; [`discover`] finds
-//! models for `aos init`; [`scripted`] is a model server whose answers are data, for tests, benchmarks and a first run
-//! without any model.
+//! other programs in the formats that they speak; [`engine`] is the place for a runtime that is not HTTP, and [`mod@pull`]
+//! fetches files for it; [`discover`] finds models for `aos init`; [`scripted`] is a model server whose answers are data, for
+//! tests, benchmarks and a first run without any model.
 //!
 //! What always holds: every wait has a deadline; nothing that a server sends can make memory grow without bound; a key is
 //! read when it is needed, and stands in no error, log or `Debug`; a permanent failure is never tried again.
@@ -24,6 +24,7 @@ mod gemini;
 mod listing;
 mod openai;
 mod pool;
+pub mod pull;
 mod relay;
 mod retry;
 pub mod scripted;

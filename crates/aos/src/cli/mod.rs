@@ -45,6 +45,7 @@ mod policy;
 mod proposals;
 mod prune;
 mod ps;
+mod pull;
 mod replay;
 mod restore;
 mod run;

@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use super::run::usd;
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, absent, count, doctor, money};
+use super::{Context, Exit, Failure, count, doctor, money, pull};
 use crate::client::Address;
 use crate::config::Config;
 
-/// List the configured models, test whether they answer, make keys for other programs
+/// List the configured models, test them, fetch others, make keys for other programs
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -28,8 +28,7 @@ enum Command {
         /// Only this one
         model: Option<String>,
     },
-    #[command(hide = true)]
-    Pull(absent::Args),
+    Pull(pull::Args),
     /// Say which models would serve a task, in which order, and why; nothing is asked of any
     Route {
         /// The task; only its length counts
@@ -85,7 +84,7 @@ impl Args {
         match self.command {
             None | Some(Command::List) => list(cx).await,
             Some(Command::Test { model }) => test(cx, model.as_deref()).await,
-            Some(Command::Pull(_)) => Err(absent::failure("aos models pull", "the local model runtime")),
+            Some(Command::Pull(args)) => args.perform(cx).await,
             Some(Command::Route { task, role, model }) => route(cx, RouteRequest { task, role, model }).await,
             Some(Command::Key(args)) => key(cx, args).await,
         }

@@ -49,7 +49,7 @@ fn help_for_newcomers() {
       backup      Write a consistent copy of everything in the home, also while agents run
       restore     Put back what `aos backup` wrote; the daemon must be down
       prune       Take processes that have ended out of the journal; a sealed mark in the chain says so
-      models      List the configured models, test whether they answer, make keys for other programs
+      models      List the configured models, test them, fetch others, make keys for other programs
       budget      Show what processes may still spend, or set the limits of one
       cost        Show what was spent
       memory      Search, show and forget what agents remember
