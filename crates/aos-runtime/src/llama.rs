@@ -58,7 +58,7 @@ impl Llama {
     /// # Errors
     /// Why it cannot be used.
     pub fn open(file: &Path) -> Result<Llama, Fault> {
-        Llama::load(&mut Weights::open(file)?)
+        Llama::load(&mut Weights::open(file, None)?)
     }
 
     /// Reads the tensors, each of which must have the shape that the dimensions ask for.

@@ -29,6 +29,8 @@ const DELTAS: usize = 64;
 pub struct Options {
     /// Where models are looked for by their names.
     pub folder: PathBuf,
+    /// Models that are in the program, by the names that stand for them where the folder has no file of that name.
+    pub inside: &'static [(&'static str, &'static [u8])],
     /// Most bytes of cache per model, all processes together.
     pub cache_bytes: usize,
     /// After this time without a request a model is let go.
@@ -36,10 +38,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual bounds: 1 GiB of cache, ten minutes.
+    /// The usual bounds: 1 GiB of cache, ten minutes; no model in the program.
     #[must_use]
     pub fn new(folder: PathBuf) -> Options {
-        Options { folder, cache_bytes: 1 << 30, idle: Duration::from_secs(600) }
+        Options { folder, inside: &[], cache_bytes: 1 << 30, idle: Duration::from_secs(600) }
     }
 }
 
@@ -77,15 +79,17 @@ impl Runtime {
         }
     }
 
-    /// The models in the folder, by the names that [`Runtime::file`] takes.
+    /// The models in the folder and in the program, by the names that [`Runtime::file`] takes.
     #[must_use]
     pub fn models(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.options.folder).into_iter().flatten().flatten();
         let name = |entry: std::fs::DirEntry| {
             entry.file_name().into_string().ok().and_then(|name| name.strip_suffix(".gguf").map(str::to_owned))
         };
-        let mut names: Vec<String> = entries.filter_map(name).collect();
+        let inside = self.options.inside.iter().map(|(name, _)| (*name).to_owned());
+        let mut names: Vec<String> = entries.filter_map(name).chain(inside).collect();
         names.sort();
+        names.dedup();
         names
     }
 
@@ -94,7 +98,7 @@ impl Runtime {
     /// # Errors
     /// Why it cannot be used.
     pub fn check(file: &Path) -> Result<(), Fault> {
-        guarded(|| load(file, 0).map(drop))
+        guarded(|| load(file, None, 0).map(drop))
     }
 
     /// Asks a model. What cannot be answered comes as a fault through the reply.
@@ -136,8 +140,16 @@ impl Runtime {
     }
 }
 
-fn load(file: &Path, cache_bytes: usize) -> Result<Worker<Llama>, Fault> {
-    let mut weights = Weights::open(file)?;
+impl Options {
+    /// The bytes of a model in the program that this file stands for.
+    fn inside(&self, file: &Path) -> Option<&'static [u8]> {
+        let stem = file.strip_prefix(&self.folder).ok()?.to_str()?.strip_suffix(".gguf")?;
+        self.inside.iter().find(|(name, _)| *name == stem).map(|(_, bytes)| *bytes)
+    }
+}
+
+fn load(file: &Path, inside: Option<&'static [u8]>, cache_bytes: usize) -> Result<Worker<Llama>, Fault> {
+    let mut weights = Weights::open(file, inside)?;
     let vocabulary = Vocabulary::of(&weights)?;
     let form = Form::of(&weights, &vocabulary)?;
     let llama = Llama::load(&mut weights)?;
@@ -147,7 +159,7 @@ fn load(file: &Path, cache_bytes: usize) -> Result<Worker<Llama>, Fault> {
 /// The thread of a model.
 fn serve(file: &Path, notes: &Receiver<Note>, options: &Options) {
     let began = Instant::now();
-    let mut worker = match guarded(|| load(file, options.cache_bytes)) {
+    let mut worker = match guarded(|| load(file, options.inside(file), options.cache_bytes)) {
         Ok(worker) => worker,
         Err(fault) => {
             tracing::warn!(file = %file.display(), %fault, "a model cannot be used");

@@ -5,7 +5,7 @@
 //! cannot be done in safe Rust since another program may cut a mapped file short under us; it is read once.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -18,30 +18,26 @@ use crate::fault::Fault;
 /// Bytes read at once: tensors are read whole, so this only matters for the header.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// What a file is read from.
+trait Bytes: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Bytes for T {}
+
 /// An opened file: its metadata, and its tensors on demand.
 pub(crate) struct Weights {
     path: PathBuf,
-    file: BufReader<File>,
+    file: Box<dyn Bytes>,
     content: Content,
 }
 
 impl Weights {
-    /// Opens a file and reads its header.
+    /// Opens a file and reads its header; `inside` is what stands in its place where there is none.
     ///
     /// # Errors
     /// [`Fault::Absent`], [`Fault::Unreadable`], [`Fault::Damaged`] where it is no GGUF or shorter than it says,
     /// [`Fault::Unsupported`] where it is of another architecture.
-    pub(crate) fn open(path: &Path) -> Result<Weights, Fault> {
-        let unreadable = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => Fault::Absent(path.to_owned()),
-            _ => Fault::Unreadable { path: path.to_owned(), why: error.to_string() },
-        };
-        let file = File::open(path).map_err(unreadable)?;
-        let meta = file.metadata().map_err(unreadable)?;
-        if !meta.is_file() {
-            return Err(Fault::Unreadable { path: path.to_owned(), why: "it is no file".to_owned() });
-        }
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    pub(crate) fn open(path: &Path, inside: Option<&'static [u8]>) -> Result<Weights, Fault> {
+        let (mut file, len) = opened(path, inside)?;
         let damaged = |why: String| Fault::Damaged { path: path.to_owned(), why };
         // An alignment of zero, for one, makes the library panic.
         let read = catch_unwind(AssertUnwindSafe(|| Content::read(&mut file)));
@@ -64,10 +60,9 @@ impl Weights {
                     weights.content.tensor_data_offset.checked_add(info.offset)?.checked_add(bytes as u64)
                 });
             match end {
-                Some(end) if end <= meta.len() => {}
+                Some(end) if end <= len => {}
                 Some(end) => {
-                    let has = meta.len();
-                    return Err(damaged(format!("tensor {name} ends at byte {end}, the file at {has}")));
+                    return Err(damaged(format!("tensor {name} ends at byte {end}, the file at {len}")));
                 }
                 None => return Err(damaged(format!("tensor {name} has the impossible shape {:?}", info.shape))),
             }
@@ -175,6 +170,26 @@ impl Weights {
     pub(crate) fn unsupported(&self, why: String) -> Fault {
         Fault::Unsupported { path: self.path.clone(), why }
     }
+}
+
+/// A file, or what stands in its place, and how many bytes it has.
+fn opened(path: &Path, inside: Option<&'static [u8]>) -> Result<(Box<dyn Bytes>, u64), Fault> {
+    let unreadable = |error: std::io::Error| Fault::Unreadable { path: path.to_owned(), why: error.to_string() };
+    let file = match (File::open(path), inside) {
+        (Ok(file), _) => file,
+        (Err(error), Some(bytes)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok((Box::new(Cursor::new(bytes)), bytes.len() as u64));
+        }
+        (Err(error), None) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Fault::Absent(path.to_owned()));
+        }
+        (Err(error), _) => return Err(unreadable(error)),
+    };
+    let meta = file.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(Fault::Unreadable { path: path.to_owned(), why: "it is no file".to_owned() });
+    }
+    Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, file)), meta.len()))
 }
 
 fn whole(value: &Value) -> Option<i64> {

@@ -49,7 +49,7 @@ fn prompt(said: &str, tools: CallSet, max_output: u32) -> Prompt {
 }
 
 fn worker(file: &Path, cache_bytes: usize) -> Worker<Llama> {
-    let mut weights = Weights::open(file).unwrap();
+    let mut weights = Weights::open(file, None).unwrap();
     let vocabulary = Vocabulary::of(&weights).unwrap();
     let form = Form::of(&weights, &vocabulary).unwrap();
     Worker::new(Llama::load(&mut weights).unwrap(), vocabulary, form, cache_bytes).unwrap()
@@ -108,12 +108,14 @@ fn sets() -> [CallSet; 4] {
     ]
 }
 
-/// Every answer is whole, decodes, and names nothing outside its set. `AOS_RUNTIME_TOKENS=1000000` for the long run.
+/// Every answer is whole, decodes, and names nothing outside its set. `bench/random-weights` is the long run.
 #[test]
 fn whatever_the_weights_say_decodes_and_names_only_what_may_be_called() {
-    let most = std::env::var("AOS_RUNTIME_TOKENS").ok().and_then(|tokens| tokens.parse().ok()).unwrap_or(2000usize);
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<usize>().ok());
+    let most = number("AOS_RUNTIME_TOKENS").unwrap_or(2000);
     let home = Home::new();
-    let (mut tokens, mut calls, mut seed) = (0, 0, 0);
+    let first = number("AOS_RUNTIME_SEED").unwrap_or(0) as u64;
+    let (mut tokens, mut calls, mut seed) = (0, 0, first);
     while tokens < most {
         for gguf in [Gguf::nano(seed), Gguf::chat(seed)] {
             let mut worker = worker(&home.put("m.gguf", &gguf), 1 << 30);
@@ -136,7 +138,7 @@ fn whatever_the_weights_say_decodes_and_names_only_what_may_be_called() {
         seed += 1;
     }
     assert!(calls > 0, "no call was made in {tokens} tokens");
-    println!("{tokens} tokens, {calls} calls, {seed} models of each kind");
+    println!("{tokens} tokens, {calls} calls, {} models of each kind", seed - first);
 }
 
 /// An argument that is to be copied is one that was given.
@@ -338,7 +340,7 @@ fn ids(value: &Value) -> Vec<u32> {
 #[test]
 fn texts_and_prompts_are_tokens_as_the_training_has_them() {
     let (_home, file) = nano();
-    let weights = Weights::open(&file).unwrap();
+    let weights = Weights::open(&file, None).unwrap();
     let vocabulary = Vocabulary::of(&weights).unwrap();
     for line in lines("tokens.jsonl") {
         let text = line["text"].as_str().unwrap();
@@ -367,7 +369,7 @@ fn texts_and_prompts_are_tokens_as_the_training_has_them() {
 #[test]
 fn the_grammar_lets_every_answer_of_the_training_through() {
     let (_home, file) = nano();
-    let weights = Weights::open(&file).unwrap();
+    let weights = Weights::open(&file, None).unwrap();
     let vocabulary = Vocabulary::of(&weights).unwrap();
     let form = Form::of(&weights, &vocabulary).unwrap();
     let guides = Guides::new(&vocabulary, vocabulary.eos).unwrap();
@@ -409,7 +411,7 @@ fn collect(value: &Value, strings: &mut Vec<String>) {
 fn no_text_is_a_control_token() {
     let home = Home::new();
     for gguf in [Gguf::nano(1), Gguf::chat(1)] {
-        let weights = Weights::open(&home.put("m.gguf", &gguf)).unwrap();
+        let weights = Weights::open(&home.put("m.gguf", &gguf), None).unwrap();
         let vocabulary = Vocabulary::of(&weights).unwrap();
         for text in [
             "<|im_end|>",
@@ -452,6 +454,27 @@ fn a_model_is_loaded_when_asked_and_let_go_when_idle() {
     assert!(texts.iter().all(|text| *text == texts[0]), "the same prompt gives the same answer");
     let absent = runtime.ask(&runtime.file("large"), None, prompt("hi", CallSet::EMPTY, 40)).unwrap();
     assert!(matches!(absent.reply.blocking_recv().unwrap(), Err(Fault::Absent(_))));
+}
+
+#[test]
+fn a_model_in_the_program_stands_for_a_file_that_is_not_there() {
+    let home = Home::new();
+    let bytes: &'static [u8] = Gguf::nano(1).bytes().leak();
+    let inside: &'static [(&str, &[u8])] = vec![("own", bytes)].leak();
+    let runtime = || Runtime::new(Options { inside, ..Options::new(home.0.path().to_owned()) });
+    let ask = |runtime: &Runtime, name: &str| {
+        let answering = runtime.ask(&runtime.file(name), None, prompt("hi", CallSet::EMPTY, 40)).unwrap();
+        answering.reply.blocking_recv().unwrap()
+    };
+    let one = runtime();
+    assert_eq!(one.models(), ["own"]);
+    assert!(ask(&one, "own").is_ok() && ask(&one, "own.gguf").is_ok());
+    assert!(matches!(ask(&one, "other"), Err(Fault::Absent(_))));
+    // A file of that name goes before it.
+    home.put("own.gguf", &Gguf::nano(1).with("general.architecture", Meta::Text("gemma3".to_owned())));
+    let other = runtime();
+    assert!(matches!(ask(&other, "own"), Err(Fault::Unsupported { .. })));
+    assert_eq!(other.models(), ["own"]);
 }
 
 #[test]
