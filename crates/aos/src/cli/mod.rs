@@ -67,6 +67,7 @@ pub use clean::{clean, clean_line, cut};
 pub use context::{Context, Global};
 pub use failure::{Exit, Failure};
 pub use narrate::{Narrator, call};
+pub(crate) use proposals::whole;
 pub use style::{Style, ago, clock, count, duration, money, now};
 
 use crate::env::Env;

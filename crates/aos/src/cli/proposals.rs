@@ -72,6 +72,20 @@ pub(super) fn bound(files: &[BoundFile], unbound: Option<&str>) -> String {
     text
 }
 
+/// All that one should know before one answers: why, the risk, what would happen, and what a yes is bound to.
+pub(crate) fn whole(proposal: &ProposalView) -> String {
+    let mut text = String::new();
+    for (label, value) in
+        [("why", proposal.why.as_deref()), ("risk", proposal.risk.as_deref()), ("", Some(proposal.preview.as_str()))]
+    {
+        for line in value.into_iter().flat_map(str::lines) {
+            text.push_str(&clean(&format!("  {label}{}{line}\n", if label.is_empty() { "" } else { ": " })));
+        }
+    }
+    text.push_str(&bound(&proposal.files, proposal.unbound.as_deref()));
+    text
+}
+
 fn shown(proposals: &[ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
     let mut table = Table::new(&[
         Column::text("ID"),
@@ -96,16 +110,7 @@ fn shown(proposals: &[ProposalView], now: Timestamp, width: Option<usize>, style
     // What one is asked to say yes to is shown whole.
     for proposal in proposals.iter().filter(|proposal| proposal.state == ProposalState::Pending) {
         text.push_str(&format!("\n{}\n", style.bold(&format!("{} of process {}", proposal.id, proposal.pid))));
-        for (label, value) in [
-            ("why", proposal.why.as_deref()),
-            ("risk", proposal.risk.as_deref()),
-            ("", Some(proposal.preview.as_str())),
-        ] {
-            for line in value.into_iter().flat_map(str::lines) {
-                text.push_str(&clean(&format!("  {label}{}{line}\n", if label.is_empty() { "" } else { ": " })));
-            }
-        }
-        text.push_str(&bound(&proposal.files, proposal.unbound.as_deref()));
+        text.push_str(&whole(proposal));
     }
     text
 }

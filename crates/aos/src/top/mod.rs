@@ -1,10 +1,11 @@
 //! `aos top`: the processes live, full screen.
 //!
-//! Start at [`Args::perform`]. `state` is what is known, `update` how it changes, `render` how it looks; all three are
-//! pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
+//! Start at [`Args::perform`]. `state` is what is known, `update` how it changes, `render` how it looks, `proposal` how one
+//! that is looked at does; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
 //! kept by the stream of events; at most ten frames a second, and none without a change; the terminal is restored however
 //! it ends.
 
+mod proposal;
 mod render;
 mod screen;
 mod state;
@@ -22,7 +23,7 @@ use crate::client::Address;
 /// Watch the processes live, full screen
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, a approves, r rejects,\n? helps, q quits. With --json the picture of this moment is printed as one document."
+    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
 )]
 pub struct Args {}
 

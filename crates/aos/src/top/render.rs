@@ -10,6 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
+use super::proposal;
 use super::state::{Over, Sort, State};
 use crate::cli::{clean_line, count, cut, duration, money};
 
@@ -32,6 +33,11 @@ pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(foot(state)), footer);
     match &state.over {
         Some(Over::Help) => help(frame),
+        Some(Over::Proposal { id, from }) => {
+            if let Some(waiting) = state.waiting(id) {
+                proposal::draw(state, waiting, *from, frame);
+            }
+        }
         Some(Over::Kill(pid)) => {
             question(frame, &format!("End process {pid}? It gets one last turn. y / any other key"))
         }
@@ -166,17 +172,16 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let left = process.budget.usd_left.map(|left| format!(", {} left", money(left))).unwrap_or_default();
     let title = format!(" {} {}{left} ", process.pid, clean_line(&process.name));
     let rows = usize::from(area.height.saturating_sub(2));
-    let mut lines: Vec<Line<'_>> = state
-        .waiting
-        .iter()
-        .filter(|waiting| waiting.pid == process.pid)
-        .take(rows.saturating_sub(1).max(1))
-        .map(|waiting| {
-            let text =
-                format!("? {} waits: {}  (a approves, r rejects)", clean_line(&waiting.id), clean_line(&waiting.call));
-            Line::styled(text, Style::new().fg(Color::Yellow))
-        })
-        .collect();
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    let mut waiting = state.waiting.iter().filter(|waiting| waiting.pid == process.pid);
+    if let Some(first) = waiting.next() {
+        let more = waiting.count();
+        let more = if more > 0 { format!(", {more} more") } else { String::new() };
+        let text = format!("? {} waits: {}  (Enter shows it{more})", clean_line(&first.id), clean_line(&first.call));
+        lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
+        let shown = first.shown.iter().take(rows.saturating_sub(2));
+        lines.extend(shown.map(|line| Line::styled(line.as_str(), proposal::style(line))));
+    }
     if let Some(reason) = process.reason.as_deref().filter(|_| process.state == ProcessState::Stopped) {
         lines.push(Line::styled(format!("! {}", clean_line(reason)), Style::new().fg(Color::Yellow)));
     }
@@ -199,7 +204,7 @@ fn foot(state: &State) -> Line<'static> {
     }
     let filter =
         if state.filter.is_empty() { String::new() } else { format!("   filter: {}", clean_line(&state.filter)) };
-    let keys = "↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit";
+    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit";
     Line::styled(format!("{keys}{filter}"), Style::new().fg(Color::DarkGray))
 }
 
@@ -210,7 +215,8 @@ fn help(frame: &mut Frame<'_>) {
         ("/", "filter by name, model, state or pid; Esc clears"),
         ("k", "end the process: TERM, one last turn, then KILL"),
         ("p", "pause it, or let it go on"),
-        ("a, r", "approve or reject what it waits for"),
+        ("Enter, a", "show what it waits for; a approves, r rejects"),
+        ("r", "reject it, with a reason"),
         ("q, Ctrl-C", "leave"),
     ];
     let lines: Vec<Line<'_>> = keys.iter().map(|(key, does)| Line::raw(format!(" {key:<24}{does}"))).collect();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use aos_abi::Lsn;
 use aos_abi::api::{ProposalView, RejectRequest, SignalRequest};
+use aos_abi::entry::ProposalState;
 use aos_abi::process::{ProcessView, StatusView};
 use crossterm::event::{Event as TerminalEvent, KeyEventKind};
 use ratatui::DefaultTerminal;
@@ -16,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::render::render;
 use super::state::{State, Waiting};
 use super::update::{Command, Input, update};
-use crate::cli::{Exit, Failure, call, now};
+use crate::cli::{Exit, Failure, call, now, whole};
 use crate::client::{Address, Client, Event};
 
 /// At most ten frames a second.
@@ -35,6 +36,9 @@ pub(super) async fn show(client: Client) -> Result<Exit, Failure> {
     let unusable =
         |error: std::io::Error| Failure::new("the terminal cannot be used").why(error.to_string()).hint("aos ps");
     let mut terminal = ratatui::try_init().map_err(unusable)?;
+    if let Ok(size) = terminal.size() {
+        update(&mut state, Input::Resized(size.width, size.height));
+    }
     let ended = run(&client, &mut state, &mut terminal, after).await;
     ratatui::try_restore().map_err(unusable)?;
     ended
@@ -45,7 +49,7 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
     let mut keys = listen();
     let mut tick = interval(FRAME);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let (mut drawn, mut read) = (None::<Instant>, Instant::now());
+    let (mut drawn, mut asked, mut read) = (None::<Instant>, None::<Instant>, Instant::now());
     let mut burst = 0;
     state.changed = true;
     loop {
@@ -76,6 +80,13 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
                 }
             }
         }
+        if state.unread && !state.lost && asked.is_none_or(|at| at.elapsed() >= FRAME) {
+            asked = Some(Instant::now());
+            // Where it fails, the stream says what is wrong, and the next frame tries again.
+            if let Ok(waiting) = proposals(&client.without_start()).await {
+                update(state, Input::Proposals(waiting));
+            }
+        }
         if state.stale && !state.lost && read.elapsed() >= RESYNC {
             read = Instant::now();
             // It is only a correction: where it fails the stream says what is wrong.
@@ -97,21 +108,25 @@ async fn read_again(client: &Client, state: &mut State) -> Result<Lsn, Failure> 
     // The position first: what happens between the two reads then comes again as events, which is better than never.
     let status: StatusView = client.get(&Address::of("/v1/status")).await?;
     let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
-    let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let waiting = proposals(client).await?;
     let lsn = status.lsn;
-    let waiting = proposals
-        .into_iter()
-        .filter(|proposal| proposal.state == aos_abi::entry::ProposalState::Pending)
-        .map(|proposal| Waiting {
-            call: call(&proposal.call.name, &proposal.call.args),
-            id: proposal.id,
-            pid: proposal.pid,
-        })
-        .collect();
     update(state, Input::Status(Box::new(status)));
     update(state, Input::Processes(processes));
     update(state, Input::Proposals(waiting));
     Ok(lsn)
+}
+
+/// What waits for a person, each with all that one should know before one answers.
+async fn proposals(client: &Client) -> Result<Vec<Waiting>, Failure> {
+    let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let pending = proposals.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
+    let one = |proposal: ProposalView| Waiting {
+        call: call(&proposal.call.name, &proposal.call.args),
+        shown: whole(&proposal).lines().map(str::to_owned).collect(),
+        id: proposal.id,
+        pid: proposal.pid,
+    };
+    Ok(pending.map(one).collect())
 }
 
 async fn carry_out(client: &Client, command: Command) -> String {
@@ -143,7 +158,7 @@ fn listen() -> mpsc::Receiver<Input> {
         while let Ok(event) = crossterm::event::read() {
             let input = match event {
                 TerminalEvent::Key(key) if key.kind != KeyEventKind::Release => Input::Key(key),
-                TerminalEvent::Resize(..) => Input::Resized,
+                TerminalEvent::Resize(columns, rows) => Input::Resized(columns, rows),
                 _ => continue,
             };
             if sender.blocking_send(input).is_err() {

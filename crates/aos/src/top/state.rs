@@ -61,6 +61,8 @@ pub(super) enum Over {
     Kill(Pid),
     /// A filter is typed.
     Filter,
+    /// A proposal, whole, from this line on: what is answered has been shown.
+    Proposal { id: String, from: usize },
     /// A reason for a rejection is typed.
     Reject { id: String, why: String },
 }
@@ -71,6 +73,8 @@ pub(super) struct Waiting {
     pub(super) id: String,
     pub(super) pid: Pid,
     pub(super) call: String,
+    /// Everything that one should know before one answers, a line each: what it does, why, and what it is bound to.
+    pub(super) shown: Vec<String>,
 }
 
 /// Everything that is known.
@@ -91,6 +95,10 @@ pub(super) struct State {
     pub(super) lsn: Lsn,
     pub(super) version: String,
     pub(super) spent: VecDeque<(Timestamp, u64)>,
+    /// Columns and rows of the terminal.
+    pub(super) size: (u16, u16),
+    /// A proposal came of which only the call is known; they should be read.
+    pub(super) unread: bool,
     /// Something changed since the last frame.
     pub(super) changed: bool,
     /// Events may have said less than the table does; it should be read again.
@@ -139,6 +147,11 @@ impl State {
     /// The selected process.
     pub(super) fn selected(&self) -> Option<&ProcessView> {
         self.processes.get(&self.selected?)
+    }
+
+    /// A proposal that waits.
+    pub(super) fn waiting(&self, id: &str) -> Option<&Waiting> {
+        self.waiting.iter().find(|waiting| waiting.id == id)
     }
 
     /// How many processes are in a state.

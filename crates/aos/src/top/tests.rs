@@ -46,7 +46,12 @@ fn thousand() -> State {
         )),
     );
     update(&mut state, Input::Processes((2..1_002).map(process).collect()));
+    update(&mut state, Input::Resized(80, 24));
     state
+}
+
+fn waiting(id: &str, pid: u64, call: &str, shown: &str) -> Waiting {
+    Waiting { id: id.into(), pid: Pid(pid), call: call.into(), shown: shown.lines().map(str::to_owned).collect() }
 }
 
 fn press(state: &mut State, code: KeyCode) -> Option<Command> {
@@ -57,10 +62,12 @@ fn press(state: &mut State, code: KeyCode) -> Option<Command> {
 
 fn drawn(state: &mut State) -> String {
     state.settle();
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let (columns, rows) = state.size;
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| render(state, frame)).unwrap();
     let buffer = terminal.backend().buffer();
-    let rows = (0..24).map(|y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned());
+    let row = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    let rows = (0..rows).map(row);
     rows.collect::<Vec<_>>().join("\n")
 }
 
@@ -81,7 +88,7 @@ fn a_thousand_processes_on_a_small_screen() {
     );
     update(
         &mut state,
-        Input::Proposals(vec![Waiting { id: "p3".into(), pid: Pid(2), call: "FS_DELETE old.txt".into() }]),
+        Input::Proposals(vec![waiting("p3", 2, "FS_DELETE old.txt", "  why: it is old\n  FS_DELETE old.txt\n  -one")]),
     );
     insta::assert_snapshot!(drawn(&mut state), @"
     aos top  250 ready  251 running  249 blocked  250 sleeping  0 stopped  0 exited
@@ -100,14 +107,14 @@ fn a_thousand_processes_on_a_small_screen() {
     10     blocked: stdin    small      20     1.0k    $0.0100  10m00s  agent ␛[31m1
     11     sleeping          standard   22     1.1k    $0.0110  10m00s  agent ␛[31m1
     ┌ 2 agent ␛[31m2, $0.5000 left ────────────────────────────────────────────────┐
-    │? p3 waits: FS_DELETE old.txt  (a approves, r rejects)                        │
+    │? p3 waits: FS_DELETE old.txt  (Enter shows it)                               │
+    │  why: it is old                                                              │
+    │  FS_DELETE old.txt                                                           │
+    │  -one                                                                        │
     │00:10:00 → FS_READ a                                                          │
     │                                                                              │
-    │                                                                              │
-    │                                                                              │
-    │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
     ");
 }
 
@@ -152,7 +159,7 @@ fn sorted_filtered_and_moved_through() {
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
     ");
     press(&mut state, KeyCode::Esc);
     assert_eq!(state.view().len(), 1_000);
@@ -171,17 +178,17 @@ fn sorted_filtered_and_moved_through() {
     78│ /                       filter by name, model, state or pid; Esc clears  │m7
     78│ k                       end the process: TERM, one last turn, then KILL  │m7
     78│ p                       pause it, or let it go on                        │m7
-    78│ a, r                    approve or reject what it waits for              │m7
-    78│ q, Ctrl-C               leave                                            │m7
-    ┌ └──────────────────────────────────────────────────────────────────────────┘─┐
-    │nothing since this view was opened                                            │
+    78│ Enter, a                show what it waits for; there a approves, r rejec│m7
+    78│ r                       reject it, with a reason                         │m7
+    ┌ │ q, Ctrl-C               leave                                            │─┐
+    │n└──────────────────────────────────────────────────────────────────────────┘ │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  a approve  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
     ");
 }
 
@@ -204,9 +211,11 @@ fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
     press(&mut state, KeyCode::Char('k'));
     assert_eq!(press(&mut state, KeyCode::Char('y')), Some(Command::Signal(Pid(2), aos_abi::Signal::Term)));
     assert_eq!(press(&mut state, KeyCode::Char('p')), Some(Command::Signal(Pid(2), aos_abi::Signal::Stop)));
-    update(&mut state, Input::Proposals(vec![Waiting { id: "p3".into(), pid: Pid(3), call: "x".into() }]));
+    update(&mut state, Input::Proposals(vec![waiting("p3", 3, "x", "  x")]));
     assert_eq!(press(&mut state, KeyCode::Char('a')), None, "the proposal is another process's");
+    assert_eq!(state.over, None);
     press(&mut state, KeyCode::Down);
+    assert_eq!(press(&mut state, KeyCode::Char('a')), None, "first it is shown whole");
     assert_eq!(press(&mut state, KeyCode::Char('a')), Some(Command::Approve("p3".into())));
     press(&mut state, KeyCode::Char('r'));
     for one in "no".chars() {
@@ -214,6 +223,69 @@ fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
     }
     assert_eq!(press(&mut state, KeyCode::Enter), Some(Command::Reject("p3".into(), "no".into())));
     assert_eq!(press(&mut state, KeyCode::Char('q')), Some(Command::Quit));
+}
+
+/// A change of forty lines to a file, proposed by process 3.
+fn change() -> Waiting {
+    let diff: Vec<String> =
+        (1..=40).map(|nth| format!("  {}line {nth}", if nth % 2 == 0 { '+' } else { '-' })).collect();
+    waiting("p3", 3, "FS_WRITE a.txt", &format!("  why: the report is wrong\n  FS_WRITE a.txt\n{}", diff.join("\n")))
+}
+
+#[test]
+fn a_proposal_is_shown_whole_and_answered_there() {
+    let mut state = thousand();
+    let command = format!("$ {}", "curl -d @a https://a.example/ ".repeat(8));
+    update(&mut state, Input::Proposals(vec![change(), waiting("p4", 5, "EXEC_CMD curl", &command)]));
+    state.settle();
+    press(&mut state, KeyCode::Down);
+    press(&mut state, KeyCode::Enter);
+    let first = drawn(&mut state);
+    assert!(first.contains("p3 of process 3: FS_WRITE a.txt") && first.contains("why: the report is wrong"), "{first}");
+    assert!(first.contains("-line 1 ") && first.contains("0 lines above, 21 below"), "{first}");
+    for key in [KeyCode::PageDown, KeyCode::Down, KeyCode::End] {
+        press(&mut state, key);
+    }
+    press(&mut state, KeyCode::Down);
+    let end = drawn(&mut state);
+    assert!(end.contains("+line 40") && end.contains("21 lines above, 0 below"), "{end}");
+    press(&mut state, KeyCode::Up);
+    assert!(drawn(&mut state).contains("20 lines above, 1 below"), "what lies beyond the end is not scrolled through");
+
+    // The next one, of another process: a long line is broken, not cut.
+    press(&mut state, KeyCode::Tab);
+    assert_eq!(state.selected, Some(Pid(5)));
+    let next = drawn(&mut state);
+    let text: String = next.lines().map(|line| line.trim_matches('│')).collect();
+    assert_eq!(text.matches("curl -d @a https://a.example/").count(), 8, "{next}");
+    update(&mut state, Input::Resized(120, 40));
+    assert!(drawn(&mut state).lines().count() == 40);
+    press(&mut state, KeyCode::Char('r'));
+    press(&mut state, KeyCode::Char('n'));
+    assert_eq!(press(&mut state, KeyCode::Enter), Some(Command::Reject("p4".into(), "n".into())));
+
+    press(&mut state, KeyCode::Enter);
+    assert_eq!(press(&mut state, KeyCode::Esc), None);
+    assert_eq!((press(&mut state, KeyCode::Char('q')), &state.over), (Some(Command::Quit), &None));
+}
+
+#[test]
+fn a_proposal_that_is_new_is_read_before_it_can_be_approved_and_one_that_is_over_goes() {
+    let mut state = thousand();
+    state.settle();
+    let proposal = json!({"type": "proposal", "id": "p3", "state": "pending", "proposal": {
+        "call_id": "c", "name": "FS_WRITE", "args": {"path": "a.txt", "content": "x"}, "verdict": "ask", "rule": "r",
+        "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z",
+    }});
+    update(&mut state, entry(42, 2, proposal));
+    assert!(state.unread, "what it would do is to be read");
+    press(&mut state, KeyCode::Enter);
+    assert!(drawn(&mut state).contains("it is being read"));
+    assert_eq!(press(&mut state, KeyCode::Char('a')), None, "nobody has seen it yet");
+    update(&mut state, Input::Proposals(vec![waiting("p3", 2, "FS_WRITE a.txt", "  FS_WRITE a.txt\n  +x")]));
+    assert!(!state.unread && drawn(&mut state).contains("+x"));
+    update(&mut state, entry(43, 2, json!({"type": "proposal", "id": "p3", "state": "rejected"})));
+    assert_eq!((&state.over, state.said.as_deref()), (&None, Some("p3 is over")));
 }
 
 #[test]

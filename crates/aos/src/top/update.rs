@@ -8,6 +8,7 @@ use aos_abi::process::{BudgetView, Mode, ProcessView, SlotView, State as Process
 use aos_abi::{Body, Entry, Pid, Signal, Timestamp};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::proposal;
 use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
 use crate::cli::{Narrator, Style, call, clean_line};
 use crate::said::said;
@@ -27,8 +28,8 @@ pub(super) enum Input {
     Proposals(Vec<Waiting>),
     /// Time passed.
     Tick(Timestamp),
-    /// The size of the terminal changed.
-    Resized,
+    /// The terminal has so many columns and rows.
+    Resized(u16, u16),
     /// The daemon went away.
     Lost,
     /// The daemon is back.
@@ -72,7 +73,11 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.version = status.version;
             state.lsn = state.lsn.max(status.lsn);
         }
-        Input::Proposals(waiting) => state.waiting = waiting,
+        Input::Proposals(waiting) => {
+            state.waiting = waiting;
+            state.unread = false;
+            close_what_is_over(state);
+        }
         Input::Tick(now) => {
             // The ages change once a second, and the rate while there is one.
             state.changed = now.0 / 1_000 != state.now.0 / 1_000;
@@ -81,7 +86,7 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
                 state.spent.pop_front();
             }
         }
-        Input::Resized => {}
+        Input::Resized(columns, rows) => state.size = (columns, rows),
         Input::Lost => state.lost = true,
         Input::Back => {
             state.lost = false;
@@ -135,9 +140,15 @@ fn heard(state: &mut State, entry: &Entry) {
         }
         Body::Proposal { id, state: ProposalState::Pending, proposal, .. } => {
             let call = proposal.as_ref().map(|p| call(p.name.as_str(), &p.args)).unwrap_or_default();
-            state.waiting.push(Waiting { id: id.clone(), pid, call });
+            state.waiting.push(Waiting { id: id.clone(), pid, call, shown: Vec::new() });
+            state.unread = true;
         }
-        Body::Proposal { id, .. } => state.waiting.retain(|waiting| waiting.id != *id),
+        Body::Proposal { id, .. } => {
+            state.waiting.retain(|waiting| waiting.id != *id);
+            close_what_is_over(state);
+        }
+        // What it would change is known by now.
+        Body::Examined(_) => state.unread = true,
         _ => {}
     }
     match state.processes.get_mut(&pid) {
@@ -253,6 +264,7 @@ fn pressed(state: &mut State, key: KeyEvent) -> Option<Command> {
         None => pressed_on_table(state, key.code),
         // Any key closes it.
         Some(Over::Help) => None,
+        Some(Over::Proposal { id, from }) => pressed_on_proposal(state, id, from, key.code),
         Some(Over::Kill(pid)) => (key.code == KeyCode::Char('y')).then_some(Command::Signal(pid, Signal::Term)),
         Some(Over::Filter) => {
             match key.code {
@@ -303,7 +315,10 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
             let stopped = process.state == ProcessState::Stopped;
             return Some(Command::Signal(process.pid, if stopped { Signal::Cont } else { Signal::Stop }));
         }
-        KeyCode::Char('a') => return asked(state).map(Command::Approve),
+        // Nothing is said yes to that was not shown whole.
+        KeyCode::Char('a') | KeyCode::Enter => {
+            state.over = asked(state).map(|id| Over::Proposal { id, from: 0 });
+        }
         KeyCode::Char('r') => {
             state.over = asked(state).map(|id| Over::Reject { id, why: String::new() });
         }
@@ -316,6 +331,49 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
         _ => {}
     }
     None
+}
+
+/// A key while a proposal stands over the table: it is answered, scrolled, left, or gives way to the next one.
+fn pressed_on_proposal(state: &mut State, id: String, from: usize, key: KeyCode) -> Option<Command> {
+    let Some(waiting) = state.waiting(&id) else { return None };
+    let (read, last) = (!waiting.shown.is_empty(), proposal::last(waiting, state.size));
+    let page = proposal::room(state.size).max(1);
+    let from = match key {
+        KeyCode::Char('a') if read => return Some(Command::Approve(id)),
+        KeyCode::Char('r') => {
+            state.over = Some(Over::Reject { id, why: String::new() });
+            return None;
+        }
+        KeyCode::Esc | KeyCode::Char('q') | KeyCode::Enter => return None,
+        KeyCode::Tab => {
+            let at = state.waiting.iter().position(|other| other.id == id).map_or(0, |at| at + 1);
+            let next = &state.waiting[at % state.waiting.len()];
+            state.selected = Some(next.pid);
+            state.over = Some(Over::Proposal { id: next.id.clone(), from: 0 });
+            return None;
+        }
+        KeyCode::Up => from.saturating_sub(1),
+        KeyCode::Down => from + 1,
+        KeyCode::PageUp => from.saturating_sub(page),
+        KeyCode::PageDown => from.saturating_add(page),
+        KeyCode::Home => 0,
+        KeyCode::End => last,
+        _ => from,
+    };
+    state.over = Some(Over::Proposal { id, from: from.min(last) });
+    None
+}
+
+/// A proposal that was answered elsewhere is not looked at any more, and says so.
+fn close_what_is_over(state: &mut State) {
+    let id = match &state.over {
+        Some(Over::Proposal { id, .. } | Over::Reject { id, .. }) => id.clone(),
+        _ => return,
+    };
+    if state.waiting(&id).is_none() {
+        state.over = None;
+        state.said = Some(format!("{} is over", clean_line(&id)));
+    }
 }
 
 /// The proposal of the selected process that has waited longest. Only what is shown can be answered.
