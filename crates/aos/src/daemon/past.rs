@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
-use aos_abi::entry::{ItemKind, WindowItem};
+use aos_abi::entry::{ItemKind, Proposal, ProposalState, WindowItem};
 use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::{Error, Reader};
 use aos_kernel::Kernel;
 use aos_kernel::preview::preview;
 use aos_kernel::table::NoPages;
+
+use super::undo::{Link, Links};
 
 /// Entries read at once.
 const PAGE: u64 = 4096;
@@ -118,48 +120,73 @@ pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Resul
 
 /// Every proposal there ever was, with what became of it.
 pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
-    let mut views: BTreeMap<String, ProposalView> = BTreeMap::new();
+    let mut proposals = Proposals::default();
     reader.for_each_after(Lsn::ZERO, |entry| {
-        if let Body::Examined(examined) = &entry.body
-            && let Some(view) = views.get_mut(&examined.id)
-        {
-            view.preview = preview(&view.call.name, &view.call.args, &examined.diff);
-            view.files.clone_from(&examined.files);
-            view.unbound.clone_from(&examined.unbound);
-        }
-        if let Body::Proposal { id, state, proposal, why } = entry.body {
-            match proposal {
-                Some(proposal) => {
-                    let view = ProposalView {
-                        id: id.clone(),
-                        pid: entry.pid,
-                        preview: preview(proposal.name.as_str(), &proposal.args, ""),
-                        files: Vec::new(),
-                        unbound: None,
-                        call: CallView { name: proposal.name.as_str().to_owned(), args: proposal.args },
-                        verdict: proposal.verdict,
-                        rule: proposal.rule,
-                        why: proposal.why,
-                        risk: proposal.risk,
-                        state,
-                        ended: None,
-                        expires_at: proposal.expires_at,
-                    };
-                    views.insert(id, view);
-                }
-                None => {
-                    if let Some(view) = views.get_mut(&id) {
-                        view.state = state;
-                        view.ended = why.filter(|_| state == aos_abi::entry::ProposalState::Expired);
-                    }
-                }
-            }
-        }
+        proposals.take(&entry);
         ControlFlow::Continue(())
     })?;
-    let mut views: Vec<ProposalView> = views.into_values().collect();
+    let mut views: Vec<ProposalView> = proposals.0.into_values().collect();
     views.sort_by_key(|view| view.id.trim_start_matches('p').parse::<u64>().unwrap_or(u64::MAX));
     Ok(views)
+}
+
+/// The proposal of this id with what became of it, and what each id stands for that can be taken back: read at once, since
+/// that is as long as the journal.
+pub(crate) fn undoable(reader: &Reader, id: &str) -> Result<(Option<ProposalView>, BTreeMap<String, Link>), Error> {
+    let (mut proposals, mut links) = (Proposals::default(), Links::default());
+    reader.for_each_after(Lsn::ZERO, |entry| {
+        proposals.take(&entry);
+        links.take(entry);
+        ControlFlow::Continue(())
+    })?;
+    Ok((proposals.0.remove(id), links.found()))
+}
+
+/// The proposals among the entries seen so far, by id.
+#[derive(Debug, Default)]
+struct Proposals(BTreeMap<String, ProposalView>);
+
+impl Proposals {
+    fn take(&mut self, entry: &Entry) {
+        match &entry.body {
+            Body::Examined(examined) => {
+                if let Some(view) = self.0.get_mut(&examined.id) {
+                    view.preview = preview(&view.call.name, &view.call.args, &examined.diff);
+                    view.files.clone_from(&examined.files);
+                    view.unbound.clone_from(&examined.unbound);
+                }
+            }
+            Body::Proposal { id, proposal: Some(proposal), state, .. } => {
+                self.0.insert(id.clone(), proposed(entry.pid, id, *state, (**proposal).clone()));
+            }
+            Body::Proposal { id, state, why, .. } => {
+                if let Some(view) = self.0.get_mut(id) {
+                    view.state = *state;
+                    view.ended = why.clone().filter(|_| *state == ProposalState::Expired);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A proposal as it was made.
+fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> ProposalView {
+    ProposalView {
+        id: id.to_owned(),
+        pid,
+        preview: preview(proposal.name.as_str(), &proposal.args, ""),
+        files: Vec::new(),
+        unbound: None,
+        call: CallView { name: proposal.name.as_str().to_owned(), args: proposal.args },
+        verdict: proposal.verdict,
+        rule: proposal.rule,
+        why: proposal.why,
+        risk: proposal.risk,
+        state,
+        ended: None,
+        expires_at: proposal.expires_at,
+    }
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links.

@@ -516,11 +516,9 @@ impl System for Daemon {
 
     async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
         let reader = self.journal.reader();
-        let read = blocking(move || Ok((super::past::proposals(&reader)?, super::undo::links(&reader)?)));
-        let (proposals, links) = read.await?;
         let wanted = id.to_owned();
-        let proposal = proposals.into_iter().find(|proposal| proposal.id == wanted);
-        let proposal = proposal.ok_or_else(|| no_proposal(&wanted).hint("`aos proposals --all` lists them"))?;
+        let (proposal, links) = blocking(move || super::past::undoable(&reader, &wanted)).await?;
+        let proposal = proposal.ok_or_else(|| no_proposal(id).hint("`aos proposals --all` lists them"))?;
         let (undo, heart) = (Arc::clone(&self.undo), self.heart.clone());
         let work = self.edges.apart(async move {
             let tell = |pid, body| async move {

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use view::links;
+pub(crate) use view::{Link, Links};
 
 /// Characters of a command line that are journaled with its changes; the call's own entry has all of it.
 const COMMAND_SHOWN: usize = 500;

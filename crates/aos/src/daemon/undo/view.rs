@@ -4,12 +4,11 @@
 //! nothing is done that was not shown: a change that somebody touched since is refused with the names of what they touched.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use aos_abi::api::{ProposalView, UndoRequest, UndoView};
 use aos_abi::entry::ProposalState;
-use aos_abi::{Body, EffectId, Lsn, Pid, limits};
+use aos_abi::{Body, EffectId, Entry, Lsn, Pid, limits};
 use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use aos_gateway::{Answer, ApiError};
 use aos_journal::Reader;
@@ -28,34 +27,43 @@ pub(crate) struct Link {
     pub(crate) undoes: Option<String>,
 }
 
-/// What each id of the journal stands for. A call that a person approved has an id of its own, which stands for the same.
-pub(crate) fn links(reader: &Reader) -> Result<BTreeMap<String, Link>, aos_journal::Error> {
-    let mut changes: BTreeMap<Lsn, (Pid, String, Link)> = BTreeMap::new();
-    let mut approved: Vec<(String, Pid, String)> = Vec::new();
-    let mut links: BTreeMap<String, Link> = BTreeMap::new();
-    reader.for_each_after(Lsn::ZERO, |entry| {
+/// What the ids of the journal stand for, as far as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    changes: BTreeMap<Lsn, (Pid, String, Link)>,
+    /// Proposals that were about a call, with that.
+    approved: Vec<(String, Pid, String)>,
+    links: BTreeMap<String, Link>,
+}
+
+impl Links {
+    /// The next entry.
+    pub(crate) fn take(&mut self, entry: Entry) {
         match entry.body {
             Body::Changed(changed) => {
                 let link = Link { effect: changed.effect, turn: changed.turn, undoes: changed.undoes };
-                changes.insert(entry.lsn, (entry.pid, changed.call_id, link));
+                self.changes.insert(entry.lsn, (entry.pid, changed.call_id, link));
             }
             Body::Proposal { id, proposal: Some(proposal), .. } => {
-                match entry.cause.and_then(|cause| changes.get(&cause)) {
-                    Some((_, _, link)) => drop(links.insert(id, link.clone())),
-                    None => approved.push((id, entry.pid, proposal.call_id)),
+                match entry.cause.and_then(|cause| self.changes.get(&cause)) {
+                    Some((_, _, link)) => drop(self.links.insert(id, link.clone())),
+                    None => self.approved.push((id, entry.pid, proposal.call_id)),
                 }
             }
             _ => {}
         }
-        ControlFlow::Continue(())
-    })?;
-    for (id, pid, call_id) in approved {
-        let own = |(of, call, link): &&(Pid, String, Link)| *of == pid && *call == call_id && link.turn == 0;
-        if let Some((_, _, link)) = changes.values().find(own) {
-            links.insert(id, link.clone());
-        }
     }
-    Ok(links)
+
+    /// What each id stands for. A call that a person approved has an id of its own, which stands for the same.
+    pub(crate) fn found(mut self) -> BTreeMap<String, Link> {
+        for (id, pid, call_id) in self.approved {
+            let own = |(of, call, link): &&(Pid, String, Link)| *of == pid && *call == call_id && link.turn == 0;
+            if let Some((_, _, link)) = self.changes.values().find(own) {
+                self.links.insert(id, link.clone());
+            }
+        }
+        self.links
+    }
 }
 
 impl Undo {
