@@ -1,0 +1,31 @@
+//! Files outside, by their paths and by links.
+
+use super::How::Sh;
+use super::{Attempt, NAMESPACES, READ_ONLY, READS, attempt};
+
+/// In the order in which the document lists them.
+pub(crate) const ATTEMPTS: &[Attempt] = &[
+    attempt("a file outside by its path", NAMESPACES, Sh("cat \"$1\""), READS),
+    attempt("a file outside by ..", NAMESPACES, Sh("cat \"../../../../../..$1\""), READS),
+    attempt("the host's passwords", NAMESPACES, Sh("cat /etc/shadow /etc/gshadow /etc/sudoers && echo ESCAPED"), READS),
+    attempt(
+        "homes and state",
+        NAMESPACES,
+        Sh("for d in /root /home /var /run /srv /mnt /opt /boot; do ls $d/. && echo ESCAPED; done"),
+        READS,
+    ),
+    attempt(
+        "a symbolic link to a file outside",
+        NAMESPACES,
+        Sh("ln -s \"$1\" l; cat l"),
+        "echo x > t; ln -s t l2; test \"$(cat l2)\" = x && echo ok",
+    ),
+    attempt("a symbolic link to the root", NAMESPACES, Sh("ln -s / r; cat \"r$1\""), READS),
+    attempt("a hard link to a file outside", NAMESPACES, Sh("ln \"$1\" h && cat h"), "echo x > t; ln t h2 && echo ok"),
+    attempt(
+        "a hard link to a system program",
+        READ_ONLY,
+        Sh("ln /usr/bin/env h && echo ESCAPED"),
+        "echo x > t2; ln t2 h3 && echo ok",
+    ),
+];

@@ -1,0 +1,366 @@
+//! Attempts to get out of the sandbox, each a real attack run inside, as root and as an ordinary user.
+//!
+//! Start at [`attempts`]; each kind has a file. Each prints `ESCAPED` where it gets what it is after; afterwards an ordinary action of the same
+//! kind has to work, so that no wall is so thick that nothing can live behind it. The table in `docs/sandbox.md` is held
+//! to this list. Where the host cannot isolate, everything here says "SKIPPED" and why.
+
+mod calls;
+mod files;
+mod limits;
+mod network;
+mod programs;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod system;
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Command;
+use std::time::Duration;
+
+use aos_sandbox::{Isolation, Layer, Network, Outcome, Programs, ProxyServer, probe};
+use rig::{Rig, go, helper};
+
+/// One attack.
+struct Attempt {
+    name: &'static str,
+    /// What stops it.
+    wall: &'static str,
+    how: How,
+    /// Prints `ok` where the ordinary action works.
+    beside: &'static str,
+}
+
+/// In which language, and within which walls.
+enum How {
+    /// A shell's.
+    Sh(&'static str),
+    /// Python's.
+    Py(&'static str),
+    /// A shell's, with few programs granted.
+    Narrow(&'static str),
+    /// Python's, with tight limits.
+    Tight(&'static str),
+}
+use How::{Narrow, Py, Sh, Tight};
+
+const fn attempt(name: &'static str, wall: &'static str, how: How, beside: &'static str) -> Attempt {
+    Attempt { name, wall, how, beside }
+}
+
+/// What every Python attack begins with: system calls by number, and a word for success.
+const PRELUDE: &str = "import ctypes, os, platform, socket, stat, sys, time
+l = ctypes.CDLL(None, use_errno=True)
+SECRET, PORT, SOCK, ABSTRACT, HOSTPID = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
+def tries(*fs):
+  for f in fs:
+    try: r = f()
+    except (OSError, ValueError, MemoryError, PermissionError): continue
+    print('ESCAPED', r)
+def calls(*cs):
+  if platform.machine() != 'x86_64': return
+  for c in cs:
+    r = l.syscall(*c)
+    if r != -1: print('ESCAPED', c, r)
+";
+
+const READS: &str = "echo x > mine && test \"$(cat mine)\" = x && echo ok";
+const RUNS: &str = "sh -c 'echo ok'";
+const SOCKETS: &str = "/usr/bin/python3 -c \"import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print('ok')\"";
+const MEMORY: &str = "/usr/bin/python3 -c \"x = bytearray(1 << 20); print('ok')\"";
+const GRANTED: &str = "cat /etc/os-release > /dev/null && echo ok";
+
+const NAMESPACES: &str = "mount namespace, a root of its own";
+const SECCOMP: &str = "seccomp allow-list";
+const PIDS: &str = "pid namespace";
+const NET: &str = "network namespace";
+const LANDLOCK: &str = "Landlock";
+const READ_ONLY: &str = "read-only mounts, Landlock";
+const LIMITS: &str = "limits";
+const GRANTS: &str = "granted programs only, noexec";
+
+/// Every attack, in the order in which the document lists them.
+fn attempts() -> Vec<&'static Attempt> {
+    [files::ATTEMPTS, system::ATTEMPTS, calls::ATTEMPTS, network::ATTEMPTS, limits::ATTEMPTS, programs::ATTEMPTS]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// What the attacks are after, on the host's side.
+struct Host {
+    folder: tempfile::TempDir,
+    listener: std::net::TcpListener,
+    _sockets: (UnixListener, UnixListener),
+    abstract_name: String,
+}
+
+impl Host {
+    fn new() -> Host {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("secret"), "ESCAPED").expect("it can be written");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the host has a loopback");
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let nth = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let abstract_name = format!("aos-escapes-{}-{nth}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&abstract_name).expect("a name");
+        let sockets = (
+            UnixListener::bind(folder.path().join("socket")).expect("it can be bound"),
+            UnixListener::bind_addr(&address).expect("it can be bound"),
+        );
+        Host { folder, listener, _sockets: sockets, abstract_name }
+    }
+
+    fn arguments(&self) -> [String; 5] {
+        let path = |name: &str| self.folder.path().join(name).to_str().expect("plain").to_owned();
+        let port = self.listener.local_addr().expect("it is bound").port();
+        [path("secret"), port.to_string(), path("socket"), self.abstract_name.clone(), std::process::id().to_string()]
+    }
+}
+
+fn rig() -> Option<Rig> {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    for finding in report.missing() {
+        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
+    }
+    report.can_isolate().then_some(rig)
+}
+
+fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Outcome {
+    let arguments = host.arguments();
+    let python = |text: &str| format!("{PRELUDE}{text}");
+    let argv: Vec<String> = match how {
+        Sh(text) | Narrow(text) => ["sh", "-c", text, "sh"].map(str::to_owned).into(),
+        Py(text) | Tight(text) => vec!["/usr/bin/python3".into(), "-c".into(), python(text)],
+    };
+    let argv: Vec<&str> = argv.iter().map(String::as_str).chain(arguments.iter().map(String::as_str)).collect();
+    let mut spec = rig.spec(&argv);
+    spec.layer = layer;
+    if let Narrow(_) = how {
+        let granted = ["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", "/usr/bin/env", "/usr/bin/head"];
+        spec.programs = Programs::Only(granted.map(Into::into).into());
+    }
+    if let Tight(_) = how {
+        (spec.limits.pids, spec.limits.memory, spec.limits.files) = (64, 256 << 20, 256);
+        (spec.limits.disk, spec.limits.output) = (8 << 20, 1 << 20);
+        spec.limits.wall = Duration::from_secs(60);
+    }
+    go(&spec).unwrap_or_else(|error| panic!("{}: {error}", argv[2]))
+}
+
+#[test]
+fn no_attempt_gets_out_and_ordinary_work_goes_on() {
+    let attempts = attempts();
+    assert!(attempts.len() >= 60, "{} attempts", attempts.len());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let failed = std::sync::Mutex::new(Vec::new());
+    let host = Host::new();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(attempt) = attempts.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    let Some(rig) = rig() else { return };
+                    let out = run(&rig, &host, &attempt.how, None);
+                    let python = matches!(attempt.how, Py(_) | Tight(_));
+                    // An attack that breaks by itself proves nothing.
+                    if out.stdout.text().contains("ESCAPED") || (python && out.stderr.text().contains("Traceback")) {
+                        let said = format!("{}{}", out.stdout.text(), out.stderr.text());
+                        let cut: String = said.chars().take(600).collect();
+                        failed.lock().expect("no panic").push(format!("{}: {cut}", attempt.name));
+                    }
+                    let narrow = matches!(attempt.how, Narrow(_));
+                    let beside = if narrow { Narrow(attempt.beside) } else { Sh(attempt.beside) };
+                    let out = run(&rig, &host, &beside, None);
+                    if out.stdout.text() != "ok\n" {
+                        failed.lock().expect("no panic").push(format!("beside {}: {out:?}", attempt.name));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("no panic");
+    assert!(failed.is_empty(), "{failed:#?}");
+    let secret = std::fs::read_to_string(host.folder.path().join("secret")).expect("it is there");
+    assert_eq!(secret, "ESCAPED");
+}
+
+/// Without walls the same attacks succeed, so what the test above looks for is what an escape says.
+#[test]
+fn without_walls_an_attempt_is_seen_to_escape() {
+    let (rig, host) = (Rig::new(rig::unsandboxed()), Host::new());
+    for name in
+        ["a file outside by its path", "the host's loopback", "an abstract socket of the host", "signals to the host"]
+    {
+        let attempt = attempts().into_iter().find(|attempt| attempt.name == name).expect("it is in the list");
+        // Signal 0 only asks; the one that kills is left out here.
+        let harmless = match attempt.how {
+            Py(_) if name == "signals to the host" => Py("tries(lambda: os.kill(HOSTPID, 0))"),
+            Py(text) => Py(text),
+            Sh(text) => Sh(text),
+            Narrow(text) => Narrow(text),
+            Tight(text) => Tight(text),
+        };
+        let out = run(&rig, &host, &harmless, None);
+        assert!(out.stdout.text().contains("ESCAPED"), "{name}: {out:?}");
+    }
+}
+
+/// What a command leaves in its layer: only files, folders and links arrive, without set-id bits, under their own names.
+#[test]
+fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
+    let Some(rig) = rig() else { return };
+    let host = Host::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::os::unix::fs::symlink(host.folder.path(), rig.path().join("out")).expect("it can be made");
+    let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
+    let attack = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; cp /usr/bin/id sid; chmod 6755 sid; \
+        echo x > out/planted; echo x > \"$(printf 'new\\nline')\"; echo x > ..x; echo x > -rf; ln -s ../../etc/passwd climbs; echo ok > plain";
+    let out = run(&rig, &host, &Sh(attack), Some(layer.clone()));
+    let committed = layer.commit(&rig.path(), None, serde_json::Value::Null).expect("it commits");
+    let names: Vec<_> = committed.changes().into_iter().map(|change| change.path).collect();
+    for absent in ["fifo", "sock"] {
+        assert!(!names.iter().any(|name| name.as_os_str() == absent) && !rig.path().join(absent).exists(), "{out:?}");
+    }
+    assert_eq!(rig.path().join("sid").metadata().expect("it was made").permissions().mode() & 0o7777, 0o755);
+    assert!(!host.folder.path().join("planted").exists(), "through a link that was there before");
+    for present in ["new\nline", "..x", "-rf", "plain", "climbs"] {
+        assert!(rig.path().join(present).symlink_metadata().is_ok(), "{present:?}: {names:?} {out:?}");
+    }
+    assert!(names.iter().all(|name| !name.is_absolute() && !name.starts_with("..")), "{names:?}");
+    committed.undo(serde_json::Value::Null).expect("nothing is in the way");
+    assert_eq!(std::fs::read_dir(rig.path()).expect("it is there").count(), 1);
+}
+
+/// While a commit is made, the folder that it goes to is swapped for a link to the outside, as fast as can be.
+#[test]
+fn a_folder_swapped_for_a_link_during_commits_leads_nothing_out() {
+    let Some(rig) = rig() else { return };
+    let host = Host::new();
+    let layers = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(rig.path().join("dir")).expect("it can be made");
+    std::os::unix::fs::symlink(host.folder.path(), rig.path().join("link")).expect("it can be made");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (mut went, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let work = std::fs::File::open(rig.path()).expect("it is there");
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let swap = rustix::fs::RenameFlags::EXCHANGE;
+                // A commit that replaces one of them has it out of the folder for a moment.
+                match rustix::fs::renameat_with(&work, "dir", &work, "link", swap) {
+                    Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                    Err(other) => panic!("the swap fails: {other}"),
+                }
+            }
+        });
+        for round in 0..200 {
+            let layer = Layer::create(layers.path().join(round.to_string())).expect("it can be made");
+            let written = layer.write(&rig.path(), "dir/planted".as_ref(), b"x", None);
+            match written.and_then(|()| layer.commit(&rig.path(), None, serde_json::Value::Null)) {
+                Ok(_) => went += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(went > 0, "{went} went, {refused} refused");
+    assert!(!host.folder.path().join("planted").exists(), "{went} went, {refused} refused");
+    assert_eq!(host.folder.path().metadata().expect("it is there").uid(), rig.path().metadata().expect("too").uid());
+}
+
+/// With doors: nothing but the doors. Nobody inside can stand in their place, lead packets elsewhere, or widen what is
+/// let through.
+#[test]
+fn round_the_doors_there_is_nothing() {
+    let Some(rig) = rig() else { return };
+    let host = Host::new();
+    let attacks = r#"
+def route(family, kind, table, scope, bits, address):
+    body = struct.pack('BBBBBBBBI', family, bits, 0, 0, table, 3, scope, kind, 0)
+    body += struct.pack('HH', 4 + len(address), 1) + address + struct.pack('HHI', 8, 4, 1)
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.send(struct.pack('IHHII', 16 + len(body), 24, 0x405, 1, 0) + body)
+    errno = struct.unpack('i', s.recv(256)[16:20])[0]
+    if errno: raise OSError(-errno, 'refused')
+tries(
+    lambda: socket.create_connection(('127.0.0.1', PORT), 3),
+    lambda: socket.create_connection(('192.0.2.1', 80), 3),
+    lambda: socket.create_connection(('198.51.100.1', 443), 3),
+    lambda: socket.create_connection(('2001:db8::1', 80), 3),
+    lambda: socket.create_connection(('203.0.113.7', 81), 3),
+    lambda: socket.create_connection(('8.8.8.8', 53), 3),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53)),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('169.254.169.254', 80)),
+    lambda: socket.getaddrinfo('example.com', 80),
+    lambda: socket.create_server(('127.0.0.1', 53)),
+    lambda: socket.create_server(('198.18.0.1', 80)),
+    lambda: socket.create_server(('203.0.113.7', 80), reuse_port=True),
+    lambda: socket.create_server(('127.0.0.1', 3128), reuse_port=True),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('127.0.0.1', 53)),
+    lambda: socket.socket().setsockopt(0, 19, 1),
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
+    lambda: route(2, 2, 255, 254, 32, socket.inet_aton('192.0.2.1')),
+    lambda: route(2, 1, 254, 253, 0, socket.inet_aton('0.0.0.0')))
+s = socket.create_connection(('127.0.0.1', 3128), 5); s.close()
+s = socket.create_connection(('203.0.113.7', 80), 5); print(s.recv(99).decode())
+s = socket.create_connection(('198.19.255.254', 80), 5); print(s.recv(99).decode())"#;
+    let program = format!("{PRELUDE}import struct\n{attacks}");
+    let arguments = host.arguments();
+    let argv: Vec<&str> =
+        ["/usr/bin/python3", "-c", &program].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let mut spec = rig.spec(&argv);
+    spec.network = Network::Proxy;
+    let mut server = ProxyServer::new(|doors| {
+        // Whoever asks for names hears nothing, and no packet of theirs leaves.
+        drop(doors.names);
+        std::thread::spawn(move || doors.proxy.accept());
+        for listener in doors.through {
+            std::thread::spawn(move || {
+                for mut stream in listener.incoming().flatten() {
+                    let meant = stream.local_addr().expect("it is connected").ip().to_canonical();
+                    let _ = std::io::Write::write_all(&mut stream, format!("meant {meant}").as_bytes());
+                }
+            });
+        }
+    });
+    (server.ports, server.addresses) = (vec![80], vec!["203.0.113.7".parse().expect("an address")]);
+    spec.proxy = Some(server);
+    let out = go(&spec).expect("python starts");
+    assert_eq!(out.stdout.text(), "meant 203.0.113.7\nmeant 198.19.255.254\n", "{out:?}");
+}
+
+#[test]
+fn the_document_lists_every_attempt() {
+    let document = include_str!("../../../docs/sandbox.md");
+    for attempt in attempts() {
+        let row = format!("| {} | {} |", attempt.name, attempt.wall);
+        assert!(document.contains(&row), "docs/sandbox.md lacks `{row}`");
+    }
+    let names: std::collections::BTreeSet<_> = attempts().into_iter().map(|attempt| attempt.name).collect();
+    assert_eq!(names.len(), attempts().len(), "each has a name of its own");
+}
+
+/// The whole of this file once more as a user without any rights, when it runs as root.
+#[test]
+fn all_of_this_as_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() || rig().is_none() {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().expect("there is room");
+    std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (me, helper) = (elsewhere.path().join("this-test"), elsewhere.path().join("helper"));
+    std::fs::copy(std::env::current_exe().expect("it runs"), &me).expect("there is room");
+    std::fs::copy(env!("CARGO_BIN_EXE_aos-sandbox-helper"), &helper).expect("there is room");
+    let status = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"])
+        .arg(me)
+        .args(["--skip", "all_of_this_as_an_ordinary_user"])
+        .env("TMPDIR", "/tmp")
+        .env(rig::HELPER, &helper)
+        .current_dir("/")
+        .status()
+        .expect("setpriv starts");
+    assert!(status.success());
+}

@@ -1,0 +1,76 @@
+//! Programs that are not granted, and what is left for a person to run.
+
+use super::How::{Narrow, Sh};
+use super::{Attempt, GRANTED, GRANTS, MEMORY, NAMESPACES, RUNS, attempt};
+
+/// In the order in which the document lists them.
+pub(crate) const ATTEMPTS: &[Attempt] = &[
+    attempt(
+        "an interpreter's own file calls",
+        NAMESPACES,
+        Sh(
+            "/usr/bin/python3 -c 'import sys; print(open(sys.argv[1]).read())' \"$1\"; perl -e 'open F, shift; print <F>' \"$1\"; awk '{print}' \"$1\"",
+        ),
+        MEMORY,
+    ),
+    attempt(
+        "a program that is not granted",
+        GRANTS,
+        Narrow("grep x /etc/os-release && echo ESCAPED; /usr/bin/grep x /etc/os-release && echo ESCAPED"),
+        GRANTED,
+    ),
+    attempt(
+        "env, sh -c and exec round the grants",
+        GRANTS,
+        Narrow(
+            "env grep x /etc/os-release && echo ESCAPED; sh -c 'grep x /etc/os-release' && echo ESCAPED; exec grep x /etc/os-release",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "a copy of a program",
+        GRANTS,
+        Narrow(
+            "cp /usr/bin/cat c && chmod +x c && ./c /etc/os-release && echo ESCAPED; cp /usr/bin/cat /tmp/c && chmod +x /tmp/c && /tmp/c /etc/os-release && echo ESCAPED",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "the loader as a launcher",
+        GRANTS,
+        Narrow(
+            "cp /usr/bin/cat c; for l in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1; do test -e $l && $l ./c /etc/os-release && echo ESCAPED; done",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "a script with its own interpreter",
+        GRANTS,
+        Narrow(
+            "printf '#!/usr/bin/python3\\nprint(\"ESCAPED\")\\n' > s && chmod +x s && ./s; printf '#!/bin/sh\\necho ESCAPED\\n' > t && chmod +x t && ./t",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "a planted library (LD_PRELOAD)",
+        "it runs inside, behind the same walls",
+        Sh(
+            "cp /usr/lib/x86_64-linux-gnu/libc.so.6 evil.so 2>/dev/null; LD_PRELOAD=./evil.so cat \"$1\"; echo ./evil.so > /etc/ld.so.preload && echo ESCAPED",
+        ),
+        RUNS,
+    ),
+    attempt(
+        "planted git hooks and settings",
+        "they run inside, behind the same walls",
+        Sh(
+            "git init -q . && git config user.email a@b && git config user.name a && git config alias.x \"!cat '$1'\" && printf '#!/bin/sh\\ncat \"%s\"\\n' \"$1\" > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit; git x; git commit -q --allow-empty -m x",
+        ),
+        "git --version > /dev/null && echo ok",
+    ),
+    attempt(
+        "a planted shell profile",
+        "a home of its own in each run",
+        Sh("echo 'echo ESCAPED' | tee .profile .bashrc /tmp/.profile > /dev/null"),
+        RUNS,
+    ),
+];
