@@ -2,7 +2,7 @@
 //!
 //! Start at [`Committed`]. What is to be done is written down first ([`Record`]), then done step by step. Always true: a
 //! commit or an undo that was cut off at any point is finished by [`recover`], and comes to all of it or nothing; one that
-//! fails takes back what it had done; an undo begins only when nothing is in its way; what was there is kept, not
+//! fails takes back what it had done; what `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was there is kept, not
 //! copied, and no link that a command left in the workspace is followed.
 
 use std::ffi::{OsStr, OsString};
@@ -15,19 +15,16 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::durable::Durable;
 use crate::error::Error;
-use crate::failpoint::pass;
+use crate::failpoint::{Done, done, pass};
 use crate::image::{Image, Kind};
 use crate::layer::{Layer, at, unmark};
 use crate::outcome::{Change, ChangeKind};
-use crate::transfer::{delete, is_leaving, put_in_place, set_aside, sync_folder, take_away, there, there_in, within};
+use crate::transfer::{delete, is_leaving, put_in_place, set_aside, take_away, there, there_in, within};
 
 /// The file in a layer's folder that says what is being done.
 const RECORD: &str = "committed.json";
-
-/// Commits of at most so many steps are made to last before they are called done. What a command leaves behind is the
-/// command's own to sync.
-const SYNCED_STEPS_MAX: usize = 16;
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +126,7 @@ impl Committed {
         let workspace = Name(vec![workspace.into_os_string().into_vec()]);
         let record = Record { workspace, stage: Stage::Committing, turn: 0, note, steps };
         let mut committed = Committed { layer, record };
+        committed.sync_layer()?;
         committed.save()?;
         pass();
         match committed.forward() {
@@ -169,7 +167,44 @@ impl Committed {
             std::fs::rename(&draft, &path)?;
             std::fs::File::open(self.layer.dir())?.sync_all()
         };
-        write().map_err(at(&path))
+        write().map_err(at(&path))?;
+        done(Done::Recorded(self.record.stage));
+        Ok(())
+    }
+
+    /// Makes last what is going to be moved: after a power cut the record must not speak of more than there is.
+    fn sync_layer(&self) -> Result<(), Error> {
+        let (mut durable, upper, dir) = (Durable::default(), self.layer.upper(), self.layer.dir());
+        for (name, step) in &self.record.steps {
+            match step {
+                Step::Put { .. } => {
+                    durable.add(&upper, &name.path());
+                    durable.names(&upper, &name.path());
+                }
+                Step::Folder { .. } | Step::Mode { .. } | Step::Remove { .. } | Step::Move { .. } => {}
+            }
+        }
+        durable.add(dir, Path::new(""));
+        durable.add(dir.parent().unwrap_or(Path::new("/")), Path::new(""));
+        durable.sync(&[dir]).map_err(at(dir))
+    }
+
+    /// Makes last what was moved, on both sides.
+    fn sync_moved(&self) -> Result<(), Error> {
+        let (mut durable, upper, workspace) = (Durable::default(), self.layer.upper(), self.workspace());
+        let above = |path: &Path| path.parent().unwrap_or(Path::new("")).to_owned();
+        for (name, step) in &self.record.steps {
+            let path = name.path();
+            durable.names(&upper, &path);
+            durable.add(&workspace, &above(&path));
+            match step {
+                Step::Folder { .. } | Step::Mode { .. } => durable.add(&workspace, &path),
+                Step::Move { from, .. } => durable.add(&workspace, &above(&from.path())),
+                Step::Put { .. } | Step::Remove { .. } => {}
+            }
+        }
+        durable.add(&self.layer.old(), Path::new(""));
+        durable.sync(&[self.layer.dir(), &workspace]).map_err(at(&workspace))
     }
 
     /// How far it has come.
@@ -320,8 +355,9 @@ impl Committed {
             pass();
             let path = name.path();
             step.apply(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+            done(Done::Stepped(&path));
         }
-        self.finish(&root, Stage::Committed)
+        self.finish(Stage::Committed)
     }
 
     /// Takes back every step that is done, and writes that down. Backwards, so that what is in a folder goes before it.
@@ -332,18 +368,13 @@ impl Committed {
             pass();
             let path = name.path();
             step.revert(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+            done(Done::Stepped(&path));
         }
-        self.finish(&root, Stage::Undone)
+        self.finish(Stage::Undone)
     }
 
-    fn finish(&mut self, root: &OwnedFd, stage: Stage) -> Result<(), Error> {
-        if self.record.steps.len() <= SYNCED_STEPS_MAX {
-            for (name, _) in &self.record.steps {
-                if let Ok(folder) = beneath(root, name.path().parent().unwrap_or(Path::new(""))) {
-                    sync_folder(&folder).map_err(|errno| at(&self.workspace())(errno.into()))?;
-                }
-            }
-        }
+    fn finish(&mut self, stage: Stage) -> Result<(), Error> {
+        self.sync_moved()?;
         pass();
         self.record.stage = stage;
         self.save()

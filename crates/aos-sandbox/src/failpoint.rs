@@ -1,10 +1,87 @@
-//! The places between two steps on the disk, at which the tests of this crate cut a commit off. Outside of them nothing.
+//! The places between two steps on the disk, at which the tests of this crate cut a commit off, and what it has done by
+//! then, of which they check the order. Outside of them nothing.
+
+use std::path::Path;
+
+use crate::commit::Stage;
 
 /// Here a power cut would fall between two steps.
 #[inline]
 pub(crate) fn pass() {
     #[cfg(test)]
     cut::pass();
+}
+
+/// Something that was done on the disk.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests look at it"))]
+pub(crate) enum Done<'p> {
+    /// What has this path lasts now.
+    Synced(&'p Path),
+    /// All that the file system of this path has lasts now.
+    Whole(&'p Path),
+    /// The record that says so lasts now.
+    Recorded(Stage),
+    /// A step was made or taken back.
+    Stepped(&'p Path),
+    /// A copy has its name.
+    Copied(&'p Path),
+    /// What was copied is to be deleted.
+    Deleting(&'p Path),
+}
+
+/// Says what was done.
+#[inline]
+#[cfg_attr(not(test), expect(unused_variables, reason = "only tests look at it"))]
+pub(crate) fn done(what: Done<'_>) {
+    #[cfg(test)]
+    trace::done(what);
+}
+
+#[cfg(test)]
+pub(crate) mod trace {
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+
+    use super::Done;
+    use crate::commit::Stage;
+
+    /// The same, to be kept.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(crate) enum Was {
+        Synced(PathBuf),
+        Whole(PathBuf),
+        Recorded(Stage),
+        Stepped(PathBuf),
+        Copied(PathBuf),
+        Deleting(PathBuf),
+    }
+
+    thread_local! {
+        static SEEN: RefCell<Vec<Was>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn done(what: Done<'_>) {
+        // A name in an open folder is known by where that folder is.
+        let real = |path: &std::path::Path| {
+            let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+            folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
+        };
+        let was = match what {
+            Done::Synced(path) => Was::Synced(path.canonicalize().unwrap_or_else(|_| real(path))),
+            Done::Whole(path) => Was::Whole(real(path)),
+            Done::Recorded(stage) => Was::Recorded(stage),
+            Done::Stepped(path) => Was::Stepped(path.to_owned()),
+            Done::Copied(path) => Was::Copied(real(path)),
+            Done::Deleting(path) => Was::Deleting(real(path)),
+        };
+        SEEN.with_borrow_mut(|seen| seen.push(was));
+    }
+
+    /// What was done since this was asked last.
+    pub(crate) fn take() -> Vec<Was> {
+        SEEN.take()
+    }
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl Layer {
     }
 
     /// Where what commits replace is kept.
-    fn old(&self) -> PathBuf {
+    pub(crate) fn old(&self) -> PathBuf {
         self.dir.join("old")
     }
 

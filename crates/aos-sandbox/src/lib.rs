@@ -37,6 +37,7 @@ mod cancel;
 mod capture;
 mod changes;
 mod commit;
+mod durable;
 mod error;
 mod exec;
 mod failpoint;

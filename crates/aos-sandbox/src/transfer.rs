@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::durable::sync_folder;
+use crate::failpoint::{Done, done};
+
 /// How the names begin that things have on their way out of a workspace's folder, and into it. Listings, searches and
 /// watches leave such names out.
 const AWAY: &str = ".aos-draft-away-";
@@ -44,10 +47,27 @@ pub(crate) fn take_away(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(),
         let part = beside(to, "part");
         delete(&part).map_err(errno)?;
         copy(&within(folder, away.as_ref()), &part).map_err(errno)?;
-        rustix::fs::renameat(CWD, &part, CWD, to)?;
+        named(&part, to)?;
     }
     crate::failpoint::pass();
-    if there_in(folder, away.as_ref()) { delete(&within(folder, away.as_ref())).map_err(errno) } else { Ok(()) }
+    let left = within(folder, away.as_ref());
+    if there_in(folder, away.as_ref()) {
+        done(Done::Deleting(&left));
+        delete(&left).map_err(errno)
+    } else {
+        Ok(())
+    }
+}
+
+/// Gives a copy its name, and that lasts: what it was made from, on a file system of its own, is going to go.
+fn named(part: &Path, to: &Path) -> Result<(), Errno> {
+    rustix::fs::renameat(CWD, part, CWD, to)?;
+    done(Done::Copied(to));
+    let folder = to.parent().unwrap_or(Path::new("/"));
+    let opened = rustix::fs::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    sync_folder(&opened)?;
+    done(Done::Synced(folder));
+    Ok(())
 }
 
 /// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
@@ -67,7 +87,7 @@ pub(crate) fn set_aside(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(),
             delete(&part).map_err(errno)?;
             copy(&within(folder, name), &part).map_err(errno)?;
             crate::failpoint::pass();
-            rustix::fs::renameat(CWD, &part, CWD, to)
+            named(&part, to)
         }
     }
 }
@@ -91,12 +111,18 @@ pub(crate) fn put_in_place(from: &Path, folder: &OwnedFd, name: &OsStr) -> Resul
     delete(&into).map_err(errno)?;
     copy(&leaving, &into).map_err(errno)?;
     match rustix::fs::renameat(folder, &passing, folder, name) {
-        Ok(()) => {}
+        Ok(()) => {
+            done(Done::Copied(&within(folder, name)));
+        }
         // The folder was placed before the cut.
         Err(Errno::NOTEMPTY | Errno::EXIST) => delete(&into).map_err(errno)?,
         Err(errno) => return Err(errno),
     }
     crate::failpoint::pass();
+    // Also where a cut came before this.
+    sync_folder(folder)?;
+    done(Done::Synced(&within(folder, OsStr::new("."))));
+    done(Done::Deleting(&leaving));
     delete(&leaving).map_err(errno)
 }
 
@@ -163,6 +189,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
             let name = entry?.file_name();
             copy(&from.join(&name), &to.join(&name))?;
         }
+        std::fs::File::open(to)?.sync_all()?;
     } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
         return Ok(());
     } else {
@@ -201,12 +228,4 @@ fn beside(path: &Path, mark: &str) -> PathBuf {
 /// A path by which the standard library reaches a name in an open folder.
 pub(crate) fn within(folder: &OwnedFd, name: &OsStr) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
-}
-
-/// Makes a folder's names last.
-pub(crate) fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
-    // The descriptor may be one that only names the folder.
-    let readable =
-        rustix::fs::openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::fs::fsync(readable)
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::failpoint::cut;
+use crate::failpoint::trace::{self, Was};
 use crate::layer::Like;
 
 /// A workspace and a place for a layer.
@@ -219,6 +220,101 @@ fn a_commit_that_fails_half_way_leaves_everything_as_it_was() {
     assert_eq!(room.listing(), swapped);
     assert!(!room.dir().exists());
     assert_ne!(before, swapped);
+}
+
+/// Many files at once: more than are synced one by one.
+fn many(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    for nth in 0..40 {
+        let path = format!("many/{}/{nth}", nth % 3);
+        layer.write(room.work.path(), Path::new(&path), b"new", None).unwrap();
+    }
+    layer.commit(room.work.path(), None, Value::Null)
+}
+
+/// A command leaves its files as it wrote them, with nothing synced.
+fn unsynced(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    std::fs::create_dir_all(layer.upper().join("d/new")).unwrap();
+    for path in ["edited", "d/new/file"] {
+        std::fs::write(layer.upper().join(path), "by a command").unwrap();
+    }
+    layer.commit(room.work.path(), None, Value::Null)
+}
+
+/// What was done must be in an order in which a power cut at any place leaves all of it or nothing.
+#[track_caller]
+fn in_order(room: &Room, committed: &Committed, done: &[Was], begun: Stage, ended: Stage, name: &str) {
+    let at = |stage: Stage| done.iter().position(|one| *one == Was::Recorded(stage)).expect("it is recorded");
+    let (begun, ended) = (at(begun), at(ended));
+    let steps: Vec<usize> = (0..done.len()).filter(|at| matches!(done[*at], Was::Stepped(_))).collect();
+    assert_eq!(steps.len(), committed.record.steps.len(), "{name}: {done:?}");
+    let (first, last) = (*steps.first().unwrap(), *steps.last().unwrap());
+    assert!(begun < first && last < ended, "{name}: the record says what is begun, and what is done: {done:?}");
+    let (dir, work) = (room.dir(), room.work.path().canonicalize().unwrap());
+    let lasts = |done: &[Was], root: &Path, path: &Path| {
+        done.contains(&Was::Synced(path.to_owned())) || done.contains(&Was::Whole(root.to_owned()))
+    };
+    let dir = dir.canonicalize().unwrap_or(dir);
+    assert!(lasts(&done[last..ended], &dir, &dir.join("old")), "{name}: what was kept: {done:?}");
+    for (path, step) in &committed.record.steps {
+        let (path, whole) = (path.path(), path.path());
+        let above = path.parent().unwrap();
+        let above = if above.as_os_str().is_empty() { work.clone() } else { work.join(above) };
+        // What is not there any more has no names that could get lost.
+        if above.is_dir() {
+            assert!(lasts(&done[last..ended], &work, &above), "{name}: the names in {}: {done:?}", above.display());
+        }
+        if let (Step::Put { after, .. }, Stage::Committed) = (step, committed.stage()) {
+            let held = dir.join("upper").join(&whole);
+            let synced = after.kind == Kind::Link || lasts(&done[..begun], &dir, &held);
+            // What comes back from an undo has been made to last when it went.
+            assert!(synced || committed.turn() > 0, "{name}: what is in {}: {done:?}", held.display());
+        }
+    }
+}
+
+/// Where a file system keeps no order with another one, a copy lasts before what it was made from is deleted.
+#[track_caller]
+fn no_copy_is_last(done: &[Was], name: &str) {
+    let mut copied: Option<PathBuf> = None;
+    for one in done {
+        match one {
+            Was::Copied(path) => copied = Some(path.parent().unwrap().to_owned()),
+            Was::Synced(path) if copied.as_ref() == Some(path) => copied = None,
+            Was::Deleting(path) => assert_eq!(copied, None, "{name}: {} goes: {done:?}", path.display()),
+            Was::Synced(_) | Was::Whole(_) | Was::Recorded(_) | Was::Stepped(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_finds_on_the_disk_what_the_record_says() {
+    for place in places() {
+        for (name, work) in WORKS.into_iter().chain([("many", many as Work), ("unsynced", unsynced)]) {
+            let room = Room::new(place);
+            trace::take();
+            let committed = work(&room).unwrap();
+            let done = trace::take();
+            let above = Was::Synced(room.layers.path().canonicalize().unwrap());
+            let recorded = done.iter().position(|one| matches!(one, Was::Recorded(_))).unwrap();
+            let whole = Was::Whole(room.dir().canonicalize().unwrap());
+            assert!(
+                done[..recorded].iter().any(|one| *one == above || *one == whole),
+                "{name}: its own name: {done:?}"
+            );
+            in_order(&room, &committed, &done, Stage::Committing, Stage::Committed, name);
+            no_copy_is_last(&done, name);
+            let undone = committed.undo(Value::Null).unwrap();
+            let done = trace::take();
+            in_order(&room, &undone, &done, Stage::Undoing, Stage::Undone, name);
+            no_copy_is_last(&done, name);
+            let redone = undone.redo(Value::Null).unwrap();
+            let done = trace::take();
+            in_order(&room, &redone, &done, Stage::Committing, Stage::Committed, name);
+            no_copy_is_last(&done, name);
+        }
+    }
 }
 
 fn put(layer: &Layer, path: &str) -> Step {
