@@ -9,10 +9,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
 use rustix::process::Pid;
@@ -100,13 +98,13 @@ impl Translator {
         self.namespaces.len() < OWNERS_MAX
     }
 
-    /// A detached copy of the mount at `path` with its owner translated.
-    pub(crate) fn tree(&mut self, path: &Path) -> Result<OwnedFd, Failure> {
+    /// A detached copy of the mount of what is held, with its owner translated; `path` is what it is called.
+    pub(crate) fn tree(&mut self, path: &Path, held: OwnedFd) -> Result<OwnedFd, Failure> {
         let unusable = |error: io::Error| Failure::new(FailureKind::Path(path.into()), error);
-        let meta = std::fs::metadata(path).map_err(unusable)?;
-        let namespace = self.namespace((meta.uid(), meta.gid()))?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = rustix::mount::open_tree(CWD, path, flags).map_err(|errno| match errno {
+        let stat = rustix::fs::fstat(&held).map_err(|errno| unusable(errno.into()))?;
+        let namespace = self.namespace((stat.st_uid, stat.st_gid))?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = rustix::mount::open_tree(&held, "", flags).map_err(|errno| match errno {
             // Root of a container that may not mount: it is not the path that is at fault.
             Errno::PERM => Failure::new(FailureKind::Missing(Feature::IdmappedMounts), errno),
             _ => unusable(errno.into()),

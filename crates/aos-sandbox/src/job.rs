@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Feature};
 use crate::outcome::{End, Usage};
-use crate::spec::{Access, Limits, Network};
+use crate::spec::{Access, Inode, Limits, Network};
 
 /// The packet by which a helper hands out its own process, and the one that carries the doors of its network.
 pub(crate) const STARTED: &[u8] = b"started";
@@ -46,8 +46,8 @@ pub(crate) struct Job {
 /// What a sandbox is built from.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Walls {
-    /// Mounts beside the system and the workspace: host path, path inside, access.
-    pub(crate) mounts: Vec<(OsString, OsString, Access)>,
+    /// Mounts beside the system and the workspace: host path without a link in it, path inside, access, and what it was.
+    pub(crate) mounts: Vec<(OsString, OsString, Access, Inode)>,
     /// The folder of the layer that takes the changes, or they go to the workspace itself.
     pub(crate) layer: Option<OsString>,
     /// The granted programs' absolute host paths, or the whole system.

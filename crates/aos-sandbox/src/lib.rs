@@ -71,7 +71,7 @@ pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe};
 pub use run::{Isolator, ThisHost, run};
 pub use spec::{
-    Access, Doors, Helper, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,
+    Access, Doors, Helper, Inode, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,
 };
 
 /// Where the workspace is inside a full sandbox.

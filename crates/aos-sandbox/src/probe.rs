@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags};
 use rustix::process::WaitOptions;
 
@@ -129,7 +130,10 @@ pub(crate) fn try_all(state: &Path) -> Vec<(Feature, i32)> {
     let mut results = Vec::new();
     let identity = Identity::choose();
     if identity == Identity::Translated {
-        let tried = Translator::default().tree(state);
+        let unopened = |errno: rustix::io::Errno| Failure::step("open the state folder", errno);
+        // A person's own path, links included.
+        let held = rustix::fs::open(state, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(unopened);
+        let tried = held.and_then(|held| Translator::default().tree(state, held));
         results.push((Feature::IdmappedMounts, tried.map_or_else(|failure| failure.errno, |_| 0)));
     }
     match try_namespaces(identity) {

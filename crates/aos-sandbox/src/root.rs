@@ -24,7 +24,7 @@ use crate::error::Feature;
 use crate::identity::{INSIDE, Translator, set_attr};
 use crate::job::{Failure, FailureKind, Job, Step, Walls};
 use crate::landlock::{Right, Ruleset};
-use crate::spec::{Access, Network};
+use crate::spec::{Access, Inode, Network};
 
 /// Folders of the system at the top; on most distributions all but `usr` are links into it.
 const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -124,18 +124,18 @@ pub(crate) struct Sources {
 impl Sources {
     /// In the helper: opens what takes the daemon's own rights, when those are more than the command will have.
     pub(crate) fn open_translated(job: &Job, walls: &Walls, translator: &mut Translator) -> Result<Self, Failure> {
-        Self::with(Path::new(&job.workspace), walls, |path| translator.tree(path))
+        Self::with(Path::new(&job.workspace), walls, |path, is| translator.tree(path, found(path, is)?))
     }
 
     /// In the first process: opens the same as an ordinary user, who can give away nothing but what is its own.
     pub(crate) fn open(job: &Job, walls: &Walls) -> Result<Self, Failure> {
-        Self::with(Path::new(&job.workspace), walls, tree)
+        Self::with(Path::new(&job.workspace), walls, |path, is| copied(path, &found(path, is)?))
     }
 
     /// In the first process: what the helper has opened, in the order of [`Sources::fds`].
     pub(crate) fn received(trees: Vec<OwnedFd>, walls: &Walls) -> Result<Self, Failure> {
         let mut trees = trees.into_iter();
-        Self::with(Path::new(""), walls, |_| trees.next().ok_or(Errno::PROTO).step("receive the trees"))
+        Self::with(Path::new(""), walls, |_, _| trees.next().ok_or(Errno::PROTO).step("receive the trees"))
     }
 
     /// All of them.
@@ -147,13 +147,13 @@ impl Sources {
     fn with(
         workspace: &Path,
         walls: &Walls,
-        mut open: impl FnMut(&Path) -> Result<OwnedFd, Failure>,
+        mut open: impl FnMut(&Path, Option<Inode>) -> Result<OwnedFd, Failure>,
     ) -> Result<Self, Failure> {
-        let workspace = open(workspace)?;
-        let layer = walls.layer.as_ref().map(|layer| open(Path::new(layer))).transpose()?;
+        let workspace = open(workspace, None)?;
+        let layer = walls.layer.as_ref().map(|layer| open(Path::new(layer), None)).transpose()?;
         let mut mounts = Vec::new();
-        for (host, at, access) in &walls.mounts {
-            let tree = open(Path::new(host))?;
+        for (host, at, access, is) in &walls.mounts {
+            let tree = open(Path::new(host), Some(*is))?;
             let kind = rustix::fs::fstat(&tree).step("look at a mount")?.st_mode;
             mounts.push(Source {
                 tree,
@@ -191,7 +191,7 @@ pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
     for device in DEVICES {
         ruleset.allow(&Path::new("/dev").join(device), Right::Device)?;
     }
-    for (_, at, access) in &walls.mounts {
+    for (_, at, access, _) in &walls.mounts {
         if *access == Access::Write {
             ruleset.allow(Path::new(at), write)?;
         }
@@ -199,14 +199,41 @@ pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
     Ok(ruleset)
 }
 
+/// Holds on to what has a path, through no link of any kind.
+pub(crate) fn held(path: &Path) -> Result<OwnedFd, Errno> {
+    let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), plain)
+}
+
+/// The same, and that it is what was meant: whoever can write above it may have put something else there since. What is
+/// mounted then is what is held here, whatever has the path.
+fn found(path: &Path, is: Option<Inode>) -> Result<OwnedFd, Failure> {
+    let unusable = |error: io::Error| Failure::new(FailureKind::Path(path.into()), error);
+    let held = held(path).map_err(|errno| unusable(errno.into()))?;
+    let now = Inode::of(&held).map_err(unusable)?;
+    match is {
+        Some(is) if is != now => {
+            Err(Failure::step(format!("mount {}, which was replaced", path.display()), Errno::STALE))
+        }
+        _ => Ok(held),
+    }
+}
+
 /// A detached copy of the mount at `path` with all below it; a part of it cannot be had, because a user namespace may
 /// not uncover what a mount hides.
 fn tree(path: &Path) -> Result<OwnedFd, Failure> {
+    let unusable = |errno: Errno| Failure::new(FailureKind::Path(path.into()), errno);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    copied(path, &rustix::fs::open(path, flags, Mode::empty()).map_err(unusable)?)
+}
+
+/// The same of what is held; `path` is what it is called.
+fn copied(path: &Path, held: &OwnedFd) -> Result<OwnedFd, Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    rustix::mount::open_tree(CWD, path, flags).map_err(|errno| Failure::new(FailureKind::Path(path.into()), errno))
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(held, "", flags).map_err(|errno| Failure::new(FailureKind::Path(path.into()), errno))
 }
 
 /// A new file system with these options, mounted nowhere yet.

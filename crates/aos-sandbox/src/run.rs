@@ -27,7 +27,8 @@ use crate::job::{Job, Report, STARTED, Task, Walls};
 use crate::network::DOORS_MAX;
 use crate::outcome::{Captured, End, Outcome, Usage};
 use crate::probe::results_of;
-use crate::spec::{Doors, Helper, Isolation, Mount, Network, Programs, Spec};
+use crate::root::held;
+use crate::spec::{Doors, Helper, Inode, Isolation, Mount, Network, Programs, Spec};
 
 /// How long after its deadline a helper may take to kill the tree and report before it is killed itself.
 const GRACE: Duration = Duration::from_secs(15);
@@ -166,14 +167,23 @@ fn environment(spec: &Spec, home: Option<&Path>) -> Vec<(OsString, OsString)> {
     env.into_iter().collect()
 }
 
-/// Resolves what the walls are built from; links are followed here, once, and nowhere else.
+/// Resolves what the walls are built from; links are followed here, once, and nowhere else: what is opened later by a path
+/// is opened through none, and is what it was here.
 fn walls(spec: &Spec) -> Result<Option<Walls>, Error> {
     if spec.isolation != Isolation::Full {
         return Ok(None);
     }
     let mount = |mount: &Mount| {
-        let host = mount.host.canonicalize().map_err(|source| path_error(&mount.host, source))?;
-        Ok((host.into(), mount.at.clone().into(), mount.access))
+        let failed = |source| path_error(&mount.host, source);
+        let (host, is) = match mount.is {
+            Some(is) => (mount.host.clone(), is),
+            None => {
+                let host = mount.host.canonicalize().map_err(failed)?;
+                let held = held(&host).map_err(|errno| failed(errno.into()))?;
+                (host, Inode::of(held).map_err(failed)?)
+            }
+        };
+        Ok((host.into(), mount.at.clone().into(), mount.access, is))
     };
     Ok(Some(Walls {
         mounts: spec.mounts.iter().map(mount).collect::<Result<_, Error>>()?,

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,27 @@ pub struct Mount {
     pub at: PathBuf,
     /// Whether the command may change it.
     pub access: Access,
+    /// What was found there by whoever decided that it may be mounted, through no symbolic link: the run fails where the
+    /// path leads to anything else by then. `None`: links are followed once, when the run begins.
+    pub is: Option<Inode>,
+}
+
+/// Which file or folder of this host something is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inode {
+    device: u64,
+    number: u64,
+}
+
+impl Inode {
+    /// Of what a descriptor is open on.
+    ///
+    /// # Errors
+    /// What `fstat(2)` says.
+    pub fn of(fd: impl AsFd) -> io::Result<Inode> {
+        let stat = rustix::fs::fstat(fd)?;
+        Ok(Inode { device: stat.st_dev, number: stat.st_ino })
+    }
 }
 
 /// What a command may do with a mount.

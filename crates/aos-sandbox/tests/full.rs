@@ -5,12 +5,13 @@ mod rig;
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{
-    Access, Cancel, Change, ChangeKind, Committed, End, Error, Feature, Isolation, Layer, Mount, Network, Programs,
-    ProxyServer, probe, run,
+    Access, Cancel, Change, ChangeKind, Committed, End, Error, Feature, Inode, Isolation, Layer, Mount, Network,
+    Programs, ProxyServer, probe, run,
 };
 use serde_json::Value;
 
@@ -332,21 +333,72 @@ fn mounts_show_what_was_granted() {
     std::fs::write(shown.path().join("page"), "text").expect("it can be written");
     let mut spec = rig.spec(&["sh", "-c", "cat /handbook/page; echo x > /handbook/new; echo y > /drafts/deep/new; ls"]);
     for (at, access) in [("/handbook", Access::Read), ("/drafts/deep", Access::Write)] {
-        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access });
+        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access, is: None });
     }
     let out = go(&spec).expect("the shell starts");
     assert_eq!(out.stdout.text(), "text", "{out:?}");
     assert_eq!(std::fs::read_to_string(shown.path().join("new")).expect("it was made"), "y\n");
     for at in ["relative", "/proc/x", "/dev/x", "/a/../../b", "/"] {
         let mut spec = rig.spec(&["true"]);
-        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access: Access::Read });
+        spec.mounts.push(Mount { host: shown.path().into(), at: at.into(), access: Access::Read, is: None });
         assert!(matches!(go(&spec), Err(Error::Spec { .. })), "{at}");
     }
     // A link in the workspace must not lead a mount astray.
     std::os::unix::fs::symlink("/tmp", rig.path().join("link")).expect("it can be made");
     let mut spec = rig.spec(&["true"]);
-    spec.mounts.push(Mount { host: shown.path().into(), at: "/workspace/link/x".into(), access: Access::Read });
+    spec.mounts.push(Mount {
+        host: shown.path().into(),
+        at: "/workspace/link/x".into(),
+        access: Access::Read,
+        is: None,
+    });
     assert!(matches!(go(&spec), Err(Error::Setup { .. })));
+}
+
+/// Whoever can write above a folder had a moment between the look at it and the mount.
+#[test]
+fn what_was_put_in_the_place_of_a_mount_meanwhile_is_not_mounted() {
+    let Some(rig) = rig() else { return };
+    let around = tempfile::tempdir().expect("a temporary folder");
+    let around = around.path().canonicalize().expect("it is there");
+    let (shelf, other) = (around.join("shelf"), around.join("other"));
+    for (folder, text) in [(&shelf, "granted"), (&other, "secret")] {
+        std::fs::create_dir_all(folder.join("book")).expect("it can be made");
+        std::fs::write(folder.join("book/page"), text).expect("it can be written");
+    }
+    let book = shelf.join("book");
+    let looked = std::fs::File::open(&book).expect("it is there");
+    let is = Some(Inode::of(&looked).expect("it is open"));
+    let mounted = || {
+        let mut spec = rig.spec(&["cat", "/book/page"]);
+        spec.mounts.push(Mount { host: book.clone(), at: "/book".into(), access: Access::Read, is });
+        go(&spec)
+    };
+    assert_eq!(mounted().expect("it is what it was").stdout.text(), "granted");
+    let away = around.join("away");
+    let link = |to: &Path, at: &Path| std::os::unix::fs::symlink(to, at).expect("it can be made");
+    let swaps: [(&Path, &dyn Fn(), bool); 3] = [
+        (&book, &|| link(&other.join("book"), &book), true),
+        (&shelf, &|| link(&other, &shelf), true),
+        (&shelf, &|| std::fs::rename(&other, &shelf).expect("it can be moved"), false),
+    ];
+    for (nth, (place, put, is_link)) in swaps.into_iter().enumerate() {
+        std::fs::rename(place, &away).expect("it can be moved");
+        put();
+        let error = mounted().expect_err("it is another one");
+        match is_link {
+            true => assert!(
+                matches!(&error, Error::Path { source, .. } if source.raw_os_error() == Some(libc::ELOOP)),
+                "{nth}: {error:?}"
+            ),
+            false => assert!(error.to_string().contains("which was replaced"), "{nth}: {error:?}"),
+        }
+        if is_link {
+            std::fs::remove_file(place).expect("the link is there");
+            std::fs::rename(&away, place).expect("it can be moved");
+            assert!(mounted().expect("it is back").success(), "{nth}");
+        }
+    }
 }
 
 /// A layer beside the rig's workspace; its folder goes away with the first value.
@@ -464,7 +516,7 @@ fn a_missing_program_or_mount_is_named() {
     let Some(rig) = rig() else { return };
     assert!(matches!(go(&rig.spec(&["no-such-program"])), Err(Error::Program { .. })));
     let mut spec = rig.spec(&["true"]);
-    spec.mounts.push(Mount { host: "/no/such/mount".into(), at: "/x".into(), access: Access::Read });
+    spec.mounts.push(Mount { host: "/no/such/mount".into(), at: "/x".into(), access: Access::Read, is: None });
     assert!(matches!(go(&spec), Err(Error::Path { path, .. }) if path.as_os_str() == "/no/such/mount"));
 }
 

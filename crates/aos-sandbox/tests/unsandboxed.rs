@@ -196,7 +196,7 @@ fn a_missing_helper_is_an_error_and_not_a_run() {
 fn mounts_without_walls_are_refused() {
     let rig = rig();
     let mut spec = rig.spec(&["true"]);
-    spec.mounts.push(Mount { host: "/usr".into(), at: "/x".into(), access: Access::Read });
+    spec.mounts.push(Mount { host: "/usr".into(), at: "/x".into(), access: Access::Read, is: None });
     assert!(matches!(go(&spec), Err(Error::Spec { .. })));
 }
 

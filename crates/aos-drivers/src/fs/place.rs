@@ -7,7 +7,9 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use aos_sandbox::Inode;
 use rustix::fs::{CWD, Mode, ResolveFlags};
+use rustix::io::Errno;
 
 use super::error::Error;
 use super::workspace::FOLDER;
@@ -51,11 +53,15 @@ impl Mount {
         opened.map_err(|errno| Error::Mount { at: self.at.clone(), errno })
     }
 
-    /// Whether it can be read now.
+    /// Whether it can be read now, and what it is: whoever mounts it later has to find the same.
     ///
     /// # Errors
     /// Why not, as an agent is told.
-    pub fn check(&self) -> Result<(), aos_abi::CallError> {
-        self.open().map(drop).map_err(Into::into)
+    pub fn check(&self) -> Result<Inode, aos_abi::CallError> {
+        let unknown = |error: std::io::Error| Error::Mount {
+            at: self.at.clone(),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        };
+        Ok(Inode::of(self.open()?).map_err(unknown)?)
     }
 }

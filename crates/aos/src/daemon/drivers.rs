@@ -143,7 +143,7 @@ impl Drivers {
         let trust = self.trust(authority, &keeping)?;
         let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority));
         let seen = self.seen(authority);
-        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.shown)?;
+        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.inside)?;
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
         let call = permit.call().clone();
@@ -189,7 +189,10 @@ impl Drivers {
                 Exec::Unsandboxed => Err(CallError::new(Code::NoSys, "without the sandbox nothing can be mounted")),
             };
             match looked {
-                Ok(()) => mounted.shown.push(mount),
+                Ok(is) => {
+                    mounted.inside.push(inside(&mount, is));
+                    mounted.shown.push(mount);
+                }
                 Err(error) => mounted.missing.push((mount.at, error.message)),
             }
         }
@@ -203,7 +206,7 @@ impl Drivers {
         authority: &Authority,
         outlet: &Outlet,
         trust: Option<&Trust>,
-        shown: &[fs::Mount],
+        shown: &[aos_sandbox::Mount],
     ) -> Result<exec::Scene, CallError> {
         let policy = &authority.policy;
         let settings = policy.role(&authority.role).and_then(|role| role.exec.as_ref());
@@ -232,7 +235,7 @@ impl Drivers {
             layer: (isolation == Isolation::Full).then_some(keeping.layer),
             keep: exec::Keep::Commit,
             note: keeping.note,
-            mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().map(inside)).collect(),
+            mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),
             programs: super::programs::found(&settings.programs),
             limits: limits(&policy.limits().sandbox),
@@ -365,6 +368,8 @@ impl Drivers {
 #[derive(Debug, Default)]
 struct Mounted {
     shown: Vec<fs::Mount>,
+    /// The same as the sandbox takes them.
+    inside: Vec<aos_sandbox::Mount>,
     /// Those that could not be, and why: the command goes without, and says so.
     missing: Vec<(String, String)>,
 }
@@ -383,9 +388,9 @@ impl Mounted {
     }
 }
 
-fn inside(mount: &fs::Mount) -> aos_sandbox::Mount {
+fn inside(mount: &fs::Mount, is: aos_sandbox::Inode) -> aos_sandbox::Mount {
     let at = Path::new(aos_sandbox::WORKSPACE).join(&mount.at);
-    aos_sandbox::Mount { host: mount.host.clone(), at, access: aos_sandbox::Access::Read }
+    aos_sandbox::Mount { host: mount.host.clone(), at, access: aos_sandbox::Access::Read, is: Some(is) }
 }
 
 fn covers(all: &[fs::Mount], some: &[fs::Mount]) -> bool {

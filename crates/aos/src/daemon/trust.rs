@@ -70,7 +70,7 @@ impl Trust {
 
     /// How a command sees them.
     pub(crate) fn mount(&self) -> Mount {
-        Mount { host: self.file.clone(), at: INSIDE.into(), access: Access::Read }
+        Mount { host: self.file.clone(), at: INSIDE.into(), access: Access::Read, is: None }
     }
 
     /// How its programs learn of them.
