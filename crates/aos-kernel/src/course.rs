@@ -169,8 +169,12 @@ impl<P: PageStore> Kernel<P> {
     /// What the router says of a process now.
     pub fn route_of(&mut self, pid: Pid) -> Route {
         let config = std::sync::Arc::clone(&self.config);
+        let hold = self.answers_hold(pid);
         let Some(process) = self.table.get(pid) else { return Route::default() };
-        let course = process.course.clone();
+        let mut course = process.course.clone();
+        if !hold {
+            course.allowed.clear();
+        }
         let role = process.policy_role.clone();
         let (ends_at, role_bytes) = (process.budget.ends_at, process.role.len());
         let words: usize = process.words.iter().map(String::len).sum();
@@ -492,12 +496,15 @@ impl<P: PageStore> Kernel<P> {
 
     /// Puts a tier before a person that the role has it ask about; the process goes on meanwhile.
     fn propose_tier(&mut self, pid: Pid, tier: &str) {
+        let hold = self.answers_hold(pid);
         let Some(process) = self.table.get(pid) else { return };
-        let (known, why) = (process.course.proposed.contains(tier), process.course.raised_why.clone());
+        let (known, why) = (hold && process.course.proposed.contains(tier), process.course.raised_why.clone());
         if known || self.over_asks(pid).is_some() {
             return;
         }
-        self.with(pid, |process| process.course.proposed.insert(tier.to_owned()));
+        self.answered(pid, |process| {
+            process.course.proposed.insert(tier.to_owned());
+        });
         self.ask_for_tier(pid, tier, why);
     }
 }

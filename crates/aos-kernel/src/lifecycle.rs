@@ -105,6 +105,7 @@ impl<P: PageStore> Kernel<P> {
             words: Vec::new(),
             named: Vec::new(),
             leave: Leave::default(),
+            answered_under: String::new(),
             labels: Labels::NONE,
             incoming: Labels::NONE,
             files: Labels::NONE,

@@ -88,7 +88,11 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn leave(&mut self, pid: Pid) -> Leave {
-        self.table.get(pid).map(|process| process.leave).unwrap_or_default()
+        if self.answers_hold(pid) {
+            self.table.get(pid).map(|process| process.leave).unwrap_or_default()
+        } else {
+            Leave::Unasked
+        }
     }
 
     /// Whether a person decides if a process may go on with a model elsewhere, with tokens in the place of personal data:
@@ -111,7 +115,7 @@ impl<P: PageStore> Kernel<P> {
         let name = Name::Propose;
         let args = json!({ "model": model, "shown": "tokens in the place of personal data" });
         self.fact(pid, Body::Syscall { call_id: LEAVE.to_owned(), name: name.to_string(), args: args.clone() });
-        self.with(pid, |process| {
+        self.answered(pid, |process| {
             process.leave = Leave::Asked;
             process.step = vec![StepCall {
                 call_id: LEAVE.to_owned(),
@@ -137,7 +141,7 @@ impl<P: PageStore> Kernel<P> {
     /// A person lets a process go on with its model, which sees tokens.
     pub(crate) fn may_leave(&mut self, pid: Pid, index: usize, id: &str) {
         self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Executed, proposal: None, why: None });
-        self.with(pid, |process| process.leave = Leave::Given);
+        self.answered(pid, |process| process.leave = Leave::Given);
         self.finish_call(pid, index, Ok(json!({ "shown": "tokens in the place of personal data" })));
     }
 

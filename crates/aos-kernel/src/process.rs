@@ -52,6 +52,8 @@ pub struct Process {
     pub named: Vec<Named>,
     /// How far it may go with personal data that no model of this machine could take.
     pub leave: Leave,
+    /// The generation of the policy under which `leave` and the tiers of `course` were answered: another one asks anew.
+    pub answered_under: String,
     /// What its window carries.
     pub labels: Labels,
     /// What its next turn adds to that.

@@ -244,6 +244,12 @@ impl<P: PageStore> Kernel<P> {
         if self.table.get(pid).is_some_and(|process| process.asks.iter().any(|ask| ask.model == model)) {
             self.queue(pid, model);
         }
+        // It was allowed when it was asked, and the policy may be another one since.
+        let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+        if self.model_verdict(&role, model) != Verdict::Allow {
+            let error = CallError::new(Code::Perm, format!("the policy was changed and forbids `{model}` by now"));
+            return self.refuse(pid, ask.request, error.hint("`aos policy explain` says what holds"));
+        }
         let (max_output, need) = worst(spec, &ask);
         let id = self.effect_id();
         let paid_by = match self.cover(pid, model, need) {

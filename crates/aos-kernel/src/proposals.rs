@@ -10,7 +10,7 @@ use aos_policy::{Approval, fingerprint};
 
 use crate::effect::Effect;
 use crate::personal::LEAVE;
-use crate::process::{CallState, Leave, OpenProposal, Phase, Refusal, Wait};
+use crate::process::{CallState, Leave, OpenProposal, Phase, Process, Refusal, Wait};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -144,9 +144,30 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         let tier = tier_of(open);
-        self.with(pid, |process| process.course.allowed.insert(tier));
+        self.answered(pid, |process| {
+            process.course.allowed.insert(tier);
+        });
         let (id, state) = (id.to_owned(), ProposalState::Executed);
         self.fact(pid, Body::Proposal { id, state, proposal: None, why: None });
+    }
+
+    /// Keeps an answer that holds for more than one call: for as long as the policy under which it was asked for.
+    pub(crate) fn answered(&mut self, pid: Pid, keep: impl FnOnce(&mut Process)) {
+        let holds = self.policy.generation().to_owned();
+        self.with(pid, |process| {
+            if process.answered_under != holds {
+                process.answered_under = holds;
+                process.leave = Leave::Unasked;
+                process.course.allowed.clear();
+                process.course.proposed.clear();
+            }
+            keep(process);
+        });
+    }
+
+    /// Whether such answers were given under the policy that holds.
+    pub(crate) fn answers_hold(&mut self, pid: Pid) -> bool {
+        self.table.get(pid).is_some_and(|process| process.answered_under == self.policy.generation())
     }
 
     /// What it takes to see the files that a proposal concerns, where an approval binds any.

@@ -79,14 +79,17 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What the policy's role says to a model, or to a tier. A model without a tier is one that no role with `models`
-    /// names; `auto` leaves the choice to the router, which asks about each.
+    /// names; `auto` leaves the choice to the router, which asks about each. A role that the policy has not may use none:
+    /// where no policy holds, nobody spends anything.
     pub(crate) fn model_verdict(&self, role: &str, asked: &str) -> Verdict {
         let tier = match self.config.models.get(asked) {
             Some(model) => model.tier.as_deref().unwrap_or_default(),
-            None if asked == crate::route::AUTO => return Verdict::Allow,
+            None if asked == crate::route::AUTO => {
+                return self.policy.role(role).map_or(Verdict::Deny, |_| Verdict::Allow);
+            }
             None => asked,
         };
-        self.policy.role(role).map_or(Verdict::Allow, |role| role.models.verdict(tier))
+        self.policy.role(role).map_or(Verdict::Deny, |role| role.models.verdict(tier))
     }
 
     /// What is said to a child on this model, or tier, beside the role's word: who has read untrusted content may have
@@ -105,19 +108,27 @@ impl<P: PageStore> Kernel<P> {
         if own.1.any_of(Labels::UNTRUSTED) && wanted > rank(&own.0) { Verdict::Ask } else { Verdict::Allow }
     }
 
-    /// Whether the policy has changed so that a process may not use its model any more; then it stops, or ends, and says so.
-    /// A model that its role would ask about stays: whoever made the process was asked.
+    /// Whether the policy has changed so that a process may not use its model any more; then it goes on with another one
+    /// that the router knows of, or stops or ends and says so. A model that was asked for by name and that its role would
+    /// ask about stays: whoever made the process was asked.
     pub(crate) fn withdrawn_model(&mut self, pid: Pid, model: &str) -> bool {
-        let Some(role) = self.table.get(pid).map(|process| process.policy_role.clone()) else { return false };
-        if self.model_verdict(&role, model) != Verdict::Deny {
-            return false;
+        let hold = self.answers_hold(pid);
+        let Some(process) = self.table.get(pid) else { return false };
+        let (role, by_name) = (process.policy_role.clone(), process.course.asked == model);
+        match self.model_verdict(&role, model) {
+            Verdict::Allow => return false,
+            Verdict::Ask | Verdict::Hold if by_name || hold => return false,
+            Verdict::Ask | Verdict::Hold | Verdict::Deny => {}
         }
         // The router may know of another one that may serve.
         if self.route_of(pid).order.first().is_some_and(|first| first.model != model) {
             self.want_turn_again(pid);
             return true;
         }
-        let message = format!("the policy was changed, and the role may not use `{model}` any more");
+        let message = match self.policy.role(&role) {
+            Some(_) => format!("the policy was changed, and the role may not use `{model}` any more"),
+            None => "the policy has no role for this process any more, so it may use no model".to_owned(),
+        };
         self.give_up(pid, &message, Some("change `models` of the role in policy.yaml"));
         true
     }
@@ -185,6 +196,10 @@ impl<P: PageStore> Kernel<P> {
                 .hint(format!("it has: {}", roles.join(", "))));
         }
         let role = spec.policy_role.as_deref().unwrap_or_default();
+        if self.policy.role(role).is_none() {
+            return Err(CallError::new(Code::Perm, "there is no policy, so no model may be used and nothing done")
+                .hint("`aos init` writes one; `aos policy check` shows what is wrong with one that is there"));
+        }
         if let Asked::Tier(rank) = asked
             && self.model_verdict(role, &spec.model) == Verdict::Deny
         {

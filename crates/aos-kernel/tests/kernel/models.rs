@@ -302,6 +302,37 @@ fn a_tier_is_approved_for_no_process_and_another_policy_asks_anew() {
     says("2 goes from tiny to mid");
 }
 
+/// A yes to a tier outlived the policy that it was asked for under.
+#[test]
+fn a_tier_that_was_approved_is_asked_for_anew_under_another_policy() {
+    let told = told_under(
+        TIERS,
+        r#"
+        slots 1
+        spawn resident model=auto go
+        times 2 2: => NOPE {}
+        approve p1
+        2: => NOPE {}
+        spawn resident model=auto go
+        times 2 3: => NOPE {}
+        approve p2
+        3: => NOPE {}
+        ps 3
+        policy version: 1 => version: 1 # changed
+        2: => SYS_WRITE_STDOUT {"text":"x"}
+        "#,
+    );
+    let (before, after) = told.split_once("# changed").unwrap();
+    assert!(before.contains("2 goes from tiny to mid") && before.contains("3 goes from tiny to mid"), "{told}");
+    assert!(before.contains("3 is ready"), "it waits for the one slot of that tier: {told}");
+    for words in
+        ["2 goes from mid to tiny", "2 proposal p3 pending", "3 goes from mid to tiny", "3 proposal p4 pending"]
+    {
+        assert!(after.contains(words), "{words}\n{told}");
+    }
+    assert!(!told.contains("stopped"), "{told}");
+}
+
 #[test]
 fn who_is_on_a_tier_that_the_role_loses_goes_on_with_what_is_left() {
     let told = told_under(

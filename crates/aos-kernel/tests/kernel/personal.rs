@@ -107,6 +107,15 @@ fn a_person_decides_where_no_model_is_here() {
     assert!(lines(&told, "infer 2").len() == 2 && !told.contains("exited"), "{told}");
     let told = script("oneshot", "policy local_only => redact");
     assert!(told.contains("p1 expired") && lines(&told, "infer 2").len() == 2 && !told.contains("exited"), "{told}");
+    // So it does after a yes: what was given under the old one is over.
+    let told = script(
+        "resident",
+        "approve p1\n2: => FS_LIST {}\npolicy detect: [email] => detect: [email, phone]\ndone 2 FS_LIST\nboot\napprove p2",
+    );
+    let (before, after) = told.split_once("> done 2 FS_LIST").unwrap();
+    assert_eq!((lines(before, "infer 2").len(), lines(after, "p2 pending").len()), (2, 1), "{told}");
+    let (asked, answered) = after.split_once("> approve p2").unwrap();
+    assert_eq!((lines(asked, "infer 2").len(), lines(answered, "infer 2").len()), (0, 1), "{told}");
     // There are no tokens for a secret.
     let both = policy(
         "  - {when: personal, to: model.remote, do: local_only}\n  - {when: untrusted, to: model.remote, do: local_only}",
