@@ -36,8 +36,8 @@ impl Gate for Door {
     fn private(&self) -> &[HostPort] {
         &[]
     }
-    fn secrets(&self) -> &[Secret] {
-        &[]
+    fn secrets(&self) -> Vec<Secret> {
+        Vec::new()
     }
     fn changes(&self) -> watch::Receiver<Policy> {
         self.policy.subscribe()

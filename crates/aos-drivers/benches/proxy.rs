@@ -49,8 +49,8 @@ impl Gate for Open {
     fn private(&self) -> &[HostPort] {
         &self.private
     }
-    fn secrets(&self) -> &[Secret] {
-        &[]
+    fn secrets(&self) -> Vec<Secret> {
+        Vec::new()
     }
     fn changes(&self) -> watch::Receiver<Policy> {
         self.changes.subscribe()

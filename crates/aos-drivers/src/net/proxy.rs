@@ -14,8 +14,8 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aos_abi::{CallError, limits};
@@ -85,8 +85,9 @@ pub trait Gate: Send + Sync + 'static {
     fn names(&self, host: &str) -> bool;
     /// Hosts that may be reached at private addresses.
     fn private(&self) -> &[HostPort];
-    /// What is put into requests to the places they are for, and covered in every answer.
-    fn secrets(&self) -> &[Secret];
+    /// What is put into requests to the places they are for. It is asked for each request, so that what was taken back is
+    /// put in no more; whatever it has ever held is covered in every answer.
+    fn secrets(&self) -> Vec<Secret>;
     /// Told of each change of the rules: what is open and allowed no more is closed then.
     fn changes(&self) -> watch::Receiver<Policy>;
     /// A request came and was decided.
@@ -101,6 +102,8 @@ pub struct Proxy<G> {
     /// For so many connections at once, wherever they come in.
     room: Arc<Semaphore>,
     left: AtomicU64,
+    /// What must not come back: every secret that was ever there to be put in.
+    covered: Mutex<Mask>,
     pub(super) tunnels: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -114,7 +117,8 @@ impl<G: Gate> Proxy<G> {
         // The first address of a network names the network itself.
         let names = Names::new(Ipv4Addr::from_bits(network.to_bits() + 1));
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Arc::new(Proxy { driver, gate, names, room, left, tunnels: TaskTracker::new(), stop })
+        let covered = Mutex::default();
+        Arc::new(Proxy { driver, gate, names, room, left, covered, tunnels: TaskTracker::new(), stop })
     }
 
     /// Serves a listener until `stop` is cancelled; then every connection is closed.
@@ -216,26 +220,33 @@ impl<G: Gate> Proxy<G> {
         }
         self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: None });
         let secrets = self.gate.secrets();
+        let mask = self.mask(&secrets);
         let (proxy, judged) = (Arc::clone(&self), judged.to_owned());
         let mut gone: Gone = Box::pin(async move {
             proxy.withdrawn(|gate| gate.request(&judged, &url).is_ok()).await;
         });
-        let passing = self.driver.pass_on(&to_checked, method.clone(), headers, body, secrets);
+        let passing = self.driver.pass_on(&to_checked, method.clone(), headers, body, &secrets);
         let passed = tokio::select! {
             biased;
             () = &mut gone => return refuse(StatusCode::FORBIDDEN, WITHDRAWN),
             passed = tokio::time::timeout(HEAD_WITHIN, passing) => passed,
         };
         match passed {
-            Ok(Ok(response)) => self.bring(response, gone),
-            Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&Mask::of(secrets).error(error.into()))),
+            Ok(Ok(response)) => self.bring(response, mask, gone),
+            Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&mask.error(error.into()))),
             Err(_) => said(StatusCode::GATEWAY_TIMEOUT, "no answer in time"),
         }
     }
 
+    /// What must not come back from now on.
+    fn mask(&self, secrets: &[Secret]) -> Mask {
+        let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+        covered.add(secrets);
+        covered.clone()
+    }
+
     /// Hands an answer on as it comes, for as long as bytes are left and the rules allow it.
-    fn bring(self: Arc<Self>, response: reqwest::Response, gone: Gone) -> Answer {
-        let mask = Mask::of(self.gate.secrets());
+    fn bring(self: Arc<Self>, response: reqwest::Response, mask: Mask, gone: Gone) -> Answer {
         if !mask.is_empty() && is_packed(response.headers()) {
             return said(StatusCode::BAD_GATEWAY, PACKED);
         }

@@ -122,8 +122,17 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn of(secrets: &[Secret]) -> Mask {
-        Mask {
-            covered: secrets.iter().filter_map(|secret| Some(secret.value.as_ref().ok()?.covered.clone())).collect(),
+        let mut mask = Mask::default();
+        mask.add(secrets);
+        mask
+    }
+
+    /// These neither.
+    pub(super) fn add(&mut self, secrets: &[Secret]) {
+        for held in secrets.iter().filter_map(|secret| secret.value.as_ref().ok()) {
+            if !self.covered.contains(&held.covered) {
+                self.covered.push(held.covered.clone());
+            }
         }
     }
 

@@ -263,6 +263,10 @@ impl Drivers {
         let labels = Mutex::new(Labels::NONE);
         let decide = |url: &str| {
             self.configured(url)?;
+            if !keeps_secrets(authority, &self.policy.borrow()) {
+                return Err(CallError::new(Code::Perm, "the policy was changed and takes back a secret of this call")
+                    .hint("a call that is made now has what the policy gives now"));
+            }
             let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
             let said = authority.allows(&call)?.and(authority.under(&self.policy.borrow()).allows(&call)?);
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +280,11 @@ impl Drivers {
         {
             private.push(host);
         }
-        let secrets = self.secrets_of(authority);
+        // What the policy gave when the call was decided, and still does.
+        let secrets = match keeps_secrets(authority, &self.policy.borrow()) {
+            true => self.secrets.of_role(authority.policy.role(&authority.role)),
+            false => Vec::new(),
+        };
         let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
         let call = permit.call().clone();
         let mut answer = tokio::select! {
@@ -293,9 +301,9 @@ impl Drivers {
         Ok(answer)
     }
 
-    /// What is put into the requests of a process, as its role has it.
-    pub(crate) fn secrets_of(&self, authority: &Authority) -> Vec<net::Secret> {
-        self.secrets.of_role(authority.policy.role(&authority.role))
+    /// Where the values of secrets are.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// What a command's proxy reaches out with, and the configured hosts that go with it.
@@ -395,6 +403,13 @@ fn inside(mount: &fs::Mount, is: aos_sandbox::Inode) -> aos_sandbox::Mount {
 
 fn covers(all: &[fs::Mount], some: &[fs::Mount]) -> bool {
     some.iter().all(|mount| all.contains(mount))
+}
+
+/// Whether a policy has every secret that a call or a command began with.
+pub(crate) fn keeps_secrets(began: &Authority, now: &Policy) -> bool {
+    let of = |policy: &Policy| policy.role(&began.role).map(|role| role.secrets.clone()).unwrap_or_default();
+    let has = of(now);
+    of(&began.policy).iter().all(|one| has.contains(one))
 }
 
 /// Hosts as aos.toml has them.

@@ -22,7 +22,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::drivers::{Configured, Drivers, allowed};
+use super::drivers::{Configured, Drivers, allowed, keeps_secrets};
+use crate::secrets::Secrets;
 
 /// The ports of http and https.
 const WEB: [u16; 2] = [80, 443];
@@ -46,7 +47,8 @@ struct Rules {
     policy: watch::Receiver<Policy>,
     configured: Configured,
     private: Vec<HostPort>,
-    secrets: Vec<Secret>,
+    /// Where the secrets of the role are kept; they are read when they are used.
+    secrets: Secrets,
     /// By whom TLS is opened.
     opener: Option<Arc<net::Authority>>,
     told: Mutex<Told>,
@@ -73,7 +75,7 @@ impl Outlet {
         let named = authority.policy.private_hosts(&authority.role);
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
-        let secrets = drivers.secrets_of(authority);
+        let secrets = drivers.secrets().clone();
         let (authority, policy) = (authority.clone(), drivers.policy());
         let rules = Rules { authority, policy, configured, private, secrets, opener, told: Mutex::default() };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
@@ -127,13 +129,11 @@ impl Rules {
         if policy.generation() == began.policy.generation() {
             return Ok(vec![began.clone()]);
         }
-        let (before, now) = (began.policy.role(&began.role), policy.role(&began.role));
-        let secrets = |role: Option<&aos_policy::Role>| role.map(|role| role.secrets.clone()).unwrap_or_default();
-        let (had, has) = (secrets(before), secrets(now));
+        let now = policy.role(&began.role);
         let (reached, reaches) = (began.policy.private_hosts(&began.role), policy.private_hosts(&began.role));
         let on = now.and_then(|role| role.exec.as_ref()).is_some_and(|exec| exec.net == ExecNet::Rules);
         // What a command was given when it began cannot be taken from it one by one.
-        if on && had.iter().all(|one| has.contains(one)) && reached.iter().all(|one| reaches.contains(one)) {
+        if on && keeps_secrets(began, &policy) && reached.iter().all(|one| reaches.contains(one)) {
             return Ok(vec![began.clone(), began.under(&policy)]);
         }
         Err(CallError::new(Code::Perm, "the policy was changed and takes back what this command reached out with")
@@ -187,7 +187,7 @@ impl Gate for Door {
             .try_fold(Labels::NONE, |labels, authority| authority.opens(&shown, port).map(|more| labels.and(more)));
         let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
         // A secret can only be put in where requests are seen, and so can rules that name some of them.
-        let carries = rules.secrets.iter().any(|secret| secret.is_for(host, port));
+        let carries = self.secrets().iter().any(|secret| secret.is_for(host, port));
         match (whole, &rules.opener) {
             (Ok(labels), _) if !carries => {
                 rules.labelled(labels);
@@ -218,8 +218,9 @@ impl Gate for Door {
         &self.0.private
     }
 
-    fn secrets(&self) -> &[Secret] {
-        &self.0.secrets
+    fn secrets(&self) -> Vec<Secret> {
+        // Where the policy has taken one of them back since, no request is allowed.
+        self.0.secrets.of_role(self.0.authority.policy.role(&self.0.authority.role))
     }
 
     fn saw(&self, seen: Seen) {

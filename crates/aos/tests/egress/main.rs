@@ -1,14 +1,15 @@
 //! The network of agents and of their commands, end to end: what is decided, what is said of it, and what it carries.
 //!
 //! Start at [`Web`], a scripted web server, and [`PYTHON`], the program that commands run; `through` has those that know
-//! of no proxy. What always holds: commands run
-//! in the real sandbox, everything is on loopback, and the policy of the home is what lets anything through.
+//! of no proxy, `withdrawn` secrets that are taken back. What always holds: commands run in the real sandbox, everything
+//! is on loopback, and the policy of the home is what lets anything through.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 #[path = "../rig/mod.rs"]
 mod rig;
 mod through;
 mod web;
+mod withdrawn;
 
 use std::fs;
 use std::path::Path;

@@ -68,6 +68,86 @@ tried('unreachable', lambda: get(socket.gethostbyname('api.granted.example'), 80
 print(json.dumps(said))
 "#;
 
+/// Answers with what it was asked, on the host's IPv6 loopback; nothing where it has none.
+fn sixth() -> Option<u16> {
+    let listener = std::net::TcpListener::bind("[::1]:0").ok()?;
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            let _ = std::io::BufRead::read_line(&mut std::io::BufReader::new(stream.try_clone().unwrap()), &mut line);
+            let body = format!("sixth {}", line.trim());
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = std::io::Write::write_all(&mut stream, format!("{head}{body}").as_bytes());
+        }
+    });
+    Some(port)
+}
+
+/// What `curl` prints of each address: status, then body or error.
+fn curls(urls: &[String]) -> String {
+    let one = |url: &String| {
+        format!("env -i PATH=$PATH curl -sS -g -m 30 -w ' %{{http_code}}\\n' '{url}' 2>/dev/null | tail -n 1")
+    };
+    urls.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn curl_without_proxy_variables_comes_out_by_the_rules_and_by_no_other_address() {
+    if !std::path::Path::new("/usr/bin/curl").exists() {
+        eprintln!("SKIPPED: there is no curl");
+        return;
+    }
+    let Some(port) = sixth() else {
+        eprintln!("SKIPPED: this host has no IPv6");
+        return;
+    };
+    let web = Web::serve(&[("GET /open/a", "200 OK", "open a"), ("GET /closed", "200 OK", "top secret")]);
+    let net = format!(
+        "      - {{to: \"127.0.0.1:{}\", allow: [\"GET /open/**\"], private: true}}\n      \
+         - {{to: \"*.granted.example:80\", allow: [\"GET /open/**\"]}}\n      \
+         - {{to: \"[::1]:{port}\", allow: [\"GET /open/**\"], private: true}}\n      \
+         - {{to: \"[2001:db8::7]:80\", allow: [\"GET /open/**\"]}}",
+        web.port
+    );
+    let plain = format!("127.0.0.1:{}", web.port);
+    let wanted = [
+        (format!("http://{plain}/open/a"), "open a 200"),
+        (format!("http://{plain}/closed"), " 403"),
+        // A name is asked for inside and stands for itself; what it may be asked is decided before it is looked up.
+        ("http://api.granted.example/closed".to_owned(), " 403"),
+        // An address that a rule names is meant as it is; nobody lives at the second one.
+        (format!("http://[::1]:{port}/open/a"), "sixth GET /open/a HTTP/1.1 200"),
+        (format!("http://[::1]:{port}/closed"), " 403"),
+        ("http://[2001:db8::7]/closed".to_owned(), " 403"),
+        // The same port under the other family is another place, and so is every other address.
+        (format!("http://[::ffff:127.0.0.1]:{port}/open/a"), " 403"),
+        (format!("http://[::1]:{}/open/a", web.port), " 403"),
+        ("http://[2001:db8::8]/open/a".to_owned(), " 000"),
+        ("http://[fd00:ec2::254]/latest/meta-data".to_owned(), " 000"),
+        ("http://[fe80::1]/".to_owned(), " 000"),
+        ("http://other.example/".to_owned(), " 000"),
+    ];
+    let urls: Vec<String> = wanted.iter().map(|(url, _)| url.clone()).collect();
+    let steps = vec![calls(vec![Call::new("EXEC_CMD", json!({ "cmd": curls(&urls) }))]), say("done")];
+    let rig = rig(vec![any("alpha", steps)], policy(&net).replace("python3]", "python3, curl]"));
+    let folder = rig.folder("mine");
+    let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    let shown = results(&rig.requests()[1])[0].1["result"].clone();
+    let said: Vec<&str> = shown["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!(said.len(), wanted.len(), "{shown}");
+    for ((url, expected), line) in wanted.iter().zip(&said) {
+        assert!(line.ends_with(expected), "{url}: {line}\n{shown}");
+    }
+    assert!(!shown.to_string().contains("top secret"));
+    assert_eq!(web.paths(), ["GET /open/a"]);
+    let told = shown["requests"].as_array().unwrap();
+    let verdict = |to: &str| told.iter().find(|one| one["to"] == to).map(|one| one["verdict"].clone());
+    assert_eq!(verdict(&format!("http://[::1]:{port}/open/a")), Some(json!("allow")), "{shown}");
+    assert_eq!(verdict("http://[2001:db8::7]/closed"), Some(json!("deny")), "{shown}");
+}
+
 #[test]
 fn programs_that_know_of_no_proxy_are_decided_by_the_same_rules() {
     let web = Web::serve(&[("GET /open/a", "200 OK", "open a"), ("GET /closed", "200 OK", "top secret")]);

@@ -46,8 +46,8 @@ impl Gate for Door {
     fn private(&self) -> &[HostPort] {
         &self.private
     }
-    fn secrets(&self) -> &[Secret] {
-        &self.secrets
+    fn secrets(&self) -> Vec<Secret> {
+        self.secrets.clone()
     }
     fn changes(&self) -> tokio::sync::watch::Receiver<aos_policy::Policy> {
         self.changes.subscribe()
