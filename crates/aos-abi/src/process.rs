@@ -309,6 +309,10 @@ pub struct StatusView {
     /// The policy that holds.
     #[serde(default)]
     pub policy: PolicyView,
+    /// What this host lacks of all that isolates a command, each with the way out: until it is there every command is
+    /// refused. Empty where nothing is missing or no role may run commands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
 }
 
 /// The policy that holds, and why the file as it is now is not it.

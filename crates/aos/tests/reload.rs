@@ -90,10 +90,20 @@ fn a_policy_that_is_gone_denies_everything_until_it_is_back() {
     assert_eq!(attempt(&rig, pid), "done");
     fs::remove_file(rig.file("policy.yaml")).unwrap();
     until("no policy", || (generation(&rig) == "deny-all").then_some(()));
-    assert_eq!(attempt(&rig, pid), "EPERM");
     assert!(rig.log().contains("everything is denied"), "{}", rig.log());
+    // Also to think: nobody is asked for an answer that costs money.
+    let asked = rig.request_count();
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "attempt"]).code, 0);
+    let stopped = until("its stop", || rig.entries(pid, "stopped").pop());
+    assert!(stopped["reason"].as_str().unwrap().contains("no role"), "{stopped}");
+    let refused = rig.aos(&["run", "attempt"]);
+    assert!(refused.code != 0 && refused.err.contains("there is no policy"), "{refused:?}");
+    assert_eq!(rig.request_count(), asked);
     replace(&rig, POLICY);
     until("a policy", || (generation(&rig) != "deny-all").then_some(()));
+    assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
+    rig.until_idle(pid);
+    assert_eq!(rig.entries(pid, "result").len(), 2, "what it was sent meanwhile is done now");
     assert_eq!(attempt(&rig, pid), "done");
 }
 
@@ -110,6 +120,15 @@ except Exception as error:
 
 #[test]
 fn what_a_running_command_has_open_is_closed_when_its_rule_goes() {
+    is_closed("python3 reads.py");
+}
+
+#[test]
+fn what_a_program_has_open_that_knows_of_no_proxy_is_closed_too() {
+    is_closed("env -i PATH=$PATH python3 reads.py");
+}
+
+fn is_closed(command: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, told) = std::sync::mpsc::channel();
@@ -134,7 +153,7 @@ fn what_a_running_command_has_open_is_closed_when_its_rule_goes() {
              exec: {{shell: true, programs: [sh, coreutils, python3], net: rules}}\n    net:\n{other}{net}"
         )
     };
-    let command = Call::new("EXEC_CMD", json!({ "cmd": "python3 reads.py" }));
+    let command = Call::new("EXEC_CMD", json!({ "cmd": command }));
     let setup = Setup { policy: Some(policy(&rule)), ..Setup::default() };
     let rig = Rig::with(vec![any("alpha", vec![calls(vec![command]), say("{{last_result.result.stdout}}")])], setup);
     let folder = rig.folder("mine");

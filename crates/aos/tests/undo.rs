@@ -250,6 +250,76 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
     assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
 }
 
+/// For a script: a line is a document, what the agent did comes first and as it happens, and the last line says what would
+/// change, whatever became of the agent.
+#[test]
+fn a_dry_run_in_json_ends_with_the_difference() {
+    let rules = vec![
+        any("alpha", vec![write("a.txt", "new\n"), say("done")]),
+        any("beta", vec![write("b.txt", "b\n"), call("SYS_EXIT", json!({ "code": 3 }))]),
+        any("gamma", vec![say("nothing")]),
+    ];
+    let rig = rig(rules);
+    let folder = rig.folder("mine");
+    fs::write(folder.join("a.txt"), "old\n").unwrap();
+    let before = listing(&folder);
+    for (task, code, kind, diff) in
+        [("alpha", 0, "modified a.txt", "-old\n+new\n"), ("beta", 3, "created b.txt", "+b\n"), ("gamma", 0, "", "")]
+    {
+        let ran = rig.aos(&["run", "--json", "--dry-run", "-w", folder.to_str().unwrap(), task]);
+        assert_eq!(ran.code, code, "{ran:?}");
+        let lines: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (last, events) = lines.split_last().unwrap();
+        let lsns: Vec<u64> = events.iter().map(|event| event["lsn"].as_u64().unwrap()).collect();
+        assert!(lsns.is_sorted() && !lsns.is_empty(), "{ran:?}");
+        assert_eq!(
+            (&events[0]["type"], &events.last().unwrap()["type"]),
+            (&json!("spawned"), &json!("exited")),
+            "{ran:?}"
+        );
+        assert_eq!((&last["type"], &last["more"]), (&json!("dry_run"), &json!(0)), "{ran:?}");
+        let changes: Vec<String> = last["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|change| format!("{} {}", change["kind"].as_str().unwrap(), change["path"].as_str().unwrap()))
+            .collect();
+        assert_eq!(changes.join(", "), kind, "{ran:?}");
+        assert!(
+            last["diff"].as_str().unwrap().contains(diff)
+                && last["diff"].as_str().unwrap().is_empty() == diff.is_empty(),
+            "{ran:?}"
+        );
+        assert_eq!(listing(&folder), before);
+    }
+}
+
+/// A home on an overlay, as in many containers: no command can run there, and that is said before one is wanted.
+#[test]
+fn a_home_that_takes_no_layer_is_told_when_the_daemon_starts() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can mount an overlay for a test");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77; \
+        export AOS_HOME=\"$1/m/h\" HOME=\"$1\"; \"$0\" up; echo; \"$0\" status --json; cat \"$AOS_HOME\"/run/*.log; \"$0\" down";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
+    let out = unshare.env_remove("AOS_HOME").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.code() == Some(77) {
+        eprintln!("SKIPPED: no overlay can be mounted here");
+        return;
+    }
+    let (up, rest) = said.split_once("\n\n").unwrap_or_else(|| panic!("{out:?}"));
+    assert!(up.contains("commands   are refused, since this host lacks "), "{said}");
+    let status: Value = serde_json::from_str(rest.lines().next().unwrap()).unwrap();
+    let lack = status["lacks"][0].as_str().unwrap();
+    assert!(["overlayfs", "id-mapped"].iter().any(|word| lack.starts_with(word)), "{lack}");
+    assert!(rest.contains("every command will be refused"), "{said}");
+}
+
 #[test]
 fn a_folder_that_holds_the_home_is_not_worked_on() {
     let rig = rig(vec![any("alpha", vec![say("done")])]);

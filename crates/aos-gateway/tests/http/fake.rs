@@ -202,6 +202,7 @@ impl System for Fake {
             lsn: Lsn(41),
             changed: Vec::new(),
             policy: PolicyView::default(),
+            lacks: Vec::new(),
         })
     }
     async fn make_key(&self, _: KeyRequest) -> Answer<KeyMade> {

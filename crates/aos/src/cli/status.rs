@@ -43,6 +43,10 @@ pub(super) fn shown(status: &StatusView) -> String {
         text.push_str("           policy.yaml was changed and cannot be used; that generation holds on:\n");
         status.policy.refused.iter().for_each(|fault| text.push_str(&format!("           {}\n", clean_line(fault))));
     }
+    for (place, lack) in status.lacks.iter().enumerate() {
+        let label = if place == 0 { "commands" } else { "" };
+        text.push_str(&format!("{label:<9}  are refused, since this host lacks {}\n", clean_line(lack)));
+    }
     let states: Vec<String> = status
         .processes
         .iter()

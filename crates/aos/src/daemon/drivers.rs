@@ -84,6 +84,11 @@ impl Drivers {
         })
     }
 
+    /// From whom commands are started.
+    pub(crate) fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
     /// Where the folders are that a policy mounts.
     pub(crate) fn mounts(&self) -> &Mounts {
         &self.mounts

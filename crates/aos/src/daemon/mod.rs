@@ -8,6 +8,7 @@ mod counters;
 mod drivers;
 mod edges;
 mod example;
+mod ground;
 mod handles;
 mod heart;
 mod history;
@@ -168,6 +169,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let (undo, owed) = undo::Undo::open(home.undo())
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
     let undo = Arc::new(undo);
+    let ground = Arc::new(ground::Ground::new(home.undo(), config.exec, drivers.helper().clone(), drivers.policy()));
     let history = Arc::new(history::History::new(journal.reader()));
     let (completions, outcomes) = mpsc::unbounded_channel();
     let (failed, mut failures) = mpsc::unbounded_channel();
@@ -196,6 +198,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         journal: Arc::clone(&journal),
         edges: Arc::clone(&edges),
         drivers,
+        ground: Arc::clone(&ground),
         undo,
         counters,
         home: home.clone(),
@@ -238,6 +241,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let following = edges.apart(Arc::clone(&system.policy).follow());
     let undo = Arc::clone(&system.undo);
     let counting = tokio::task::spawn_blocking(move || undo.count());
+    // Nobody waits for it but who asks for the status.
+    let looking = edges.apart(async move { drop(ground.lacks().await) });
     let recording = edges.apart(measured::record(handle.clone(), measured, program));
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
@@ -256,6 +261,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
     let _ = tokio::time::timeout(DRAIN, counting).await;
     recording.abort();
+    looking.abort();
     drop(demo);
     let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());

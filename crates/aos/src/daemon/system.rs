@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::counters::Counters;
 use super::drivers::Drivers;
 use super::edges::Edges;
+use super::ground::Ground;
 use super::heart::{Handle, LiveKernel};
 use super::memory::People;
 use super::reload::Reload;
@@ -55,6 +56,7 @@ pub(crate) struct Daemon {
     pub(crate) journal: Arc<Journal>,
     pub(crate) edges: Arc<Edges>,
     pub(crate) drivers: Arc<Drivers>,
+    pub(crate) ground: Arc<Ground>,
     pub(crate) undo: Arc<Undo>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) home: Home,
@@ -291,6 +293,7 @@ impl System for Daemon {
             lsn: self.journal.last(),
             changed,
             policy: PolicyView { generation, refused: self.policy.refused() },
+            lacks: self.ground.lacks().await,
         })
     }
 

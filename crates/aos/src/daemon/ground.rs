@@ -1,0 +1,76 @@
+//! What commands stand on: whether this host, and the file system of the home, can isolate one.
+//!
+//! Start at [`Ground::lacks`]. What always holds: it is looked at once, by running a command that does nothing; what is
+//! found only tells people early what the first command would run into. It decides nothing: a command that lacks a wall is
+//! refused by the sandbox itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aos_policy::Policy;
+use aos_sandbox::{Helper, probe};
+use tokio::sync::{OnceCell, watch};
+
+use crate::config::Exec;
+
+/// So long a person who asks for the status waits for it; it takes some ten milliseconds.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// What is known of it.
+pub(crate) struct Ground {
+    /// Where layers will be.
+    state: PathBuf,
+    how: Exec,
+    helper: Helper,
+    policy: watch::Receiver<Policy>,
+    found: OnceCell<Vec<String>>,
+}
+
+impl Ground {
+    /// For commands that run so, with their layers in this folder.
+    pub(crate) fn new(state: PathBuf, how: Exec, helper: Helper, policy: watch::Receiver<Policy>) -> Ground {
+        Ground { state, how, helper, policy, found: OnceCell::new() }
+    }
+
+    /// What is missing, each with the way out; nothing where no role may run commands, or they run without walls.
+    pub(crate) async fn lacks(&self) -> Vec<String> {
+        let wanted = {
+            let policy = self.policy.borrow();
+            policy.roles().filter_map(|role| policy.role(role)).any(|role| role.exec.is_some())
+        };
+        if self.how != Exec::Sandboxed || !wanted {
+            return Vec::new();
+        }
+        let looked = tokio::time::timeout(WITHIN, self.found.get_or_init(|| self.look())).await;
+        looked.cloned().unwrap_or_default()
+    }
+
+    async fn look(&self) -> Vec<String> {
+        let (helper, state) = (self.helper.clone(), self.state.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            // What a daemon left that was killed meanwhile.
+            for left in std::fs::read_dir(&state).into_iter().flatten().flatten() {
+                if left.file_name().to_string_lossy().starts_with("aos-probe-") {
+                    let _ = std::fs::remove_dir_all(left.path());
+                }
+            }
+            probe(&helper, &state)
+        });
+        let looked = looked.await;
+        let lacks: Vec<String> = match looked {
+            Ok(Ok(report)) => {
+                let one = |finding: &aos_sandbox::Finding| {
+                    let why = finding.state.as_ref().err().map_or("", String::as_str);
+                    format!("{}: {why} ({})", finding.feature, finding.feature.remedy())
+                };
+                report.missing().map(one).collect()
+            }
+            Ok(Err(error)) => vec![format!("the sandbox cannot be tried: {error}")],
+            Err(error) => vec![format!("the sandbox cannot be tried: {error}")],
+        };
+        for lack in &lacks {
+            tracing::warn!("every command will be refused, since this host lacks what isolates it: {lack}");
+        }
+        lacks
+    }
+}
