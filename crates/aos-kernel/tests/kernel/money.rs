@@ -1,8 +1,9 @@
 //! Money: shares, days and prices, and where it is scarce who waits for whom to settle, and who is refused.
 
 use insta::assert_snapshot;
+use proptest::prelude::*;
 
-use crate::rig::replay;
+use crate::rig::{ledger, replay};
 
 /// It was refused, and the process ended with 5, though all it lacked came back a moment later.
 #[test]
@@ -410,4 +411,44 @@ fn a_day_that_is_spent_renews_at_midnight() {
     > ps 2
     2 is running
     ");
+}
+
+/// One thing that happens to a tree of processes.
+fn step() -> impl Strategy<Value = String> {
+    let pid = || 2u32..9;
+    // Within what was set aside, beyond it, and what no model can have used.
+    let tokens =
+        || prop_oneof![4 => 0u64..3_000, 3 => 3_000u64..60_000, 1 => Just(9_000_000_000u64), 1 => Just(u64::MAX)];
+    let cents = || 1u32..30;
+    let child = "\"role\":\"r\",\"permissions\":[]";
+    prop_oneof![
+        3 => (cents(), any::<bool>()).prop_map(|(cents, auto)| {
+            format!("spawn resident usd=0.{cents:02}{} go", if auto { " model=auto" } else { "" })
+        }),
+        6 => (pid(), tokens(), tokens()).prop_map(|(pid, input, output)| format!("usage {input} {output}\n{pid}: said")),
+        4 => (pid(), cents(), tokens()).prop_map(move |(pid, cents, tokens)| {
+            format!("usage {tokens} {tokens}\n{pid}: => SPAWN_AGENT {{{child},\"task\":\"t\",\"budget\":{{\"usd\":0.{cents:02}}}}}")
+        }),
+        2 => pid().prop_map(move |pid| format!("{pid}: => SPAWN_AGENT {{{child},\"task\":\"t\"}}")),
+        4 => pid().prop_map(|pid| format!("input {pid} more")),
+        2 => (pid(), prop_oneof!["transient", "permanent", "toolong"]).prop_map(|(pid, kind)| format!("{pid} fails {kind}")),
+        1 => pid().prop_map(|pid| format!("signal {pid} KILL")),
+        1 => (1u32..200).prop_map(|price| format!("price {price}")),
+        1 => (1u32..100).prop_map(|seconds| format!("after {seconds}")),
+        1 => Just("boot".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Whatever a tree of processes does, whatever its models say that they used and whatever prices become meanwhile:
+    /// nobody's tree spends more than was granted to it, not by a nano-dollar.
+    #[test]
+    fn no_tree_spends_more_than_it_was_granted(steps in proptest::collection::vec(step(), 5..60)) {
+        let (told, spent) = ledger(&format!("spawn resident usd=0.20 go\n{}", steps.join("\n")));
+        for (pid, (granted, spent)) in spent {
+            prop_assert!(spent <= granted, "{} was granted {} and spent {}\n{}", pid, granted, spent, told);
+        }
+    }
 }

@@ -81,6 +81,39 @@ pub(crate) fn replay_under(policy: &str, script: &str) -> String {
     rig.out
 }
 
+/// What each process with a budget of its own was granted, and what it and all that descends from it were charged, in
+/// nano-dollars; read from the journal that a script comes to, whatever the accounts say.
+pub(crate) fn ledger(script: &str) -> (String, BTreeMap<Pid, (u64, u64)>) {
+    let mut rig = Rig::new(POLICY);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let _ = writeln!(rig.out, "> {line}");
+        rig.command(line);
+    }
+    let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
+    let mut found: BTreeMap<Pid, (u64, u64)> = BTreeMap::new();
+    for entry in &rig.entries {
+        match &entry.body {
+            Body::Spawned(spec) => {
+                above.insert(entry.pid, spec.parent);
+                if let Some(usd) = spec.budget.usd {
+                    found.insert(entry.pid, (usd.0, 0));
+                }
+            }
+            Body::Charged { cost_usd, .. } => {
+                let mut at = Some(entry.pid);
+                while let Some(pid) = at {
+                    if let Some((_, spent)) = found.get_mut(&pid) {
+                        *spent += cost_usd.unwrap_or_default().0;
+                    }
+                    at = above.get(&pid).copied();
+                }
+            }
+            _ => {}
+        }
+    }
+    (rig.out, found)
+}
+
 /// A resident process that a person starts on model `m`, without a task or limits, in its own folder.
 pub(crate) fn plain(pid: Pid) -> SpawnSpec {
     SpawnSpec {
