@@ -303,7 +303,7 @@ fn a_home_that_takes_no_layer_is_told_when_the_daemon_starts() {
     }
     let folder = tempfile::tempdir().unwrap();
     let script = "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77; \
-        export AOS_HOME=\"$1/m/h\" HOME=\"$1\"; \"$0\" up; echo; \"$0\" status --json; cat \"$AOS_HOME\"/run/*.log; \"$0\" down";
+        export AOS_HOME=\"$1/m/h\" HOME=\"$1\"; \"$0\" up; echo; \"$0\" status --json; cat \"$AOS_HOME\"/logs/daemon.log; \"$0\" down";
     let mut unshare = std::process::Command::new("unshare");
     unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
     let out = unshare.env_remove("AOS_HOME").output().unwrap();

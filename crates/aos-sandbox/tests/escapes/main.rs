@@ -333,7 +333,7 @@ s = socket.create_connection(('198.19.255.254', 80), 5); print(s.recv(99).decode
 
 #[test]
 fn the_document_lists_every_attempt() {
-    let document = include_str!("../../../docs/sandbox.md");
+    let document = include_str!("../../../../docs/sandbox.md");
     for attempt in attempts() {
         let row = format!("| {} | {} |", attempt.name, attempt.wall);
         assert!(document.contains(&row), "docs/sandbox.md lacks `{row}`");

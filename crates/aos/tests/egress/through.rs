@@ -107,7 +107,7 @@ fn curl_without_proxy_variables_comes_out_by_the_rules_and_by_no_other_address()
         "      - {{to: \"127.0.0.1:{}\", allow: [\"GET /open/**\"], private: true}}\n      \
          - {{to: \"*.granted.example:80\", allow: [\"GET /open/**\"]}}\n      \
          - {{to: \"[::1]:{port}\", allow: [\"GET /open/**\"], private: true}}\n      \
-         - {{to: \"[2001:db8::7]:80\", allow: [\"GET /open/**\"]}}",
+         - {{to: \"[2001:db8::7]:80\", allow: [\"GET /open/**\"], private: true}}",
         web.port
     );
     let plain = format!("127.0.0.1:{}", web.port);
@@ -121,7 +121,7 @@ fn curl_without_proxy_variables_comes_out_by_the_rules_and_by_no_other_address()
         (format!("http://[::1]:{port}/closed"), " 403"),
         ("http://[2001:db8::7]/closed".to_owned(), " 403"),
         // The same port under the other family is another place, and so is every other address.
-        (format!("http://[::ffff:127.0.0.1]:{port}/open/a"), " 403"),
+        (format!("http://[::ffff:127.0.0.1]:{port}/open/a"), " 421"),
         (format!("http://[::1]:{}/open/a", web.port), " 403"),
         ("http://[2001:db8::8]/open/a".to_owned(), " 000"),
         ("http://[fd00:ec2::254]/latest/meta-data".to_owned(), " 000"),
