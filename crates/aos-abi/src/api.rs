@@ -373,7 +373,7 @@ pub struct RoutedModel {
 /// `GET /v1/cost`: what was spent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostView {
-    /// Each group: a day, a model or a process, as asked.
+    /// Each group: a day, a model, a process, an agent or an entity, as asked.
     pub groups: BTreeMap<String, CostGroup>,
     /// All together.
     pub total: CostGroup,

@@ -90,6 +90,10 @@ pub enum CostBy {
     Model,
     /// Processes.
     Pid,
+    /// Processes of the same name, or without one of the same role.
+    Agent,
+    /// Whom they work for: the owner of a program's key, `owner` for agents.
+    Entity,
 }
 
 /// A search in memory.

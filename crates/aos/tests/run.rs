@@ -472,6 +472,50 @@ fn a_task_longer_than_its_window_goes_on_and_keeps_calls_with_their_results() {
     }
 }
 
+/// What was spent, whichever way it is grouped, is the same; what has no price is said to be unknown and is not nothing.
+#[test]
+fn what_was_spent_is_shown_by_day_model_agent_and_entity() {
+    let setup = Setup { more: "default_model = \"small\"\n".into(), ..Setup::default() };
+    let rig = Rig::with(vec![any("", vec![say("ok")])], setup);
+    let path = rig.file("aos.toml");
+    let text = read(&path);
+    let base = text.lines().find(|line| line.starts_with("base_url = ")).unwrap();
+    let free = format!("[models.free]\nprovider = \"openai\"\nmodel = \"m\"\n{base}\n");
+    std::fs::write(&path, format!("{text}{free}")).unwrap();
+    for role in ["clerk", "clerk", "editor"] {
+        let pid = rig.spawn(&["--role", role, "do it"]);
+        rig.until_idle(pid);
+    }
+    assert_eq!(rig.aos(&["run", "-m", "free", "do it"]).code, 0);
+    let made = rig.json(&["models", "key", "site", "--owner", "Ada"]);
+    let secret = made["key"].as_str().unwrap();
+    let body = json!({ "model": "small", "messages": [{ "role": "user", "content": "do it" }] }).to_string();
+    let answer =
+        rig.tcp("POST", "/v1/chat/completions", &[("Authorization", &format!("Bearer {secret}"))], Some(&body));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    until("its charge", || {
+        (rig.journal().iter().filter(|entry| entry["type"] == "charged").count() == 5).then_some(())
+    });
+
+    let cost = |by: &str| rig.json(&["cost", "--by", by]);
+    let groups = |by: &str| -> Vec<(String, u64)> {
+        let cost = cost(by);
+        assert_eq!(cost["total"], rig.json(&["cost"])["total"], "{by}: {cost}");
+        let groups = cost["groups"].as_object().unwrap();
+        groups.iter().map(|(name, group)| (name.clone(), group["inferences"].as_u64().unwrap())).collect()
+    };
+    let is = |name: &str, count: u64| (name.to_owned(), count);
+    assert_eq!(groups("model"), [is("free", 1), is("small", 4)]);
+    assert_eq!(groups("entity"), [is("Ada", 1), is("owner", 4)]);
+    let agents = groups("agent");
+    assert!([is("clerk", 2), is("editor", 1), is("site", 1)].iter().all(|one| agents.contains(one)), "{agents:?}");
+    assert_eq!((groups("day").len(), groups("pid").len(), agents.len()), (1, 5, 4), "{agents:?}");
+    let free = cost("model")["groups"]["free"].clone();
+    assert_eq!((&free["cost_unknown"], &free["cost_usd"]), (&json!(1), &json!(0.0)), "{free}");
+    let shown = rig.aos(&["cost", "--by", "model"]);
+    assert!(shown.out.contains("unknown") && shown.out.contains("The cost of 1 inferences is unknown"), "{shown:?}");
+}
+
 /// Two tiers, of which the lower one's server is not there: the router says so, the other one serves and is charged.
 #[test]
 fn where_a_model_is_down_another_one_serves_and_the_router_says_why() {

@@ -3,13 +3,13 @@
 use aos_abi::api::{CostGroup, CostView};
 
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, Style, count, money};
+use super::{Context, Exit, Failure, Style, clean_line, count, money};
 use crate::client::Address;
 
 /// Show what was spent
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Group by day (in UTC), by model or by process
+    /// Group by day (in UTC), model, process, agent (its name or role) or entity (whom it works for)
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     by: By,
 }
@@ -20,6 +20,8 @@ enum By {
     Day,
     Model,
     Pid,
+    Agent,
+    Entity,
 }
 
 impl By {
@@ -28,6 +30,8 @@ impl By {
             By::Day => "day",
             By::Model => "model",
             By::Pid => "pid",
+            By::Agent => "agent",
+            By::Entity => "entity",
         }
     }
 }
@@ -59,6 +63,8 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
         By::Day => "DAY",
         By::Model => "MODEL",
         By::Pid => "PID",
+        By::Agent => "AGENT",
+        By::Entity => "ENTITY",
     };
     let mut table = Table::new(&[
         Column::text(head),
@@ -77,7 +83,7 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
         groups.sort_by_key(|(name, _)| name.parse::<u64>().unwrap_or(u64::MAX));
     }
     for (name, group) in groups {
-        row(name.clone(), group);
+        row(clean_line(name), group);
     }
     row("total".into(), &cost.total);
     let mut text = table.shown(width, style);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aos_abi::api::{
-    Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostGroup, CostView, ExplainRequest, ExplainView,
+    Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
     ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach,
     RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
 };
@@ -22,7 +22,7 @@ use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearc
 use aos_gateway::{
     Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
 };
-use aos_journal::{ChargesBy, Journal};
+use aos_journal::Journal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -559,29 +559,7 @@ impl System for Daemon {
 
     async fn cost(&self, by: CostBy) -> Answer<CostView> {
         let reader = self.journal.reader();
-        let by = match by {
-            CostBy::Day => ChargesBy::Day,
-            CostBy::Model => ChargesBy::Model,
-            CostBy::Pid => ChargesBy::Pid,
-        };
-        let charges = blocking(move || reader.charges(by, None)).await?;
-        let mut view = CostView::default();
-        for charge in charges {
-            let group = CostGroup {
-                inferences: charge.charges,
-                input_tokens: charge.input_tokens,
-                output_tokens: charge.output_tokens,
-                cost_usd: charge.cost_usd,
-                cost_unknown: charge.unpriced,
-            };
-            view.total.inferences += group.inferences;
-            view.total.input_tokens += group.input_tokens;
-            view.total.output_tokens += group.output_tokens;
-            view.total.cost_usd = view.total.cost_usd.plus(group.cost_usd);
-            view.total.cost_unknown += group.cost_unknown;
-            view.groups.insert(charge.key, group);
-        }
-        Ok(view)
+        blocking(move || super::cost::grouped(&reader, by)).await
     }
 
     async fn memory_search(&self, query: MemorySearchQuery) -> Answer<Value> {

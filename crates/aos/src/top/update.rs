@@ -335,7 +335,7 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
 
 /// A key while a proposal stands over the table: it is answered, scrolled, left, or gives way to the next one.
 fn pressed_on_proposal(state: &mut State, id: String, from: usize, key: KeyCode) -> Option<Command> {
-    let Some(waiting) = state.waiting(&id) else { return None };
+    let waiting = state.waiting(&id)?;
     let (read, last) = (!waiting.shown.is_empty(), proposal::last(waiting, state.size));
     let page = proposal::room(state.size).max(1);
     let from = match key {
