@@ -222,7 +222,7 @@ fn a_schedule_that_never_fires_is_einval() {
 fn without_a_policy_nothing_runs_and_nothing_is_spent() {
     let rig = Rig::with(vec![any("", vec![say("ok")])], setup(|setup| setup.policy = None));
     for arguments in [&["run", "alpha"][..], &["spawn", "alpha"], &["spawn", "--model", "small", "alpha"]] {
-        assert_told(&rig.aos(arguments), 1, &["there is no policy", "aos init"]);
+        assert_told(&rig.aos(arguments), 4, &["there is no policy", "aos init"]);
     }
     assert!(rig.request_count() == 0 && rig.log().contains("everything is denied"), "{}", rig.log());
 }

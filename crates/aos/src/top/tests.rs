@@ -178,7 +178,7 @@ fn sorted_filtered_and_moved_through() {
     78│ /                       filter by name, model, state or pid; Esc clears  │m7
     78│ k                       end the process: TERM, one last turn, then KILL  │m7
     78│ p                       pause it, or let it go on                        │m7
-    78│ Enter, a                show what it waits for; there a approves, r rejec│m7
+    78│ Enter, a                show what it waits for; a approves, r rejects    │m7
     78│ r                       reject it, with a reason                         │m7
     ┌ │ q, Ctrl-C               leave                                            │─┐
     │n└──────────────────────────────────────────────────────────────────────────┘ │
