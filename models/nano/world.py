@@ -45,6 +45,8 @@ class World:
             return known(args) if known else self.other(name)
         except FileNotFoundError:
             return error("ENOENT", f"no file or folder `{args.get('path') or args.get('from')}`")
+        except KeyError as lacking:
+            return error("EINVAL", f"`{lacking.args[0]}` is missing")
         except (IsADirectoryError, NotADirectoryError, FileExistsError, UnicodeDecodeError, ValueError) as fault:
             return error("EINVAL", str(fault)[:80])
 
