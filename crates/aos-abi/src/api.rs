@@ -317,6 +317,12 @@ pub struct ModelView {
     pub id: String,
     /// Always `model`.
     pub object: String,
+    /// When the daemon began to serve it, in seconds since the Unix epoch. OpenAI's clients expect it.
+    #[serde(default)]
+    pub created: u64,
+    /// Whose it is: the provider. OpenAI's clients expect it.
+    #[serde(default)]
+    pub owned_by: String,
     /// The provider.
     pub provider: String,
     /// What the provider calls it.

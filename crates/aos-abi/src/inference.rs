@@ -146,6 +146,8 @@ pub enum Format {
     Responses,
     /// Anthropic's messages.
     Messages,
+    /// OpenAI's embeddings: texts go in, vectors come out.
+    Embeddings,
 }
 
 /// Why an inference failed, after the model edge has done what it could.

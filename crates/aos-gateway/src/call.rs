@@ -176,6 +176,7 @@ impl Call {
             Operation::ChatCompletions => Call::Relay(Format::Chat),
             Operation::Responses => Call::Relay(Format::Responses),
             Operation::Messages => Call::Relay(Format::Messages),
+            Operation::Embeddings => Call::Relay(Format::Embeddings),
         };
         Ok(call)
     }

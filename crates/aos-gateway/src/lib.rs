@@ -7,7 +7,7 @@
 //! key, reads included, and the socket serves its own user; every error is `{"error":{code,message,hint}}`, but on the routes
 //! of programs, whose clients have forms of their own; memory is bounded however many clients come and however slowly they
 //! read. What a stranger sends is parsed by [`call::Call::parse`], which is pure, but for programs' requests, which the
-//! system reads. Deliberately absent: embeddings, MCP and the dashboard (later issues), TLS, CORS.
+//! system reads. Deliberately absent: MCP and the dashboard (later issues), TLS, CORS.
 
 pub mod call;
 mod dispatch;

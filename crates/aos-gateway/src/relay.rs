@@ -186,7 +186,7 @@ fn in_format(format: Format, error: &ApiError) -> Value {
         Some(hint) => format!("{} ({hint})", error.message),
     };
     match format {
-        Format::Chat | Format::Responses => json!({
+        Format::Chat | Format::Responses | Format::Embeddings => json!({
             "error": {"message": message, "type": openai_type(error.status), "param": null, "code": error.code},
         }),
         Format::Messages => {
@@ -226,7 +226,7 @@ fn anthropic_type(status: u16) -> &'static str {
 fn last_event(format: Format, error: &ApiError) -> Bytes {
     let mut event = in_format(format, error);
     let named = match format {
-        Format::Chat => "",
+        Format::Chat | Format::Embeddings => "",
         Format::Responses => {
             event["type"] = "error".into();
             for of in ["code", "message", "param"] {

@@ -67,6 +67,7 @@ pub enum Operation {
     Responses,
     Messages,
     MakeKey,
+    Embeddings,
 }
 
 /// The method of a route.
@@ -395,11 +396,18 @@ pub const ROUTES: &[Route] = &[
     )
     .body(of::<KeyRequest>)
     .status(201),
+    route(
+        Op::Embeddings,
+        Post,
+        "/v1/embeddings",
+        "Vectors for texts, by a model that makes them, with a program's key.",
+        Content::Model,
+    )
+    .program(Format::Embeddings),
 ];
 
 /// What this version does not have yet: the path and what it would be.
-pub const ABSENT: &[(&str, &str)] =
-    &[("/", "the dashboard"), ("/mcp", "the MCP server"), ("/v1/embeddings", "embedding texts")];
+pub const ABSENT: &[(&str, &str)] = &[("/", "the dashboard"), ("/mcp", "the MCP server")];
 
 /// The path of the table that is most like `path`, whose variable parts stand for whatever is in their place.
 #[must_use]
@@ -448,7 +456,10 @@ mod tests {
         assert_eq!(with(&[Access::TokenOrKey]), ["/v1/models"]);
         let programs = ROUTES.iter().filter_map(|route| Some((route.path, route.format()?)));
         let (chat, responses) = (("/v1/chat/completions", Format::Chat), ("/v1/responses", Format::Responses));
-        assert_eq!(programs.collect::<Vec<_>>(), [chat, responses, ("/v1/messages", Format::Messages)]);
+        assert_eq!(
+            programs.collect::<Vec<_>>(),
+            [chat, responses, ("/v1/messages", Format::Messages), ("/v1/embeddings", Format::Embeddings)]
+        );
     }
 
     #[test]

@@ -236,6 +236,8 @@ pub struct Ask {
     pub input_tokens: u64,
     /// The most tokens of the answer that it asks for.
     pub max_output: Option<u32>,
+    /// No other model can stand in for the one that it names.
+    pub only: bool,
 }
 
 /// What a call waits for.

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use aos_abi::entry::{Asked, Key, Personal, Purpose, ServedOutcome, Verdict};
-use aos_abi::inference::{Failure, FailureKind, Usage};
+use aos_abi::inference::{Failure, FailureKind, Format, Usage};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::Mode;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Usd, limits};
@@ -101,6 +101,8 @@ impl<P: PageStore> Kernel<P> {
             tried: Vec::new(),
             input_tokens: asked.input_tokens,
             max_output: asked.max_output,
+            // The vectors of two models have nothing to do with each other.
+            only: asked.format == Format::Embeddings,
         };
         match self.next_model(pid, &ask) {
             Ok(Some(model)) => self.put(pid, Ask { model, ..ask }),
@@ -146,6 +148,15 @@ impl<P: PageStore> Kernel<P> {
         if named && !usable.contains(&ask.wanted) {
             let said = format!("the key may not use the model `{}`", ask.wanted);
             return Err(CallError::new(Code::Perm, said).hint(said_usable(&usable)));
+        }
+        if ask.only {
+            let error = CallError::new(Code::Inval, "embeddings are made by a model that is named");
+            let error = error.hint(said_usable(&usable));
+            return if named {
+                Ok(Some(ask.wanted.clone()).filter(|model| !ask.tried.contains(model)))
+            } else {
+                Err(error)
+            };
         }
         let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
         let mut candidates = Vec::with_capacity(usable.len());

@@ -296,8 +296,8 @@ impl Pool {
     }
 
     /// Where a request to a model goes.
-    pub(crate) fn target<'p>(&'p self, model: &'p str) -> Result<Target<'p>, Failure> {
-        Target::of(model, self.config(model)?, Ask::Answer, &self.env, &self.clients)
+    pub(crate) fn target<'p>(&'p self, model: &'p str, ask: Ask) -> Result<Target<'p>, Failure> {
+        Target::of(model, self.config(model)?, ask, &self.env, &self.clients)
     }
 
     /// How failed requests are tried again.

@@ -29,6 +29,8 @@ pub(crate) struct Target<'p> {
 pub(crate) enum Ask {
     /// An answer to a prompt.
     Answer,
+    /// Vectors for texts.
+    Vectors,
     /// The models it has.
     Models,
 }
@@ -99,6 +101,11 @@ fn path(name: &str, config: &ModelConfig, ask: Ask) -> Result<String, Failure> {
     let version = if config.address().ends_with("/v1") { "" } else { "/v1" };
     Ok(match (config.provider, ask) {
         (Provider::Openai, Ask::Answer) => "/chat/completions".to_owned(),
+        (Provider::Openai, Ask::Vectors) => "/embeddings".to_owned(),
+        (Provider::Anthropic | Provider::Gemini, Ask::Vectors) => {
+            let hint = "name a model of a server that speaks OpenAI's /v1/embeddings";
+            return Err(permanent(format!("{name} makes no embeddings"), hint));
+        }
         (Provider::Anthropic, Ask::Answer) => format!("{version}/messages"),
         (Provider::Gemini, Ask::Answer) => {
             let of = config.model.trim_start_matches("models/");

@@ -223,7 +223,7 @@ fn the_document_names_every_route_and_a_wrong_path_the_nearest() {
         ("GET", "/v1/processes/999", 404, "aos ps"),
         ("GET", "/v1/processes/abc", 400, ""),
         ("GET", "/v1/processes?al=true", 400, ""),
-        ("POST", "/v1/embeddings", 404, "openapi"),
+        ("POST", "/mcp", 404, "openapi"),
         ("PATCH", "/v1/processes", 405, "GET, POST"),
         ("POST", "/v1/processes", 400, ""),
         ("POST", "/v1/proposals/p99/approve", 404, "aos proposals"),

@@ -171,3 +171,28 @@ fn personal_data_of_a_program_stays_here() {
     let served = rig.entries(pid, "served")[0].to_string();
     assert!(served.contains("email") && !served.contains("ada@"), "{served}");
 }
+
+/// Vectors come as they were asked for, one for each text, and are paid for like answers.
+#[test]
+fn texts_become_vectors_by_the_model_that_is_named() {
+    let rig = Rig::new(alpha());
+    let (pid, secret) = key(&rig, &["indexer", "--budget", "0.5"]);
+    let embed = |body: &Value| ask_of(&rig, &secret, "/v1/embeddings", body);
+    let texts = json!(["alpha", "beta", "gamma"]);
+    let floats = embed(&json!({ "model": "small", "input": texts, "dimensions": 3 }));
+    assert_eq!(floats.status, 200, "{floats:?}");
+    assert_eq!(floats.json()["data"].as_array().unwrap().len(), 3);
+    assert_eq!(floats.json()["data"][2]["embedding"], json!([1.0, 0.5, 0.5]), "the dimensions that were asked for");
+    let packed = embed(&json!({ "model": "small", "input": "alpha", "encoding_format": "base64" }));
+    assert_eq!(packed.json()["data"][0]["embedding"], "AACAPwAAAD8=");
+    let process = until("what was used is settled", || {
+        let process = rig.process(pid);
+        (process["usage"]["inferences"] == 2).then_some(process)
+    });
+    assert_eq!(process["usage"]["input_tokens"], 12, "as the server said: {process}");
+    let routed = embed(&json!({ "model": "auto", "input": "alpha" }));
+    assert_eq!((routed.status, routed.json()["error"]["code"].clone()), (400, json!("EINVAL")), "{routed:?}");
+    let models = rig.tcp("GET", "/v1/models", &[("Authorization", &format!("Bearer {secret}"))], None).json();
+    assert!(models["data"][0]["created"].as_u64().unwrap() > 1_700_000_000, "{models}");
+    assert_eq!(models["data"][0]["owned_by"], "openai");
+}

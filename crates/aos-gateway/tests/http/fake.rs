@@ -331,6 +331,8 @@ impl System for Fake {
         Ok(vec![ModelView {
             id: "small".into(),
             object: "model".into(),
+            created: 1,
+            owned_by: "openai".into(),
             provider: "openai".into(),
             model: "qwen3:8b".into(),
             tier: None,

@@ -53,7 +53,7 @@ fn error(format: Format, got: &Got) -> (String, String) {
     let json = got.json();
     match format {
         Format::Messages => assert_eq!(json["type"], "error", "{json}"),
-        Format::Chat | Format::Responses => {
+        Format::Chat | Format::Responses | Format::Embeddings => {
             assert_eq!(json["error"]["param"], Value::Null, "{json}");
             assert!(json["error"]["code"].is_string(), "{json}");
         }
@@ -120,8 +120,8 @@ async fn a_key_opens_nothing_else_but_the_models() {
         for path in ["/v1/status", "/metrics", "/v1/processes", "/v1/events"] {
             assert_eq!(server.tcp().send_with("GET", path, &headers, "").await.status, 401, "{path}");
         }
-        let got = server.tcp().send_with("POST", "/v1/embeddings", &headers, "{}").await;
-        assert_eq!((got.status, got.error().as_str()), (404, "not_found: embedding texts is not in this version"));
+        let got = server.tcp().send_with("POST", "/mcp", &headers, "{}").await;
+        assert_eq!((got.status, got.error().as_str()), (404, "not_found: the MCP server is not in this version"));
     }
     for door in [server.tcp(), server.unix()] {
         assert_eq!(door.get("/v1/models").await.json()["data"][0]["id"], "small", "as ever, with the token");
@@ -315,7 +315,7 @@ async fn at_the_daemons_end_a_stream_that_does_not_end_says_so_and_ends() {
         let data: Value = serde_json::from_str(data).unwrap();
         assert_eq!(data["error"]["message"], "the daemon is ending (ask again when it is up)");
         match format {
-            Format::Chat => assert!(last.starts_with("data: ")),
+            Format::Chat | Format::Embeddings => assert!(last.starts_with("data: ")),
             Format::Responses | Format::Messages => {
                 assert!(last.starts_with("event: error\ndata: ") && data["type"] == "error", "{last}");
             }

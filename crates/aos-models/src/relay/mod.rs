@@ -4,11 +4,12 @@
 //! model's own is passed on as it came, byte for byte but for the model's name, so that fields which this code does not
 //! know reach the server, and so does the answer (`passed`). Any other is understood (`chat`, `messages`, `responses`: one
 //! file per format, with its reader and its writer), asked as an agent's prompt would be, and the answer written in the
-//! program's format while it comes in (`told`).
+//! program's format while it comes in (`told`). Embeddings are passed on to servers that speak OpenAI's format, or not made.
 //! What always holds: what an answer used is known when it ends, however it ends; a program that hangs up ends the
 //! exchange. Deliberately absent: keys, budgets and limits, which are whoever's who calls this; conversations kept here.
 
 mod chat;
+mod embeddings;
 mod messages;
 mod passed;
 mod peek;
@@ -97,7 +98,11 @@ impl Asked {
     /// Where it is no JSON object or says no model.
     pub fn read(format: Format, body: Bytes) -> Result<Asked, Misfit> {
         let (head, model) = Head::of(&body)?;
-        let (stream, max_output) = (head.stream, head.max_output);
+        let (stream, max_output) = match format {
+            // Vectors are no tokens.
+            Format::Embeddings => (false, Some(0)),
+            Format::Chat | Format::Responses | Format::Messages => (head.stream, head.max_output),
+        };
         Ok(Asked { format, body, model, stream, max_output, head })
     }
 
@@ -126,7 +131,11 @@ impl Asked {
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}
             }
         }
-        walk(&serde_json::from_slice(&self.body)?, see);
+        let request = serde_json::from_slice(&self.body)?;
+        if self.format == Format::Embeddings {
+            embeddings::holds_texts(&request)?;
+        }
+        walk(&request, see);
         Ok(())
     }
 
@@ -136,6 +145,7 @@ impl Asked {
             Format::Chat => chat::understood(&self.body, max_output),
             Format::Responses => responses::understood(&self.body, max_output),
             Format::Messages => messages::understood(&self.body, max_output),
+            Format::Embeddings => Err(embeddings::not_here()),
         }
     }
 }
@@ -201,6 +211,9 @@ impl Pool {
         veil: Option<Box<dyn Veil>>,
     ) -> Result<Relayed, Refusal> {
         let provider = self.config(model)?.provider;
+        if asked.format == Format::Embeddings {
+            return embeddings::embed(self, model, asked, provider, effect, veil).await;
+        }
         let own = match provider {
             Provider::Openai => Some(Format::Chat),
             Provider::Anthropic => Some(Format::Messages),

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::{Instant, timeout_at};
 
 use super::peek::Anew;
-use super::{Asked, Ended, Kind, Refusal, Relayed, chat, messages};
+use super::{Asked, Ended, Kind, Refusal, Relayed, chat, embeddings, messages};
 use crate::answer::{Answer, Sent};
 use crate::config::Provider;
 use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
@@ -20,7 +20,7 @@ use crate::failure::{self, transient};
 use crate::openai::Quirks;
 use crate::pool::{Delta, Pool};
 use crate::sse;
-use crate::target::Target;
+use crate::target::{Ask, Target};
 use crate::{anthropic, client, openai};
 
 /// A stream on its way.
@@ -46,7 +46,7 @@ pub(super) async fn pass(
     effect: EffectId,
 ) -> Result<Relayed, Refusal> {
     let config = pool.config(model)?;
-    let target = pool.target(model)?;
+    let target = pool.target(model, if asked.format == Format::Embeddings { Ask::Vectors } else { Ask::Answer })?;
     let deadlines = pool.deadlines(config);
     let mut backoff = pool.backoff();
     let mut quirks = pool.quirks(model);
@@ -88,8 +88,9 @@ pub(super) async fn pass(
 
 fn anew(asked: &Asked, target: &Target<'_>, max_output: u32, quirks: Quirks) -> Bytes {
     let (usage, limit_field) = match asked.format {
-        Format::Chat => (quirks.stream_options(), quirks.limit_field(target.config.address())),
-        Format::Responses | Format::Messages => (false, "max_tokens"),
+        Format::Chat => (quirks.stream_options(), Some(quirks.limit_field(target.config.address()))),
+        Format::Responses | Format::Messages => (false, Some("max_tokens")),
+        Format::Embeddings => (false, None),
     };
     asked.head.anew(&asked.body, Anew { model: &target.config.model, usage, max_output, limit_field })
 }
@@ -104,7 +105,7 @@ async fn take(
 ) -> Result<Relayed, aos_abi::inference::Failure> {
     let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let mut meter = Meter::new(asked.format, sent);
-    if kind.starts_with("text/event-stream") {
+    if kind.starts_with("text/event-stream") && asked.format != Format::Embeddings {
         let sieve = asked.format == Format::Chat && !asked.head.wants_usage();
         let passed = Passed {
             response,
@@ -133,10 +134,12 @@ async fn take(
         }
     }
     let body = body.freeze();
-    if !meter.document(&body) {
-        return Err(exchange::no_answer(&body, target));
-    }
-    let ended = Ended { usage: meter.usage(), whole: true };
+    let usage = match asked.format {
+        Format::Embeddings => embeddings::usage(&body, asked),
+        Format::Chat | Format::Responses | Format::Messages => meter.document(&body).then(|| meter.usage()),
+    };
+    let Some(usage) = usage else { return Err(exchange::no_answer(&body, target)) };
+    let ended = Ended { usage, whole: true };
     Ok(Relayed { status: 200, content_type: "application/json", kind: Kind::Done(Some(body), ended) })
 }
 
@@ -166,7 +169,7 @@ impl Passed {
             return match broken {
                 None => rest,
                 Some(failure) => Some(match self.meter.format {
-                    Format::Chat | Format::Responses => chat::error_event(&failure),
+                    Format::Chat | Format::Responses | Format::Embeddings => chat::error_event(&failure),
                     Format::Messages => messages::error_event(&failure),
                 }),
             };
@@ -259,7 +262,7 @@ impl Meter {
 
 fn event(format: Format, data: &str, answer: &mut Answer<'static>) {
     let _ = match format {
-        Format::Chat | Format::Responses => openai::event(data, answer),
+        Format::Chat | Format::Responses | Format::Embeddings => openai::event(data, answer),
         Format::Messages => anthropic::event(data, answer),
     };
 }

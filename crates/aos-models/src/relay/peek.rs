@@ -80,9 +80,9 @@ pub(crate) struct Anew<'a> {
     pub(crate) model: &'a str,
     /// Whether a stream must end with what it used.
     pub(crate) usage: bool,
-    /// The most tokens that may be answered, and the field that says so where the request has none.
+    /// The most tokens that may be answered, and the field that says so where the request has none; `None`: nothing does.
     pub(crate) max_output: u32,
-    pub(crate) limit_field: &'static str,
+    pub(crate) limit_field: Option<&'static str>,
 }
 
 impl Head {
@@ -141,11 +141,17 @@ impl Head {
         let mut changes = vec![(self.model.clone(), json_string(anew.model))];
         let mut added = String::new();
         match &self.limit {
-            Some(place) if self.max_output.is_some_and(|asked| asked > anew.max_output) => {
+            Some(place)
+                if anew.limit_field.is_some() && self.max_output.is_some_and(|asked| asked > anew.max_output) =>
+            {
                 changes.push((place.clone(), anew.max_output.to_string()));
             }
             Some(_) => {}
-            None => added.push_str(&format!(",\"{}\":{}", anew.limit_field, anew.max_output)),
+            None => {
+                if let Some(field) = anew.limit_field {
+                    added.push_str(&format!(",\"{field}\":{}", anew.max_output));
+                }
+            }
         }
         if anew.usage && self.stream {
             match &self.options {
@@ -179,7 +185,7 @@ fn json_string(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const ANEW: Anew<'_> = Anew { model: "qwen\"3", usage: true, max_output: 100, limit_field: "max_tokens" };
+    const ANEW: Anew<'_> = Anew { model: "qwen\"3", usage: true, max_output: 100, limit_field: Some("max_tokens") };
 
     fn anew(body: &str) -> String {
         let (head, _) = Head::of(body.as_bytes()).unwrap();

@@ -12,7 +12,7 @@ use aos_abi::inference::{Failure, Format, Reply, Stop, Usage};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{Asked, Ended, Kind, Refusal, Relayed, Understood, Veil, chat, messages, responses};
+use super::{Asked, Ended, Kind, Refusal, Relayed, Understood, Veil, chat, embeddings, messages, responses};
 use crate::pool::{Delta, Pool};
 use crate::written::Written;
 
@@ -81,6 +81,7 @@ pub(super) async fn tell(
             Format::Chat => chat::whole(&reply, &asked.model, &id),
             Format::Responses => responses::whole(&reply, &asked.model, &id),
             Format::Messages => messages::whole(&reply, &asked.model, &id),
+            Format::Embeddings => return Err(embeddings::not_here().into()),
         };
         let ended = Ended { usage: reply.usage, whole: reply.stop != Stop::Length };
         let kind = Kind::Done(Some(Bytes::from(body.to_string())), ended);
@@ -90,6 +91,7 @@ pub(super) async fn tell(
         Format::Chat => Box::new(chat::Stream::new(&asked.model, &id, asked.head.wants_usage())),
         Format::Responses => Box::new(responses::Stream::new(&asked.model, &id)),
         Format::Messages => Box::new(messages::Stream::new(&asked.model, &id, asked.input_tokens())),
+        Format::Embeddings => return Err(embeddings::not_here().into()),
     };
     let usage = Usage { input_tokens: asked.input_tokens(), estimated: true, ..Usage::default() };
     let mut told = Told {

@@ -225,8 +225,16 @@ impl State {
             Wire::Anthropic
         } else if path.ends_with(":streamGenerateContent") || path.ends_with(":generateContent") {
             Wire::Gemini
-        } else {
+        } else if !path.ends_with("/embeddings") {
             return Ok(not_found());
+        } else {
+            let Ok(body) = http_body_util::Limited::new(body, REQUEST_BYTES_MAX).collect().await else {
+                return Err(Reset);
+            };
+            let body = body.to_bytes();
+            let path = path.to_owned();
+            self.record(Recorded { path, headers: head.headers, body: body.clone() });
+            return Ok(vectors(&body));
         };
         let Ok(body) = http_body_util::Limited::new(body, REQUEST_BYTES_MAX).collect().await else { return Err(Reset) };
         let body = body.to_bytes();
@@ -423,6 +431,23 @@ fn response(status: StatusCode, content_type: &str, body: Sending) -> Response<S
         response.headers_mut().insert(CONTENT_TYPE, value);
     }
     response
+}
+
+/// One vector for each text, the same for all of them: 1 and then halves, as many as `dimensions` says, or two in base64.
+fn vectors(body: &[u8]) -> Response<Sending> {
+    let request: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let texts = request["input"].as_array().map_or(1, Vec::len);
+    let halves = request["dimensions"].as_u64().unwrap_or(2).clamp(1, 4096);
+    let vector = match request["encoding_format"].as_str() {
+        // 1.0 and 0.5 as little-endian 32 bit floats.
+        Some("base64") => json!("AACAPwAAAD8="),
+        _ => (0..halves).map(|at| if at == 0 { 1.0 } else { 0.5 }).collect(),
+    };
+    let data: Vec<_> =
+        (0..texts).map(|index| json!({"object": "embedding", "index": index, "embedding": vector})).collect();
+    let usage = json!({"prompt_tokens": 3 * texts, "total_tokens": 3 * texts});
+    let body = json!({"object": "list", "data": data, "model": "scripted", "usage": usage}).to_string();
+    response(StatusCode::OK, "application/json", Sending::whole(body.into()))
 }
 
 fn not_found() -> Response<Sending> {

@@ -344,11 +344,14 @@ async fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Res
         DEMO.clone_into(&mut configured.default_model);
         table.insert(DEMO.to_owned(), model);
     }
+    let created = u64::try_from(heart::now().0 / 1000).unwrap_or_default();
     let views = table
         .iter()
         .map(|(name, model)| ModelView {
             id: name.clone(),
             object: "model".into(),
+            created,
+            owned_by: word(&model.provider),
             provider: word(&model.provider),
             model: model.model.clone(),
             tier: model.tier.as_ref().map(word),
