@@ -197,6 +197,9 @@ pub(crate) fn of_nano(shapes: &Value, set: CallSet, sources: &[String]) -> Optio
     let any: Vec<String> = (0..sources.len()).map(|nth| format!("SOURCE{nth}")).collect();
     if !sources.is_empty() {
         let _ = writeln!(rules, "SPAN: ({}) & /(?s:.+)/", any.join(" | "));
+        // Not only white space, which as an escape is a backslash and a letter.
+        let words = r#"/(\s|\\[bfnrt])*([^\s\\]|\\["\\\/])(?s:.*)/"#;
+        let _ = writeln!(rules, "SAID: ({}) & {words}", any.join(" | "));
         rules.push_str("COPY: \"\\\"\" SPAN \"\\\"\"\n");
         rules.push_str("COPYLINE: \"\\\"\" SPAN (\"\\\\n\")? \"\\\"\"\n");
     }
@@ -265,14 +268,18 @@ fn value(kind: &Value, schema: &Value, copies: bool, rules: &mut String, kinds: 
     }
 }
 
-/// A JSON string that is one of these, with a span for each `{}`. One terminal, since only all of it shows where a span ends.
+/// A JSON string that is one of these, with a span for each `{}`, and never blank. One terminal, since only all of it shows
+/// where a span ends.
 fn templates(templates: &[&str], copies: bool) -> Option<String> {
     let one = |template: &&str| {
         let pieces: Vec<String> = template
             .split("{}")
             .map(|piece| if piece.is_empty() { String::new() } else { literal(&escaped(piece)) })
             .collect();
-        let joined = pieces.join(" SPAN ");
+        let mut joined = pieces.join(" SPAN ");
+        if template.replace("{}", "").trim().is_empty() {
+            joined = joined.replacen(" SPAN ", " SAID ", 1);
+        }
         if joined.trim().is_empty() { "\"\"".to_owned() } else { joined }
     };
     let all: Vec<String> = templates.iter().filter(|template| copies || !template.contains("{}")).map(one).collect();
