@@ -109,7 +109,7 @@ fn a_file_that_cannot_be_used_is_told_and_the_rest_goes_on() {
     let tested = rig.aos(&["--json", "models", "test"]);
     assert_eq!(tested.code, 1, "{tested:?}");
     let findings: Value = serde_json::from_str(&tested.out).unwrap();
-    assert_eq!(findings["faults"], 4, "the three, and the server of the scripted one is no matter here: {findings:#}");
+    assert_eq!(findings["faults"], 4, "the three, and the scripted model, which has no answer: {findings:#}");
 
     // The same daemon, once the file is there.
     put(&rig, "absent", &whole);

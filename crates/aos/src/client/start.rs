@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep};
 use super::Error;
 use crate::home::Home;
 
+/// By which that library (candle) is told on how many cores it computes.
+const MODEL_THREADS: &str = "CANDLE_NUM_THREADS";
 /// How long the daemon may take to come up.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked for meanwhile.
@@ -84,6 +86,12 @@ fn launch(home: &Home, program: &Path) -> io::Result<(Child, u64)> {
     command.args(["up", "--foreground", "--detached"]);
     for (flag, value) in home.as_arguments() {
         command.arg(flag).arg(value);
+    }
+    // The library that computes for models waits for its threads by spinning: with one for every core, each task of
+    // another program makes all of them wait.
+    if std::env::var_os(MODEL_THREADS).is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        command.env(MODEL_THREADS, (cores - 1).max(1).to_string());
     }
     let child = command.current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
     Ok((child, from))
