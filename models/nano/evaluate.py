@@ -30,7 +30,7 @@ class Player:
     """A checkpoint that answers prompts."""
 
     def __init__(self, folder, average=True):
-        state = torch.load(folder / "state.pt")
+        state = torch.load(folder / "state.pt", map_location="cpu")
         self.tokenizer = Tokenizer()
         assert state["tokens"] == self.tokenizer.tokens
         self.network = Network(Shape(**state["shape"]))

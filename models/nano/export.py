@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--out", default=str(Path(__file__).parent / "weights" / "aos-nano.gguf"))
     options = parser.parse_args()
-    state = torch.load(Path(os.path.expanduser(options.cache)) / options.run / "state.pt")
+    state = torch.load(Path(os.path.expanduser(options.cache)) / options.run / "state.pt", map_location="cpu")
     tokenizer = Tokenizer()
     assert state["tokens"] == tokenizer.tokens, "words.txt or grammar.py changed since this run began"
     weights = {name: value.detach().float().numpy() for name, value in state["average"].items()}

@@ -80,8 +80,12 @@ class Block(nn.Module):
             if past:
                 k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
             past[:] = [k, v]
-        scores = (q @ k.transpose(-1, -2)).float() + mask
-        attended = (scores.softmax(-1).to(v.dtype) @ v).transpose(1, 2).reshape(batch, length, width)
+        if q.is_cuda:
+            attended = functional.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True, scale=1.)
+        else:
+            scores = (q @ k.transpose(-1, -2)).float() + mask
+            attended = scores.softmax(-1).to(v.dtype) @ v
+        attended = attended.transpose(1, 2).reshape(batch, length, width)
         x = x + self.attn_output(attended).float()
         h = self.ffn_norm(x)
         return x + self.ffn_down(functional.silu(self.ffn_gate(h)) * self.ffn_up(h)).float()

@@ -1,4 +1,5 @@
-"""Trains the network. Made for two CPU cores and two hours; may be killed at any time and goes on with --resume.
+"""Trains the network. Made for two CPU cores; a GPU is used where --device names one. May be killed at any time and goes on
+with --resume.
 
 Start at main. What always holds: the examples follow from the seed and their number, so a resumed run sees none twice;
 checkpoints are whole (written aside, then renamed); loss is on the model's own words alone; evaluation here is teacher-
@@ -7,11 +8,13 @@ forced and a first look only, evaluate.py decodes freely. Nothing is written int
     nice -n 19 python3 train.py --run first            # a new run in ~/.cache/aos-nano/first
     nice -n 19 python3 train.py --run first --resume   # goes on
     python3 train.py --quick                           # a minute: does it learn at all?
+    python3 train.py --run gpu --device cuda --workers 14 --batch 49152 --tokens 6e8
 """
 
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
@@ -27,6 +30,8 @@ from network import Network, Shape
 CHUNK = 2048
 CHECKPOINT_S, REPORT_STEPS = 120, 20
 AVERAGE = .998
+# Chunks that are made while one is learned from.
+AHEAD = 8
 
 
 def batches(rows, tokens):
@@ -55,6 +60,27 @@ def tensors(batch, pad):
     return x, y
 
 
+class Chunks:
+    """The examples of a chunk, made here or, ahead of time, by other processes."""
+
+    def __init__(self, data, workers):
+        self.data, self.coming = data, {}
+        # Whoever is forked has the data set already.
+        self.pool = multiprocessing.get_context("fork").Pool(workers) if workers else None
+
+    def ask(self, chunk):
+        numbers = range(chunk * CHUNK, (chunk + 1) * CHUNK)
+        return self.pool.map_async(self.data.example, numbers, 64)
+
+    def rows(self, chunk):
+        if not self.pool:
+            return [self.data.example(number) for number in range(chunk * CHUNK, (chunk + 1) * CHUNK)]
+        for ahead in range(chunk, chunk + AHEAD):
+            if ahead not in self.coming:
+                self.coming[ahead] = self.ask(ahead)
+        return self.coming.pop(chunk).get()
+
+
 class Run:
     """A training run: its weights, their running average, the optimiser, and how far it is."""
 
@@ -64,7 +90,10 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = Dataset(options.seed)
         torch.manual_seed(options.seed)
-        self.network = Network(Shape(len(self.data.tokenizer.tokens), options.width, options.layers, options.inner))
+        # Before the device is touched: it must not be forked.
+        self.chunks = Chunks(self.data, options.workers)
+        shape = Shape(len(self.data.tokenizer.tokens), options.width, options.layers, options.inner)
+        self.network = Network(shape).to(options.device)
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
         matrices = [weights for weights in self.network.parameters() if weights.dim() == 2]
         others = [weights for weights in self.network.parameters() if weights.dim() != 2]
@@ -79,7 +108,7 @@ class Run:
         aside.rename(self.folder / "state.pt")
 
     def load(self):
-        state = torch.load(self.folder / "state.pt")
+        state = torch.load(self.folder / "state.pt", map_location=self.options.device)
         if state["tokens"] != self.data.tokenizer.tokens:
             raise SystemExit("the vocabulary is not that of the checkpoint: begin a new run")
         self.network.load_state_dict(state["network"])
@@ -97,8 +126,8 @@ class Run:
         return int(self.options.batch * (1 + 2 * min(1., self.progress["chunk"] * CHUNK / 40000)) / 3)
 
     def learn(self, batch):
-        x, y = tensors(batch, self.data.tokenizer.id["<|pad|>"])
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        x, y = (part.to(self.options.device) for part in tensors(batch, self.data.tokenizer.id["<|pad|>"]))
+        with torch.autocast(self.options.device, dtype=torch.bfloat16):
             hidden = self.network.hidden(x)
             asked = y != -100
             logits = self.network.logits(hidden[asked])
@@ -125,9 +154,7 @@ class Run:
         loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
         seen = progress["tokens"]
         while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
-            first = progress["chunk"] * CHUNK
-            rows = [self.data.example(number) for number in range(first, first + CHUNK)]
-            found = batches(rows, self.batch())
+            found = batches(self.chunks.rows(progress["chunk"]), self.batch())
             random.Random(progress["chunk"]).shuffle(found)
             for batch in found[progress["batch"]:]:
                 value = self.learn(batch)
@@ -163,6 +190,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a small network and a minute")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--workers", type=int, default=0, help="processes that make examples beside this one")
     parser.add_argument("--tokens", type=float, default=45e6, help="tokens of the whole run, padding counted")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, ready to be resumed")
     parser.add_argument("--batch", type=int, default=6144, help="tokens of a step")
