@@ -57,6 +57,7 @@ fn request(format: Format, stream: bool) -> Value {
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sun"}]}],
             "tools": [{"name": "weather", "description": "Tells it.", "input_schema": schema}],
             "tool_choice": {"type": "auto"}}),
+        Format::Embeddings => json!({"model": "m", "input": ["Weather in Paris?", "Weather?"], "dimensions": 2}),
     }
 }
 
@@ -134,6 +135,7 @@ fn told(format: Format, stream: bool, body: &str) -> (String, Vec<(String, Strin
                     }
                 }
             }
+            (Format::Embeddings, _) => panic!("vectors say nothing: {event}"),
         }
     }
     (said, calls)
@@ -312,6 +314,24 @@ async fn what_is_hidden_does_not_leave_and_comes_back() {
             assert!(!sent.contains("Paris") && sent.contains("[CITY]"), "{sent}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_not_embedded() {
+    let server = start(Vec::new()).await;
+    let pool = pool(&server, Provider::Openai);
+    let asked = |body: &Value| Asked::read(Format::Embeddings, Bytes::from(body.to_string())).unwrap();
+    let texts = asked(&request(Format::Embeddings, false));
+    let (body, ended) = all(pool.relay("m", &texts, 0, EFFECT, Some(Box::new(Hidden))).await.unwrap()).await;
+    let vectors: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((vectors["data"].as_array().unwrap().len(), ended.whole), (2, true), "{body}");
+    let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    assert_eq!(sent["input"], json!(["Weather in [CITY]?", "Weather?"]));
+    assert_eq!(sent["dimensions"], 2, "all else is as it came");
+
+    let tokens = asked(&json!({"model": "m", "input": [[1, 2], [3]]}));
+    let misfit = tokens.texts(&mut |_| ()).unwrap_err();
+    assert!(misfit.message.contains("personal data"), "tokens cannot be looked at: {misfit:?}");
 }
 
 #[test]
