@@ -40,7 +40,7 @@ impl Reader {
         Reader { pool: Arc::new(Pool { path: path.to_owned(), idle: Mutex::new(Vec::new()) }) }
     }
 
-    /// Reads a journal that no daemon has open, such as a backup.
+    /// Reads a journal that is not this program's to write: a backup, one at rest, or one that a daemon writes meanwhile.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::Foreign`], [`Error::TooNew`], [`Error::Corrupt`].
@@ -124,6 +124,28 @@ impl Reader {
             Ok(found)
         })?;
         parse(found)
+    }
+
+    /// The entries of these kinds among the last thousand or so before `before`, newest first, and the position to go on
+    /// before; `None` at the journal's beginning. Bodies of other kinds are not read.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where one does not parse.
+    pub fn back(&self, before: Lsn, kinds: &[&str]) -> Result<(Vec<Entry>, Option<Lsn>), Error> {
+        let (found, next) = self.with(|db| read_back(db, before, kinds).map_err(self.fail()))?;
+        Ok((parse(found)?, next))
+    }
+
+    /// How many entries from a position on were pruned.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn pruned_from(&self, from: Lsn) -> Result<u64, Error> {
+        self.with(|db| {
+            db.prepare_cached("SELECT count(*) FROM sealed WHERE lsn >= ?1")
+                .and_then(|mut statement| statement.query_row([from.0], |row| row.get(0)))
+                .map_err(self.fail())
+        })
     }
 
     /// The last durable entry and its hash; position zero and 32 zeros where there is none.
@@ -236,6 +258,25 @@ fn read_chunk(db: &Connection, after: Lsn) -> rusqlite::Result<Vec<Stored>> {
         chunk.push(entry);
     }
     Ok(chunk)
+}
+
+/// A chunk from back to front, of which only these kinds are taken.
+fn read_back(db: &Connection, before: Lsn, kinds: &[&str]) -> rusqlite::Result<(Vec<Stored>, Option<Lsn>)> {
+    let mut statement =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn < ?1 ORDER BY lsn DESC LIMIT ?2"))?;
+    let mut rows = statement.query((before.0, CHUNK))?;
+    let (mut chunk, mut bytes, mut next) = (Vec::new(), 0, None);
+    while bytes < CHUNK_BYTES
+        && let Some(row) = rows.next()?
+    {
+        next = Some(Lsn(row.get("lsn")?));
+        if kinds.contains(&row.get_ref("kind")?.as_str()?) {
+            let entry = Stored::read(row)?;
+            bytes += entry.body.len();
+            chunk.push(entry);
+        }
+    }
+    Ok((chunk, next))
 }
 
 fn clamp(limit: u64) -> i64 {

@@ -88,16 +88,40 @@ impl Explanation {
     }
 }
 
+/// What a call lacks to be given; `None`: nothing.
+type Lacks<'a> = &'a dyn Fn(&Syscall) -> Option<Lacking>;
+
 pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
-    let mut said = decide_one(tables, subject, standing, call);
+    decide_whole(tables, subject, standing, call, &|call| subject.given.lacks(call))
+}
+
+/// What is said to a call of the past, of which it was recorded whether people had given all that steers it.
+pub(crate) fn decide_past(tables: &Tables, subject: &Subject<'_>, given: bool, call: &Syscall) -> Explanation {
+    decide_whole(tables, subject, &[], call, &|call| if given { None } else { subject.given.lacks(call) })
+}
+
+fn decide_whole(
+    tables: &Tables,
+    subject: &Subject<'_>,
+    standing: &[Standing],
+    call: &Syscall,
+    lacks: Lacks<'_>,
+) -> Explanation {
+    let mut said = decide_one(tables, subject, standing, call, lacks);
     // What a child is to be shown is fetched and read by the one who makes it. No approval of the making stands for that.
     if let Syscall::SpawnAgent(spawn) = call {
-        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, &[], attached)));
+        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, &[], attached, lacks)));
     }
     said
 }
 
-fn decide_one(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
+fn decide_one(
+    tables: &Tables,
+    subject: &Subject<'_>,
+    standing: &[Standing],
+    call: &Syscall,
+    lacks: Lacks<'_>,
+) -> Explanation {
     let mut said = Explanation::open();
     if reads_own_past(call) {
         said.rule = "always: one's own results and inputs".to_owned();
@@ -118,7 +142,7 @@ fn decide_one(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], cal
         }
     }
     by_standing(standing, call, &mut said);
-    by_labels(tables, subject, call, &mut said);
+    by_labels(tables, subject, call, lacks, &mut said);
     if matches!(call.name(), Name::NetFetch | Name::NetSend) {
         said.obligations.labels = said.obligations.labels.and(Labels::WEB);
     }
@@ -140,12 +164,12 @@ fn by_standing(standing: &[Standing], call: &Syscall, said: &mut Explanation) {
 
 /// A rule about untrusted content asks only where that content can have led to the call: not where people gave everything
 /// that steers it. What such a rule denies stays denied: whoever wrote that wanted no exception.
-fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, said: &mut Explanation) {
+fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, lacks: Lacks<'_>, said: &mut Explanation) {
     let mut lacking: Option<Option<Lacking>> = None;
     for rule in tables.labels.iter().filter(|rule| rule.concerns(subject.labels, call)) {
         let asks = matches!(rule.terms.verdict, Verdict::Ask | Verdict::Hold) && rule.when.within(Labels::UNTRUSTED);
         if asks && rule.terms.verdict < said.verdict {
-            match lacking.get_or_insert_with(|| subject.given.lacks(call)) {
+            match lacking.get_or_insert_with(|| lacks(call)) {
                 None => {
                     said.lifted.get_or_insert_with(|| rule.name.to_string());
                     continue;

@@ -12,7 +12,7 @@ use aos_abi::{Name, Syscall};
 use aos_personal::Detector;
 
 use crate::child::{self, Exceeds};
-use crate::decide::{Explanation, Subject, decide};
+use crate::decide::{Explanation, Subject, decide, decide_past};
 use crate::fault::Fault;
 use crate::given::Lacking;
 use crate::grant::Grant;
@@ -192,6 +192,12 @@ impl Policy {
     /// What [`Policy::authorize_with`] would say, without a permit.
     pub fn explain_with(&self, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
         decide(&self.tables, subject, standing, call)
+    }
+
+    /// What is said to a call that was decided once, maybe under another policy. `given` says whether people had given all
+    /// that steers it, as the journal recorded it: their words themselves are not needed.
+    pub fn explain_past(&self, subject: &Subject<'_>, given: bool, call: &Syscall) -> Explanation {
+        decide_past(&self.tables, subject, given, call)
     }
 
     /// Whether a connection of which only host and port can be seen, such as TLS through a proxy, is allowed: that takes

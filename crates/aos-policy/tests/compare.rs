@@ -2,8 +2,10 @@
 
 mod rig;
 
+use aos_abi::entry::Verdict;
+use aos_abi::{Pid, Syscall};
 use aos_policy::diff::diff;
-use aos_policy::expect;
+use aos_policy::{Given, Labels, Policy, Subject, expect};
 use rig::role;
 
 fn changes(old: &str, new: &str) -> Vec<String> {
@@ -71,4 +73,24 @@ fn expectations_pass_fail_or_are_refused() {
         let faults = expect::check(&policy, broken).unwrap_err();
         assert!(faults[0].message.contains(message), "{broken}: {}", faults[0]);
     }
+}
+
+/// Of the past only what was recorded is known: whether people had given what steers a call, not their words.
+#[test]
+fn what_was_given_then_is_given_again() {
+    let file = |labels: &str| {
+        let text = "version: 1\ndefault_role: r\nroles: {r: {exec: {shell: true, programs: [sh], net: none}}}\n";
+        Policy::parse(&format!("{text}{labels}")).unwrap()
+    };
+    let asks = file("labels: [{when: untrusted, calls: [EXEC_CMD], verdict: ask}]\n");
+    let denies = file("labels: [{when: untrusted, calls: [EXEC_CMD], verdict: deny}]\n");
+    let call = Syscall::parse("EXEC_CMD", r#"{"cmd":"make"}"#).unwrap();
+    let said = |policy: &Policy, labels: Labels, given: bool| {
+        let subject = Subject { pid: Pid(2), role: "", chain: &[], labels, given: Given::default() };
+        policy.explain_past(&subject, given, &call).verdict
+    };
+    assert_eq!(said(&asks, Labels::WEB, false), Verdict::Ask);
+    assert_eq!(said(&asks, Labels::WEB, true), Verdict::Allow);
+    assert_eq!(said(&asks, Labels::NONE, false), Verdict::Allow);
+    assert_eq!(said(&denies, Labels::WEB, true), Verdict::Deny, "what is denied is never lifted");
 }

@@ -27,6 +27,30 @@ fn entries_are_found_by_position_and_by_process() {
     assert_eq!(reader.get(&[Lsn(7)]).unwrap()[0], *batch(7, 7)[0]);
 }
 
+#[test]
+fn entries_of_a_kind_are_read_from_the_end_backwards() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    let is_wanted = |lsn: u64| lsn.is_multiple_of(7) || lsn > 2700;
+    let mixed = batch(1, 3000).into_iter().map(|one| match is_wanted(one.lsn.0) {
+        true => charged(one.lsn.0, one.pid.0, "small", None),
+        false => one,
+    });
+    journal.append_wait(mixed.collect()).unwrap();
+    let reader = journal.reader();
+    let (mut found, mut before, mut reads) = (Vec::new(), Some(Lsn(2991)), 0);
+    while let Some(at) = before {
+        let (entries, next) = reader.back(at, &["charged", "verdict"]).unwrap();
+        found.extend(lsns(&entries));
+        (before, reads) = (next, reads + 1);
+    }
+    assert_eq!(found, (1..2991).rev().filter(|lsn| is_wanted(*lsn)).collect::<Vec<_>>());
+    // A chunk at a time, and once to see that there is no more.
+    assert_eq!(reads, 4);
+    assert_eq!(reader.back(Lsn(2991), &["verdict"]).unwrap().0, []);
+    assert_eq!(reader.pruned_from(Lsn(1)).unwrap(), 0);
+}
+
 /// Large commits leave positions unsorted, small ones sort them, and neither shows to a reader.
 #[test]
 fn a_process_is_read_the_same_however_its_entries_came() {

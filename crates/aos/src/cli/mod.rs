@@ -6,6 +6,7 @@
 
 mod clean;
 mod context;
+mod decisions;
 #[cfg(test)]
 mod documented;
 mod failure;

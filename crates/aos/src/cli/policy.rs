@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
 use aos_abi::process::PolicyView;
+use aos_journal::Reader;
 use aos_policy::{Fault, Policy};
 
 use super::clean::clean_line;
+use super::decisions::Turned;
+use super::progress::Progress;
 use super::{Context, Exit, Failure};
 use crate::client::Address;
 use crate::mounts::Mounts;
@@ -47,7 +50,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
-    /// Show what becomes possible (+) and what becomes impossible (-), with an example of each
+    /// Show what becomes possible (+) and what becomes impossible (-), with an example of each, and which of the last
+    /// 10,000 recorded decisions would be others
     Diff {
         /// The old policy
         old: PathBuf,
@@ -152,7 +156,9 @@ fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failur
 }
 
 fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
-    let changes = aos_policy::diff::diff(&load(old)?, &load(new)?);
+    let (old, new) = (load(old)?, load(new)?);
+    let changes = aos_policy::diff::diff(&old, &new);
+    let turned = turned(cx, &old, &new)?;
     if cx.json {
         let list: Vec<_> = changes
             .iter()
@@ -163,15 +169,46 @@ fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
                 })
             })
             .collect();
-        cx.document(&list)?;
-    } else if changes.is_empty() {
+        cx.document(&serde_json::json!({ "changes": list, "decisions": turned }))?;
+        return Ok(Exit::Success);
+    }
+    if changes.is_empty() {
         cx.note("they allow the same");
-    } else {
-        for change in changes {
-            cx.line(&change.to_string())?;
-        }
+    }
+    for change in changes {
+        cx.line(&change.to_string())?;
+    }
+    let Some(turned) = turned else {
+        cx.note("no decision is recorded in this home yet");
+        return Ok(Exit::Success);
+    };
+    cx.line(&turned.to_string())?;
+    for example in &turned.examples {
+        cx.line(&clean_line(&example.to_string()))?;
+    }
+    if turned.undecided > 0 {
+        let what = "cannot be made again, since the call or what its process was is gone";
+        cx.note(&format!("{} more {what}", turned.undecided));
+    }
+    if turned.pruned > 0 {
+        cx.note(&format!("{} entries of that time were pruned, and their decisions with them", turned.pruned));
     }
     Ok(Exit::Success)
+}
+
+/// What was decided, decided again. It is read from the journal itself, whether a daemon writes there or not; `None`
+/// where nothing was decided yet.
+fn turned(cx: &Context, old: &Policy, new: &Policy) -> Result<Option<Turned>, Failure> {
+    let file = cx.home.journal_file();
+    if !file.exists() {
+        return Ok(None);
+    }
+    let mut progress = Progress::new(cx);
+    let told = |decided| progress.tell(&format!("{decided} decisions made again"), 0);
+    let turned = Reader::open(&file).and_then(|reader| Turned::find(&reader, old, new, told)).map_err(|error| {
+        Failure::new("the recorded decisions cannot be read").why(error.to_string()).hint(error.hint())
+    })?;
+    Ok(Some(turned).filter(|turned| turned.decided + turned.undecided + turned.pruned > 0))
 }
 
 async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {

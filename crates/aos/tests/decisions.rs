@@ -1,0 +1,103 @@
+//! `aos policy diff` over what was decided: the journal's decisions, made again under another policy.
+//!
+//! What always holds: everything goes through the binary, and nothing needs the daemon while the two are compared.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use rig::{POLICY, Rig, any, call, say, until, write};
+
+/// The decisions of `aos policy diff OLD`, where OLD is the rig's policy and what holds in the home is `new`.
+fn decisions(rig: &Rig, new: &str) -> Value {
+    fs::write(rig.file("old.yaml"), POLICY).unwrap();
+    fs::write(rig.file("new.yaml"), new).unwrap();
+    rig.json(&["policy", "diff", path(rig, "old.yaml").as_str(), path(rig, "new.yaml").as_str()])["decisions"].clone()
+}
+
+fn path(rig: &Rig, name: &str) -> String {
+    rig.file(name).to_str().unwrap().to_owned()
+}
+
+fn counts(found: &Value) -> [u64; 5] {
+    ["decided", "looser", "stricter", "undecided", "pruned"].map(|count| found[count].as_u64().unwrap())
+}
+
+#[test]
+fn what_was_decided_is_decided_again_by_the_role_the_grants_and_the_rules_of_then() {
+    let rig = Rig::new(vec![
+        any(
+            "alpha",
+            vec![write("notes.txt", "1"), write("docs/a.txt", "1"), write("contracts/a", "1"), say("written")],
+        ),
+        any("beta", vec![write("notes.txt", "1"), say("refused")]),
+        any("gamma", vec![call("NET_FETCH", json!({ "url": "https://example.com/" })), say("refused")]),
+    ]);
+    let narrow = POLICY
+        .replace("{path: \"**\", ops: [read, write, delete]}", "{path: \"docs/**\", ops: [read, write]}")
+        .replace("verdict: ask", "verdict: deny");
+    assert_ne!(narrow, POLICY);
+    assert_eq!(decisions(&rig, &narrow), Value::Null, "nothing was decided yet");
+
+    // One writes as it may, one asks and is answered, one has too few grants, and what one wants nobody grants.
+    let alpha = rig.spawn(&["alpha"]);
+    let asked = until("the proposal", || rig.json(&["proposals"])[0]["id"].as_str().map(str::to_owned));
+    assert_eq!(rig.aos(&["approve", &asked]).code, 0);
+    rig.until_idle(alpha);
+    let beta = rig.spawn(&["--grant", "FS_READ **", "beta"]);
+    rig.until_idle(beta);
+    let gamma = rig.spawn(&["gamma"]);
+    rig.until_idle(gamma);
+
+    // Nothing differs, nothing turns; a person's yes is no decision of the policy.
+    let same = decisions(&rig, POLICY);
+    assert_eq!((counts(&same), &same["examples"]), ([5, 0, 0, 0, 0], &json!([])));
+
+    // The narrow one forbids `notes.txt` and `contracts/a`; what beta may not is not the policy's doing in either.
+    let found = decisions(&rig, &narrow);
+    assert_eq!(counts(&found), [5, 0, 2, 0, 0], "{found}");
+    let shown: Vec<[&str; 3]> = found["examples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| [&one["args"]["path"], &one["old"], &one["new"]].map(|value| value.as_str().unwrap()))
+        .collect();
+    assert_eq!(shown, [["contracts/a", "ask", "deny"], ["notes.txt", "allow", "deny"]], "the newest first");
+    let oldest = &found["examples"][1];
+    assert_eq!((&oldest["pid"], &oldest["call"]), (&json!(alpha), &json!("FS_WRITE")));
+    assert_eq!(oldest["recorded_rule"], oldest["old_rule"]);
+    let recorded = rig.entries(alpha, "verdict");
+    assert_eq!((&recorded[0]["lsn"], &recorded[0]["rule"]), (&oldest["lsn"], &oldest["recorded_rule"]));
+
+    // More is given, and less: of people's words the signs. The daemon is not needed for it.
+    rig.kill_daemon();
+    let wide = POLICY
+        .replace("      - {path: \"contracts/**\", ops: [write, delete], verdict: ask}\n", "")
+        .replace("{path: \"**\", ops: [read, write, delete]}", "{path: \"contracts/**\", ops: [write]}");
+    let found = decisions(&rig, &wide);
+    assert_eq!(counts(&found), [5, 1, 2, 0, 0], "{found}");
+    let told = rig.aos(&["policy", "diff", &path(&rig, "old.yaml"), &path(&rig, "new.yaml")]);
+    assert_eq!(told.code, 0, "{told:?}");
+    for line in [
+        "of the last 5 recorded decisions 3 would be others: 1 looser, 2 stricter\n",
+        &format!("+ process {alpha}, FS_WRITE contracts/a: was ask (role assistant: fs[1] contracts/**), is allow ("),
+        &format!("- process {alpha}, FS_WRITE notes.txt: was allow (role assistant: fs[0] **), is deny ("),
+    ] {
+        assert!(told.out.contains(line), "{line}: {told:?}");
+    }
+    assert!(rig.daemons().is_empty(), "nothing was started");
+
+    // What was pruned is said.
+    rig.up();
+    assert_eq!(rig.aos(&["kill", "-s", "KILL", &alpha.to_string()]).code, 0);
+    rig.until_state(alpha, "exited");
+    let pruned = rig.json(&["prune"]);
+    assert_eq!(pruned["pids"], json!([alpha]));
+    let found = decisions(&rig, &narrow);
+    assert_eq!(counts(&found), [2, 0, 0, 0, pruned["entries"].as_u64().unwrap()], "{found}");
+    let told = rig.aos(&["policy", "diff", &path(&rig, "old.yaml"), &path(&rig, "new.yaml")]);
+    assert!(told.err.contains("entries of that time were pruned, and their decisions with them"), "{told:?}");
+}
