@@ -181,3 +181,21 @@ fn children_nobody_waits_for_are_put_away_and_their_parent_is_told() {
     assert!(told.contains("2 WAIT = {\"pid\":7,"), "{told}");
     assert!(told.contains("3 is exited: answered"), "{told}");
 }
+
+/// Whoever sends more is told so, and loses nothing of what was taken.
+#[test]
+fn a_full_inbox_takes_no_more() {
+    const FULL: usize = aos_abi::limits::INBOX_MAX;
+    let mut script = "spawn resident read\n2: ok\nsignal 2 STOP\nspawn resident write\n".to_owned();
+    // A few more than there is room for: some answers become summaries instead.
+    for nth in 0..FULL + 8 {
+        script += &format!("3: => SEND_MSG {{\"to_pid\":2,\"content\":\"word {nth}.\"}}\n");
+    }
+    script += "signal 2 CONT\n2: ok\n3: => SEND_MSG {\"to_pid\":2,\"content\":\"there is room.\"}\n";
+    let told = replay(&script);
+    let taken: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("2 message from 3: ")).collect();
+    assert_eq!((taken.len(), taken.last()), (FULL + 1, Some(&"there is room.")));
+    assert!(told.contains("3 SEND_MSG = EAGAIN the inbox of process 2 is full: 256 unread"), "{told}");
+    let shown = told.lines().find(|line| line.contains("infer 2 turn") && line.contains("word 0.")).unwrap();
+    assert!(taken[..FULL].iter().all(|word| shown.contains(&format!("message {word}"))), "{shown}");
+}
