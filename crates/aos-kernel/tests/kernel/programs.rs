@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::rig::replay;
+use crate::rig::{POLICY, replay, replay_under};
 
 #[test]
 fn a_request_is_served_paid_and_counted() {
@@ -265,6 +265,57 @@ fn a_revoked_key_asks_nothing_more_and_what_runs_is_still_paid() {
     refused: EPERM the key is paused: stopped by a signal
     > signal 3 CONT
     > ask 3 6 m
+    ");
+}
+
+/// Two requests wait for a slot when the policy changes: the model of one is forbidden by then, so it is refused when its
+/// turn comes, nothing is set aside for it, and the model is not asked. The other one's model is still allowed.
+#[test]
+fn a_request_that_waits_is_refused_where_the_policy_forbids_its_model_meanwhile() {
+    let policy = POLICY.replace("    exec:", "    models: {tiers: [small, nano]}\n    exec:");
+    let told = replay_under(
+        &policy,
+        r#"
+        slots 1
+        model other limit=1 tier=nano
+        spawn program
+        key 2
+        ask 2 1 m
+        ask 2 2 other
+        ask 2 3 m
+        ask 2 4 other
+        policy tiers: [small, nano] => tiers: [nano]
+        serve 1
+        serve 2
+        serve 4
+        ask 2 5 m
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > slots 1
+    > model other limit=1 tier=nano
+    > spawn program
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 1 by m, at most 1000
+    > ask 2 2 other
+      → serve 2 2 by other, at most 1000, paid ahead
+    > ask 2 3 m
+    > ask 2 4 other
+    > policy tiers: [small, nano] => tiers: [nano]
+      → another policy
+    > serve 1
+      → refuse 3: EPERM the policy was changed and forbids `m` by now
+    > serve 2
+    2 sets aside $0, 16000 tokens
+      → serve 2 4 by other, at most 1000
+    > serve 4
+    > ask 2 5 m
+      → refuse 5: EPERM the key may not use the model `m`
+    > budgets
+    2 of no limit: spent $0.0011, reserved $0, carved $0
     ");
 }
 
