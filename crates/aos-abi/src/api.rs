@@ -111,6 +111,18 @@ pub struct Accepted {
     pub lsn: Lsn,
 }
 
+/// What `POST /v1/processes` came to; durable when it is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Started {
+    /// The process.
+    pub pid: Pid,
+    /// The entry it became.
+    pub lsn: Lsn,
+    /// Why commands will be refused in the folder that it works on, where they will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
+}
+
 /// `POST /v1/processes/{pid}/stdin`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
     ForkRequest, InputRequest, KeyMade, KeyRequest, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView,
-    RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
 use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
@@ -279,7 +279,7 @@ pub const ROUTES: &[Route] = &[
     route(Op::Syscalls, Get, "/v1/syscalls", "Every system call with its schema.", json::<Vec<SyscallView>>()),
     route(Op::Status, Get, "/v1/status", "The daemon and its processes in numbers.", json::<StatusView>()),
     route(Op::Processes, Get, "/v1/processes", "The process table.", json::<Vec<ProcessView>>()).query(of::<ListQuery>),
-    route(Op::Spawn, Post, "/v1/processes", "Start a process.", json::<Accepted>())
+    route(Op::Spawn, Post, "/v1/processes", "Start a process.", json::<Started>())
         .files_body(of::<SpawnRequest>)
         .status(201),
     route(Op::Process, Get, "/v1/processes/{pid}", "Everything about a process.", json::<ProcessDetail>()),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
     ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest,
-    ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
 use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
@@ -40,7 +40,7 @@ pub trait System: Send + Sync + 'static {
     /// The daemon and its processes in numbers.
     fn status(&self) -> impl Future<Output = Answer<StatusView>> + Send;
     /// Starts a process.
-    fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Answer<Started>> + Send;
     /// Some of the process table, those after `after` in order of pid, and where to go on; `None` at the end. With `all`
     /// the exited ones too. A piece may be empty before the end.
     fn processes(&self, all: bool, after: Pid) -> impl Future<Output = Answer<(Vec<ProcessView>, Option<Pid>)>> + Send;

@@ -68,7 +68,7 @@ pub use helper::helper_main;
 pub use image::{Image, Kind, digest, digest_of, hex};
 pub use layer::{Layer, Like};
 pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
-pub use probe::{Finding, HostReport, probe};
+pub use probe::{Finding, HostReport, probe, probe_folder};
 pub use run::{Isolator, ThisHost, run};
 pub use spec::{
     Access, Doors, Helper, Inode, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,

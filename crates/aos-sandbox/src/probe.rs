@@ -89,11 +89,38 @@ pub fn probe(helper: &Helper, state: &Path) -> Result<HostReport, Error> {
 
 /// Runs a command over a layer in a folder, and says what that folder's file system lacks.
 fn try_layer(helper: &Helper, state: &Path) -> Result<(), (Feature, String)> {
-    let overlay = |error: &dyn std::fmt::Display| (Feature::Overlay, error.to_string());
-    let folder = tempfile::Builder::new().prefix("aos-probe-").tempdir_in(state).map_err(|error| overlay(&error))?;
+    let folder = room(state)?;
     let workspace = folder.path().join("workspace");
     std::fs::create_dir(&workspace).map_err(|error| overlay(&error))?;
-    let mut spec = Spec::new(["/bin/sh", "-c", "echo > written"], workspace, Isolation::Full);
+    run_over(helper, &folder, &workspace, "echo > written")
+}
+
+/// Tries whether commands can run in a folder that is there already, with their layers in `state`. A command that does
+/// nothing is run over a layer; the folder is left as it is.
+///
+/// # Errors
+/// What is missing, in a finding whose state says why.
+pub fn probe_folder(helper: &Helper, state: &Path, folder: &Path) -> Result<(), Finding> {
+    let tried = room(state).and_then(|room| run_over(helper, &room, folder, ":"));
+    tried.map_err(|(feature, why)| Finding { feature, needed: true, state: Err(why) })
+}
+
+fn overlay(error: &dyn std::fmt::Display) -> (Feature, String) {
+    (Feature::Overlay, error.to_string())
+}
+
+/// A folder that goes away with its value.
+fn room(state: &Path) -> Result<tempfile::TempDir, (Feature, String)> {
+    tempfile::Builder::new().prefix("aos-probe-").tempdir_in(state).map_err(|error| overlay(&error))
+}
+
+fn run_over(
+    helper: &Helper,
+    folder: &tempfile::TempDir,
+    workspace: &Path,
+    script: &str,
+) -> Result<(), (Feature, String)> {
+    let mut spec = Spec::new(["/bin/sh", "-c", script], workspace, Isolation::Full);
     spec.helper = helper.clone();
     let layer = Layer::create(folder.path().join("layer")).map_err(|error| overlay(&error))?;
     spec.layer = Some(layer.clone());

@@ -320,6 +320,49 @@ fn a_home_that_takes_no_layer_is_told_when_the_daemon_starts() {
     assert!(rest.contains("every command will be refused"), "{said}");
 }
 
+/// The same of a person's own folder, in a home where commands run: it is told with the process, and so is nothing else.
+#[test]
+fn a_folder_that_takes_no_layer_is_told_when_the_process_starts() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can mount an overlay for a test");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "cd \"$1\" && mkdir plain l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77; \
+        mkdir m/mine; export AOS_HOME=\"$1/h\" HOME=\"$1\"; \"$0\" up >&2 2>/dev/null; \"$0\" status --json | tail -n 1; \
+        for how in 'spawn -w m/mine' 'spawn -w plain' 'run -w m/mine hello' '--json spawn -w m/mine' '--json spawn -w plain'; do \
+        echo \"# $how\"; \"$0\" $how 2>&1 < /dev/null; done; \"$0\" down > /dev/null 2>&1; \
+        echo '# files'; find m/mine plain h/undo -name 'aos-probe-*'; find m/mine -mindepth 1";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
+    let out = unshare.env_remove("AOS_HOME").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.code() == Some(77) {
+        eprintln!("SKIPPED: no overlay can be mounted here");
+        return;
+    }
+    let mut parts = said.split("# ");
+    let status: Value = serde_json::from_str(parts.next().unwrap().trim()).unwrap();
+    if status["lacks"].as_array().is_some_and(|lacks| !lacks.is_empty()) {
+        eprintln!("SKIPPED: this host cannot isolate a command: {}", status["lacks"]);
+        return;
+    }
+    for part in parts {
+        let (how, told) = part.split_once('\n').unwrap();
+        let is_told = told.contains("m/mine will be refused, since it lacks ") && told.contains("/m/mine will");
+        match how {
+            // What the demonstration writes with a file call, which works all the same; of the trial nothing is left.
+            "files" => assert_eq!(told, "m/mine/hello.md\n"),
+            how if how.starts_with("--json") => {
+                let document = told.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{said}"));
+                let started: Value = serde_json::from_str(document).unwrap();
+                assert_eq!(started["lacks"].is_string(), how.contains("m/mine"), "{how}: {told}");
+            }
+            how => assert_eq!(is_told, how.contains("m/mine"), "{how}: {told}"),
+        }
+    }
+}
+
 #[test]
 fn a_folder_that_holds_the_home_is_not_worked_on() {
     let rig = rig(vec![any("alpha", vec![say("done")])]);

@@ -209,9 +209,9 @@ impl System for Fake {
         Ok(KeyMade { pid: Pid(7), key: KEY.to_owned() })
     }
 
-    async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
+    async fn spawn(&self, request: SpawnRequest) -> Answer<Started> {
         self.spawned.lock().unwrap().push(request);
-        accepted(Pid(7))
+        Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None })
     }
     /// Three, one to a piece, of which only the one in the middle lives.
     async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {

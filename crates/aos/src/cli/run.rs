@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aos_abi::Usd;
-use aos_abi::api::{Accepted, FileArg, SpawnRequest};
+use aos_abi::api::{FileArg, SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode};
 use base64::Engine as _;
 
@@ -88,10 +88,11 @@ impl Args {
         // From here on Ctrl-C means the process: without a listener it would end this program alone.
         client.ready().await?;
         let interrupts = Interrupts::listen()?;
-        let accepted: Accepted = client.post(&Address::of("/v1/processes"), &request).await?;
-        let exit = Session::of_run(cx, client, accepted.pid, keyboard, interrupts).until_the_end().await;
+        let started: Started = client.post(&Address::of("/v1/processes"), &request).await?;
+        view::lacks(cx, &request, &started);
+        let exit = Session::of_run(cx, client, started.pid, keyboard, interrupts).until_the_end().await;
         if let (true, Some(folder)) = (self.dry_run, &request.workspace) {
-            let copy = cx.home.workspaces().join(accepted.pid.to_string());
+            let copy = cx.home.workspaces().join(started.pid.to_string());
             show_difference(cx, Path::new(folder), &copy)?;
             // Nothing but the difference was wanted of it; what is left is only disk space.
             let _ = std::fs::remove_dir_all(copy);

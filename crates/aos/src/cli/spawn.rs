@@ -1,6 +1,6 @@
 //! `aos spawn`.
 
-use aos_abi::api::{Accepted, SpawnRequest};
+use aos_abi::api::{SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode, Priority};
 use aos_abi::{Pid, Usd};
 
@@ -87,11 +87,12 @@ impl Args {
             dry_run: false,
             files: file_args(&self.file)?,
         };
-        let accepted: Accepted = cx.client()?.post(&Address::of("/v1/processes"), &request).await?;
+        let started: Started = cx.client()?.post(&Address::of("/v1/processes"), &request).await?;
+        view::lacks(cx, &request, &started);
         if cx.json {
-            cx.document(&accepted)?;
+            cx.document(&started)?;
         } else {
-            cx.print(&format!("{}\n", accepted.pid))?;
+            cx.print(&format!("{}\n", started.pid))?;
         }
         Ok(Exit::Success)
     }

@@ -1,11 +1,12 @@
 //! What several commands ask for and show: addresses of processes, and processes as text.
 
-use aos_abi::api::{Accepted, SignalRequest};
+use aos_abi::api::{Accepted, SignalRequest, SpawnRequest, Started};
 use aos_abi::process::ProcessView;
 use aos_abi::{Pid, Signal};
 use serde_json::Value;
 
-use super::clean::clean;
+use super::Context;
+use super::clean::{clean, clean_line};
 use super::failure::Failure;
 use crate::client::{Address, Client};
 
@@ -19,6 +20,14 @@ pub(super) async fn processes(client: &Client, all: bool) -> Result<Vec<ProcessV
     let address = Address::of("/v1/processes");
     let address = if all { address.with("all", true) } else { address };
     Ok(client.get(&address).await?)
+}
+
+/// Says at once where commands will be refused in the folder that was named.
+pub(super) fn lacks(cx: &Context, request: &SpawnRequest, started: &Started) {
+    if let (Some(folder), Some(lack)) = (&request.workspace, &started.lacks) {
+        let (folder, lack) = (clean_line(folder), clean_line(lack));
+        cx.note(&format!("commands in {folder} will be refused, since it lacks {lack}"));
+    }
 }
 
 /// Sends a signal.

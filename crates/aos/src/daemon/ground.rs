@@ -1,14 +1,15 @@
 //! What commands stand on: whether this host, and the file system of the home, can isolate one.
 //!
-//! Start at [`Ground::lacks`]. What always holds: it is looked at once, by running a command that does nothing; what is
-//! found only tells people early what the first command would run into. It decides nothing: a command that lacks a wall is
-//! refused by the sandbox itself.
+//! Start at [`Ground::lacks`], and at [`Ground::lacks_in`] for a person's own folder. What always holds: the host is looked
+//! at once and a folder whenever one is named, by running a command that does nothing; what is found only tells people
+//! early what the first command would run into. It decides nothing: a command that lacks a wall is refused by the sandbox
+//! itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aos_policy::Policy;
-use aos_sandbox::{Helper, probe};
+use aos_sandbox::{Finding, Helper, probe, probe_folder};
 use tokio::sync::{OnceCell, watch};
 
 use crate::config::Exec;
@@ -45,6 +46,27 @@ impl Ground {
         looked.cloned().unwrap_or_default()
     }
 
+    /// Why the commands of a role would be refused in a person's folder, with the way out; `None` where they would run, or
+    /// it may run none.
+    pub(crate) async fn lacks_in(&self, folder: &Path, role: &str) -> Option<String> {
+        let wanted = self.policy.borrow().role(role).is_some_and(|role| role.exec.is_some());
+        if self.how != Exec::Sandboxed || !wanted {
+            return None;
+        }
+        let (helper, state, place) = (self.helper.clone(), self.state.clone(), folder.to_owned());
+        let tried = tokio::task::spawn_blocking(move || probe_folder(&helper, &state, &place));
+        match tokio::time::timeout(WITHIN, tried).await {
+            Ok(Ok(Err(finding))) => {
+                let lack = told(&finding);
+                tracing::warn!("commands in {} will be refused, since it lacks {lack}", folder.display());
+                Some(lack)
+            }
+            Ok(Ok(Ok(()))) => None,
+            // Nothing is known; the first command will say it.
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+
     async fn look(&self) -> Vec<String> {
         let (helper, state) = (self.helper.clone(), self.state.clone());
         let looked = tokio::task::spawn_blocking(move || {
@@ -58,13 +80,7 @@ impl Ground {
         });
         let looked = looked.await;
         let lacks: Vec<String> = match looked {
-            Ok(Ok(report)) => {
-                let one = |finding: &aos_sandbox::Finding| {
-                    let why = finding.state.as_ref().err().map_or("", String::as_str);
-                    format!("{}: {why} ({})", finding.feature, finding.feature.remedy())
-                };
-                report.missing().map(one).collect()
-            }
+            Ok(Ok(report)) => report.missing().map(told).collect(),
             Ok(Err(error)) => vec![format!("the sandbox cannot be tried: {error}")],
             Err(error) => vec![format!("the sandbox cannot be tried: {error}")],
         };
@@ -73,4 +89,10 @@ impl Ground {
         }
         lacks
     }
+}
+
+/// What is missing, and the way out.
+fn told(finding: &Finding) -> String {
+    let why = finding.state.as_ref().err().map_or("", String::as_str);
+    format!("{}: {why} ({})", finding.feature, finding.feature.remedy())
 }

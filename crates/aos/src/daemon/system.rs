@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
     ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach,
-    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, UndoRequest, UndoView,
+    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
 use aos_abi::entry::{Key, ProposalState, WebhookRequest};
 use aos_abi::inference::Format;
@@ -297,7 +297,7 @@ impl System for Daemon {
         })
     }
 
-    async fn spawn(&self, request: SpawnRequest) -> Answer<Accepted> {
+    async fn spawn(&self, request: SpawnRequest) -> Answer<Started> {
         if request.mode == Mode::Program {
             return Err(ApiError::usage("a program is made with its key").hint("`aos models key NAME`"));
         }
@@ -305,18 +305,25 @@ impl System for Daemon {
             return Err(ApiError::usage("a one-shot process needs a task").hint("say what it should do in `task`"));
         }
         if let Some(folder) = &request.workspace
-            && !std::path::Path::new(folder).is_dir()
+            && !Path::new(folder).is_dir()
         {
             return Err(
                 ApiError::usage(format!("`{folder}` is no folder")).hint("`workspace` is an existing folder, absolute")
             );
         }
         if let Some(folder) = &request.workspace {
-            self.keep_out(std::path::Path::new(folder))?;
+            self.keep_out(Path::new(folder))?;
         }
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
         }
+        let lacks = match &request.workspace {
+            // A dry run works on a copy in the home, which is looked at when the daemon starts.
+            Some(folder) if !request.dry_run => {
+                self.ground.lacks_in(Path::new(folder), request.policy_role.as_deref().unwrap_or_default()).await
+            }
+            _ => None,
+        };
         let staged = self.staged(&request).await?;
         let workspaces = self.home.workspaces();
         let accepted = self
@@ -334,7 +341,7 @@ impl System for Daemon {
                 Ok((pid, body))
             })
             .await?;
-        Ok(accepted)
+        Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks })
     }
 
     async fn make_key(&self, request: KeyRequest) -> Answer<KeyMade> {
