@@ -22,10 +22,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::commit::{Committed, Name, Step};
+use crate::commit::Committed;
 use crate::error::Error;
 use crate::image::{Image, Kind, bytes_below, digest};
 use crate::outcome::{Change, ChangeKind};
+use crate::step::{Name, Step};
 use crate::transfer::{delete, unlock};
 
 /// Attributes that overlayfs leaves on what it wrote (`userxattr` in the kernel's `overlayfs.rst`).

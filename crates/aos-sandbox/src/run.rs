@@ -27,7 +27,7 @@ use crate::job::{Job, Report, STARTED, Task, Walls};
 use crate::network::DOORS_MAX;
 use crate::outcome::{Captured, End, Outcome, Usage};
 use crate::probe::results_of;
-use crate::root::held;
+use crate::sources::held;
 use crate::spec::{Doors, Helper, Inode, Isolation, Mount, Network, Programs, Spec};
 
 /// How long after its deadline a helper may take to kill the tree and report before it is killed itself.

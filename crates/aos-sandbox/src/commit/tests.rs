@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::failpoint::cut;
 use crate::failpoint::trace::{self, Was};
+use crate::image::Kind;
 use crate::layer::Like;
 
 /// A workspace and a place for a layer.

@@ -1,6 +1,8 @@
 //! Commands behind all walls, as root and as an ordinary user. Each test says "SKIPPED" and why where the host lacks a
 //! feature.
 
+mod layers;
+#[path = "../rig/mod.rs"]
 mod rig;
 
 use std::io::{Read, Write};
@@ -10,10 +12,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{
-    Access, Cancel, Change, ChangeKind, Committed, End, Error, Feature, Inode, Isolation, Layer, Mount, Network,
-    Programs, ProxyServer, probe, run,
+    Access, Cancel, Change, ChangeKind, End, Error, Feature, Inode, Isolation, Mount, Network, Programs, ProxyServer,
+    probe, run,
 };
-use serde_json::Value;
 
 use rig::{LONG, Rig, go, helper};
 
@@ -401,116 +402,6 @@ fn what_was_put_in_the_place_of_a_mount_meanwhile_is_not_mounted() {
     }
 }
 
-/// A layer beside the rig's workspace; its folder goes away with the first value.
-fn layered(rig: &Rig) -> (tempfile::TempDir, Layer) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for (name, text) in [("same", "same"), ("edited", "old"), ("gone", "gone"), ("d/kept", "kept"), ("e/x", "x")] {
-        let path = rig.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
-        std::fs::write(path, text).expect("it can be written");
-    }
-    let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
-    (folder, layer)
-}
-
-/// Every path below a folder with its kind, mode, owner and content.
-fn listing(root: &std::path::Path) -> Vec<String> {
-    let script = "find . -printf '%P %y %m %U %G %l ' -type f -exec cat {} \\; -printf '\\n' | sort";
-    let out = Command::new("sh").args(["-c", script]).current_dir(root).output().expect("find starts");
-    String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect()
-}
-
-const EDITS: &str = "echo new > edited; rm gone; mkdir -p n/m; echo made > n/m/f; ln -s /etc/passwd n/link;
-    rm -r e; mkdir e; echo y > e/y; echo more >> d/kept; chmod 700 d; rm same; mkdir same; echo deep > same/file";
-
-#[test]
-fn a_layer_takes_the_changes_until_they_are_committed() {
-    let Some(rig) = rig() else { return };
-    let (_folder, layer) = layered(&rig);
-    let before = listing(&rig.path());
-    let mut spec = rig.spec(&["sh", "-c", EDITS]);
-    spec.layer = Some(layer.clone());
-    let out = go(&spec).expect("the shell starts");
-    assert!(out.success(), "{out:?}");
-    assert_eq!(listing(&rig.path()), before, "the workspace is as it was");
-    use ChangeKind::{Created, Deleted, Modified};
-    let expected = [
-        ("d", Modified),
-        ("d/kept", Modified),
-        ("e/x", Deleted),
-        ("e/y", Created),
-        ("edited", Modified),
-        ("gone", Deleted),
-        ("n", Created),
-        ("n/link", Created),
-        ("n/m", Created),
-        ("n/m/f", Created),
-        ("same", Modified),
-        ("same/file", Created),
-    ];
-    let expected: Vec<Change> = expected.map(|(path, kind)| Change { path: path.into(), kind }).into();
-    assert_eq!(out.changed, expected);
-    // The next command over the same layer goes on where this one ended.
-    spec.argv = ["sh", "-c", "cat edited n/m/f; ls e; test ! -e gone; rm e/y n/m/f"].map(Into::into).into();
-    let out = go(&spec).expect("the shell starts");
-    assert_eq!((out.stdout.text().as_ref(), out.success()), ("new\nmade\ny\n", true), "{out:?}");
-    spec.argv = ["sh", "-c", "echo y > e/y; echo made > n/m/f"].map(Into::into).into();
-    assert_eq!(go(&spec).expect("the shell starts").changed, expected);
-    // The same edits made directly are the measure of a commit.
-    let direct = Rig::new(Isolation::Full);
-    let _unused = layered(&direct);
-    assert!(direct.sh(EDITS).success());
-    let committed = layer.commit(&rig.path(), None, Value::Null).expect("it commits");
-    assert_eq!(listing(&rig.path()), listing(&direct.path()));
-    assert_eq!(committed.changes(), expected);
-    let names = "import os; print([(p, a) for p, ds, fs in os.walk('.') for n in ds + fs for a in os.listxattr(p + '/' + n, follow_symlinks=False)])";
-    let out = Command::new(PYTHON).args(["-c", names]).current_dir(rig.path()).output().expect("python starts");
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "[]\n", "nothing tells that there was an overlay");
-    // A daemon that started again finds the commit and can still undo it.
-    let dir = spec.layer.expect("it was set").dir().to_owned();
-    let found = Committed::load(&dir).expect("it can be read").expect("it is there");
-    assert_eq!(found, committed);
-    let undone = found.undo(Value::Null).expect("nothing is in the way");
-    assert_eq!(listing(&rig.path()), before);
-    let redone = undone.redo(Value::Null).expect("nothing is in the way");
-    assert_eq!(listing(&rig.path()), listing(&direct.path()));
-    redone.undo(Value::Null).expect("nothing is in the way").forget().expect("it can be deleted");
-    assert_eq!(listing(&rig.path()), before);
-    assert!(!dir.exists());
-}
-
-#[test]
-fn an_undo_that_would_lose_something_does_nothing() {
-    let Some(rig) = rig() else { return };
-    let (_folder, layer) = layered(&rig);
-    let mut spec = rig.spec(&["sh", "-c", EDITS]);
-    spec.layer = Some(layer.clone());
-    assert!(go(&spec).expect("the shell starts").success());
-    let committed = layer.commit(&rig.path(), None, Value::Null).expect("it commits");
-    std::fs::write(rig.path().join("edited"), "edited again").expect("it can be written");
-    let after = listing(&rig.path());
-    match committed.clone().undo(Value::Null) {
-        Err(Error::Conflict { paths }) => assert_eq!(paths, [std::path::PathBuf::from("edited")]),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(listing(&rig.path()), after);
-    committed.forget().expect("it can be deleted");
-    assert!(!spec.layer.expect("it was set").dir().exists());
-}
-
-#[test]
-fn a_discarded_layer_leaves_nothing() {
-    let Some(rig) = rig() else { return };
-    let (folder, layer) = layered(&rig);
-    let before = listing(&rig.path());
-    let mut spec = rig.spec(&["sh", "-c", "mkdir -p a/b; echo x > a/b/c; chmod 000 a; echo y > edited"]);
-    spec.layer = Some(layer.clone());
-    assert!(go(&spec).expect("the shell starts").success());
-    layer.discard().expect("it can be deleted");
-    assert_eq!(listing(&rig.path()), before);
-    assert_eq!(folder.path().read_dir().expect("it is there").count(), 0);
-}
-
 #[test]
 fn a_missing_program_or_mount_is_named() {
     let Some(rig) = rig() else { return };
@@ -569,36 +460,7 @@ fn a_host_without_user_namespaces_is_told_so() {
     assert!(status.success());
 }
 
-/// Not a test: what the next one runs in a folder that is an overlay itself, as in many containers.
-#[test]
-#[ignore = "played by another test"]
-fn on_a_file_system_that_takes_no_layer() {
-    let rig = Rig::new(Isolation::Full);
-    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
-    let missing: Vec<_> = report.missing().collect();
-    assert!(!report.can_isolate() && missing.len() == 1, "{missing:?}");
-    assert!(matches!(missing[0].feature, Feature::Overlay | Feature::IdmappedMounts), "{missing:?}");
-    let mut spec = rig.spec(&["sh", "-c", "echo > ran"]);
-    spec.layer = Some(Layer::create(rig.path().join("../layer")).expect("it can be made"));
-    assert!(matches!(go(&spec), Err(Error::Missing { feature, .. }) if feature == missing[0].feature));
-    assert!(!rig.path().join("ran").exists(), "nothing may be written past the layer instead");
-}
-
-#[test]
-fn a_file_system_that_takes_no_layer_is_told_before_anything_runs() {
-    if !rustix::process::geteuid().is_root() || rig().is_none() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("there is room");
-    let me = std::env::current_exe().expect("it runs");
-    let script = "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m && \
-        export TMPDIR=\"$1/m\" && exec \"$0\" --exact on_a_file_system_that_takes_no_layer --ignored";
-    let mut unshare = Command::new("unshare");
-    let status = unshare.args(["-m", "sh", "-c", script]).arg(me).arg(folder.path()).status().expect("unshare starts");
-    assert!(status.success());
-}
-
-/// The whole of this file once more as a user without any rights, when it runs as root.
+/// The whole of this once more as a user without any rights, when it runs as root.
 #[test]
 fn all_of_this_as_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() || rig().is_none() {

@@ -1,0 +1,233 @@
+//! One step of a commit: a single change to the workspace, done, taken back, and looked at.
+//!
+//! Start at [`Step`]. What always holds: a step that an interruption cut off can be done or taken back again and comes to
+//! the same; what it replaces goes aside and is not lost; nothing is reached through a link of the workspace.
+//! Deliberately absent: the order of steps and what is written down of them (`commit`).
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::failpoint::pass;
+use crate::image::{Image, Kind};
+use crate::layer::{Layer, at, unmark};
+use crate::transfer::{is_leaving, put_in_place, set_aside, take_away, there, there_in, within};
+
+/// One step of a commit. Its place in the workspace is beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Put a file of the layer in place.
+    Put {
+        /// What it is.
+        after: Image,
+        /// What it replaces.
+        before: Option<Image>,
+    },
+    /// Make a folder.
+    Folder {
+        /// Its permissions.
+        mode: u32,
+        /// Its user and group.
+        owner: (u32, u32),
+        /// What it replaces, which is no folder.
+        before: Option<Image>,
+    },
+    /// Change a folder's permissions.
+    Mode {
+        /// What they were.
+        from: u32,
+        /// What they become.
+        to: u32,
+    },
+    /// Take a file or a folder with all that is in it away.
+    Remove {
+        /// What it was.
+        before: Image,
+    },
+    /// Give something of the workspace this place.
+    Move {
+        /// Where it was.
+        from: Name,
+        /// What it is.
+        image: Image,
+    },
+}
+
+impl Step {
+    /// Does the step, or what an interruption has left of it.
+    pub(crate) fn apply(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
+        match self {
+            Step::Put { .. } => {
+                if there(&upper) {
+                    // Also what somebody put there since it was planned.
+                    set_aside(&parent, name, &old)?;
+                    pass();
+                    unmark(&upper);
+                }
+                if there(&upper) || is_leaving(&upper) { put_in_place(&upper, &parent, name) } else { Ok(()) }
+            }
+            Step::Folder { mode, owner, before } => {
+                if before.is_some() {
+                    take_away(&parent, name, &old)?;
+                    pass();
+                }
+                match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                let made = open_folder(&parent, name)?;
+                if rustix::process::geteuid().is_root() {
+                    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
+                    rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+                }
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+            }
+            Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*to)),
+            Step::Remove { .. } => take_away(&parent, name, &old),
+            Step::Move { from, .. } => relocate(root, &from.path(), &parent, name),
+        }
+    }
+
+    /// Takes the step back, or what an interruption has left of it. A step that was not done is none.
+    pub(crate) fn revert(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
+        let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
+            // Its folder was not made yet, or is gone already; or it was never begun.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(_) if there(&upper) && !there(&old) => return Ok(()),
+            parent => parent?,
+        };
+        match self {
+            Step::Put { .. } => {
+                // What was not placed is in the layer still.
+                if !there(&old) && !is_leaving(&old) {
+                    return take_away(&parent, name, &upper);
+                }
+                if old.is_dir() && !old.is_symlink() {
+                    // A folder cannot take a file's place in one step.
+                    take_away(&parent, name, &upper)?;
+                } else {
+                    set_aside(&parent, name, &upper)?;
+                }
+                pass();
+                put_in_place(&old, &parent, name)
+            }
+            Step::Folder { .. } => {
+                match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+                    // What came into the folder later stays, and so does the folder.
+                    Err(Errno::NOTEMPTY) => return Ok(()),
+                    Err(errno) => return Err(errno),
+                }
+                pass();
+                if there(&old) || is_leaving(&old) { put_in_place(&old, &parent, name) } else { Ok(()) }
+            }
+            Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*from)),
+            Step::Remove { .. } => {
+                if there(&old) || is_leaving(&old) {
+                    put_in_place(&old, &parent, name)
+                } else {
+                    Ok(())
+                }
+            }
+            Step::Move { from, .. } => {
+                let from = from.path();
+                let back = beneath(root, from.parent().unwrap_or(Path::new("")))?;
+                let old_name = from.file_name().unwrap_or_default();
+                if there_in(&back, old_name) { Ok(()) } else { relocate(root, path, &back, old_name) }
+            }
+        }
+    }
+
+    /// Whether the workspace still is as this step left it (`stands`), or as it was before.
+    pub(crate) fn may(&self, root: &OwnedFd, at: &Name, stands: bool) -> bool {
+        let is = |name: &Name, image: Option<&Image>| {
+            let path = name.path();
+            let Ok(parent) = beneath(root, path.parent().unwrap_or(Path::new(""))) else { return image.is_none() };
+            let name = path.file_name().unwrap_or_default();
+            match image {
+                Some(image) => image.stands_at(&within(&parent, name)),
+                None => !there_in(&parent, name),
+            }
+        };
+        match self {
+            Step::Put { after, before } => is(at, if stands { Some(after) } else { before.as_ref() }),
+            Step::Folder { mode, .. } if stands => is(at, Some(&Image::folder(*mode))),
+            // A folder that stayed because something is in it is there already.
+            Step::Folder { mode, before, .. } => {
+                is(at, before.as_ref()) || (before.is_none() && is(at, Some(&Image::folder(*mode))))
+            }
+            Step::Mode { from, .. } => is(at, Some(&Image::folder(*from))),
+            Step::Remove { before } => is(at, if stands { None } else { Some(before) }),
+            Step::Move { from, image } => {
+                let (here, there) = (Some(image), None);
+                is(at, if stands { here } else { there }) && is(from, if stands { there } else { here })
+            }
+        }
+    }
+}
+
+/// Moves within the workspace to where nothing is, unless that has been done.
+fn relocate(root: &OwnedFd, from: &Path, to: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let parent = beneath(root, from.parent().unwrap_or(Path::new("")))?;
+    let old_name = from.file_name().unwrap_or_default();
+    match rustix::fs::renameat_with(&parent, old_name, to, name, RenameFlags::NOREPLACE) {
+        Err(Errno::NOENT) if there_in(to, name) => Ok(()),
+        done => done,
+    }
+}
+
+impl Image {
+    /// A folder with these permissions; nothing else of it is held to.
+    pub(crate) fn folder(mode: u32) -> Image {
+        Image::plain(Kind::Folder, mode)
+    }
+}
+
+/// A path as bytes, so that any survives being recorded. Ordered by part, so that a folder comes before what is in it
+/// and `a/b` before `a-b`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Name(pub(crate) Vec<Vec<u8>>);
+
+impl Name {
+    pub(crate) fn of(path: &Path) -> Self {
+        Name(path.iter().map(|part| part.as_bytes().to_vec()).collect())
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.iter().map(|part| OsString::from_vec(part.clone())).collect()
+    }
+}
+
+/// How paths below a workspace are followed: no link is, and nothing leads out.
+pub(crate) fn inside() -> ResolveFlags {
+    ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+}
+
+/// Opens a workspace.
+pub(crate) fn open_root(workspace: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(workspace, flags, Mode::empty()).map_err(|errno| at(workspace)(errno.into()))
+}
+
+/// Opens a folder below the workspace. Links in it are a command's work and lead nowhere.
+fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), inside())
+}
+
+fn open_folder(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}
