@@ -1,5 +1,6 @@
 //! Layers behind all walls: what a command changes goes to one, and from there into the workspace or nowhere.
 
+use std::path::Path;
 use std::process::Command;
 
 use aos_sandbox::{Change, ChangeKind, Committed, Error, Feature, Isolation, Layer, probe};
@@ -116,6 +117,33 @@ fn a_discarded_layer_leaves_nothing() {
     layer.discard().expect("it can be deleted");
     assert_eq!(listing(&rig.path()), before);
     assert_eq!(folder.path().read_dir().expect("it is there").count(), 0);
+}
+
+/// `cc` is wherever Rust is built, since that links with it; a machine that only runs these tests may have none.
+#[test]
+fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
+    let Some(rig) = rig() else { return };
+    if !["/usr/bin/cc", "/bin/cc"].iter().any(|path| Path::new(path).exists()) {
+        eprintln!("SKIPPED: no cc on this host, so whether a compiler works inside was not tried");
+        return;
+    }
+    let program = "#include <stdio.h>\nint main(int n, char **v) { return printf(\"%s: %d\\n\", v[1], 6 * 7) < 0; }\n";
+    std::fs::write(rig.path().join("made.c"), program).expect("it can be written");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
+    let mut spec = rig.spec(&["sh", "-c", "cc -O1 -Wall -Werror -o made made.c && ./made inside"]);
+    spec.layer = Some(layer.clone());
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!((out.stdout.text().as_ref(), out.success()), ("inside: 42\n", true), "{out:?}");
+    assert_eq!(out.changed, [Change { path: "made".into(), kind: ChangeKind::Created }]);
+    let made = rig.path().join("made");
+    assert!(!made.exists(), "it is in the layer alone");
+    // The next command over the same layer runs it, and after the commit it is a program like any other.
+    spec.argv = ["./made", "again"].map(Into::into).into();
+    assert_eq!(go(&spec).expect("it starts").stdout.text(), "again: 42\n");
+    layer.commit(&rig.path(), None, Value::Null).expect("it commits");
+    let out = Command::new(&made).arg("outside").output().expect("it runs on the host too");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "outside: 42\n");
 }
 
 /// Not a test: what the next one runs in a folder that is an overlay itself, as in many containers.
