@@ -30,6 +30,8 @@ const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 /// What of `/usr` programs need beside programs, when only granted ones may be seen.
 const LIBRARIES: &[&str] =
     &["lib", "lib32", "lib64", "libx32", "libexec", "share", "local/lib", "local/libexec", "local/share"];
+/// What compilers read; nothing in there is executed.
+const HEADERS: &[&str] = &["include", "local/include"];
 
 /// Settings of the system that programs do not work without. No secrets, no names of people, no network.
 const SETTINGS: &[&str] = &[
@@ -316,7 +318,7 @@ impl Root {
     /// Shows libraries, and of programs the granted ones only.
     fn programs(&self, programs: &[std::ffi::OsString]) -> Result<(), Failure> {
         self.folder(Path::new("usr/bin"))?;
-        for folder in LIBRARIES.iter().map(|name| Path::new("/usr").join(name)) {
+        for folder in LIBRARIES.iter().chain(HEADERS).map(|name| Path::new("/usr").join(name)) {
             if std::fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_dir()) {
                 self.show(&folder, &folder, true)?;
             }

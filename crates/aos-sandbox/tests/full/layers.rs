@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use aos_sandbox::{Change, ChangeKind, Committed, Error, Feature, Isolation, Layer, probe};
+use aos_sandbox::{Change, ChangeKind, Committed, Error, Feature, Isolation, Layer, Programs, probe};
 use serde_json::Value;
 
 use super::rig::{Rig, go, helper};
@@ -144,6 +144,23 @@ fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
     layer.commit(&rig.path(), None, Value::Null).expect("it commits");
     let out = Command::new(&made).arg("outside").output().expect("it runs on the host too");
     assert_eq!(String::from_utf8_lossy(&out.stdout), "outside: 42\n");
+}
+
+#[test]
+fn a_compiler_that_is_granted_finds_its_headers_and_its_parts() {
+    let Some(rig) = rig() else { return };
+    let granted = ["/usr/bin/sh", "/usr/bin/cc", "/usr/bin/as", "/usr/bin/ld"];
+    if !granted.iter().all(|path| Path::new(path).exists()) {
+        eprintln!("SKIPPED: no cc on this host, so whether a compiler works inside was not tried");
+        return;
+    }
+    std::fs::write(rig.path().join("made.c"), "#include <stdio.h>\nint main(void) { return puts(\"x\") < 0; }\n")
+        .expect("it can be written");
+    let mut spec = rig.spec(&["sh", "-c", "cc -Wall -Werror -o made made.c && echo built && ./made"]);
+    spec.programs = Programs::Only(granted.map(Into::into).into());
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!(out.stdout.text(), "built\n", "{out:?}");
+    assert!(out.stderr.text().contains("ermission denied"), "what it makes is not granted: {out:?}");
 }
 
 /// Not a test: what the next one runs in a folder that is an overlay itself, as in many containers.
