@@ -14,10 +14,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::failpoint::{Done, done};
+use crate::step::inside;
 
 /// So many files or folders are synced one by one; with more of them, all that their file systems have.
 const ONE_BY_ONE_MAX: usize = 16;
@@ -67,9 +68,8 @@ fn sync_whole(root: &Path) -> io::Result<()> {
 fn open(top: &Path, path: &Path) -> Result<Option<File>, Errno> {
     let root = rustix::fs::open(top, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::openat2(root, path, flags, Mode::empty(), inside) {
+    match rustix::fs::openat2(root, path, flags, Mode::empty(), inside()) {
         Ok(opened) => Ok(Some(File::from(opened))),
         // A link is in its folder, and so is what is gone.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),

@@ -73,7 +73,7 @@ impl Step {
                     pass();
                     unmark(&upper);
                 }
-                if there(&upper) || is_leaving(&upper) { put_in_place(&upper, &parent, name) } else { Ok(()) }
+                put_if_there(&upper, &parent, name)
             }
             Step::Folder { mode, owner, before } => {
                 if before.is_some() {
@@ -130,16 +130,10 @@ impl Step {
                     Err(errno) => return Err(errno),
                 }
                 pass();
-                if there(&old) || is_leaving(&old) { put_in_place(&old, &parent, name) } else { Ok(()) }
+                put_if_there(&old, &parent, name)
             }
             Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*from)),
-            Step::Remove { .. } => {
-                if there(&old) || is_leaving(&old) {
-                    put_in_place(&old, &parent, name)
-                } else {
-                    Ok(())
-                }
-            }
+            Step::Remove { .. } => put_if_there(&old, &parent, name),
             Step::Move { from, .. } => {
                 let from = from.path();
                 let back = beneath(root, from.parent().unwrap_or(Path::new("")))?;
@@ -175,6 +169,11 @@ impl Step {
             }
         }
     }
+}
+
+/// Puts what was kept in its place; where there is nothing of it, that was done already or never needed.
+fn put_if_there(kept: &Path, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    if there(kept) || is_leaving(kept) { put_in_place(kept, parent, name) } else { Ok(()) }
 }
 
 /// Moves within the workspace to where nothing is, unless that has been done.

@@ -16,7 +16,6 @@ mod system;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{Isolation, Layer, Network, Outcome, Programs, ProxyServer, probe};
@@ -345,22 +344,7 @@ fn the_document_lists_every_attempt() {
 /// The whole of this file once more as a user without any rights, when it runs as root.
 #[test]
 fn all_of_this_as_an_ordinary_user() {
-    if !rustix::process::geteuid().is_root() || rig().is_none() {
-        return;
+    if rustix::process::geteuid().is_root() && rig().is_some() {
+        rig::again_as_an_ordinary_user("all_of_this_as_an_ordinary_user");
     }
-    let elsewhere = tempfile::tempdir().expect("there is room");
-    std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let (me, helper) = (elsewhere.path().join("this-test"), elsewhere.path().join("helper"));
-    std::fs::copy(std::env::current_exe().expect("it runs"), &me).expect("there is room");
-    std::fs::copy(env!("CARGO_BIN_EXE_aos-sandbox-helper"), &helper).expect("there is room");
-    let status = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"])
-        .arg(me)
-        .args(["--skip", "all_of_this_as_an_ordinary_user"])
-        .env("TMPDIR", "/tmp")
-        .env(rig::HELPER, &helper)
-        .current_dir("/")
-        .status()
-        .expect("setpriv starts");
-    assert!(status.success());
 }

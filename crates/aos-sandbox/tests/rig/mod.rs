@@ -1,7 +1,9 @@
 //! What the tests share: a workspace, a command in it, and the question whether a process is alive.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own part")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{Cancel, Error, Helper, Isolation, Outcome, Spec, UnsandboxedConsent, run};
@@ -16,6 +18,25 @@ pub const HELPER: &str = "AOS_TEST_SANDBOX_HELPER";
 pub fn helper() -> Helper {
     let built = || PathBuf::from(env!("CARGO_BIN_EXE_aos-sandbox-helper"));
     Helper::new(std::env::var_os(HELPER).map_or_else(built, PathBuf::from), [])
+}
+
+/// Runs the whole of this test program once more as a user without any rights, but for the test that asks for it.
+pub fn again_as_an_ordinary_user(but: &str) {
+    let elsewhere = tempfile::tempdir().expect("there is room");
+    std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (me, helper) = (elsewhere.path().join("this-test"), elsewhere.path().join("helper"));
+    std::fs::copy(std::env::current_exe().expect("it runs"), &me).expect("there is room");
+    std::fs::copy(env!("CARGO_BIN_EXE_aos-sandbox-helper"), &helper).expect("there is room");
+    let status = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"])
+        .arg(me)
+        .args(["--skip", but])
+        .env("TMPDIR", "/tmp")
+        .env(HELPER, &helper)
+        .current_dir("/")
+        .status()
+        .expect("setpriv starts");
+    assert!(status.success());
 }
 
 /// No walls, as a person's configuration would say it.
