@@ -294,25 +294,33 @@ fn a_dry_run_in_json_ends_with_the_difference() {
     }
 }
 
+/// What a script prints that runs in a new folder `$1` whose part `m` is an overlay, with the program as `$0`; `None` where
+/// none can be mounted.
+fn beside_an_overlay(script: &str) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can mount an overlay for a test");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mount =
+        "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", &format!("{mount}; {script}"), env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
+    let out = unshare.env_remove("AOS_HOME").output().unwrap();
+    if out.status.code() == Some(77) {
+        eprintln!("SKIPPED: no overlay can be mounted here");
+        return None;
+    }
+    eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    Some(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
 /// A home on an overlay, as in many containers: no command can run there, and that is said before one is wanted.
 #[test]
 fn a_home_that_takes_no_layer_is_told_when_the_daemon_starts() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can mount an overlay for a test");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = "cd \"$1\" && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77; \
-        export AOS_HOME=\"$1/m/h\" HOME=\"$1\"; \"$0\" up; echo; \"$0\" status --json; cat \"$AOS_HOME\"/logs/daemon.log; \"$0\" down";
-    let mut unshare = std::process::Command::new("unshare");
-    unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
-    let out = unshare.env_remove("AOS_HOME").output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    if out.status.code() == Some(77) {
-        eprintln!("SKIPPED: no overlay can be mounted here");
-        return;
-    }
-    let (up, rest) = said.split_once("\n\n").unwrap_or_else(|| panic!("{out:?}"));
+    let script = "export AOS_HOME=\"$1/m/h\" HOME=\"$1\"; \"$0\" up; echo; \"$0\" status --json; cat \"$AOS_HOME\"/logs/daemon.log; \"$0\" down";
+    let Some(said) = beside_an_overlay(script) else { return };
+    let (up, rest) = said.split_once("\n\n").unwrap_or_else(|| panic!("{said}"));
     assert!(up.contains("commands   are refused, since this host lacks "), "{said}");
     let status: Value = serde_json::from_str(rest.lines().next().unwrap()).unwrap();
     let lack = status["lacks"][0].as_str().unwrap();
@@ -323,24 +331,11 @@ fn a_home_that_takes_no_layer_is_told_when_the_daemon_starts() {
 /// The same of a person's own folder, in a home where commands run: it is told with the process, and so is nothing else.
 #[test]
 fn a_folder_that_takes_no_layer_is_told_when_the_process_starts() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can mount an overlay for a test");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = "cd \"$1\" && mkdir plain l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m || exit 77; \
-        mkdir m/mine; export AOS_HOME=\"$1/h\" HOME=\"$1\"; \"$0\" up >&2 2>/dev/null; \"$0\" status --json | tail -n 1; \
+    let script = "mkdir plain m/mine; export AOS_HOME=\"$1/h\" HOME=\"$1\"; \"$0\" up >&2 2>/dev/null; \"$0\" status --json | tail -n 1; \
         for how in 'spawn -w m/mine' 'spawn -w plain' 'run -w m/mine hello' '--json spawn -w m/mine' '--json spawn -w plain'; do \
         echo \"# $how\"; \"$0\" $how 2>&1 < /dev/null; done; \"$0\" down > /dev/null 2>&1; \
         echo '# files'; find m/mine plain h/undo -name 'aos-probe-*'; find m/mine -mindepth 1";
-    let mut unshare = std::process::Command::new("unshare");
-    unshare.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_aos")]).arg(folder.path());
-    let out = unshare.env_remove("AOS_HOME").output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    if out.status.code() == Some(77) {
-        eprintln!("SKIPPED: no overlay can be mounted here");
-        return;
-    }
+    let Some(said) = beside_an_overlay(script) else { return };
     let mut parts = said.split("# ");
     let status: Value = serde_json::from_str(parts.next().unwrap().trim()).unwrap();
     if status["lacks"].as_array().is_some_and(|lacks| !lacks.is_empty()) {
