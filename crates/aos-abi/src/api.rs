@@ -1,11 +1,12 @@
 //! Requests and answers of the HTTP interface that are not simply the views of [`crate::process`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{BoundFile, FileChange, ProposalState, Verdict};
+use crate::model::Ability;
 use crate::process::{BudgetSpec, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
@@ -362,6 +363,9 @@ pub struct RouteRequest {
     /// What is asked for: a model, a tier or `auto`; left out: the configuration's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What the model must be able to do, as where a program's request needs it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub needs: BTreeSet<Ability>,
 }
 
 /// What would serve a task, and why.

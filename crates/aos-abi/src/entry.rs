@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::inference::{Failure, Format, Reply, Usage};
-use crate::model::ModelSpec;
+use crate::model::{Ability, ModelSpec};
 use crate::process::SpawnSpec;
 use crate::{CallError, CallId, EffectId, Lsn, Name, Pid, Signal, Timestamp, Usd};
 
@@ -480,6 +480,9 @@ pub struct Asked {
     /// The most tokens of the answer that it asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u32>,
+    /// What the model must be able to do.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub needs: BTreeSet<Ability>,
 }
 
 /// What a program's request came to.

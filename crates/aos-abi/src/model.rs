@@ -1,5 +1,6 @@
 //! What the kernel knows of a model. How it is reached (provider, address, key) stays at the model edge.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::inference::{Encoding, Usage};
@@ -14,6 +15,47 @@ const RANK_UNKNOWN: usize = 2;
 #[must_use]
 pub fn rank_of(tier: &str) -> Option<usize> {
     TIERS.iter().position(|name| *name == tier)
+}
+
+/// What a model can do beside answering in words. A task that needs one goes to models that have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ability {
+    /// It calls tools that a program declares.
+    Tools,
+    /// It is shown images.
+    Images,
+    /// It thinks before it answers.
+    Reasoning,
+    /// Its server holds an answer to a JSON schema.
+    JsonSchema,
+}
+
+impl Ability {
+    /// All of them.
+    pub const ALL: [Ability; 4] = [Ability::Tools, Ability::Images, Ability::Reasoning, Ability::JsonSchema];
+
+    /// As it is written everywhere.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Ability::Tools => "tools",
+            Ability::Images => "images",
+            Ability::Reasoning => "reasoning",
+            Ability::JsonSchema => "json_schema",
+        }
+    }
+
+    /// What a model in `aos.toml` that has it says.
+    #[must_use]
+    pub fn setting(self) -> &'static str {
+        match self {
+            Ability::Tools => "tools = \"native\"",
+            Ability::Images => "images = true",
+            Ability::Reasoning => "reasoning = true",
+            Ability::JsonSchema => "json_schema = true",
+        }
+    }
 }
 
 /// A configured model.
@@ -53,6 +95,17 @@ impl ModelSpec {
     #[must_use]
     pub fn rank(&self) -> usize {
         self.tier.as_deref().and_then(rank_of).unwrap_or(RANK_UNKNOWN)
+    }
+
+    /// Whether it has an ability, as far as the configuration says.
+    #[must_use]
+    pub fn can(&self, ability: Ability) -> bool {
+        match ability {
+            Ability::Tools => self.encoding == Encoding::Native,
+            Ability::Images => self.images,
+            Ability::Reasoning => self.reasoning,
+            Ability::JsonSchema => self.json_schema,
+        }
     }
 }
 

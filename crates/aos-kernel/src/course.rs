@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use aos_abi::api::{RouteView, RoutedModel};
+use aos_abi::api::{RouteRequest, RouteView, RoutedModel};
 use aos_abi::decode::Decoding;
 use aos_abi::entry::{CircuitState, Outcome, Verdict};
 use aos_abi::inference::{Failure, FailureKind};
@@ -204,6 +204,8 @@ impl<P: PageStore> Kernel<P> {
             fixed_tokens,
             stay_here,
             images: course.images,
+            // An agent's calls come as text where its model makes none, and a model without eyes is told of images.
+            needs: &BTreeSet::new(),
             raised: course.raised as usize,
             raised_why: &course.raised_why,
             time_left_ms: ends_at.map(|end| end.millis_since(now)),
@@ -218,11 +220,12 @@ impl<P: PageStore> Kernel<P> {
     ///
     /// # Errors
     /// `ENOENT` where there is no such model, tier or role.
-    pub fn route_view(&mut self, task: &str, role: Option<&str>, asked: Option<&str>) -> Result<RouteView, CallError> {
+    pub fn route_view(&mut self, request: &RouteRequest) -> Result<RouteView, CallError> {
+        let RouteRequest { task, role, model, needs } = request;
         let config = std::sync::Arc::clone(&self.config);
-        let asked_text = asked.unwrap_or(&config.default_model).to_owned();
+        let asked_text = model.as_ref().unwrap_or(&config.default_model).to_owned();
         let asked = self.check_asked(&asked_text)?;
-        let role = role.unwrap_or_default();
+        let role = role.as_deref().unwrap_or_default();
         if self.policy.role(role).is_none() && !role.is_empty() {
             let roles: Vec<&str> = self.policy.roles().collect();
             return Err(CallError::new(Code::NoEnt, format!("the policy has no role `{role}`"))
@@ -250,6 +253,7 @@ impl<P: PageStore> Kernel<P> {
             fixed_tokens,
             stay_here: false,
             images: false,
+            needs,
             raised: 0,
             raised_why: "",
             time_left_ms: None,

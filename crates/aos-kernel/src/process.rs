@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::entry::Examined;
+use aos_abi::model::Ability;
 use aos_abi::process::{Mode, Priority, State, Workspace};
 use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
 use aos_context::Window;
@@ -236,6 +237,8 @@ pub struct Ask {
     pub input_tokens: u64,
     /// The most tokens of the answer that it asks for.
     pub max_output: Option<u32>,
+    /// What the model must be able to do.
+    pub needs: BTreeSet<Ability>,
     /// No other model can stand in for the one that it names.
     pub only: bool,
 }

@@ -19,7 +19,7 @@ use crate::budget::Need;
 use crate::effect::{Effect, Serve};
 use crate::money::Outlook;
 use crate::process::{Ask, HeldKey};
-use crate::route::{self, Candidate, Signals};
+use crate::route::{self, Candidate, Choice, Signals};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, turn};
 
@@ -101,11 +101,12 @@ impl<P: PageStore> Kernel<P> {
             tried: Vec::new(),
             input_tokens: asked.input_tokens,
             max_output: asked.max_output,
+            needs: asked.needs.clone(),
             // The vectors of two models have nothing to do with each other.
             only: asked.format == Format::Embeddings,
         };
         match self.next_model(pid, &ask) {
-            Ok(Some(model)) => self.put(pid, Ask { model, ..ask }),
+            Ok(Some(choice)) => self.put(pid, ask, choice),
             Ok(None) => {
                 let hint = said_usable(&self.models_of(pid));
                 let error = CallError::new(Code::Perm, "no model may serve the key").hint(hint);
@@ -115,9 +116,14 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Puts a request where it waits for its model.
-    fn put(&mut self, pid: Pid, ask: Ask) {
-        let model = ask.model.clone();
+    /// Puts a request where it waits for the model that was chosen; the choice is recorded where it is one.
+    fn put(&mut self, pid: Pid, ask: Ask, choice: Choice) {
+        let Choice { model, why } = choice;
+        if model != ask.wanted {
+            let was = ask.tried.last().cloned();
+            self.fact(pid, Body::Routed { model: model.clone(), was, why });
+        }
+        let ask = Ask { model: model.clone(), ..ask };
         self.with(pid, |process| process.asks.push_back(ask));
         self.queue(pid, &model);
     }
@@ -138,7 +144,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// The model that a request goes to next: the first that the router names of those that its key may use and that have
     /// not failed it. `None` where there is none left.
-    fn next_model(&mut self, pid: Pid, ask: &Ask) -> Result<Option<String>, CallError> {
+    fn next_model(&mut self, pid: Pid, ask: &Ask) -> Result<Option<Choice>, CallError> {
         let usable = self.models_of(pid);
         let config = std::sync::Arc::clone(&self.config);
         let asked = route::Asked::read(&ask.wanted, &config.models).ok_or_else(|| {
@@ -153,12 +159,16 @@ impl<P: PageStore> Kernel<P> {
             let error = CallError::new(Code::Inval, "embeddings are made by a model that is named");
             let error = error.hint(said_usable(&usable));
             return if named {
-                Ok(Some(ask.wanted.clone()).filter(|model| !ask.tried.contains(model)))
+                let choice = Choice { model: ask.wanted.clone(), why: String::new() };
+                Ok(Some(choice).filter(|choice| !ask.tried.contains(&choice.model)))
             } else {
                 Err(error)
             };
         }
-        let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+        let now = self.globals.at;
+        let process = self.table.get(pid);
+        let time_left_ms = process.and_then(|process| process.budget.ends_at).map(|end| end.millis_since(now));
+        let role = process.map(|process| process.policy_role.clone()).unwrap_or_default();
         let mut candidates = Vec::with_capacity(usable.len());
         for (name, spec) in config.models.iter().filter(|(name, _)| usable.contains(*name)) {
             candidates.push(Candidate {
@@ -178,15 +188,19 @@ impl<P: PageStore> Kernel<P> {
             // Those elsewhere are not among the usable ones then.
             stay_here: false,
             images: false,
+            needs: &ask.needs,
             raised: 0,
             raised_why: "",
-            time_left_ms: None,
+            time_left_ms,
             tallies: self.globals.measures.tallies_of(&role),
-            now: self.globals.at,
+            now,
             fallback: &config.fallback,
         };
-        let order = route::route(&signals, &candidates).order;
-        Ok(order.into_iter().map(|choice| choice.model).find(|model| !ask.tried.contains(model)))
+        let said = route::route(&signals, &candidates);
+        if said.order.is_empty() && !ask.needs.is_empty() && !candidates.is_empty() {
+            return Err(unable(&said.barred));
+        }
+        Ok(said.order.into_iter().find(|choice| !ask.tried.contains(&choice.model)))
     }
 
     /// The models that a program may use unasked, by name: those of its role, and of its key's tiers.
@@ -347,7 +361,7 @@ impl<P: PageStore> Kernel<P> {
         if lives && matches!(failure.kind, FailureKind::Transient | FailureKind::Permanent) {
             ask.tried.push(model.clone());
             if let Ok(Some(next)) = self.next_model(pid, &ask) {
-                return self.put(pid, Ask { model: next, ..ask });
+                return self.put(pid, ask, next);
             }
         }
         self.perform(Effect::Refuse { request: ask.request, error: as_error(&model, failure) });
@@ -434,6 +448,13 @@ impl<P: PageStore> Kernel<P> {
 fn said_usable(usable: &BTreeSet<String>) -> String {
     let usable: Vec<&str> = usable.iter().map(String::as_str).collect();
     if usable.is_empty() { "the key may use none".into() } else { format!("the key may use {}", usable.join(", ")) }
+}
+
+/// None of the models that a key may use does what a request needs.
+fn unable(barred: &[Choice]) -> CallError {
+    let why: Vec<String> = barred.iter().map(|bar| format!("`{}`: {}", bar.model, bar.why)).collect();
+    CallError::new(Code::Inval, format!("no model may serve the request ({})", why.join("; ")))
+        .hint("leave out what needs it, name a model instead (it is asked as it is), or say in aos.toml that one can")
 }
 
 /// The most tokens that a model may answer to a request, and the worst that it may cost.

@@ -6,10 +6,10 @@
 //! down, too dear, too slow) puts it behind the others and never away: a wrong guess costs time, not the task.
 //! Deliberately absent: state; what is remembered of models and processes is `course` and `circuit`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aos_abi::entry::Verdict;
-use aos_abi::model::{ModelSpec, TIERS, rank_of};
+use aos_abi::model::{Ability, ModelSpec, TIERS, rank_of};
 
 /// The word for whatever the router chooses.
 pub const AUTO: &str = "auto";
@@ -82,6 +82,8 @@ pub struct Signals<'a> {
     pub stay_here: bool,
     /// It has been shown an image.
     pub images: bool,
+    /// What only an able model does: a program's request that says so goes to no other.
+    pub needs: &'a BTreeSet<Ability>,
     /// How many tiers it was raised, and why.
     pub raised: usize,
     /// Why it was raised.
@@ -182,6 +184,10 @@ fn bar(signals: &Signals<'_>, candidate: &Candidate<'_>) -> Option<String> {
         (Verdict::Ask | Verdict::Hold, _) => return Some("its tier needs a person's word in this role".to_owned()),
         (Verdict::Deny, Some(tier)) => return Some(format!("the role may not use the tier `{tier}`")),
         (Verdict::Deny, None) => return Some("it has no `tier`, and the role names those it may use".to_owned()),
+    }
+    // Whoever names a model knows it: what the configuration does not say of it, its server does.
+    if !named && let Some(lacks) = signals.needs.iter().find(|ability| !candidate.spec.can(**ability)) {
+        return Some(format!("it is not said to have `{}` (`{}`)", lacks.name(), lacks.setting()));
     }
     let room = u64::from(candidate.spec.context_window.saturating_sub(candidate.spec.max_output));
     if !named && signals.fixed_tokens > room {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use aos_abi::entry::{Asked, Key, ProposalState, WebhookRequest, WindowItem};
 use aos_abi::inference::Format;
+use aos_abi::model::Ability;
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
@@ -120,6 +121,7 @@ pub(crate) fn asked(chance: &mut Chance, serial: u64) -> Asked {
         format: Format::Chat,
         input_tokens: chance.between(1, 3000),
         max_output: chance.percent(50).then(|| chance.between(1, 2000) as u32),
+        needs: Ability::ALL.into_iter().filter(|_| chance.percent(5)).collect(),
     }
 }
 

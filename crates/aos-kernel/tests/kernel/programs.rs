@@ -75,14 +75,17 @@ fn what_a_key_may_not_ask_is_refused_by_name() {
     > ask 2 3 gone
       → refuse 3: ENOENT there is no model `gone`
     > ask 2 4 nano
+    2 runs on wide: the tier `nano` was asked for
       → serve 2 4 by wide, at most 1000, paid ahead
     > ask 2 5 auto
+    2 runs on wide: `nano` is the lowest tier that may serve
     2 sets aside $0, 32000 tokens
       → serve 2 5 by wide, at most 1000, paid ahead
     > input 2 hello
     refused: EINVAL process 2 is a program's key and reads nothing
     > key 2 tiers=small
     > ask 2 6 auto
+    2 runs on m: `small` is the lowest tier that may serve
       → serve 2 6 by m, at most 1000, paid ahead
     ");
 }
@@ -483,5 +486,61 @@ fn after_a_restart_what_was_set_aside_ahead_is_spent() {
     > ask 2 2 m
     2 sets aside $0.016, 16000 tokens
       → serve 2 2 by m, at most 1000
+    ");
+}
+
+#[test]
+fn a_request_goes_only_to_models_that_can_do_what_it_needs() {
+    let told = replay(
+        r#"
+        model tiny tier=nano price=0.1
+        model thinks tier=small price=1 can=reasoning
+        model shaped tier=strong price=3 can=json_schema,reasoning at=http://far
+        only tiny,thinks,shaped
+        spawn program model=auto
+        key 2
+        ask 2 1 auto
+        ask 2 2 auto reasoning
+        ask 2 3 auto json_schema reasoning tools
+        ask 2 4 nano json_schema
+        ask 2 5 tiny json_schema
+        ask 2 6 auto images
+        fallback tiny,shaped
+        ask 2 7 thinks reasoning
+        serve 7 fails transient
+        serve 7 fails transient
+        "#,
+    );
+    let told = told.split_once("> key 2\n").unwrap().1;
+    assert_snapshot!(told, @"
+    > ask 2 1 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+    2 sets aside $0.0016, 16000 tokens
+      → serve 2 1 by tiny, at most 1000
+    > ask 2 2 auto reasoning
+    2 runs on thinks: `small` is the lowest tier that may serve
+    2 sets aside $0.032, 32000 tokens
+      → serve 2 2 by thinks, at most 1000
+    > ask 2 3 auto json_schema reasoning tools
+    2 runs on shaped: `strong` is the lowest tier that may serve
+    2 sets aside $0.192, 64000 tokens
+      → serve 2 3 by shaped, at most 1000, paid ahead
+    > ask 2 4 nano json_schema
+    2 runs on shaped: the nearest to the tier `nano`, which was asked for
+      → serve 2 4 by shaped, at most 1000, paid ahead
+    > ask 2 5 tiny json_schema
+      → serve 2 5 by tiny, at most 1000, paid ahead
+    > ask 2 6 auto images
+      → refuse 6: EINVAL no model may serve the request (`shaped`: it is not said to have `images` (`images = true`); `thinks`: it is not said to have `images` (`images = true`); `tiny`: it is not said to have `images` (`images = true`))
+    > fallback tiny,shaped
+    > ask 2 7 thinks reasoning
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 7 by thinks, at most 1000
+    > serve 7 fails transient
+    2 goes from thinks to shaped: it is next in `fallback` of aos.toml; `thinks` has just failed
+    2 sets aside $0.096, 32000 tokens
+      → serve 2 7 by shaped, at most 1000, paid ahead
+    > serve 7 fails transient
+      → refuse 7: EAGAIN model `shaped`: it failed
     ");
 }

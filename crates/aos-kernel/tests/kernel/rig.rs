@@ -36,7 +36,7 @@ use aos_abi::entry::{
     WebhookRequest, WindowItem,
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
-use aos_abi::model::{ModelLimits, ModelSpec, Price};
+use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
 use aos_kernel::Kernel;
@@ -249,7 +249,8 @@ impl Rig {
                     model: words.next().unwrap().to_owned(),
                     format: Format::Chat,
                     input_tokens: 1000,
-                    max_output: words.next().map(|text| text.parse().unwrap()),
+                    max_output: words.next().and_then(|text| text.parse().ok()),
+                    needs: Ability::ALL.into_iter().filter(|ability| tail.contains(ability.name())).collect(),
                 };
                 self.offer(pid, Body::Asked(Box::new(asked)));
             }
@@ -294,6 +295,11 @@ impl Rig {
                 spec.endpoint = keys.get("at").cloned().or(spec.endpoint.take());
                 spec.context_window = number("window").unwrap_or(spec.context_window);
                 spec.max_output = number("output").unwrap_or(spec.max_output);
+                if let Some(can) = keys.get("can") {
+                    spec.images = can.contains("images");
+                    spec.reasoning = can.contains("reasoning");
+                    spec.json_schema = can.contains("json_schema");
+                }
                 spec.limits.concurrency = number("limit").unwrap_or(spec.limits.concurrency);
                 if let Some(price) = keys.get("price").map(|text| text.parse().unwrap()) {
                     let usd = Usd::from_dollars(price).unwrap();

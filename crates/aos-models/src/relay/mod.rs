@@ -16,17 +16,19 @@ mod peek;
 mod responses;
 mod told;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
+use aos_abi::model::Ability;
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::config::Provider;
 use crate::pool::Pool;
-use crate::wishes::Wishes;
+use crate::wishes::{Form, Wishes};
 
 use peek::Head;
 pub use peek::Misfit;
@@ -42,6 +44,8 @@ pub struct Asked {
     pub stream: bool,
     /// Most tokens of the answer, where it says so.
     pub max_output: Option<u32>,
+    /// What the model must be able to do.
+    pub needs: BTreeSet<Ability>,
     head: Head,
 }
 
@@ -97,13 +101,15 @@ impl Asked {
     /// # Errors
     /// Where it is no JSON object or says no model.
     pub fn read(format: Format, body: Bytes) -> Result<Asked, Misfit> {
-        let (head, model) = Head::of(&body)?;
-        let (stream, max_output) = match format {
-            // Vectors are no tokens.
-            Format::Embeddings => (false, Some(0)),
-            Format::Chat | Format::Responses | Format::Messages => (head.stream, head.max_output),
+        let (mut head, model) = Head::of(&body)?;
+        let (stream, max_output, needs) = match format {
+            // Vectors are no tokens, and need nothing but the model that is named.
+            Format::Embeddings => (false, Some(0), BTreeSet::new()),
+            Format::Chat | Format::Responses | Format::Messages => {
+                (head.stream, head.max_output, std::mem::take(&mut head.needs))
+            }
         };
-        Ok(Asked { format, body, model, stream, max_output, head })
+        Ok(Asked { format, body, model, stream, max_output, needs, head })
     }
 
     /// The format it came in.
@@ -223,6 +229,13 @@ impl Pool {
             return passed::pass(self, model, asked, max_output, effect).await;
         }
         let understood = asked.understood(asked.max_output.unwrap_or(max_output).min(max_output))?;
+        if matches!(provider, Provider::Local | Provider::Anthropic)
+            && matches!(understood.wishes.form, Some(Form::Schema { .. }))
+        {
+            return Err(Misfit::new(format!("`{model}` cannot be held to a JSON schema in this format"))
+                .hint("name a model of another provider, or ask for a tool with that schema")
+                .into());
+        }
         if provider == Provider::Local && !understood.wishes.tools.is_empty() {
             return Err(Misfit::new("a local model makes no calls but an agent's")
                 .hint("leave `tools` out, or name another model")

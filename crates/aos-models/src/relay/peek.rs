@@ -3,10 +3,13 @@
 //! Start at [`Head::of`]. What always holds: nothing but the fields named here is looked at, and what is written anew
 //! differs from what came in exactly those places.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
+use aos_abi::model::Ability;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::failure::quote;
@@ -43,6 +46,8 @@ impl From<serde_json::Error> for Misfit {
 pub(crate) struct Head {
     pub(crate) stream: bool,
     pub(crate) max_output: Option<u32>,
+    /// What the model must be able to do.
+    pub(crate) needs: BTreeSet<Ability>,
     /// Where the model's name stands.
     model: Range<usize>,
     /// Where the options of the stream stand, and whether they ask for usage.
@@ -65,6 +70,76 @@ struct Fields<'a> {
     max_completion_tokens: Option<&'a RawValue>,
     #[serde(borrow, default)]
     max_output_tokens: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tools: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    response_format: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    output_config: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    output_format: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning_effort: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thinking: Option<&'a RawValue>,
+}
+
+impl Fields<'_> {
+    /// What the model must be able to do, as each format says it.
+    fn needs(&self, body: &[u8]) -> BTreeSet<Ability> {
+        let value = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let value = |raw| value(raw).unwrap_or_default();
+        let mut needs = BTreeSet::new();
+        if value(self.tools).as_array().is_some_and(|tools| !tools.is_empty()) {
+            needs.insert(Ability::Tools);
+        }
+        let forms = [
+            value(self.response_format),
+            value(self.text)["format"].take(),
+            value(self.output_config)["format"].take(),
+            value(self.output_format),
+        ];
+        if forms.iter().any(|form| form["type"] == "json_schema") {
+            needs.insert(Ability::JsonSchema);
+        }
+        // Whoever says that there is to be none asks for nothing.
+        let efforts = [value(self.reasoning_effort), value(self.reasoning)["effort"].take()];
+        let effort = efforts.iter().filter_map(Value::as_str).any(|effort| !matches!(effort, "none" | "minimal"));
+        let thinking = value(self.thinking);
+        if effort || thinking["type"].as_str().is_some_and(|kind| kind != "disabled") {
+            needs.insert(Ability::Reasoning);
+        }
+        if shows_image(body) {
+            needs.insert(Ability::Images);
+        }
+        needs
+    }
+}
+
+/// Whether a message of a request holds an image, in any of the formats.
+fn shows_image(body: &[u8]) -> bool {
+    fn holds(value: &Value) -> bool {
+        match value {
+            Value::Array(values) => values.iter().any(holds),
+            Value::Object(part) => match part.get("type").and_then(Value::as_str) {
+                Some("image" | "image_url" | "input_image") => true,
+                // The arguments of a call are whatever they are.
+                Some("tool_use") => false,
+                _ => part.get("content").is_some_and(holds),
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+    // Nearly every request has none, and is not read as a whole for it.
+    if !std::str::from_utf8(body).is_ok_and(|text| text.contains("image")) {
+        return false;
+    }
+    let Ok(request) = serde_json::from_slice::<Value>(body) else { return false };
+    holds(&request["messages"]) || holds(&request["input"])
 }
 
 #[derive(Deserialize)]
@@ -124,6 +199,7 @@ impl Head {
         let head = Head {
             stream: fields.stream.unwrap_or(false),
             max_output: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            needs: fields.needs(body),
             model: place(fields.model),
             options,
             limit: limit.map(place),
@@ -220,6 +296,37 @@ mod tests {
             r#"["a",true]"#,
         ] {
             assert!(Head::of(body.as_bytes()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_the_model_must_be_able_to_do_is_read_in_every_format() {
+        let needs = |rest: &str| {
+            let (head, _) = Head::of(format!("{{\"model\":\"auto\",{rest}}}").as_bytes()).unwrap();
+            head.needs.into_iter().map(Ability::name).collect::<Vec<_>>().join(" ")
+        };
+        for (rest, expected) in [
+            (r#""messages":[{"role":"user","content":"an image, {\"type\":\"image\"}"}]"#, ""),
+            (r#""tools":[],"response_format":{"type":"json_object"},"reasoning_effort":"none","thinking":null"#, ""),
+            (r#""thinking":{"type":"disabled"},"text":{"format":{"type":"text"}},"reasoning":{}"#, ""),
+            (
+                r#""tools":[{}],"response_format":{"type":"json_schema"},"reasoning_effort":"low""#,
+                "tools reasoning json_schema",
+            ),
+            (r#""text":{"format":{"type":"json_schema"}},"reasoning":{"effort":"high"}"#, "reasoning json_schema"),
+            (
+                r#""output_config":{"format":{"type":"json_schema"}},"thinking":{"type":"adaptive"}"#,
+                "reasoning json_schema",
+            ),
+            (r#""messages":[{"role":"user","content":[{"type":"image_url"}]}]"#, "images"),
+            (r#""input":[{"role":"user","content":[{"type":"input_image"}]}]"#, "images"),
+            (
+                r#""messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"image"}]}]}]"#,
+                "images",
+            ),
+            (r#""messages":[{"content":[{"type":"tool_use","input":{"type":"image"}}]}]"#, ""),
+        ] {
+            assert_eq!(needs(rest), expected, "{rest}");
         }
     }
 

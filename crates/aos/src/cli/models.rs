@@ -2,7 +2,7 @@
 
 use aos_abi::Usd;
 use aos_abi::api::{KeyMade, KeyRequest, ModelView, RouteRequest, RouteView, RoutedModel};
-use aos_abi::model::TIERS;
+use aos_abi::model::{Ability, TIERS};
 use aos_abi::process::{BudgetSpec, StatusView};
 use serde::Deserialize;
 
@@ -40,6 +40,9 @@ enum Command {
         /// What would be asked for: a model, a tier or `auto`
         #[arg(short, long)]
         model: Option<String>,
+        /// What the model must be able to do: tools, images, reasoning, json_schema; several with commas
+        #[arg(long, value_name = "ABILITY", value_delimiter = ',', value_parser = ability)]
+        needs: Vec<Ability>,
     },
     /// Make a key with which another program can ask models; it is shown this once
     #[command(
@@ -85,10 +88,20 @@ impl Args {
             None | Some(Command::List) => list(cx).await,
             Some(Command::Test { model }) => test(cx, model.as_deref()).await,
             Some(Command::Pull(args)) => args.perform(cx).await,
-            Some(Command::Route { task, role, model }) => route(cx, RouteRequest { task, role, model }).await,
+            Some(Command::Route { task, role, model, needs }) => {
+                let needs = needs.into_iter().collect();
+                route(cx, RouteRequest { task, role, model, needs }).await
+            }
             Some(Command::Key(args)) => key(cx, args).await,
         }
     }
+}
+
+fn ability(text: &str) -> Result<Ability, String> {
+    Ability::ALL.into_iter().find(|ability| ability.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = Ability::ALL.into_iter().map(Ability::name).collect();
+        format!("there are: {}", names.join(", "))
+    })
 }
 
 async fn key(cx: &Context, args: KeyArgs) -> Result<Exit, Failure> {

@@ -177,6 +177,7 @@ impl Relays {
             format,
             input_tokens: asked.input_tokens(),
             max_output: asked.max_output,
+            needs: asked.needs.clone(),
         }));
         // What the kernel decides may be here before the request is durable: then it is paid ahead.
         let mut put = std::pin::pin!(heart.change(move |_| Ok((pid, wanted))));

@@ -559,8 +559,7 @@ impl System for Daemon {
     }
 
     async fn model_route(&self, request: RouteRequest) -> Answer<RouteView> {
-        let RouteRequest { task, role, model } = request;
-        let look = move |kernel: &mut LiveKernel| kernel.route_view(&task, role.as_deref(), model.as_deref());
+        let look = move |kernel: &mut LiveKernel| kernel.route_view(&request);
         Ok(self.heart.look(look).await??)
     }
 
