@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -33,6 +33,11 @@ use crate::{probe, seccomp, tree};
 
 /// How many helpers may be getting ready at once while runs wait. One is kept when none do.
 const SPARES_MAX: usize = 4;
+
+/// How long after a run was taken the nurse makes the next helper, unless a run waits for it: the kernel makes and takes
+/// away namespaces one after the other, and a grace period of its own lasts until the making is over, so a sandbox that is
+/// made while a command starts doubles what that start takes.
+const REST: Duration = Duration::from_millis(5);
 
 /// How long the nurse waits when the host has no room for another process.
 const FULL: Duration = Duration::from_millis(50);
@@ -81,8 +86,10 @@ fn nurse(requests: OwnedFd) -> Result<Option<Newborn>, Failure> {
     let mut translator = Translator::default();
     let mut spares: BTreeSet<i32> = BTreeSet::new();
     let mut waiting = false;
+    let mut rested = Instant::now();
     loop {
-        if spares.is_empty() || (waiting && spares.len() < at_once) {
+        let rest = rested.saturating_duration_since(Instant::now());
+        if (spares.is_empty() && rest.is_zero()) || (waiting && spares.len() < at_once) {
             match clone(0) {
                 Ok(Some(spare)) => drop(spares.insert(spare.as_raw_nonzero().get())),
                 Ok(None) => return Ok(Some(Newborn { requests, taken: taken_theirs, nurse, filter, translator })),
@@ -90,13 +97,17 @@ fn nurse(requests: OwnedFd) -> Result<Option<Newborn>, Failure> {
                 Err(_) => std::thread::sleep(FULL),
             }
         }
-        let more = if spares.len() < at_once { PollFlags::IN } else { PollFlags::empty() };
+        // A run that comes while a helper is ready is that helper's.
+        let look = spares.is_empty() || (waiting && spares.len() < at_once);
+        let more = if look { PollFlags::IN } else { PollFlags::empty() };
         let mut slots = [
             PollFd::new(&requests, more | PollFlags::RDHUP),
             PollFd::new(&taken, PollFlags::IN),
             PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN),
         ];
-        match poll(&mut slots, None) {
+        let rest = rested.saturating_duration_since(Instant::now());
+        let until = if spares.is_empty() { Timespec::try_from(rest).ok() } else { None };
+        match poll(&mut slots, until.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Failure::step("wait for helpers", errno)),
         }
@@ -110,6 +121,7 @@ fn nurse(requests: OwnedFd) -> Result<Option<Newborn>, Failure> {
         if took.contains(PollFlags::IN) && rustix::io::read(&taken, &mut record) == Ok(record.len()) {
             let [pid, uid, gid] = unpack(record);
             spares.remove(&pid.cast_signed());
+            rested = Instant::now() + REST;
             // The next command of the same owner finds it made.
             if (uid, gid) != NO_OWNER && translator.has_room() {
                 let _ = translator.namespace((uid, gid));
@@ -168,6 +180,8 @@ impl Newborn {
         // If nobody listens any more there is nobody to tell.
         let packet = serde_json::to_vec(&report).unwrap_or_default();
         let _ = rustix::net::send(&control, &packet, SendFlags::NOSIGNAL);
+        // Whoever listens may have been woken on this processor, and need not wait until all of this is taken apart.
+        rustix::thread::sched_yield();
         std::process::exit(0)
     }
 

@@ -6,9 +6,10 @@
 //! sandbox that was prepared serves one command.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -75,6 +76,8 @@ pub(crate) struct Prepared {
     identity: Identity,
     network: Network,
     seen: Seen,
+    /// Holds the sandbox's mounts until all inside is dead.
+    mounts: Option<OwnedFd>,
 }
 
 /// What the first process tells the helper.
@@ -102,7 +105,14 @@ impl Prepared {
             // SAFETY: ends the process without running anything of its parent's.
             unsafe { libc::_exit(0) }
         };
-        let prepared = Prepared { first, orders, verdict, identity, network, seen };
+        // While it still is the helper's own process, which may be looked into.
+        let mounts = rustix::fs::open(
+            format!("/proc/{}/ns/mnt", first.as_raw_nonzero()),
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let mounts = mounts.step("hold the sandbox's mounts")?;
+        let prepared = Prepared { first, orders, verdict, identity, network, seen, mounts: Some(mounts) };
         identity.map(first)?;
         // From here on the first process is who it is to be.
         rustix::net::send(&prepared.orders, b".", SendFlags::NOSIGNAL).step("start the first process")?;
@@ -121,7 +131,7 @@ impl Prepared {
 
     /// Runs the job and returns when all inside is dead.
     pub(crate) fn run(
-        self,
+        mut self,
         job: &Job,
         walls: &Walls,
         streams: &Streams,
@@ -135,6 +145,11 @@ impl Prepared {
             Identity::Translated => Some(Sources::open_translated(job, walls, translator)?),
         };
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("close the helper's memory")?;
+        // Taking mounts away takes the kernel longer than a command's end, and nobody needs to wait for it: when all inside
+        // is dead they are closed by the helper's own end. A layer's overlay is not kept: the layer is read after this.
+        if walls.layer.is_none() {
+            let _until_the_end = self.mounts.take().map(OwnedFd::into_raw_fd);
+        }
         let ordered = self.order(streams, control, sources.as_ref());
         drop(sources);
         // Where the first process has failed already, it has said why.
