@@ -270,7 +270,10 @@ fn unsandboxed(job: &Job, stdin: &OwnedFd, watch: &Watch, control: BorrowedFd<'_
     // The kernel holds all of the user's threads against this limit, so what is there already is added. It does not
     // limit root, whose threads need not be counted.
     let owner = rustix::process::geteuid();
-    let there = if owner.is_root() { 0 } else { tree::threads_of(owner.as_raw()) };
+    let there = match owner.is_root() {
+        true => 0,
+        false => tree::threads_of(owner.as_raw()).step("count this user's threads")?,
+    };
     let pids = job.limits.pids.saturating_add(there);
     let deadline = Instant::now().checked_add(job.limits.wall);
     let launch = Launch { job, stdin, workdir: &job.workspace, pids };

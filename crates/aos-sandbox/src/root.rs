@@ -72,6 +72,9 @@ const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 /// What there is to be mounted on in every root.
 const FOLDERS: &[&str] = &["proc", "usr", "tmp", "dev/shm", "workspace"];
 
+/// What a command can write without a disk beneath it.
+pub(crate) const ON_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
+
 /// The size of `/dev/shm` unless the memory limit is less; what container engines give.
 const SHARED_MAX: u64 = 64 << 20;
 
@@ -125,7 +128,7 @@ pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
             }
         }
     }
-    for folder in [WORKSPACE, "/tmp", "/dev/shm"] {
+    for folder in ON_MEMORY.into_iter().chain([WORKSPACE]) {
         ruleset.allow(Path::new(folder), write)?;
     }
     for device in DEVICES {

@@ -44,11 +44,10 @@ const ALLOWED: &[libc::c_long] = numbers! {
     SYS_timerfd_create SYS_timerfd_gettime SYS_timerfd_settime
     SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_getpgid SYS_getpid SYS_getppid SYS_getsid
     SYS_gettid SYS_setpgid SYS_setsid SYS_set_tid_address SYS_kill SYS_tgkill SYS_tkill SYS_pidfd_open
-    SYS_pidfd_send_signal SYS_getpriority SYS_setpriority SYS_getrlimit SYS_setrlimit SYS_prlimit64 SYS_getrusage
-    SYS_ioprio_get SYS_ioprio_set SYS_getcpu SYS_getitimer SYS_setitimer
+    SYS_pidfd_send_signal SYS_getpriority SYS_getrlimit SYS_setrlimit SYS_getrusage
+    SYS_ioprio_get SYS_getcpu SYS_getitimer SYS_setitimer
     SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_getaffinity SYS_sched_getattr SYS_sched_getparam
-    SYS_sched_getscheduler SYS_sched_rr_get_interval SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam
-    SYS_sched_setscheduler SYS_sched_yield
+    SYS_sched_getscheduler SYS_sched_rr_get_interval SYS_sched_yield
     SYS_rt_sigaction SYS_rt_sigpending SYS_rt_sigprocmask SYS_rt_sigqueueinfo SYS_rt_sigreturn SYS_rt_sigsuspend
     SYS_rt_sigtimedwait SYS_rt_tgsigqueueinfo SYS_sigaltstack SYS_restart_syscall
     SYS_futex SYS_futex_waitv SYS_get_robust_list SYS_set_robust_list SYS_rseq
@@ -105,6 +104,20 @@ const PRCTL: &[i32] = &[
     libc::PR_SET_VMA,
 ];
 
+/// Calls that set the limits and the processor of the process that their first argument names. The first process of the
+/// sandbox watches over the others, is of the same user, and is number 1 there, always and in all of its threads.
+const ON_PROCESSES: &[libc::c_long] = numbers! {
+    SYS_prlimit64 SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
+};
+
+/// The same for priorities, whose first argument says what the second one names: a process, or a group. All processes
+/// of a user (the third kind) would include the first one.
+const ON_PRIORITIES: [(libc::c_long, [u64; 2]); 2] = [
+    (libc::SYS_setpriority, [libc::PRIO_PROCESS as u64, libc::PRIO_PGRP as u64]),
+    // IOPRIO_WHO_PROCESS and IOPRIO_WHO_PGRP (`ioprio_set(2)`).
+    (libc::SYS_ioprio_set, [1, 2]),
+];
+
 /// Address families: local, the empty network's two, and netlink, restricted further to routes.
 const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
@@ -159,6 +172,13 @@ fn by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Backen
     rules.insert(libc::SYS_socketpair, one_of(0, &mut std::iter::once(libc::AF_UNIX as u64))?);
     // The ordinary personality, asking for it, 32-bit naming, and addresses that are not randomized.
     rules.insert(libc::SYS_personality, one_of(0, &mut [0, 0xffff_ffff, 0x8, 0x4_0000].into_iter())?);
+    for number in ON_PROCESSES {
+        rules.insert(*number, vec![SeccompRule::new(vec![on(0, Op::Ne, 1)?])?]);
+    }
+    for (number, kinds) in ON_PRIORITIES {
+        let of = |kind: u64| SeccompRule::new(vec![on(0, Op::Eq, kind)?, on(1, Op::Ne, 1)?]);
+        rules.insert(number, kinds.into_iter().map(of).collect::<Result<_, _>>()?);
+    }
     Ok(rules)
 }
 

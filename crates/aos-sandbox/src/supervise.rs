@@ -63,13 +63,14 @@ impl Watch {
         while rustix::io::read(&self.children, &mut record).is_ok_and(|length| length > 0) {}
     }
 
-    /// Waits until `child` ends, `stop` wakes, `deadline` passes, or `inspect`, called every so often, returns true.
+    /// Waits until `child` ends, `stop` wakes, `deadline` passes, or `inspect`, called every so often, returns true
+    /// or an error.
     pub(crate) fn wait(
         &self,
         child: Pid,
         stop: BorrowedFd<'_>,
         deadline: Option<Instant>,
-        mut inspect: Option<(Duration, &mut dyn FnMut() -> bool)>,
+        mut inspect: Option<(Duration, &mut dyn FnMut() -> io::Result<bool>)>,
     ) -> io::Result<Woke> {
         loop {
             if let Some(status) = reap(child) {
@@ -96,7 +97,7 @@ impl Watch {
                 return Ok(reap(child).map_or(Woke::Stopped, Woke::Ended));
             }
             if let Some((_, inspect)) = &mut inspect
-                && inspect()
+                && inspect()?
             {
                 return Ok(Woke::Inspected);
             }

@@ -4,10 +4,12 @@
 //! whoever loses its parent becomes the caller's child, so nothing gets out of the tree by forking twice or by starting
 //! a session.
 
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
 /// A process as `/proc/PID/stat` describes it (`proc_pid_stat(5)`).
@@ -40,20 +42,34 @@ impl Process {
     }
 }
 
-/// Every process that `/proc` shows, with its owner.
-pub(crate) fn processes() -> impl Iterator<Item = (Process, u32)> {
-    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
-        let name = entry.file_name();
-        name.to_str()?.parse::<i32>().ok()?;
-        let owner = entry.metadata().ok()?.uid();
-        // Names are bytes; what is not UTF-8 in them must not hide the process.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::open(entry.path().join("stat"), flags, Mode::empty()).ok()?;
-        // One read: the line is at most some 500 bytes, and the kernel makes it whole.
-        let mut line = [0; 1024];
-        let length = rustix::io::read(&file, &mut line).ok()?;
-        Some((Process::parse(&String::from_utf8_lossy(&line[..length]))?, owner))
-    })
+/// Every process that `/proc` shows, with its owner; an error where this process cannot look, which must not be taken
+/// for "there are none".
+pub(crate) fn processes() -> io::Result<Vec<(Process, u32)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_none_or(|name| name.parse::<i32>().is_err()) {
+            continue;
+        }
+        match look(&entry.path()) {
+            Ok(process) => found.extend(process),
+            // It has ended meanwhile, or it is somebody else's and hidden.
+            Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(found)
+}
+
+fn look(folder: &Path) -> Result<Option<(Process, u32)>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(folder.join("stat"), flags, Mode::empty())?;
+    let owner = rustix::fs::fstat(&file)?.st_uid;
+    // One read: the line is at most some 500 bytes, and the kernel makes it whole.
+    let mut line = [0; 1024];
+    let length = rustix::io::read(&file, &mut line)?;
+    // Names are bytes; what is not UTF-8 in them must not hide the process.
+    Ok(Process::parse(&String::from_utf8_lossy(&line[..length])).map(|process| (process, owner)))
 }
 
 /// The process's fair share of memory in bytes, pages that others map counted in part (`proc_pid_smaps(5)`).
@@ -65,13 +81,13 @@ pub(crate) fn proportional(pid: i32) -> Option<u64> {
 }
 
 /// How many threads run as `owner`, which is what the kernel holds against `RLIMIT_NPROC`.
-pub(crate) fn threads_of(owner: u32) -> u64 {
-    processes().filter(|(_, of)| *of == owner).map(|(process, _)| process.threads).sum()
+pub(crate) fn threads_of(owner: u32) -> io::Result<u64> {
+    Ok(processes()?.iter().filter(|(_, of)| *of == owner).map(|(process, _)| process.threads).sum())
 }
 
 /// All processes below `root`, zombies too.
-fn descendants(root: i32) -> Vec<Process> {
-    let mut rest: Vec<Process> = processes().map(|(process, _)| process).collect();
+fn descendants(root: i32) -> io::Result<Vec<Process>> {
+    let mut rest: Vec<Process> = processes()?.into_iter().map(|(process, _)| process).collect();
     let mut found: Vec<Process> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
@@ -80,7 +96,7 @@ fn descendants(root: i32) -> Vec<Process> {
         found.extend(children);
         rest = others;
     }
-    found
+    Ok(found)
 }
 
 /// Kills every descendant of the calling process and reaps them all.
@@ -101,7 +117,8 @@ pub(crate) fn kill_descendants() {
             }
         }
         let mut waiting = true;
-        for process in descendants(me).iter().filter(|process| !process.zombie) {
+        // Where it cannot look now it looks again.
+        for process in descendants(me).unwrap_or_default().iter().filter(|process| !process.zombie) {
             waiting = false;
             if process.group != my_group
                 && let Some(group) = Pid::from_raw(process.group)
@@ -133,6 +150,6 @@ mod tests {
     fn this_process_is_found_below_its_parent() {
         let parent = rustix::process::getppid().expect("a test has a parent").as_raw_nonzero().get();
         let me = rustix::process::getpid().as_raw_nonzero().get();
-        assert!(descendants(parent).iter().any(|process| process.pid == me));
+        assert!(descendants(parent).unwrap().iter().any(|process| process.pid == me));
     }
 }

@@ -1,7 +1,7 @@
 //! Other processes, and more of everything than there is.
 
 use super::How::{Py, Tight};
-use super::{Attempt, LIMITS, MEMORY, PIDS, READS, RUNS, attempt};
+use super::{Attempt, LIMITS, MEMORY, PIDS, READS, RUNS, SECCOMP, attempt};
 
 /// In the order in which the document lists them.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -18,6 +18,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         RUNS,
     ),
     attempt(
+        "blinding or slowing the first process",
+        SECCOMP,
+        Py(
+            "import resource\ntries(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3)), lambda: resource.prlimit(1, resource.RLIMIT_CPU, (0, 0)), lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.setpriority(os.PRIO_PGRP, 1, 19), lambda: os.setpriority(os.PRIO_USER, 0, 19), lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19), lambda: os.sched_setaffinity(1, {0}), lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)), lambda: os.sched_setparam(1, os.sched_param(0)))",
+        ),
+        "nice -n 1 true && renice -n 19 $$ > /dev/null && ionice -c 3 -p $$ && taskset -p 1 $$ > /dev/null && prlimit --pid $$ --nofile=99 && ulimit -n 98 && echo ok",
+    ),
+    attempt(
         "a fork bomb",
         LIMITS,
         Tight(
@@ -30,6 +38,22 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         LIMITS,
         Tight(
             "x = []\ntry:\n  while True: x.append(bytearray(16 << 20)); print('ESCAPED') if len(x) > 40 else None\nexcept MemoryError: pass",
+        ),
+        MEMORY,
+    ),
+    attempt(
+        "a memory bomb whose watchman was told to look away",
+        LIMITS,
+        Tight(
+            "import resource\ntry: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))\nexcept OSError: pass\nfor _ in range(8):\n  if os.fork() == 0:\n    x = bytearray(60 << 20); x[::4096] = b'1' * (15 << 10); time.sleep(9); os._exit(0)\ntime.sleep(9)\nprint('ESCAPED')",
+        ),
+        MEMORY,
+    ),
+    attempt(
+        "a memory bomb in files on memory",
+        LIMITS,
+        Tight(
+            "for i in range(8): open(f'/dev/shm/{i}', 'wb').write(b'x' * (7 << 20))\nx = bytearray(216 << 20); x[::4096] = b'1' * (54 << 10)\ntime.sleep(9)\nprint('ESCAPED')",
         ),
         MEMORY,
     ),

@@ -137,6 +137,10 @@ fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Outcome {
     let argv: Vec<&str> = argv.iter().map(String::as_str).chain(arguments.iter().map(String::as_str)).collect();
     let mut spec = rig.spec(&argv);
     spec.layer = layer;
+    if !matches!(rig.isolation, Isolation::Full) {
+        // Counted with all that the user runs, a fork bomb of the test beside this one too.
+        spec.limits.pids = 4096;
+    }
     if let Narrow(_) = how {
         let granted = ["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", "/usr/bin/env", "/usr/bin/head"];
         spec.programs = Programs::Only(granted.map(Into::into).into());
