@@ -124,6 +124,22 @@ pub enum Body {
         /// Why this one, and why not those that would have gone before it.
         why: String,
     },
+    /// Input: an inference for which a person waits has had no word of an answer for as long as the configuration says.
+    Silent {
+        /// The effect that asks.
+        effect: EffectId,
+    },
+    /// Fact: a second model is asked the same as a silent one; the first answer counts, and the other is given up.
+    Hedged {
+        /// The silent one.
+        effect: EffectId,
+        /// The second.
+        by: EffectId,
+        /// The configured name of the second one's model.
+        model: String,
+        /// Why this one.
+        why: String,
+    },
     /// Fact: what is known of a model's server changed.
     Circuit {
         /// An address such as `https://api.openai.com`, or a model's configured name where it alone is concerned.
@@ -430,6 +446,9 @@ pub struct Configured {
     /// The models to try where one fails, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<String>,
+    /// After how many milliseconds of silence another model is asked too, where a person waits; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge_after_ms: Option<u64>,
     /// The policy file's text.
     pub policy: String,
     /// US dollars a day for everything together.
@@ -732,6 +751,8 @@ impl Body {
             Body::Watch { .. } => "watch",
             Body::InferenceStarted { .. } => "inference_started",
             Body::Routed { .. } => "routed",
+            Body::Silent { .. } => "silent",
+            Body::Hedged { .. } => "hedged",
             Body::Circuit { .. } => "circuit",
             Body::InferenceCompleted { .. } => "inference_completed",
             Body::Keyed(_) => "keyed",

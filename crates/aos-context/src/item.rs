@@ -35,6 +35,8 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Tick
         | Body::InferenceStarted { .. }
         | Body::Routed { .. }
+        | Body::Silent { .. }
+        | Body::Hedged { .. }
         | Body::Circuit { .. }
         | Body::Syscall { .. }
         | Body::Verdict { .. }

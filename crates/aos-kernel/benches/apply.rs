@@ -43,6 +43,7 @@ fn configured() -> Configured {
         default_model: "m".to_owned(),
         policy: Policy::default_text().to_owned(),
         usd_per_day: Some(Usd(5_000_000_000)),
+        hedge_after_ms: None,
         hooks_url: String::new(),
         ..Configured::default()
     }

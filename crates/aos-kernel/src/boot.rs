@@ -31,6 +31,7 @@ impl<P: PageStore> Kernel<P> {
         }
         self.examine_again();
         self.cut_off();
+        self.end_races();
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {

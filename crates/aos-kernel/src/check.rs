@@ -85,6 +85,11 @@ impl<P: PageStore> Kernel<P> {
                     Err(CallError::new(Code::NoEnt, format!("nothing waits for effect {effect}")))
                 }
             }
+            Body::Silent { effect } if self.may_be_hedged(*effect) => Ok(()),
+            Body::Silent { effect } => Err(CallError::new(
+                Code::NoEnt,
+                format!("effect {effect} is not waited for, or not for the first time"),
+            )),
             // Also of one that has ended: a person may take back what it did.
             Body::Changed(_) if self.table.get(pid).is_some() => Ok(()),
             Body::Changed(_) => Err(no_process(pid)),

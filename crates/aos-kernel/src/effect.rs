@@ -199,6 +199,8 @@ pub struct Infer {
     pub max_output: u32,
     /// What is looked for before anything is sent.
     pub guard: Option<Guard>,
+    /// After how many milliseconds without a word of an answer the kernel is told so, with [`aos_abi::Body::Silent`].
+    pub hedge_after_ms: Option<u64>,
 }
 
 /// A program's request to serve. What it says, the edge has.

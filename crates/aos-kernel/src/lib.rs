@@ -25,6 +25,7 @@ mod calls;
 mod check;
 mod deadlock;
 mod given;
+mod hedge;
 mod input;
 mod labels;
 mod lifecycle;
@@ -54,6 +55,7 @@ use crate::budget::Day;
 use crate::circuit::Circuits;
 use crate::course::Measures;
 use crate::effect::Effect;
+use crate::hedge::Race;
 use crate::labels::Reads;
 use crate::process::{Ask, Notice, Phase, Process};
 use crate::scheduler::Scheduler;
@@ -144,6 +146,7 @@ enum InFlight {
         /// The price it was set aside at, which is the price it is charged at.
         price: Option<Price>,
         max_output: u32,
+        race: Race,
     },
     Call {
         /// Who gets its result.
@@ -275,6 +278,7 @@ impl<P: PageStore> Kernel<P> {
             Body::InferenceCompleted { effect, latency_ms, outcome, personal } => {
                 self.inference_completed(*effect, entry.lsn, *latency_ms, outcome, personal.as_deref());
             }
+            Body::Silent { effect } => self.silent(*effect),
             Body::Result { effect: Some(effect), outcome, .. } => {
                 self.saw(pid, outcome);
                 self.unless_it_held(*effect, outcome);
@@ -298,6 +302,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Timer { .. }
             | Body::InferenceStarted { .. }
             | Body::Routed { .. }
+            | Body::Hedged { .. }
             | Body::Circuit { .. }
             | Body::Syscall { .. }
             | Body::Verdict { .. }

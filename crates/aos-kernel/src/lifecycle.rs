@@ -382,7 +382,11 @@ impl<P: PageStore> Kernel<P> {
             && self.globals.in_flight.contains_key(&effect)
         {
             // It stays in flight until its outcome has come: the slot is held and the cost is charged.
+            let rival = self.rival_of(effect);
             self.perform(Effect::Cancel(effect));
+            if let Some(rival) = rival {
+                self.perform(Effect::Cancel(rival));
+            }
         }
         for effect in calls {
             self.globals.in_flight.remove(&effect);

@@ -1,7 +1,8 @@
 //! A process: everything the kernel knows of one agent. Plain data, paged out as one small row when idle.
 //!
 //! Start at [`Process`]. Its history is not here: a window is a list of journal positions, the texts stay in the
-//! journal. What always holds: a process has at most one inference in flight; a call is in exactly one state; the type
+//! journal. What always holds: a process has at most one inference in flight, or two where one hedges
+//! the other; a call is in exactly one state; the type
 //! is written by a format without field names (postcard), so changing it needs a new [`crate::table::PAGE_FORMAT`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -152,7 +153,7 @@ pub struct Process {
 pub enum Phase {
     /// In the queue for a model slot.
     Ready,
-    /// Asking its model.
+    /// Asking its model; where two models are asked, one of them.
     Inferring(EffectId),
     /// Carrying out the calls of its last reply.
     Calling,

@@ -122,6 +122,12 @@ impl Scheduler {
         Some(pid)
     }
 
+    /// Whether an inference of this model can begin now without passing anybody who waits.
+    pub fn is_free(&mut self, model: &str, limits: &ModelLimits, now: Timestamp) -> bool {
+        let Some(queue) = self.queues.get_mut(model) else { return limits.concurrency > 0 };
+        queue.places.is_empty() && queue.running < limits.concurrency && queue.free_at(limits, now) <= now
+    }
+
     /// An inference of so many tokens, at worst, has begun.
     pub fn started(&mut self, model: &str, tokens: u64, now: Timestamp) {
         let queue = self.queues.entry(model.to_owned()).or_default();

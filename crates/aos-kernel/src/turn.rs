@@ -1,7 +1,7 @@
 //! The turn: news into the window, a prompt to the model, its reply into calls or an end.
 //!
 //! Start at [`Kernel::schedule`], which hands out free slots, and [`Kernel::inference_completed`]. What always holds:
-//! one inference per process at a time; whatever was recorded for a process is shown to it; an item enters the window
+//! one inference per process at a time, and a second of the same turn where `hedge` asks one; whatever was recorded for a process is shown to it; an item enters the window
 //! before the prompt that shows it and stays there if that inference fails; nothing is asked that cannot be paid.
 
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::budget::{Dimension, Need};
 use crate::effect::{Effect, Infer};
+use crate::hedge::Race;
 use crate::process::{CallState, Fault, Notice, Phase, Process, StepCall};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
@@ -176,47 +177,52 @@ impl<P: PageStore> Kernel<P> {
         if self.withdrawn_model(pid, model) {
             return;
         }
+        let hedge_after_ms = self.patience(pid);
         self.absorb(pid);
         if !spec.local && self.must_stay_here(pid, model) {
             return;
         }
-        let Some(draft) = self.draft(pid, model, spec) else { return };
-        let worst_output = u64::from(draft.infer.max_output);
-        let cost = spec.price.map_or(Usd::ZERO, |price| price.worst(draft.worst_input, worst_output));
-        let tokens = draft.worst_input + worst_output;
-        if !self.afford(pid, Need { usd: cost.0, tokens }) {
+        let Some(mut draft) = self.draft(pid, model, spec) else { return };
+        let need = draft.need(spec);
+        if !self.afford(pid, need) {
             return;
         }
+        draft.infer.hedge_after_ms = hedge_after_ms.filter(|_| draft.infer.purpose == Purpose::Turn);
+        let race = if draft.infer.hedge_after_ms.is_some() { Race::Open } else { Race::Alone };
         let id = draft.infer.id;
-        let purpose = draft.infer.purpose;
-        let max_output = draft.infer.max_output;
+        self.with(pid, |process| process.phase = Phase::Inferring(id));
+        self.begin(draft, spec, need, race);
+    }
+
+    /// An inference that is paid goes out.
+    pub(crate) fn begin(&mut self, draft: Draft, spec: &ModelSpec, need: Need, race: Race) {
+        let Infer { id, pid, purpose, max_output, .. } = draft.infer;
+        let model = draft.infer.model.clone();
         self.globals.in_flight.insert(
             id,
             InFlight::Infer {
                 pid,
-                model: model.to_owned(),
+                model: model.clone(),
                 purpose,
                 upto: draft.upto,
                 estimate: draft.estimate,
-                reserved_usd: cost.0,
-                reserved_tokens: tokens,
+                reserved_usd: need.usd,
+                reserved_tokens: need.tokens,
                 price: spec.price,
                 max_output,
+                race,
             },
         );
-        self.globals.scheduler.started(model, draft.estimate + u64::from(max_output), self.globals.at);
-        self.fact(
-            pid,
-            Body::InferenceStarted {
-                effect: id,
-                model: model.to_owned(),
-                purpose,
-                input_tokens: draft.estimate,
-                max_output,
-            },
-        );
-        self.tries(pid, model, id);
-        self.with(pid, |process| process.phase = Phase::Inferring(id));
+        self.globals.scheduler.started(&model, draft.estimate + u64::from(max_output), self.globals.at);
+        let started = Body::InferenceStarted {
+            effect: id,
+            model: model.clone(),
+            purpose,
+            input_tokens: draft.estimate,
+            max_output,
+        };
+        self.fact(pid, started);
+        self.tries(pid, &model, id);
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }
 
@@ -230,7 +236,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// The next prompt of a process: a turn, or first a summary where the window is full.
-    fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
+    pub(crate) fn draft(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Option<Draft> {
         let tools = self.calls_of(pid);
         let role_grants = self.granted_by_role(pid);
         let guard = self.guard(pid, spec);
@@ -269,6 +275,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
+            hedge_after_ms: None,
         };
         Some(Draft { infer, estimate, worst_input, upto })
     }
@@ -314,6 +321,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
+            hedge_after_ms: None,
         })
     }
 
@@ -378,6 +386,7 @@ impl<P: PageStore> Kernel<P> {
             reserved_tokens,
             price,
             max_output,
+            race,
         }) = self.globals.in_flight.get(&effect).cloned()
         else {
             return;
@@ -394,7 +403,11 @@ impl<P: PageStore> Kernel<P> {
             false => self.config.models.get(served).and_then(|spec| spec.price),
         };
         let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
+        let usage = usage.or_else(|| race.given_up(outcome, reserved_tokens, max_output));
         self.charge(pid, served, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
+        if race == Race::Lost {
+            self.weigh_again(pid);
+        }
         match outcome {
             InferenceOutcome::Answered(_) => {
                 self.globals.measures.took(&model, latency_ms);
@@ -406,9 +419,8 @@ impl<P: PageStore> Kernel<P> {
         if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
             self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(*wait));
         }
-        let Some(process) = self.table.get(pid) else { return };
-        if process.phase != Phase::Inferring(effect) {
-            // Killed meanwhile: it was paid for, and that is all.
+        if !self.is_awaited((pid, effect, &model), race, outcome, personal) {
+            // It was paid for, and that is all.
             return;
         }
         self.was_shown(pid, personal);
@@ -656,14 +668,23 @@ fn window_budget(spec: &ModelSpec, max_output: u32, calibration: &Calibration, f
     room.saturating_sub(fixed).max(WINDOW_TOKENS_MIN)
 }
 
-struct Draft {
-    infer: Infer,
+pub(crate) struct Draft {
+    pub(crate) infer: Infer,
     /// Tokens of the prompt, calibrated.
     estimate: u64,
     /// Tokens it cannot exceed.
     worst_input: u64,
     /// For a summary: the last entry it stands for.
     upto: Lsn,
+}
+
+impl Draft {
+    /// The worst that it may cost.
+    pub(crate) fn need(&self, spec: &ModelSpec) -> Need {
+        let worst_output = u64::from(self.infer.max_output);
+        let usd = spec.price.map_or(Usd::ZERO, |price| price.worst(self.worst_input, worst_output)).0;
+        Need { usd, tokens: self.worst_input + worst_output }
+    }
 }
 
 fn identity<'a>(process: &'a Process, role_grants: &[String], spec: &ModelSpec, calls: CallSet) -> Identity<'a> {

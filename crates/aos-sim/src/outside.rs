@@ -18,6 +18,8 @@ use crate::report::{Broken, broken};
 pub(crate) enum Job {
     /// A model's answer; it is made up when it is delivered.
     Infer(Box<Infer>),
+    /// A model has not said a word yet.
+    Silent { id: EffectId, pid: Pid },
     /// A driver's result.
     Call { id: EffectId, pid: Pid, call_id: CallId, name: Name, holds: bool },
     /// A model's answer to a program.
@@ -63,6 +65,9 @@ impl Outside {
                     return Err(broken("an inference is asked once", format!("{} is under way already", infer.id)));
                 }
                 let at = self.later(chance, now);
+                if let Some(silent) = infer.hedge_after_ms.map(|after| now.plus_millis(after)).filter(|on| *on < at) {
+                    self.come(silent, Job::Silent { id: infer.id, pid: infer.pid });
+                }
                 self.come(at, Job::Infer(infer));
             }
             Effect::Serve(serve) => {
@@ -189,7 +194,7 @@ impl Job {
         match self {
             Job::Infer(infer) => Some(infer.id),
             Job::Call { id, .. } | Job::Serve { id, .. } => Some(*id),
-            Job::Look { .. } => None,
+            Job::Look { .. } | Job::Silent { .. } => None,
         }
     }
 }

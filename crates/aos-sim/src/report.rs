@@ -29,6 +29,8 @@ pub struct Report {
     pub limited: u64,
     /// Starts by age, past somebody more urgent.
     pub aged: u64,
+    /// Second models that were asked beside a silent one.
+    pub hedged: u64,
     /// Requests of programs that went out before their own entries were durable.
     pub early: u64,
     /// Requests of programs that a crash cut off.

@@ -102,6 +102,7 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
         default_model: NATIVE.to_owned(),
         policy,
         usd_per_day: (!busy && chance.percent(40)).then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
+        hedge_after_ms: chance.percent(60).then(|| chance.between(200, 4000)),
         hooks_url: "http://127.0.0.1:7717/hooks/".to_owned(),
     }
 }

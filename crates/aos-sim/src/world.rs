@@ -211,6 +211,7 @@ impl Simulation {
             full: self.full,
             limited: self.memory.limited,
             aged: self.memory.aged,
+            hedged: self.witness.turns.hedged,
             early: self.outside.bill.early,
             cut_off: self.outside.bill.cut_off,
         }
@@ -389,6 +390,7 @@ impl Simulation {
                 let latency_ms = self.chance.between(1, 9000);
                 (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, personal: None, outcome })
             }
+            Job::Silent { id, pid } => (pid, Body::Silent { effect: id }),
             Job::Serve { id, pid, max_output } => {
                 let cancelled = self.outside.is_cancelled(id);
                 let outcome = mind::serve(&mut self.chance, max_output, cancelled);

@@ -110,6 +110,39 @@ fn a_key_opens_what_it_is_for_and_nothing_else() {
     assert_told(&rig.aos(&["send", &pid.to_string(), "hello"]), 1, &["ended"]);
 }
 
+/// A request that needs what the cheaper model is not said to have goes to the other one, or to none.
+#[test]
+fn what_a_request_needs_decides_who_is_asked() {
+    let rig = Rig::with(alpha(), Setup { more: "default_model = \"auto\"\n".into(), ..Setup::default() });
+    let config = rig::read(rig.file("aos.toml"));
+    let (_, small) = config.split_once("[models.small]").unwrap();
+    let able = format!("[models.able]\ntier = \"strong\"\njson_schema = true\nreasoning = true{small}");
+    let config = config.replace("[models.small]", "[models.small]\ntier = \"small\"");
+    std::fs::write(rig.file("aos.toml"), format!("{config}\n{able}")).unwrap();
+    let (pid, secret) = key(&rig, &["editor"]);
+    let chat = |model: &str, more: Value| {
+        let mut body = json!({ "model": model, "messages": [{ "role": "user", "content": "alpha" }] });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ask_of(&rig, &secret, "/v1/chat/completions", &body)
+    };
+    let form = json!({ "response_format": { "type": "json_schema", "json_schema": { "name": "a", "schema": {} } } });
+    assert_eq!(chat("auto", json!({})).header("x-aos-model"), "small");
+    assert_eq!(chat("auto", form.clone()).header("x-aos-model"), "able");
+    assert_eq!(chat("small", form).header("x-aos-model"), "small", "it was named");
+    let thinks = json!({ "model": "auto", "reasoning": { "effort": "high" }, "input": "alpha" });
+    assert_eq!(ask_of(&rig, &secret, "/v1/responses", &thinks).header("x-aos-model"), "able");
+    let image = json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AA==" } }]);
+    let refused = chat("auto", json!({ "messages": [{ "role": "user", "content": image }] }));
+    let said = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(refused.status == 400 && said.contains("`images = true`") && said.contains("name a model"), "{said}");
+    let routed = rig.entries(pid, "routed");
+    assert_eq!(routed.len(), 3, "{routed:?}");
+    assert!(routed[1]["why"].as_str().unwrap().contains("lowest tier that may serve"), "{routed:?}");
+    let route = rig.json(&["models", "route", "--needs", "reasoning,json_schema"]);
+    assert_eq!(route["order"][0]["model"], "able", "{route}");
+    assert!(route["barred"][0]["why"].as_str().unwrap().contains("`reasoning`"), "{route}");
+}
+
 #[test]
 fn a_spent_budget_is_said_before_anything_is_asked() {
     let rig = Rig::new(alpha());

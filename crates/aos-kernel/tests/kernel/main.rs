@@ -10,6 +10,7 @@
 mod bounds;
 mod given;
 mod glance;
+mod hedging;
 mod labels;
 mod limits;
 mod mended;

@@ -50,6 +50,7 @@ impl World {
             default_model: "m".into(),
             policy: POLICY.into(),
             usd_per_day: None,
+            hedge_after_ms: None,
             hooks_url: String::new(),
             ..Configured::default()
         };

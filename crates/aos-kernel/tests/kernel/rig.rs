@@ -178,6 +178,7 @@ impl Rig {
             default_model: "m".into(),
             policy: policy.into(),
             usd_per_day: None,
+            hedge_after_ms: None,
             hooks_url: "http://hooks/".into(),
             ..Configured::default()
         };
@@ -309,6 +310,12 @@ impl Rig {
             "only" => {
                 self.configure(|config| config.models.retain(|name, _| first.split(',').any(|kept| kept == name)));
             }
+            "hedge" => self.configure(|config| config.hedge_after_ms = first.parse().ok()),
+            "silent" => {
+                let effect = self.asked_last(pid).map(|(effect, _)| effect);
+                let effect = effect.unwrap_or(EffectId { cause: Lsn(0), nth: 0 });
+                self.offer(pid, Body::Silent { effect });
+            }
             "fallback" => self.configure(|config| config.fallback = first.split(',').map(str::to_owned).collect()),
             "usage" => {
                 let (input_tokens, output_tokens) = (first.parse().unwrap(), tail.parse().unwrap());
@@ -366,15 +373,37 @@ impl Rig {
         self.offer(pid, Body::Spawned(Box::new(spec)));
     }
 
+    fn asked_last(&self, pid: Pid) -> Option<(EffectId, String)> {
+        self.asked(pid, |_| true)
+    }
+
+    fn asked_of(&self, pid: Pid, of: &str) -> Option<(EffectId, String)> {
+        self.asked(pid, |model| model == of)
+    }
+
+    fn asked(&self, pid: Pid, which: impl Fn(&str) -> bool) -> Option<(EffectId, String)> {
+        self.entries.iter().rev().find_map(|entry| match &entry.body {
+            Body::InferenceStarted { effect, model, .. } if entry.pid == pid && which(model) => {
+                Some((*effect, model.clone()))
+            }
+            _ => None,
+        })
+    }
+
     /// A model answers or fails.
     fn answer(&mut self, line: &str) {
         let (head, said) = line.split_once(": ").unwrap_or((line, ""));
         let mut words = head.trim_end_matches(':').split(' ');
-        let pid = Pid(words.next().unwrap().parse().unwrap());
-        let started = self.entries.iter().rev().find_map(|entry| match &entry.body {
-            Body::InferenceStarted { effect, model, .. } if entry.pid == pid => Some((*effect, model.clone())),
-            _ => None,
-        });
+        // `2@small` is what process 2 asks of that model.
+        let (number, of) = words.next().unwrap().split_once('@').map_or_else(
+            || (head.trim_end_matches(':').split(' ').next().unwrap(), None),
+            |(number, model)| (number, Some(model)),
+        );
+        let pid = Pid(number.parse().unwrap());
+        let started = match of {
+            None => self.asked_last(pid),
+            Some(model) => self.asked_of(pid, model),
+        };
         let Some((effect, model)) = started else { return self.out.push_str("it asks nothing\n") };
         let known = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
         let usage = self.usage.take().unwrap_or(known);
@@ -672,6 +701,7 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Verdict { verdict, rule, .. } => format!("{} by {rule}", verdict.as_str()),
         Body::Routed { model, was: None, why } => format!("runs on {model}: {why}"),
         Body::Routed { model, was: Some(was), why } => format!("goes from {was} to {model}: {why}"),
+        Body::Hedged { model, why, .. } => format!("asks {model} too: {why}"),
         Body::Circuit { of, state, until, why } => {
             let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
             format!("circuit {of} {state:?}{until} {why}").trim_end().to_owned()

@@ -92,6 +92,7 @@ impl<'a> World<'a> {
             default_model: "m".into(),
             policy: POLICIES[usize::from(files_are_hostile)].clone(),
             usd_per_day: None,
+            hedge_after_ms: None,
             hooks_url: "http://hooks/".into(),
             ..Configured::default()
         };

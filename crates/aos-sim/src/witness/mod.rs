@@ -73,6 +73,7 @@ pub(crate) fn live_through<P: PageStore>(
     for entry in &applied.entries {
         witness.entry(entry)?;
     }
+    witness.turns.over()?;
     for effect in &applied.effects {
         witness.effect(effect)?;
     }

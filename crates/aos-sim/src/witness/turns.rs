@@ -1,10 +1,10 @@
 //! Turns: one inference at a time, and windows in which no call is parted from its result.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{Configured, InferenceOutcome, Purpose, ServedOutcome};
-use aos_abi::inference::Stop;
+use aos_abi::inference::{FailureKind, Stop};
 use aos_abi::model::ModelLimits;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_kernel::effect::Infer;
@@ -21,7 +21,20 @@ const TOGETHER: &str = "a call is never parted from its result";
 pub(crate) struct Turns {
     /// Asked and not answered: whose, on what, why.
     pub(crate) in_flight: BTreeMap<EffectId, (Pid, String, Purpose)>,
-    asking: BTreeMap<Pid, EffectId>,
+    /// The most that each of them may answer.
+    outputs: BTreeMap<EffectId, u64>,
+    /// What each process waits for: one inference, or a second one beside it.
+    asking: BTreeMap<Pid, Vec<EffectId>>,
+    /// Inferences that are one of two, or were and lost.
+    raced: BTreeSet<EffectId>,
+    /// Those that ever were one of two.
+    ever: BTreeSet<EffectId>,
+    /// Seconds that were announced and have not begun.
+    announced: BTreeSet<EffectId>,
+    /// Inferences of two that were given up with the last input, each with the least that it must be charged.
+    unpaid: Vec<(Pid, u64)>,
+    /// How many seconds there were.
+    pub(crate) hedged: u64,
     /// Replies with the ids of their calls, in order.
     replies: BTreeMap<Lsn, Vec<CallId>>,
     /// Results with the reply whose call they answer.
@@ -58,6 +71,10 @@ impl Turns {
                 while minute.front().is_some_and(|(at, _)| entry.at.millis_since(*at) >= MINUTE_MS) {
                     minute.pop_front();
                 }
+                self.outputs.insert(*effect, (*max_output).into());
+                if self.announced.remove(effect) {
+                    return self.second(pid, *effect, model, *purpose);
+                }
                 self.begun.push((pid, model.clone()));
                 if *purpose == Purpose::Request {
                     self.started += 1;
@@ -65,12 +82,26 @@ impl Turns {
                     self.in_flight.insert(*effect, (pid, model.clone(), *purpose));
                     return Ok(());
                 }
-                if let Some(other) = self.asking.insert(pid, *effect) {
-                    return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {effect} during {other}")));
+                if let Some(others) = self.asking.insert(pid, vec![*effect]) {
+                    return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {effect} during {others:?}")));
                 }
                 self.started += 1;
                 *self.starts.entry(model.clone()).or_default() += 1;
                 self.in_flight.insert(*effect, (pid, model.clone(), *purpose));
+            }
+            Body::Hedged { effect, by, .. } => {
+                if self.asking.get(&pid).is_none_or(|asking| asking[..] != [*effect]) || !self.ever.insert(*effect) {
+                    return Err(broken(ONE_AT_A_TIME, format!("{by} of {pid} is asked beside {effect}")));
+                }
+                self.ever.insert(*by);
+                self.raced.extend([*effect, *by]);
+                self.announced.insert(*by);
+            }
+            Body::Charged { usage, .. } => {
+                let tokens = usage.input_tokens + usage.output_tokens;
+                if let Some(at) = self.unpaid.iter().position(|(of, least)| *of == pid && *least <= tokens) {
+                    self.unpaid.swap_remove(at);
+                }
             }
             Body::Served { effect, outcome, .. } => {
                 let model = self.in_flight.remove(effect).map(|(_, model, _)| model).unwrap_or_default();
@@ -85,9 +116,14 @@ impl Turns {
                 let Some((_, model, purpose)) = self.in_flight.remove(effect) else {
                     return Err(broken(ONE_AT_A_TIME, format!("{effect} is answered and was not asked")));
                 };
-                let ours = self.asking.get(&pid) == Some(effect);
+                let ours = self.asking.get(&pid).is_some_and(|asking| asking.contains(effect));
                 if ours {
-                    self.asking.remove(&pid);
+                    self.comes_back(pid, *effect, matches!(outcome, InferenceOutcome::Answered(_)));
+                }
+                let gives_up =
+                    matches!(outcome, InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled);
+                if gives_up && self.raced.contains(effect) {
+                    self.owes(pid, *effect);
                 }
                 match outcome {
                     InferenceOutcome::Answered(reply) if ours && purpose == Purpose::Turn => {
@@ -121,15 +157,75 @@ impl Turns {
             Body::Booted { .. } => {
                 // What a process that has ended was asking is asked no more.
                 let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
+                // Of two the first goes on.
+                for asking in self.asking.values_mut() {
+                    asking.truncate(1);
+                    asking.iter().for_each(|of| _ = self.raced.remove(of));
+                }
                 let asking = &self.asking;
-                self.in_flight.retain(|effect, (pid, model, _)| asking.get(pid) == Some(effect) && known(model));
+                let (kept, gone) =
+                    std::mem::take(&mut self.in_flight).into_iter().partition(|(effect, (pid, model, _))| {
+                        asking.get(pid).is_some_and(|asking| asking.contains(effect)) && known(model)
+                    });
+                self.in_flight = kept;
+                let gone: BTreeMap<EffectId, (Pid, String, Purpose)> = gone;
+                for (effect, (pid, ..)) in gone {
+                    if self.raced.contains(&effect) {
+                        self.owes(pid, effect);
+                    }
+                }
                 // Nor is anybody whose model is configured no more.
                 let in_flight = &self.in_flight;
-                self.asking.retain(|_, effect| in_flight.contains_key(effect));
+                self.asking.retain(|_, asking| asking.iter().all(|effect| in_flight.contains_key(effect)));
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// A second one begins beside the only one that its process waits for.
+    fn second(&mut self, pid: Pid, effect: EffectId, model: &str, purpose: Purpose) -> Result<(), Broken> {
+        self.hedged += 1;
+        self.started += 1;
+        *self.starts.entry(model.to_owned()).or_default() += 1;
+        let asking = self.asking.entry(pid).or_default();
+        asking.push(effect);
+        let on = |of: &EffectId| self.in_flight.get(of).map(|(_, model, _)| model.as_str());
+        if asking.len() != 2 || purpose != Purpose::Turn || on(&asking[0]) == Some(model) {
+            return Err(broken(ONE_AT_A_TIME, format!("{pid} asks {model} among {asking:?}")));
+        }
+        self.in_flight.insert(effect, (pid, model.to_owned(), purpose));
+        Ok(())
+    }
+
+    /// What a process waits for has come: an answer ends its waiting, and so does the failure of the last of two.
+    fn comes_back(&mut self, pid: Pid, effect: EffectId, answered: bool) {
+        let Some(asking) = self.asking.get_mut(&pid) else { return };
+        asking.retain(|of| *of != effect);
+        if !answered {
+            // The other one is like any from here on.
+            asking.iter().for_each(|of| _ = self.raced.remove(of));
+        }
+        if answered || asking.is_empty() {
+            self.asking.remove(&pid);
+        }
+    }
+
+    /// One of two was given up: the least that its process must be charged by the same input.
+    fn owes(&mut self, pid: Pid, effect: EffectId) {
+        let least = self.outputs.get(&effect).copied().unwrap_or_default();
+        self.unpaid.push((pid, least));
+    }
+
+    /// An input is over: whatever of two was given up with it is paid.
+    pub(crate) fn over(&mut self) -> Result<(), Broken> {
+        match std::mem::take(&mut self.unpaid).first() {
+            None => Ok(()),
+            Some((pid, least)) => Err(broken(
+                "what was given up is paid at its worst",
+                format!("{pid} was not charged the {least} tokens at least of one of two"),
+            )),
+        }
     }
 
     /// Whether a limit keeps the next inference of this model from starting now.

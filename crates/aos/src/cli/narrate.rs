@@ -116,6 +116,10 @@ impl Narrator {
                 let from = was.as_ref().map(|was| format!("from {was} ")).unwrap_or_default();
                 vec![style.dim(&self.fit(&format!("{from}to the model {model}: {}", clean_line(why))))]
             }
+            Body::Hedged { model, why, .. } => {
+                let text = format!("no word yet, so the model {model} is asked too: {}", clean_line(why));
+                vec![style.dim(&self.fit(&text))]
+            }
             Body::Circuit { of, state, until, why } => {
                 let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
                 let why = if why.is_empty() { String::new() } else { format!(": {}", clean_line(why)) };
@@ -159,6 +163,7 @@ impl Narrator {
             | Body::Tick
             | Body::Ahead { .. }
             | Body::Rested
+            | Body::Silent { .. }
             | Body::Budgeted { .. }
             | Body::Changed(_)
             | Body::Examined(_)

@@ -16,7 +16,7 @@ pub(super) const SECTIONS: &[(&str, &[&str])] = &[
     ("daemon", &["listen", "exposed", "default_model"]),
     ("store", &["url"]),
     ("models", &[]),
-    ("router", &["fallback"]),
+    ("router", &["fallback", "hedge_after_s"]),
     ("budget", &["usd_per_day"]),
     ("exec", &["sandbox"]),
     ("net", &["allow", "private"]),

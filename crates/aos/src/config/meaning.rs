@@ -18,6 +18,9 @@ use super::{Config, EXPOSED, Exec, Net, UNSANDBOXED, keys, typed};
 const AUTO: &str = "auto";
 /// Where HTTP is served where the file says nothing.
 const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 7717);
+/// The shortest and the longest silence after which another model is asked too, in seconds.
+const HEDGE_AFTER_S_MIN: f64 = 0.1;
+const HEDGE_AFTER_S_MAX: f64 = 600.0;
 
 /// Reads the meaning; the faults found on the way go to `faults`, and where there are any the value is not to be used.
 pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
@@ -35,6 +38,7 @@ pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
         listen: listen(&file.daemon, faults),
         default_model: default_model(&file.daemon, &names, faults),
         fallback: fallback(&file.router, &names, faults),
+        hedge_after_ms: hedge_after(&file.router, faults),
         models,
         usd_per_day: usd_per_day(&file.budget, faults),
         exec: exec(&file.exec, faults),
@@ -115,6 +119,20 @@ fn fallback(router: &typed::Router, names: &[&str], faults: &mut Faults<'_>) -> 
         unknown_model("fallback", name, names, faults);
     }
     router.fallback.iter().map(|name| name.get_ref().clone()).collect()
+}
+
+fn hedge_after(router: &typed::Router, faults: &mut Faults<'_>) -> Option<u64> {
+    let value = router.hedge_after_s.as_ref()?;
+    let seconds = *value.get_ref();
+    if !(HEDGE_AFTER_S_MIN..=HEDGE_AFTER_S_MAX).contains(&seconds) {
+        faults.at(
+            value.span(),
+            format!("`hedge_after_s` is {seconds}"),
+            format!("from {HEDGE_AFTER_S_MIN} to {HEDGE_AFTER_S_MAX} seconds; leave it out to ask one model at a time"),
+        );
+        return None;
+    }
+    Some((seconds * 1000.0) as u64)
 }
 
 fn unknown_model(key: &str, name: &Spanned<String>, names: &[&str], faults: &mut Faults<'_>) {

@@ -47,6 +47,8 @@ pub struct Config {
     pub default_model: String,
     /// The models to try, in this order, where one fails; keys of `models`.
     pub fallback: Vec<String>,
+    /// After how many milliseconds without a word another model is asked too, where a person waits; `None`: never.
+    pub hedge_after_ms: Option<u64>,
     /// US dollars a day for everything together; `None`: no limit.
     pub usd_per_day: Option<Usd>,
     /// How commands are run.
@@ -130,6 +132,7 @@ impl Config {
             models: self.models.iter().map(|(name, model)| (name.clone(), model.spec())).collect(),
             default_model: self.default_model.clone(),
             fallback: self.fallback.clone(),
+            hedge_after_ms: self.hedge_after_ms,
             policy: policy_text.to_owned(),
             usd_per_day: self.usd_per_day,
             hooks_url: format!("http://{}/hooks/", self.listen),

@@ -312,6 +312,12 @@ fn keys_are_not_silently_ignored() {
     }
     let read = Config::parse(&format!("{MODEL}[router]\nfallback = [\"small\"]\n"), &Env::default()).unwrap();
     assert_eq!(read.configured("").fallback, ["small"]);
+    assert_eq!(read.configured("").hedge_after_ms, None, "nobody is asked beside another where nobody allows it");
+    let hedged = |value: &str| Config::parse(&format!("{MODEL}[router]\nhedge_after_s = {value}\n"), &Env::default());
+    assert_eq!(hedged("2.5").unwrap().configured("").hedge_after_ms, Some(2500));
+    for value in ["0", "-1", "601", "nan", "\"2\""] {
+        assert!(hedged(value).is_err(), "{value}");
+    }
 }
 
 /// `written/` holds what `aos init` wrote in each version, which its own test adds to. All of it must be read for ever.

@@ -87,6 +87,7 @@ pub(super) struct Limits {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Router {
     pub(super) fallback: Vec<Spanned<String>>,
+    pub(super) hedge_after_s: Option<Spanned<f64>>,
 }
 
 /// `[budget]`.

@@ -141,6 +141,9 @@ impl Edges {
                 let (id, pid) = (infer.id, infer.pid);
                 let (models, history) = (Arc::clone(&self.models), Arc::clone(&self.history));
                 let live = self.live.clone();
+                let completions = self.completions.clone();
+                // The loop is gone only when the daemon stops.
+                let silent = move || _ = completions.send((pid, Body::Silent { effect: id }));
                 let broken = move || Body::InferenceCompleted {
                     effect: id,
                     latency_ms: 0,
@@ -149,7 +152,7 @@ impl Edges {
                 };
                 self.track(id, pid, broken, move |token| async move {
                     let started = std::time::Instant::now();
-                    let (outcome, personal) = models.infer(&infer, &history, &live, token).await;
+                    let (outcome, personal) = models.infer(&infer, &history, &live, token, silent).await;
                     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                     debug_assert!(matches!(infer.purpose, Purpose::Turn | Purpose::Summary));
                     Body::InferenceCompleted { effect: id, latency_ms, personal, outcome }

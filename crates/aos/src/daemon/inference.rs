@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
 use aos_abi::inference::{Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
@@ -23,6 +25,14 @@ pub(crate) struct Models {
     pool: Arc<Pool>,
 }
 
+/// Who is told of an answer while it comes in.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    live: &'a broadcast::Sender<Live>,
+    /// A part of it has come.
+    spoken: &'a AtomicBool,
+}
+
 impl Models {
     /// Over a pool.
     pub(crate) fn new(pool: Arc<Pool>) -> Models {
@@ -35,12 +45,25 @@ impl Models {
     }
 
     /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that no model can
-    /// make becomes a plain digest.
+    /// make becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits.
     pub(crate) async fn infer(
         &self,
         infer: &Infer,
         history: &Arc<History>,
         live: &broadcast::Sender<Live>,
+        token: CancellationToken,
+        silent: impl FnOnce() + Send,
+    ) -> (InferenceOutcome, Option<Box<Personal>>) {
+        let spoken = AtomicBool::new(false);
+        let answer = self.answer(infer, history, Watched { live, spoken: &spoken }, token);
+        listened(infer.hedge_after_ms, &spoken, silent, answer).await
+    }
+
+    async fn answer(
+        &self,
+        infer: &Infer,
+        history: &Arc<History>,
+        live: Watched<'_>,
         token: CancellationToken,
     ) -> (InferenceOutcome, Option<Box<Personal>>) {
         let entries = match entries(history, infer.pid, &infer.items).await {
@@ -74,7 +97,7 @@ impl Models {
         replaced: Option<&Replaced>,
         entries: &[Arc<Entry>],
         history: &Arc<History>,
-        live: &broadcast::Sender<Live>,
+        Watched { live, spoken }: Watched<'_>,
         token: CancellationToken,
     ) -> InferenceOutcome {
         let Sent { rendered: before, mut written } = match replaced {
@@ -92,6 +115,7 @@ impl Models {
             }
         }
         let deltas = |delta: Delta| {
+            spoken.store(true, Ordering::Relaxed);
             if let Delta::Text(text) = delta
                 && live.receiver_count() > 0
             {
@@ -139,6 +163,27 @@ impl Models {
         }
         answered
     }
+}
+
+/// Waits for an answer, and tells once where nothing of it has come by then.
+async fn listened<T>(
+    after_ms: Option<u64>,
+    spoken: &AtomicBool,
+    silent: impl FnOnce(),
+    answer: impl Future<Output = T>,
+) -> T {
+    let mut answer = std::pin::pin!(answer);
+    if let Some(after_ms) = after_ms {
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = tokio::time::sleep(Duration::from_millis(after_ms)) => {}
+        }
+        if !spoken.load(Ordering::Relaxed) {
+            silent();
+        }
+    }
+    answer.await
 }
 
 /// The prompt with a word in the place of each image; `None` where there is none.
@@ -241,5 +286,30 @@ fn unreadable(why: &str) -> Failure {
         hint: Some("`aos doctor` looks at the disk".into()),
         retry_after_ms: None,
         usage: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it was told of silence by an answer whose first word comes after so long and whose last after so long.
+    async fn told(after_ms: Option<u64>, first_ms: u64, last_ms: u64) -> bool {
+        let (spoken, told) = (AtomicBool::new(false), AtomicBool::new(false));
+        let answer = async {
+            tokio::time::sleep(Duration::from_millis(first_ms)).await;
+            spoken.store(true, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(last_ms - first_ms)).await;
+        };
+        listened(after_ms, &spoken, || told.store(true, Ordering::Relaxed), answer).await;
+        told.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_first_word_is_enough() {
+        assert!(told(Some(1000), 1500, 2000).await);
+        assert!(!told(Some(1000), 900, 60_000).await, "it has begun");
+        assert!(!told(Some(1000), 900, 950).await);
+        assert!(!told(None, 60_000, 60_000).await, "nobody wants to know");
     }
 }
