@@ -10,10 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::below::ENTRIES_MAX;
 use crate::outcome::{Change, ChangeKind};
-
-/// How many entries of a workspace are compared; some 100 bytes of memory and 2 µs each.
-pub(crate) const ENTRIES_MAX: usize = 200_000;
 
 /// How often the size of a workspace is looked at.
 const DISK_PAUSE: Duration = Duration::from_millis(250);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::below::delete;
 use crate::durable::Durable;
 use crate::error::Error;
 use crate::failpoint::{Done, done, pass};
@@ -19,7 +20,6 @@ use crate::image::Image;
 use crate::layer::{Layer, at};
 use crate::outcome::{Change, ChangeKind};
 use crate::step::{Name, Step, inside, open_root};
-use crate::transfer::delete;
 
 /// The file in a layer's folder that says what is being done.
 const RECORD: &str = "committed.json";

@@ -40,6 +40,15 @@ pub enum Error {
         /// Each such path, relative to the workspace.
         paths: Vec<PathBuf>,
     },
+    /// Folders inside one another without end, which nobody could look through; nothing is kept.
+    #[error(
+        "there are more than {levels} folders inside one another, or a path longer than the system takes; \
+             nothing of it was kept"
+    )]
+    Deep {
+        /// How many there may be.
+        levels: usize,
+    },
     /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
     #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
     Missing {

@@ -9,6 +9,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::below::Below;
+
 /// Files larger than this are told apart by their times alone; reading them would take seconds.
 const HASHED_BYTES_MAX: u64 = 64 << 20;
 
@@ -55,7 +57,7 @@ impl Image {
             Kind::Link => std::fs::read_link(path).ok().map(|target| digest(target.as_os_str().as_bytes())),
             Kind::File | Kind::Folder | Kind::Other => None,
         };
-        let size = if kind == Kind::Folder { bytes_below(path) } else { meta.len() };
+        let size = if kind == Kind::Folder { Below::of(path, usize::MAX, false).bytes } else { meta.len() };
         let modified = (meta.mtime(), meta.mtime_nsec());
         Some(Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode: meta.ino(), modified })
     }
@@ -118,14 +120,4 @@ pub fn digest_of(mut source: impl Read) -> io::Result<String> {
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes of all files below a folder, links not followed.
-pub(crate) fn bytes_below(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let sizes = entries.flatten().filter_map(|entry| {
-        let meta = entry.metadata().ok()?;
-        Some(if meta.is_dir() { bytes_below(&entry.path()) } else { meta.len() })
-    });
-    sizes.sum()
 }

@@ -22,12 +22,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::below::{Below, LEVELS_MAX, delete, unlock};
 use crate::commit::Committed;
 use crate::error::Error;
-use crate::image::{Image, Kind, bytes_below, digest};
+use crate::image::{Image, Kind, digest};
 use crate::outcome::{Change, ChangeKind};
 use crate::step::{Name, Step};
-use crate::transfer::{delete, unlock};
 
 /// Attributes that overlayfs leaves on what it wrote (`userxattr` in the kernel's `overlayfs.rst`).
 const MARKS: &str = "user.overlay.";
@@ -199,9 +199,11 @@ impl Layer {
         self.old().join(digest(path.as_os_str().as_bytes()))
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of what is kept; where that cannot be told, more than there can be.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        bytes_below(&self.old()) + bytes_below(&self.upper())
+        let bytes = |below: Below| below.unseen.map_or(below.bytes, |_| u64::MAX);
+        let [old, upper] = [self.old(), self.upper()].map(|folder| bytes(Below::of(&folder, usize::MAX, true)));
+        old.saturating_add(upper)
     }
 
     /// Makes the layer usable for a run over `workspace`.
@@ -224,8 +226,13 @@ impl Layer {
     fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan, Error> {
         let mut plan =
             Plan { upper: self.upper(), lower: workspace.to_owned(), depth, steps: Vec::new(), replaced: Vec::new() };
-        plan.folder(Path::new(""), true)?;
-        Ok(plan)
+        match plan.folder(Path::new(""), true) {
+            Ok(()) => Ok(plan),
+            Err(Error::Path { source, .. }) if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
+                Err(Error::Deep { levels: LEVELS_MAX })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -264,6 +271,9 @@ struct Plan {
 impl Plan {
     /// Goes through one folder of the layer; `beneath` says whether the workspace has a folder there too.
     fn folder(&mut self, folder: &Path, beneath: bool) -> Result<(), Error> {
+        if folder.iter().count() > LEVELS_MAX {
+            return Err(Error::Deep { levels: LEVELS_MAX });
+        }
         let host = self.upper.join(folder);
         let opaque = beneath && !folder.as_os_str().is_empty() && is_opaque(&host);
         let mut names: Vec<OsString> = Vec::new();

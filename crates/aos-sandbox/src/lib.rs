@@ -33,6 +33,7 @@
 //! Deliberately absent: knowledge of policy, of agents and of async runtimes. [`run`] blocks; callers give it a thread.
 #![allow(unsafe_code, reason = "namespaces, mounts, fork and exec are system calls that no safe wrapper covers whole")]
 
+mod below;
 mod cancel;
 mod capture;
 mod changes;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::below::{LEVELS_MAX, delete};
 use crate::durable::sync_folder;
 use crate::failpoint::{Done, done};
 
@@ -46,7 +47,11 @@ pub(crate) fn take_away(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(),
         crate::failpoint::pass();
         let part = beside(to, "part");
         delete(&part).map_err(errno)?;
-        copy(&within(folder, away.as_ref()), &part).map_err(errno)?;
+        if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
+            let _ = delete(&part);
+            rustix::fs::renameat(folder, &away, folder, name)?;
+            return Err(errno(error));
+        }
         named(&part, to)?;
     }
     crate::failpoint::pass();
@@ -146,39 +151,21 @@ pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(errno)
 }
 
-/// Deletes a file or a folder with all that is in it, also what a command or overlayfs has locked; nothing is fine too.
-pub(crate) fn delete(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-        Ok(meta) if !meta.is_dir() => return std::fs::remove_file(path),
-        Ok(_) => {}
-    }
-    unlock(path)?;
-    for entry in std::fs::read_dir(path)? {
-        delete(&entry?.path())?;
-    }
-    std::fs::remove_dir(path)
-}
-
-/// Lets a folder's owner into it and returns what is known of it then. Root needs no letting in.
-pub(crate) fn unlock(folder: &Path) -> io::Result<std::fs::Metadata> {
-    let meta = std::fs::symlink_metadata(folder)?;
-    if meta.mode() & 0o700 == 0o700 || rustix::process::geteuid().is_root() {
-        return Ok(meta);
-    }
-    std::fs::set_permissions(folder, PermissionsExt::from_mode(meta.mode() & 0o7777 | 0o700))?;
-    std::fs::symlink_metadata(folder)
-}
-
 /// An operating system's error by its number.
 pub(crate) fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Copies a file, a link or a folder with all in it: bytes, modes, times and, as far as one may, owners. Pipes, sockets
-/// and devices are left out.
+/// and devices are left out; folders that are too many inside one another are refused.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    copy_level(from, to, 0)
+}
+
+fn copy_level(from: &Path, to: &Path, level: usize) -> io::Result<()> {
+    if level > LEVELS_MAX {
+        return Err(Errno::NAMETOOLONG.into());
+    }
     let meta = std::fs::symlink_metadata(from)?;
     let kind = meta.file_type();
     if kind.is_symlink() {
@@ -187,7 +174,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         std::fs::create_dir(to)?;
         for entry in std::fs::read_dir(from)? {
             let name = entry?.file_name();
-            copy(&from.join(&name), &to.join(&name))?;
+            copy_level(&from.join(&name), &to.join(&name), level + 1)?;
         }
         std::fs::File::open(to)?.sync_all()?;
     } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {

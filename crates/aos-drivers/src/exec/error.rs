@@ -52,6 +52,9 @@ impl From<Error> for CallError {
                             .to_owned(),
                     ),
                 ),
+                Sandbox::Deep { .. } => {
+                    (Code::Inval, Some("use fewer folders inside one another, with shorter names".to_owned()))
+                }
                 // Whether it ran is not known.
                 Sandbox::Helper { .. } => {
                     (Code::Intr, Some("it may have run; look before running it again".to_owned()))

@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::below::LEVELS_MAX;
+use crate::below::tests::chain;
 use crate::failpoint::cut;
 use crate::failpoint::trace::{self, Was};
 use crate::image::Kind;
@@ -365,4 +367,45 @@ fn pipes_sockets_and_set_id_bits_are_not_committed() {
     assert_eq!(names, [PathBuf::from("tool")]);
     assert!(!room.at("pipe").exists() && !room.at("socket").exists());
     assert_eq!(std::fs::metadata(room.at("tool")).unwrap().mode() & 0o7777, 0o755);
+}
+
+/// A chain of 2,000 folders ended the daemon by its stack, and nobody could delete it.
+#[test]
+fn a_layer_without_end_is_refused_and_goes_as_a_whole() {
+    for levels in [LEVELS_MAX + 1, 2_100] {
+        let room = Room::new(Place::Same);
+        let before = room.listing();
+        let layer = room.layer();
+        layer.write(room.work.path(), Path::new("edited"), b"new", None).unwrap();
+        chain(&layer.upper(), levels);
+        assert!(matches!(layer.changes(room.work.path()), Err(Error::Deep { .. })));
+        assert!(matches!(layer.clone().commit(room.work.path(), None, Value::Null), Err(Error::Deep { .. })));
+        assert!(layer.kept_bytes() == u64::MAX);
+        layer.discard().unwrap();
+        assert_eq!(room.listing(), before);
+        assert!(!room.dir().exists());
+        // What a stop of the daemon left of such a layer.
+        chain(&room.layer().upper(), levels);
+        assert!(matches!(recover(&room.dir()), Ok(Recovered::Nothing)));
+        assert!(!room.dir().exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_on_another_file_system_stays() {
+    for place in places() {
+        let room = Room::new(place);
+        chain(&room.at("d/deep"), 300);
+        match (place, removal(&room)) {
+            (Place::Same, Ok(committed)) => {
+                committed.undo(Value::Null).unwrap().forget().unwrap();
+            }
+            (Place::Other, Err(Error::Path { .. })) => {}
+            (_, other) => panic!("{place:?}: {other:?}"),
+        }
+        assert_eq!(std::fs::read(room.at("d/deep/two")).unwrap(), b"the old d/deep/two");
+        assert!(!room.dir().exists());
+        // The rest of it is no name that the listing of a test can follow.
+        crate::below::delete(&room.at("d")).unwrap();
+    }
 }

@@ -119,6 +119,26 @@ fn a_discarded_layer_leaves_nothing() {
     assert_eq!(folder.path().read_dir().expect("it is there").count(), 0);
 }
 
+/// What a daemon could not delete stayed in its home for ever, as large as a command liked; and looking through it ended
+/// the daemon by its stack.
+#[test]
+fn folders_without_end_are_refused_and_nothing_of_them_stays() {
+    let Some(rig) = rig() else { return };
+    let (folder, layer) = layered(&rig);
+    let before = listing(&rig.path());
+    let program = "import os\nopen('edited', 'w').write('new')\nfor n in range(2600):\n os.mkdir('a'); os.chdir('a')\n \
+        if n % 50 == 0: os.mkdir('l'); os.mkdir('l/in'); os.chmod('l', 0)\nopen('bottom', 'w').write('x' * 9000)\nos.chmod('.', 0)";
+    let mut spec = rig.spec(&[PYTHON, "-c", program]);
+    spec.layer = Some(layer.clone());
+    match go(&spec) {
+        Err(Error::Deep { levels }) => assert_eq!(levels, 256),
+        other => panic!("{other:?}"),
+    }
+    layer.discard().expect("it can be deleted");
+    assert_eq!(listing(&rig.path()), before);
+    assert_eq!(folder.path().read_dir().expect("it is there").count(), 0);
+}
+
 /// `cc` is wherever Rust is built, since that links with it; a machine that only runs these tests may have none.
 #[test]
 fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
