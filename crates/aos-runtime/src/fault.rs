@@ -1,6 +1,6 @@
 //! Why a model cannot be used, as values: each with the way out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a model could not be loaded or asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,8 +16,8 @@ pub enum Fault {
         /// What the system says.
         why: String,
     },
-    /// The file is no GGUF, or it ends before what its own header promises.
-    #[error("{} is no whole GGUF file: {why}", path.display())]
+    /// The file is not what its name says, or it ends before what its own header promises.
+    #[error("{} is no whole {} file: {why}", path.display(), form(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -31,6 +31,30 @@ pub enum Fault {
         path: PathBuf,
         /// What it is.
         why: String,
+    },
+    /// The folder is whole, but this runtime makes no vectors with what is in it.
+    #[error("{} holds no encoder that this runtime runs: {why}", path.display())]
+    NoEncoder {
+        /// The folder.
+        path: PathBuf,
+        /// What it is.
+        why: String,
+    },
+    /// The model is for something else.
+    #[error("the model at {} makes {makes}", path.display())]
+    Purpose {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it makes, and what not.
+        makes: &'static str,
+    },
+    /// A text does not fit the window of an encoder. It is not cut: what is lost would not be seen.
+    #[error("a text has {tokens} tokens, the model reads {window} at once")]
+    LongText {
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens that the model reads.
+        window: usize,
     },
     /// The prompt and the least answer do not fit the model's window.
     #[error("the prompt has {tokens} tokens, the model's window {window}")]
@@ -77,6 +101,11 @@ impl Fault {
             Fault::Unsupported { .. } => {
                 "use a llama-architecture model in GGUF, or serve this one with llama-server or Ollama and provider = \"openai\""
             }
+            Fault::NoEncoder { .. } => {
+                "use a BERT model in safetensors whose vectors are means, such as `aos models pull all-minilm-l6-v2`, or a server with provider = \"openai\""
+            }
+            Fault::Purpose { .. } => "name another model for this",
+            Fault::LongText { .. } => "cut it into pieces, or use a model with a larger window",
             Fault::TooLong { .. } => "a shorter prompt, or a model with a larger window",
             Fault::TooLarge { .. } => "a shorter prompt, or a smaller model",
             Fault::Busy(_) => "ask again later, or lower `limits.concurrency` of the model",
@@ -94,10 +123,22 @@ impl Fault {
             | Fault::Unreadable { .. }
             | Fault::Damaged { .. }
             | Fault::Unsupported { .. }
+            | Fault::NoEncoder { .. }
+            | Fault::Purpose { .. }
+            | Fault::LongText { .. }
             | Fault::TooLong { .. }
             | Fault::TooLarge { .. }
             | Fault::Saved(_)
             | Fault::Grammar(_) => false,
         }
+    }
+}
+
+/// What a file should be, by its name.
+fn form(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => "JSON",
+        Some("safetensors") => "safetensors",
+        _ => "GGUF",
     }
 }

@@ -1,9 +1,10 @@
-//! Models that run inside the daemon: GGUF files of the llama architecture, on the CPU.
+//! Models that run inside the daemon, on the CPU: GGUF files of the llama architecture, and encoders that make vectors.
 //!
 //! Start at [`Runtime::ask`]. `weights` opens a file and checks it; `vocabulary` and `words` turn text into tokens; `form`
 //! and `nano` write a prompt as a model reads it; `grammar` and `guide` hold an answer to the system calls that its
 //! process may make; `llama` and `attention` compute, behind the trait in `decoder`; `kv` is what a process has read, and
-//! `worker` the thread that serves all processes of one model.
+//! `worker` the thread that serves all processes of one model. [`Runtime::embed`] has vectors made of texts: `encoder` is
+//! the thread of such a model, `bert` computes.
 //!
 //! What always holds: nothing that a file or a prompt holds makes this panic, and a panic in a library ends one answer,
 //! not the daemon; text never becomes a control token; one process's cache is only ever continued by a prompt that begins
@@ -11,7 +12,9 @@
 //! taken, so that the same prompt gives the same answer), and fetching files.
 
 mod attention;
+mod bert;
 pub mod decoder;
+mod encoder;
 mod fault;
 mod form;
 mod grammar;
@@ -27,6 +30,7 @@ mod weights;
 mod words;
 mod worker;
 
+pub use encoder::Embedded;
 pub use fault::Fault;
 pub use kv::Kv;
 pub use llama::Llama;

@@ -282,7 +282,7 @@ fn turn(heads: &mut [f32], turned: &[(f32, f32)]) {
     }
 }
 
-fn matrix(numbers: Vec<f32>, rows: usize) -> Result<Tensor, candle_core::Error> {
+pub(crate) fn matrix(numbers: Vec<f32>, rows: usize) -> Result<Tensor, candle_core::Error> {
     let columns = numbers.len() / rows;
     Tensor::from_vec(numbers, (rows, columns), &Device::Cpu)
 }
@@ -291,10 +291,10 @@ fn times(weights: &QTensor, x: &Tensor) -> Result<Vec<f32>, candle_core::Error> 
     flat(x.apply_op1_no_bwd(weights)?)
 }
 
-fn flat(tensor: Tensor) -> Result<Vec<f32>, candle_core::Error> {
+pub(crate) fn flat(tensor: Tensor) -> Result<Vec<f32>, candle_core::Error> {
     tensor.flatten_all()?.to_vec1()
 }
 
-fn add(to: &mut [f32], more: &[f32]) {
+pub(crate) fn add(to: &mut [f32], more: &[f32]) {
     to.iter_mut().zip(more).for_each(|(to, more)| *to += more);
 }

@@ -14,6 +14,8 @@ use aos_abi::Pid;
 use aos_abi::inference::Prompt;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::bert::is_encoder;
+use crate::encoder::{Embedded, Encoder, Texts};
 use crate::fault::Fault;
 use crate::form::Form;
 use crate::llama::Llama;
@@ -49,8 +51,12 @@ impl Options {
 #[derive(Debug)]
 pub struct Runtime {
     options: Options,
-    loaded: Mutex<HashMap<PathBuf, SyncSender<Note>>>,
+    loaded: Loaded<Note>,
+    encoders: Loaded<Texts>,
 }
+
+/// The threads of models, by file.
+type Loaded<T> = Mutex<HashMap<PathBuf, SyncSender<T>>>;
 
 /// An answer to come. Dropping it ends the work on it.
 #[derive(Debug)]
@@ -65,10 +71,10 @@ impl Runtime {
     /// Nothing is loaded yet.
     #[must_use]
     pub fn new(options: Options) -> Runtime {
-        Runtime { options, loaded: Mutex::default() }
+        Runtime { options, loaded: Mutex::default(), encoders: Mutex::default() }
     }
 
-    /// The file of a model: an absolute path, or one below the folder, with or without `.gguf`.
+    /// The file of a model, or the folder of an encoder: an absolute path, or one below the folder, with or without `.gguf`.
     #[must_use]
     pub fn file(&self, model: &str) -> PathBuf {
         let named = self.options.folder.join(model);
@@ -84,7 +90,9 @@ impl Runtime {
     pub fn models(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.options.folder).into_iter().flatten().flatten();
         let name = |entry: std::fs::DirEntry| {
-            entry.file_name().into_string().ok().and_then(|name| name.strip_suffix(".gguf").map(str::to_owned))
+            let name = entry.file_name().into_string().ok()?;
+            let file = name.strip_suffix(".gguf").map(str::to_owned);
+            file.or_else(|| is_encoder(&entry.path()).then_some(name))
         };
         let inside = self.options.inside.iter().map(|(name, _)| (*name).to_owned());
         let mut names: Vec<String> = entries.filter_map(name).chain(inside).collect();
@@ -98,7 +106,7 @@ impl Runtime {
     /// # Errors
     /// Why it cannot be used.
     pub fn check(file: &Path) -> Result<(), Fault> {
-        guarded(|| load(file, None, 0).map(drop))
+        guarded(|| if is_encoder(file) { Encoder::open(file).map(drop) } else { load(file, None, 0).map(drop) })
     }
 
     /// Asks a model. What cannot be answered comes as a fault through the reply.
@@ -109,25 +117,26 @@ impl Runtime {
         let (deltas, to_deltas) = mpsc::channel(DELTAS);
         let (reply, to_reply) = oneshot::channel();
         let answering = Answering { deltas: to_deltas, reply: to_reply };
-        let mut note = Note::Ask(Box::new(Job { pid, prompt, asked: Instant::now(), deltas, reply }));
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = loaded.get(file) {
-            note = match sender.try_send(note) {
-                Ok(()) => return Ok(answering),
-                Err(TrySendError::Full(_)) => return Err(Fault::Busy(WAITING_MAX)),
-                // It was let go, or it broke.
-                Err(TrySendError::Disconnected(note)) => note,
-            };
-        }
-        let (sender, notes) = sync_channel(WAITING_MAX);
-        sender.try_send(note).unwrap_or_else(|_| unreachable!("the channel is new and has room"));
-        let (path, options) = (file.to_owned(), self.options.clone());
-        let thread = std::thread::Builder::new().name("aos-model".to_owned());
-        thread
-            .spawn(move || serve(&path, &notes, &options))
-            .map_err(|error| Fault::Broke(format!("no thread can be started: {error}")))?;
-        loaded.insert(file.to_owned(), sender);
+        let note = Note::Ask(Box::new(Job { pid, prompt, asked: Instant::now(), deltas, reply }));
+        let options = self.options.clone();
+        send(&self.loaded, file, note, move |file, notes| serve(file, notes, &options))?;
         Ok(answering)
+    }
+
+    /// Has vectors made of texts, one for each, in their order. What cannot be done comes as a fault through the receiver;
+    /// a closed one says that the model's thread broke. Dropping it ends the work.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] where too many wait already.
+    pub fn embed(
+        &self,
+        file: &Path,
+        texts: Vec<String>,
+    ) -> Result<oneshot::Receiver<Result<Vec<Embedded>, Fault>>, Fault> {
+        let (reply, made) = oneshot::channel();
+        let idle = self.options.idle;
+        send(&self.encoders, file, Texts { texts, reply }, move |file, asked| encode(file, asked, idle))?;
+        Ok(made)
     }
 
     /// A process has ended: what is kept of it goes before anything else.
@@ -140,6 +149,33 @@ impl Runtime {
     }
 }
 
+/// Puts something before the thread of a model, which is started where it does not run.
+fn send<T: Send + 'static>(
+    loaded: &Loaded<T>,
+    file: &Path,
+    mut what: T,
+    serve: impl FnOnce(&Path, &Receiver<T>) + Send + 'static,
+) -> Result<(), Fault> {
+    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(sender) = loaded.get(file) {
+        what = match sender.try_send(what) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(_)) => return Err(Fault::Busy(WAITING_MAX)),
+            // It was let go, or it broke.
+            Err(TrySendError::Disconnected(what)) => what,
+        };
+    }
+    let (sender, receiver) = sync_channel(WAITING_MAX);
+    sender.try_send(what).unwrap_or_else(|_| unreachable!("the channel is new and has room"));
+    let path = file.to_owned();
+    let thread = std::thread::Builder::new().name("aos-model".to_owned());
+    thread
+        .spawn(move || serve(&path, &receiver))
+        .map_err(|error| Fault::Broke(format!("no thread can be started: {error}")))?;
+    loaded.insert(file.to_owned(), sender);
+    Ok(())
+}
+
 impl Options {
     /// The bytes of a model in the program that this file stands for.
     fn inside(&self, file: &Path) -> Option<&'static [u8]> {
@@ -149,6 +185,9 @@ impl Options {
 }
 
 fn load(file: &Path, inside: Option<&'static [u8]>, cache_bytes: usize) -> Result<Worker<Llama>, Fault> {
+    if is_encoder(file) {
+        return Err(Fault::Purpose { path: file.to_owned(), makes: "vectors of texts and no answers" });
+    }
     let mut weights = Weights::open(file, inside)?;
     let vocabulary = Vocabulary::of(&weights)?;
     let form = Form::of(&weights, &vocabulary)?;
@@ -182,6 +221,38 @@ fn serve(file: &Path, notes: &Receiver<Note>, options: &Options) {
             tracing::error!(file = %file.display(), %fault, "a model broke");
             worker.fail(&fault);
         }
+    }
+}
+
+/// The thread of an encoder.
+fn encode(path: &Path, asked: &Receiver<Texts>, idle: Duration) {
+    let began = Instant::now();
+    let opened = guarded(|| match is_encoder(path) {
+        true => Encoder::open(path),
+        false if path.exists() => {
+            Err(Fault::Purpose { path: path.to_owned(), makes: "answers and no vectors of texts" })
+        }
+        false => Err(Fault::Absent(path.to_owned())),
+    });
+    let encoder = match opened {
+        Ok(encoder) => encoder,
+        Err(fault) => {
+            tracing::warn!(model = %path.display(), %fault, "a model cannot be used");
+            for texts in asked.try_iter() {
+                let _ = texts.reply.send(Err(fault.clone()));
+            }
+            return;
+        }
+    };
+    tracing::info!(model = %path.display(), took = ?began.elapsed(), "a model was loaded");
+    let served = guarded(|| {
+        encoder.run(asked, idle);
+        Ok(())
+    });
+    match served {
+        Ok(()) => tracing::info!(model = %path.display(), "a model was let go, nobody asked for it"),
+        // Whoever waits sees that the thread has gone.
+        Err(fault) => tracing::error!(model = %path.display(), %fault, "a model broke"),
     }
 }
 

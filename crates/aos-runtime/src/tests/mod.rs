@@ -1,5 +1,7 @@
 //! The runtime against models with random weights: nothing is fetched, and whatever they say must hold.
 
+mod encoder;
+mod folder;
 mod gguf;
 
 use std::path::{Path, PathBuf};
