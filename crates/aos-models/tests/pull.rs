@@ -279,6 +279,27 @@ async fn what_is_no_model_is_not_kept() {
 }
 
 #[tokio::test]
+async fn a_file_begins_as_its_name_says() {
+    let header = b"\x10\0\0\0\0\0\0\0{\"a\":1}";
+    let files: [(&str, &[u8]); 2] = [("m.safetensors", header), ("m.json", b"{\"a\":1}")];
+    for (name, bytes) in files {
+        let place = Place::new();
+        let to = place.to().with_file_name(name);
+        // The first piece ends before what tells.
+        let cut = Do::Serve { etag: Some("\"one\""), cut: Some(1) };
+        let server = Server::start(bytes.to_vec(), vec![cut, SERVE]).await;
+        fetch(&server.url(), &to, None).await.unwrap();
+        assert_eq!(std::fs::read(&to).unwrap(), bytes);
+        for (other, words) in [(&b"<html>, and more of it"[..], "does not begin as one"), (b"", "is empty")] {
+            let to = place.to().with_file_name(format!("other-{name}"));
+            let server = Server::start(other.to_vec(), vec![SERVE]).await;
+            let fault = fetch(&server.url(), &to, None).await.unwrap_err();
+            assert!(fault.to_string().contains(words) && !to.exists(), "{name}: {fault}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_not_begun_and_what_is_there_is_not_touched() {
     let huge = Do::Say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\nGGUF", 1u64 << 60));
     let (place, server) = (Place::new(), Server::start(file(0), vec![huge]).await);

@@ -34,7 +34,7 @@ pub enum Fault {
         status: u16,
     },
     /// What came is no model.
-    #[error("what {host} sends is no GGUF file: {why}")]
+    #[error("what {host} sends is no file of a model: {why}")]
     Other {
         /// Who.
         host: String,

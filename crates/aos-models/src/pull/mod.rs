@@ -17,7 +17,7 @@ use reqwest::{Response, StatusCode, Url};
 use tokio::time::{sleep, timeout};
 
 pub use fault::Fault;
-pub use known::{KNOWN, Known};
+pub use known::{File, KNOWN, Known, Makes};
 
 use crate::client::{Clients, loopback};
 use part::{Note, Part};
@@ -28,8 +28,6 @@ const HOPS_MAX: usize = 5;
 const SPARE: u64 = 64 << 20;
 /// After so many bytes the disk is looked at again, where the server has not said how many come.
 const LOOK_AGAIN: u64 = 64 << 20;
-/// How a GGUF file begins.
-const MAGIC: &[u8] = b"GGUF";
 
 /// What is to be fetched.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +231,7 @@ async fn attempt(
     space(order.to, total.map_or(LOOK_AGAIN, |total| total.saturating_sub(part.have)))?;
     part.take_down(note)?;
     let mut looked = part.have;
+    let (from, mark) = mark(order.to);
     loop {
         let more = match timeout(patience.stall, response.chunk()).await {
             Err(_) => return Err(Ended::Broke("nothing came any more".to_owned())),
@@ -240,8 +239,11 @@ async fn attempt(
             Ok(Ok(None)) => break,
             Ok(Ok(Some(more))) => more,
         };
-        let begin = usize::try_from(part.have).unwrap_or(usize::MAX);
-        if MAGIC.iter().skip(begin).zip(more.iter()).any(|(is, got)| is != got) {
+        let is_it = |(at, is): (u64, &u8)| {
+            let at = at.checked_sub(part.have).and_then(|at| usize::try_from(at).ok());
+            at.and_then(|at| more.get(at)).is_none_or(|got| got == is)
+        };
+        if !(from..).zip(mark).all(is_it) {
             return Err(Fault::Other { host, why: "it does not begin as one" }.into());
         }
         part.write(&more).await?;
@@ -253,7 +255,7 @@ async fn attempt(
     }
     match total {
         Some(total) if part.have < total => Err(Ended::Broke(format!("it ended after {} bytes of {total}", part.have))),
-        _ if part.have < MAGIC.len() as u64 => Err(Fault::Other { host, why: "it is empty" }.into()),
+        _ if part.have < from + mark.len() as u64 => Err(Fault::Other { host, why: "it is empty" }.into()),
         _ => Ok(()),
     }
 }
@@ -298,6 +300,16 @@ async fn answer(
         at = next;
     }
     Err(Fault::Astray { host: host(url), why: format!("more than {HOPS_MAX} times") }.into())
+}
+
+/// What stands at which byte of a file of this name.
+fn mark(to: &Path) -> (u64, &'static [u8]) {
+    match to.extension().and_then(|extension| extension.to_str()) {
+        // Behind the length of its header, which is JSON.
+        Some("safetensors") => (8, b"{"),
+        Some("json") => (0, b"{"),
+        _ => (0, b"GGUF"),
+    }
 }
 
 fn refused(status: StatusCode, host: String) -> Ended {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aos_models::pull::{self, KNOWN, Known, Order, Patience, Pulled, Vouched};
+use aos_models::pull::{self, File, KNOWN, Known, Makes, Order, Patience, Pulled, Vouched};
 use aos_runtime::Runtime;
 use serde_json::json;
 
@@ -36,28 +36,53 @@ fn sha256(text: &str) -> Result<String, String> {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let Some(what) = self.what else { return list(cx) };
-        let known = Known::named(&what);
-        let (url, name) = match known {
-            Some(known) => (known.url, known.name.to_owned()),
-            None => (what.as_str(), name_of(&what)?),
-        };
         cx.home.create()?;
-        let to = cx.home.models().join(format!("{name}.gguf"));
-        let sha256 = self.sha256.as_deref().or(known.and_then(|known| known.sha256));
-        let mut progress = Progress::new(cx);
-        let mut tell = |have: u64, total: Option<u64>| {
-            let of = total
-                .map_or(String::new(), |total| format!(" ({} % of {} MiB)", have * 100 / total.max(1), total >> 20));
-            progress.tell(&format!("fetching {name}{of}"), have);
+        let models = cx.home.models();
+        let (name, makes, files, to) = match Known::named(&what) {
+            Some(known) => {
+                let to = match known.makes {
+                    Makes::Answers { .. } => models.join(format!("{}.gguf", known.name)),
+                    Makes::Vectors { .. } => models.join(known.name),
+                };
+                let of = |file: &File| {
+                    let place = if known.files.len() == 1 { to.clone() } else { to.join(file.name()) };
+                    (file.url.to_owned(), place, self.sha256.clone().or(file.sha256.map(str::to_owned)))
+                };
+                if known.files.len() > 1 && self.sha256.is_some() {
+                    return Err(Failure::usage(format!("{} is more than one file", known.name))
+                        .hint("leave --sha256 out: the checksum of each is known"));
+                }
+                (known.name.to_owned(), Some(known.makes), known.files.iter().map(of).collect(), to)
+            }
+            None => {
+                let name = name_of(&what)?;
+                let to = models.join(format!("{name}.gguf"));
+                (name, None, vec![(what, to.clone(), self.sha256)], to)
+            }
         };
-        let order = Order { url, to: &to, sha256 };
-        let pulled = pull::pull(order, Patience::default(), &mut tell).await.map_err(|fault| {
-            Failure::new(format!("{name} was not fetched")).why(fault.to_string()).hint(fault.hint())
-        })?;
-        drop(progress);
+        if let Some(Makes::Vectors { .. }) = makes {
+            std::fs::create_dir_all(&to)
+                .map_err(|error| Failure::new(format!("{} cannot be made", to.display())).why(error.to_string()))?;
+        }
+        let mut pulled = Vec::with_capacity(files.len());
+        for (url, to, sha256) in &files {
+            pulled.push(fetch(cx, &name, Order { url, to, sha256: sha256.as_deref() }).await?);
+        }
         let runs = opened(&to).await?;
-        told(cx, known, &name, &to, &pulled, runs)
+        told(cx, makes, &name, &to, &pulled, runs)
     }
+}
+
+/// Fetches one file, and tells how far it is.
+async fn fetch(cx: &Context, name: &str, order: Order<'_>) -> Result<Pulled, Failure> {
+    let mut progress = Progress::new(cx);
+    let mut tell = |have: u64, total: Option<u64>| {
+        let of =
+            total.map_or(String::new(), |total| format!(" ({} % of {} MiB)", have * 100 / total.max(1), total >> 20));
+        progress.tell(&format!("fetching {name}{of}"), have);
+    };
+    let pulled = pull::pull(order, Patience::default(), &mut tell).await;
+    pulled.map_err(|fault| Failure::new(format!("{name} was not fetched")).why(fault.to_string()).hint(fault.hint()))
 }
 
 /// Why the runtime does not run a file; nothing where it does.
@@ -69,46 +94,69 @@ async fn opened(file: &Path) -> Result<Option<aos_runtime::Fault>, Failure> {
 
 fn told(
     cx: &Context,
-    known: Option<&Known>,
+    makes: Option<Makes>,
     name: &str,
     to: &PathBuf,
-    pulled: &Pulled,
+    pulled: &[Pulled],
     faulty: Option<aos_runtime::Fault>,
 ) -> Result<Exit, Failure> {
-    let (by, words) = match pulled.vouched {
+    // The weights are the last of them.
+    let Some(weights) = pulled.last() else { return Ok(Exit::Success) };
+    let (by, words) = match weights.vouched {
         Vouched::Order => ("given", "its checksum is the one that is known"),
         Vouched::Server => ("server", "its checksum is the one that the server gives"),
         Vouched::Nobody => ("nobody", "nobody says what its checksum should be"),
         Vouched::Record => ("record", "it was here already"),
     };
     if cx.json {
+        let (bytes, kept) = pulled.iter().fold((0, 0), |(bytes, kept), of| (bytes + of.bytes, kept + of.kept));
         cx.document(&json!({
-            "name": name, "path": to, "bytes": pulled.bytes, "sha256": pulled.sha256, "checked_by": by,
-            "kept_bytes": pulled.kept, "runs": faulty.is_none(), "why": faulty.as_ref().map(ToString::to_string),
+            "name": name, "path": to, "bytes": bytes, "sha256": weights.sha256, "checked_by": by,
+            "kept_bytes": kept, "runs": faulty.is_none(), "why": faulty.as_ref().map(ToString::to_string),
         }))?;
     } else {
         cx.print(&format!("{}\n", to.display()))?;
-        cx.note(&format!("{} MiB, SHA-256 {}: {words}", pulled.bytes >> 20, pulled.sha256));
+        cx.note(&format!("{} MiB, SHA-256 {}: {words}", weights.bytes >> 20, weights.sha256));
     }
     if let Some(fault) = faulty {
         return Err(Failure::new(format!("{name} is here, but does not run"))
             .why(fault.to_string())
             .hint(fault.hint()));
     }
-    let window = known.map_or(8192, |known| known.context_window);
-    let tier = known.map_or(String::new(), |known| format!("tier = \"{}\"\n", known.tier));
+    let (table, more) = match makes {
+        None => ("here", "context_window = 8192".to_owned()),
+        Some(Makes::Answers { context_window, tier }) => {
+            ("here", format!("tier = \"{tier}\"\ncontext_window = {context_window}"))
+        }
+        Some(Makes::Vectors { dimension }) => ("vectors", format!("dimension = {dimension}")),
+    };
     cx.note(&format!(
-        "to use it, add to aos.toml, then `aos down`:\n\n[models.here]\nprovider = \"local\"\nmodel = \"{name}\"\n{tier}context_window = {window}\n"
+        "to use it, add to aos.toml, then `aos down`:\n\n[models.{table}]\nprovider = \"local\"\nmodel = \"{name}\"\n{more}\n"
     ));
     Ok(Exit::Success)
 }
 
 fn list(cx: &Context) -> Result<Exit, Failure> {
-    let here = |known: &Known| cx.home.models().join(format!("{}.gguf", known.name)).exists();
+    let here = |known: &Known| match known.makes {
+        Makes::Answers { .. } => cx.home.models().join(format!("{}.gguf", known.name)).exists(),
+        Makes::Vectors { .. } => {
+            known.files.iter().all(|file| cx.home.models().join(known.name).join(file.name()).exists())
+        }
+    };
     if cx.json {
         let of = |known: &Known| {
-            json!({ "name": known.name, "url": known.url, "megabytes": known.megabytes, "licence": known.licence,
-                "sha256": known.sha256, "context_window": known.context_window, "tier": known.tier, "here": here(known) })
+            let files: Vec<_> =
+                known.files.iter().map(|file| json!({ "url": file.url, "sha256": file.sha256 })).collect();
+            let mut of = json!({ "name": known.name, "files": files, "megabytes": known.megabytes,
+                "licence": known.licence, "here": here(known) });
+            match known.makes {
+                Makes::Answers { context_window, tier } => {
+                    of["context_window"] = context_window.into();
+                    of["tier"] = tier.into();
+                }
+                Makes::Vectors { dimension } => of["dimension"] = dimension.into(),
+            }
+            of
         };
         cx.document(&KNOWN.iter().map(of).collect::<Vec<_>>())?;
         return Ok(Exit::Success);
@@ -125,7 +173,10 @@ fn list(cx: &Context) -> Result<Exit, Failure> {
         table.row([
             known.name.into(),
             known.megabytes.to_string(),
-            known.tier.into(),
+            match known.makes {
+                Makes::Answers { tier, .. } => tier.into(),
+                Makes::Vectors { .. } => "vectors".into(),
+            },
             known.licence.into(),
             here.into(),
         ]);
