@@ -85,6 +85,9 @@ pub struct ModelSpec {
     /// Whether its server holds an answer to a JSON schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub json_schema: bool,
+    /// It makes vectors of texts and no answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vectors: bool,
     /// Where it is served, such as `https://api.openai.com`: models of one address fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -174,6 +174,9 @@ pub fn route(signals: &Signals<'_>, candidates: &[Candidate<'_>]) -> Route {
 fn bar(signals: &Signals<'_>, candidate: &Candidate<'_>) -> Option<String> {
     let named = matches!(&signals.asked, Asked::Model(name) if name == candidate.name);
     let tier = candidate.spec.tier.as_deref();
+    if candidate.spec.vectors {
+        return Some("it makes vectors of texts and no answers".to_owned());
+    }
     if signals.stay_here && !candidate.spec.local {
         return Some("what this process holds stays on this machine".to_owned());
     }

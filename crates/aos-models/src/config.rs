@@ -59,6 +59,9 @@ pub struct ModelConfig {
     /// Whether its server holds an answer to a JSON schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub json_schema: bool,
+    /// How many numbers a vector has, for a model that makes vectors of texts (embeddings) and no answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dimension: Option<u32>,
     /// Longest wait for an answer to begin, in seconds (120 if left out). The whole answer may take five times as long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u64>,
@@ -151,6 +154,7 @@ impl ModelConfig {
             images: None,
             reasoning: false,
             json_schema: false,
+            dimension: None,
             timeout_s: None,
         }
     }
@@ -169,6 +173,7 @@ impl ModelConfig {
             images: self.images.unwrap_or(self.base_url.is_none() && self.provider != Provider::Local),
             reasoning: self.reasoning,
             json_schema: self.json_schema,
+            vectors: self.dimension.is_some(),
             endpoint: Some(self.endpoint()),
         }
     }

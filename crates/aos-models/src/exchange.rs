@@ -9,7 +9,7 @@ use std::time::Duration;
 use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Message, Part, Prompt, Reply};
 use aos_abi::limits::REPLY_BYTES_MAX;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use reqwest::header::HeaderMap;
 use tokio::time::{Instant, timeout_at};
 
@@ -93,6 +93,27 @@ pub(crate) async fn open(
         return Err(rejected(response, deadlines).await);
     }
     Ok(response)
+}
+
+/// Reads an answer that comes in one piece, and within bounds.
+pub(crate) async fn whole(
+    mut response: reqwest::Response,
+    target: &Target<'_>,
+    deadlines: Deadlines,
+) -> Result<Bytes, Failure> {
+    let mut body = BytesMut::new();
+    loop {
+        let until = (Instant::now() + deadlines.stall).min(deadlines.end);
+        match timeout_at(until, response.chunk()).await {
+            Err(_) => return Err(transient(format!("the answer of {} stalled", target.host))),
+            Ok(Err(error)) => return Err(client::failed(error, &target.host, target.near)),
+            Ok(Ok(None)) => return Ok(body.freeze()),
+            Ok(Ok(Some(piece))) if body.len() + piece.len() > WIRE_BYTES_MAX => {
+                return Err(transient(format!("{} sent more than an answer can hold", target.host)));
+            }
+            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
+        }
+    }
 }
 
 fn sent(prompt: &Prompt, body_bytes: usize) -> Sent {

@@ -4,7 +4,7 @@
 //! read what comes; `turns`, `tools`, `wishes`, `written` and one file per wire (`openai`, `anthropic`, `gemini`) write requests; `sse`
 //! and `answer` read what comes back; `failure` and `retry` say what a fault means and whether to try again; `relay` serves
 //! other programs in the formats that they speak; [`engine`] is the place for a runtime that is not HTTP, and [`mod@pull`]
-//! fetches files for it; [`discover`] finds models for `aos init`; [`scripted`] is a model server whose answers are data, for
+//! fetches files for it; [`embed`] has vectors made of texts; [`discover`] finds models for `aos init`; [`scripted`] is a model server whose answers are data, for
 //! tests, benchmarks and a first run without any model.
 //!
 //! What always holds: every wait has a deadline; nothing that a server sends can make memory grow without bound; a key is
@@ -17,6 +17,7 @@ mod anthropic;
 mod client;
 pub mod config;
 pub mod discover;
+pub mod embed;
 pub mod engine;
 mod exchange;
 mod failure;

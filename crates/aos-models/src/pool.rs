@@ -5,8 +5,8 @@
 //! the exchange. Deliberately absent: fallback to another model, which the kernel decides since it is another price.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aos_abi::inference::{Encoding, Failure, Message, Part, Prompt, Reply};
@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::client::{Clients, Timeouts};
 use crate::config::{ModelConfig, Provider};
+use crate::embed::{Cache, Embedder};
 use crate::engine::{Asker, Engine, Work};
 use crate::exchange::{Attempt, Deadlines, attempt};
 use crate::failure::{self, permanent, transient};
@@ -99,6 +100,10 @@ pub struct Pool {
     tools: Tools,
     /// What answers for models with `provider = "local"`.
     engine: Option<Arc<dyn Engine>>,
+    /// What makes vectors for them.
+    pub(crate) embedder: Option<Arc<dyn Embedder>>,
+    /// Vectors that were made.
+    pub(crate) vectors: Mutex<Cache>,
 }
 
 struct Model {
@@ -120,13 +125,20 @@ impl Pool {
         let clients = Clients::new(&options.ua, options.timeouts.connect);
         let model = |config| Model { config, quirks: AtomicU8::new(0) };
         let models = models.into_iter().map(|(name, config)| (name, model(config))).collect();
-        Pool { models, env, options, clients, tools: Tools::default(), engine: None }
+        let vectors = Mutex::default();
+        Pool { models, env, options, clients, tools: Tools::default(), engine: None, embedder: None, vectors }
     }
 
     /// The same pool, in which `engine` answers for every model with `provider = "local"`.
     #[must_use]
     pub fn with_engine(self, engine: Arc<dyn Engine>) -> Pool {
         Pool { engine: Some(engine), ..self }
+    }
+
+    /// The same pool, in which `embedder` makes the vectors of every model with `provider = "local"`.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Arc<dyn Embedder>) -> Pool {
+        Pool { embedder: Some(embedder), ..self }
     }
 
     /// A process has ended: nothing is kept of it any more.

@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "functions that tests share are tests too")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aos_abi::inference::{FailureKind, Format, Reply};
 use aos_abi::{EffectId, Lsn};
+use aos_models::embed::{Embedder, Embedding, Vector, Wanted};
 use aos_models::scripted::{Answer, Call, Fault, Rule, Script, Server, When};
 use aos_models::{Asked, Ended, ModelConfig, Options, Pool, Provider, Refusal, Relayed, Retries, Veil};
 use bytes::Bytes;
@@ -332,6 +333,65 @@ async fn what_is_hidden_is_not_embedded() {
     let tokens = asked(&json!({"model": "m", "input": [[1, 2], [3]]}));
     let misfit = tokens.texts(&mut |_| ()).unwrap_err();
     assert!(misfit.message.contains("personal data"), "tokens cannot be looked at: {misfit:?}");
+}
+
+/// Makes of a text its length and 0.5, and keeps what it was asked.
+#[derive(Debug, Default)]
+struct Inside(Mutex<Vec<String>>);
+
+impl Embedder for Inside {
+    fn embed<'a>(&'a self, wanted: Wanted<'a>) -> Embedding<'a> {
+        Box::pin(async move {
+            self.0.lock().unwrap().extend(wanted.texts.iter().map(|text| (*text).to_owned()));
+            let numbers = |text: &&str| Arc::from([text.len() as f32, 0.5]);
+            let vector = |text| Vector { model: "here".into(), numbers: numbers(text), tokens: 3 };
+            Ok(wanted.texts.iter().map(vector).collect())
+        })
+    }
+}
+
+#[tokio::test]
+async fn vectors_made_inside_the_program_come_as_a_server_would_send_them() {
+    let inside = Arc::new(Inside::default());
+    let models = BTreeMap::from([("m".to_owned(), ModelConfig::new(Provider::Local, "here"))]);
+    let pool = Pool::new(models, Arc::new(|_: &str| None), Options::default());
+    let pool = Arc::new(pool.with_embedder(Arc::clone(&inside) as Arc<dyn Embedder>));
+    let asked = |body: Value| Asked::read(Format::Embeddings, Bytes::from(body.to_string())).unwrap();
+    let served = async |body: Value, veil: Option<Box<dyn Veil>>| {
+        let relayed = pool.relay("m", &asked(body), 0, EFFECT, veil).await.unwrap();
+        assert_eq!((relayed.status, relayed.content_type), (200, "application/json"));
+        let (body, ended) = all(relayed).await;
+        (serde_json::from_str::<Value>(&body).unwrap(), ended)
+    };
+    let datum = |index: u32, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
+    let list = |data: Value, tokens: u32| {
+        let usage = json!({"prompt_tokens": tokens, "total_tokens": tokens});
+        json!({"object": "list", "data": data, "model": "m", "usage": usage})
+    };
+    let (answer, ended) = served(json!({"model": "m", "input": ["ab", "", "ab"]}), None).await;
+    let two = datum(0, json!([2.0, 0.5]));
+    assert_eq!(answer, list(json!([two, datum(1, json!([0.0, 0.5])), datum(2, json!([2.0, 0.5]))]), 9));
+    assert!(ended.whole && ended.usage.input_tokens == 9, "{ended:?}");
+    // 2.0 and 0.5 as little-endian 32 bit floats. What is known costs a program what it cost the first.
+    let packed = json!({"model": "m", "input": "ab", "encoding_format": "base64", "dimensions": 2, "user": "u"});
+    assert_eq!(served(packed, None).await.0, list(json!([datum(0, json!("AAAAQAAAAD8="))]), 3));
+    let hidden = json!({"model": "m", "input": ["Weather in Paris?"]});
+    served(hidden, Some(Box::new(Hidden))).await;
+    assert_eq!(*inside.0.lock().unwrap(), ["ab", "", "Weather in [CITY]?"]);
+
+    for (body, words) in [
+        (json!({"model": "m", "input": [[1, 2], [3]]}), "`input` holds no text"),
+        (json!({"model": "m", "input": [1, 2]}), "`input` holds no text"),
+        (json!({"model": "m", "input": []}), "`input` holds no text"),
+        (json!({"model": "m"}), "input"),
+        (json!({"model": "m", "input": "ab", "encoding_format": "hex"}), "no encoding_format `hex`"),
+        (json!({"model": "m", "input": "ab", "dimensions": 3}), "the vectors of m have 2 numbers"),
+    ] {
+        match pool.relay("m", &asked(body), 0, EFFECT, None).await {
+            Err(Refusal::Misfit(misfit)) => assert!(misfit.message.contains(words), "{words}: {misfit:?}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
 }
 
 #[test]

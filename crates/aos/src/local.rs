@@ -4,14 +4,16 @@
 //! to come ends the work on it.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aos_abi::Pid;
 use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_models::Delta;
+use aos_models::embed::{Embedder, Embedding, Vector, Wanted};
 use aos_models::engine::{Answering, Engine, Work};
-use aos_runtime::{Answered, Fault, Options, Runtime};
+use aos_runtime::{Answered, Embedded, Fault, Options, Runtime};
 
 use crate::home::Home;
 
@@ -101,6 +103,26 @@ impl Engine for Local {
     }
 }
 
+impl Embedder for Local {
+    fn embed<'a>(&'a self, wanted: Wanted<'a>) -> Embedding<'a> {
+        Box::pin(async move {
+            let model = &wanted.config.model;
+            let texts = wanted.texts.iter().map(|text| (*text).to_owned()).collect();
+            let made = match self.0.embed(&self.0.file(model), texts) {
+                Ok(made) => made.await.unwrap_or_else(|_| Err(Fault::Broke("its thread ended".to_owned()))),
+                Err(fault) => Err(fault),
+            };
+            let name: Arc<str> = model.as_str().into();
+            let vector = |made: Embedded| Vector {
+                model: Arc::clone(&name),
+                numbers: made.numbers.into(),
+                tokens: made.tokens as u64,
+            };
+            made.map(|made| made.into_iter().map(vector).collect()).map_err(|fault| failure(&fault))
+        })
+    }
+}
+
 fn reply(answered: Answered, model: &str) -> Reply {
     let stop = match (answered.whole, answered.calls.is_empty()) {
         (false, _) => Stop::Length,
@@ -118,7 +140,7 @@ fn reply(answered: Answered, model: &str) -> Reply {
 
 fn failure(fault: &Fault) -> Failure {
     let kind = match fault {
-        Fault::TooLong { .. } | Fault::TooLarge { .. } => FailureKind::TooLong,
+        Fault::TooLong { .. } | Fault::TooLarge { .. } | Fault::LongText { .. } => FailureKind::TooLong,
         fault if fault.passes() => FailureKind::Transient,
         _ => FailureKind::Permanent,
     };

@@ -4,6 +4,8 @@
 //! the numbers of another vector unit may choose other words. What is right about their words is tested in `aos-runtime`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+#[path = "../../aos-runtime/src/tests/folder.rs"]
+mod folder;
 #[path = "../../aos-runtime/src/tests/gguf.rs"]
 #[allow(dead_code, reason = "a part of it is for the runtime's own tests")]
 mod gguf;
@@ -14,6 +16,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use aos_abi::Lsn;
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::inference::Encoding;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 // `gguf` draws the weights from it.
 use fastrand as _;
 use gguf::{Gguf, Meta};
@@ -147,6 +151,84 @@ fn another_program_is_answered_by_a_model_inside() {
     assert!(answer.json()["usage"]["completion_tokens"].as_u64().is_some_and(|tokens| tokens <= 20), "{answer:?}");
     let refused = ask(json!([{ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } }]));
     assert!(refused.status == 400 && refused.text().contains("leave `tools` out"), "{refused:?}");
+}
+
+/// A home with an encoder inside the program beside the scripted model.
+fn with_encoder() -> Rig {
+    let more = "[models.vectors]\nprovider = \"local\"\nmodel = \"tiny\"\ndimension = 32\n".to_owned();
+    let rig = Rig::with(vec![], Setup { more, ..Setup::default() });
+    folder::Folder::new().write(&rig.file("models/tiny"));
+    rig
+}
+
+#[test]
+fn texts_of_a_program_become_vectors_inside() {
+    let rig = with_encoder();
+    let key = |arguments: &[&str]| {
+        let made = rig.json(&[&["models", "key"], arguments].concat());
+        (made["pid"].as_u64().unwrap(), format!("Bearer {}", made["key"].as_str().unwrap()))
+    };
+    let embed = |bearer: &str, body: &Value| {
+        rig.tcp("POST", "/v1/embeddings", &[("Authorization", bearer)], Some(&body.to_string()))
+    };
+    let (pid, bearer) = key(&["indexer"]);
+    let texts = json!(["the cat reads", "a secret that stands nowhere"]);
+    let floats = embed(&bearer, &json!({ "model": "vectors", "input": texts }));
+    assert_eq!(floats.status, 200, "{floats:?}");
+    let (floats, again) = (floats.json(), embed(&bearer, &json!({ "model": "vectors", "input": texts })).json());
+    assert_eq!(floats, again);
+    assert_eq!(floats["usage"]["prompt_tokens"], 6 + 7, "{floats}");
+    let numbers: Vec<f64> =
+        floats["data"][0]["embedding"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect();
+    // As another implementation makes them: see the runtime's own test.
+    assert!(numbers.len() == 32 && (numbers[0] + 0.199_931).abs() < 2e-6, "{numbers:?}");
+    let packed = embed(&bearer, &json!({ "model": "vectors", "input": "the cat reads", "encoding_format": "base64" }));
+    let packed = STANDARD.decode(packed.json()["data"][0]["embedding"].as_str().unwrap()).unwrap();
+    let packed: Vec<f64> = packed.as_chunks::<4>().0.iter().map(|number| f32::from_le_bytes(*number).into()).collect();
+    assert!(packed.iter().zip(&numbers).all(|(a, b)| (a - b).abs() < 1e-7), "{packed:?}");
+
+    let process = until("all three are settled", || {
+        let process = rig.process(pid);
+        (process["usage"]["inferences"] == 3).then_some(process)
+    });
+    assert_eq!(process["usage"]["input_tokens"], 13 + 13 + 6, "{process}");
+    let told: String = ["asked", "served"].map(|kind| json!(rig.entries(pid, kind)).to_string()).concat();
+    assert!(told.contains("vectors") && !told.contains("secret"), "{told}");
+
+    for (body, status, words) in [
+        (json!({ "model": "vectors", "input": [[1, 2]] }), 400, "not tokens"),
+        (json!({ "model": "vectors", "input": "cat ".repeat(15) }), 400, "a text has 17 tokens, the model reads 16"),
+        (json!({ "model": "vectors", "input": "cat", "dimensions": 8 }), 400, "32 numbers"),
+    ] {
+        let refused = embed(&bearer, &body);
+        assert!(refused.status == status && refused.text().contains(words), "{refused:?}");
+    }
+    // Under the same limits as any request.
+    let body = json!({ "model": "vectors", "input": "cat" });
+    let (_, tiers) = key(&["tiers", "--tier", "nano"]);
+    assert_eq!(embed(&tiers, &body).status, 403);
+    let (_, poor) = key(&["poor", "--tokens", "5"]);
+    assert_eq!(embed(&poor, &body).status, 402);
+}
+
+#[test]
+fn a_model_that_makes_vectors_answers_nothing() {
+    let rig = with_encoder();
+    let told = rig.aos(&["models", "test", "vectors"]);
+    assert!(told.code == 0 && told.out.contains("makes vectors of 32 numbers of"), "{told:?}");
+    let figures = &rig.json(&["models", "test", "vectors"])["findings"][0]["figures"];
+    assert_eq!((&figures["model"], &figures["dimension"]), (&json!("vectors"), &json!(32)), "{figures}");
+    assert!(figures["sentences_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{figures}");
+
+    let route = rig.json(&["models", "route", "-m", "auto"]);
+    let barred = route["barred"].as_array().unwrap().iter().find(|model| model["model"] == "vectors");
+    assert_eq!(barred.unwrap()["why"], "it makes vectors of texts and no answers", "{route}");
+    let run = rig.aos(&["run", "-m", "vectors", "say hello"]);
+    assert!(run.code == 1 && run.err.contains("no answers"), "{run:?}");
+
+    std::fs::remove_file(rig.file("models/tiny/tokenizer.json")).unwrap();
+    let told = rig.aos(&["models", "test", "vectors"]);
+    assert!(told.code == 1 && told.out.contains("there are no weights at"), "{told:?}");
 }
 
 /// Serves these files by name, and cuts the first connection in the middle; the address.

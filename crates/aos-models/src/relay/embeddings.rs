@@ -1,6 +1,7 @@
-//! Embeddings: a program's texts, passed on to a server that speaks OpenAI's format, and the vectors, passed back as they come.
+//! Embeddings: a program's texts, passed on to a server that speaks OpenAI's format, and the vectors, passed back as they
+//! come; or made by a model inside this program, and written in the same format.
 //!
-//! Start at [`embed`]. What always holds: whatever the server knows (`dimensions`, `encoding_format`, lists of texts or of
+//! Start at [`embed`]. What always holds: whatever a server knows (`dimensions`, `encoding_format`, lists of texts or of
 //! tokens) reaches it as it came; where texts have to be looked at for personal data, there are only texts. Deliberately
 //! absent: a second server where one fails, since the vectors of two models have nothing to do with each other.
 //! Format: platform.openai.com/docs/api-reference/embeddings.
@@ -9,13 +10,16 @@ use std::sync::Arc;
 
 use aos_abi::EffectId;
 use aos_abi::inference::{Format, Usage};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Asked, Misfit, Refusal, Relayed, Veil, passed};
+use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, passed};
 use crate::config::Provider;
+use crate::embed::Vector;
 use crate::pool::Pool;
 
 /// Has a request for vectors answered.
@@ -27,13 +31,18 @@ pub(super) async fn embed(
     effect: EffectId,
     veil: Option<Box<dyn Veil>>,
 ) -> Result<Relayed, Refusal> {
+    let hidden;
+    let asked = match veil {
+        None => asked,
+        Some(mut veil) => {
+            hidden = hide(asked, &mut *veil)?;
+            &hidden
+        }
+    };
     match provider {
-        Provider::Openai => {}
-        Provider::Anthropic | Provider::Gemini | Provider::Local => return Err(not_here().into()),
-    }
-    match veil {
-        None => passed::pass(pool, model, asked, 0, effect).await,
-        Some(mut veil) => passed::pass(pool, model, &hidden(asked, &mut *veil)?, 0, effect).await,
+        Provider::Openai => passed::pass(pool, model, asked, 0, effect).await,
+        Provider::Local => made(pool, model, asked).await,
+        Provider::Anthropic | Provider::Gemini => Err(not_here().into()),
     }
 }
 
@@ -57,7 +66,7 @@ pub(super) fn holds_texts(request: &Value) -> Result<(), Misfit> {
 }
 
 /// The request with what a veil gives in the place of each text.
-fn hidden(asked: &Asked, veil: &mut dyn Veil) -> Result<Asked, Misfit> {
+fn hide(asked: &Asked, veil: &mut dyn Veil) -> Result<Asked, Misfit> {
     let mut request: Value = serde_json::from_slice(&asked.body)?;
     let mut hide = |input: &mut Value| {
         if let Some(hidden) = input.as_str().and_then(|text| veil.hide(text)) {
@@ -69,6 +78,97 @@ fn hidden(asked: &Asked, veil: &mut dyn Veil) -> Result<Asked, Misfit> {
         input => hide(input),
     }
     Asked::read(Format::Embeddings, Bytes::from(request.to_string()))
+}
+
+/// A request to a model inside this program.
+#[derive(Deserialize)]
+struct Request {
+    input: Input,
+    #[serde(default)]
+    dimensions: Option<usize>,
+    #[serde(default)]
+    encoding_format: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Texts(Vec<String>),
+    /// Tokens, or nothing that is embedded.
+    Other(IgnoredAny),
+}
+
+/// The answer to it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    object: &'static str,
+    data: Vec<Datum<'a>>,
+    model: &'a str,
+    usage: Used,
+}
+
+#[derive(Serialize)]
+struct Datum<'a> {
+    object: &'static str,
+    index: usize,
+    embedding: Numbers<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Numbers<'a> {
+    Floats(&'a [f32]),
+    /// Little-endian 32 bit floats.
+    Base64(String),
+}
+
+#[derive(Serialize)]
+struct Used {
+    prompt_tokens: u64,
+    total_tokens: u64,
+}
+
+/// Has the vectors made inside this program, and answers as a server would. A text whose vector is known counts like any
+/// other, so that no program sees from its bill what another one has asked.
+async fn made(pool: &Arc<Pool>, model: &str, asked: &Asked) -> Result<Relayed, Refusal> {
+    let request: Request = serde_json::from_slice(&asked.body).map_err(Misfit::from)?;
+    let packed = match request.encoding_format.as_deref() {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(other) => {
+            let wrong = Misfit::new(format!("there is no encoding_format `{other}`"));
+            return Err(wrong.hint("`float` or `base64`").into());
+        }
+    };
+    let texts = match &request.input {
+        Input::Text(text) => vec![text.as_str()],
+        Input::Texts(texts) => texts.iter().map(String::as_str).collect(),
+        Input::Other(_) => Vec::new(),
+    };
+    if texts.is_empty() {
+        let hint = "send a text or a list of texts, not tokens: those of this model are its own";
+        return Err(Misfit::new("`input` holds no text").hint(hint).into());
+    }
+    let vectors = pool.embed(model, &texts).await?;
+    let dimension = vectors.first().map_or(0, Vector::dimension);
+    if request.dimensions.is_some_and(|wanted| wanted != dimension) {
+        let wrong = Misfit::new(format!("the vectors of {model} have {dimension} numbers, no more and no less"));
+        return Err(wrong.hint("leave `dimensions` out").into());
+    }
+    let data = vectors.iter().enumerate().map(|(index, vector)| {
+        let bytes = || vector.numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        let embedding =
+            if packed { Numbers::Base64(STANDARD.encode(bytes())) } else { Numbers::Floats(&vector.numbers) };
+        Datum { object: "embedding", index, embedding }
+    });
+    let tokens = vectors.iter().map(|vector| vector.tokens).sum();
+    let usage = Used { prompt_tokens: tokens, total_tokens: tokens };
+    let answer = Answer { object: "list", data: data.collect(), model: &asked.model, usage };
+    let body = serde_json::to_vec(&answer).expect("numbers and names are written");
+    let usage = Usage { input_tokens: tokens, ..Usage::default() };
+    let kind = Kind::Done(Some(Bytes::from(body)), Ended { usage, whole: true });
+    Ok(Relayed { status: 200, content_type: "application/json", kind })
 }
 
 /// What an answer used; `None` where it holds no vectors. A server that does not say is believed to have read what was sent.

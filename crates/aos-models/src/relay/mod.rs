@@ -4,7 +4,7 @@
 //! model's own is passed on as it came, byte for byte but for the model's name, so that fields which this code does not
 //! know reach the server, and so does the answer (`passed`). Any other is understood (`chat`, `messages`, `responses`: one
 //! file per format, with its reader and its writer), asked as an agent's prompt would be, and the answer written in the
-//! program's format while it comes in (`told`). Embeddings are passed on to servers that speak OpenAI's format, or not made.
+//! program's format while it comes in (`told`). Embeddings are passed on to servers that speak OpenAI's format, or made inside this program.
 //! What always holds: what an answer used is known when it ends, however it ends; a program that hangs up ends the
 //! exchange. Deliberately absent: keys, budgets and limits, which are whoever's who calls this; conversations kept here.
 

@@ -97,7 +97,7 @@ fn anew(asked: &Asked, target: &Target<'_>, max_output: u32, quirks: Quirks) -> 
 
 /// Takes an answer that began well: a stream as it comes, anything else whole.
 async fn take(
-    mut response: reqwest::Response,
+    response: reqwest::Response,
     asked: &Asked,
     target: &Target<'_>,
     sent: Sent,
@@ -120,20 +120,7 @@ async fn take(
         };
         return Ok(Relayed { status: 200, content_type: "text/event-stream", kind: Kind::Passed(Box::new(passed)) });
     }
-    let mut body = BytesMut::new();
-    loop {
-        let until = (Instant::now() + deadlines.stall).min(deadlines.end);
-        match timeout_at(until, response.chunk()).await {
-            Err(_) => return Err(transient(format!("the answer of {} stalled", target.host))),
-            Ok(Err(error)) => return Err(client::failed(error, &target.host, target.near)),
-            Ok(Ok(None)) => break,
-            Ok(Ok(Some(piece))) if body.len() + piece.len() > WIRE_BYTES_MAX => {
-                return Err(transient(format!("{} sent more than an answer can hold", target.host)));
-            }
-            Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
-        }
-    }
-    let body = body.freeze();
+    let body = exchange::whole(response, target, deadlines).await?;
     let usage = match asked.format {
         Format::Embeddings => embeddings::usage(&body, asked),
         Format::Chat | Format::Responses | Format::Messages => meter.document(&body).then(|| meter.usage()),

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use aos_journal::Reader;
+use aos_models::embed::{Embedder, Vector};
 use aos_models::{Pool, Provider};
 use aos_policy::Policy;
 use serde::Serialize;
@@ -243,23 +245,29 @@ fn configuration(config: &Config) -> Vec<Finding> {
 
 /// Asks each model (or one) for a short answer; those inside this program say how fast they are.
 pub(super) async fn models(config: &Config, home: &Home, env: &Env, only: Option<&str>) -> Vec<Finding> {
-    if config.is_demo() {
-        return vec![Finding::note(
+    let mut findings = Vec::new();
+    if config.is_demo() && only.is_none() {
+        findings.push(Finding::note(
             "model",
             "none is configured: the scripted demonstration answers",
             "start a model server or export a key, then aos init; or add a table [models.NAME] to aos.toml",
-        )];
+        ));
     }
     let keys = env.clone();
     let pool = Pool::new(
         config.model_configs(),
-        std::sync::Arc::new(move |name: &str| keys.text(name).map(str::to_owned)),
+        Arc::new(move |name: &str| keys.text(name).map(str::to_owned)),
         aos_models::Options::default(),
     );
-    let local = Local::new(home);
+    let local = Arc::new(Local::new(home));
+    let pool = pool.with_embedder(Arc::clone(&local) as Arc<dyn Embedder>);
     let checks = config.models.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).map(|(name, model)| {
         let (pool, local) = (&pool, &local);
         async move {
+            if model.dimension.is_some() {
+                let within = if model.provider == Provider::Local { LOCAL_WITHIN } else { MODEL_WITHIN };
+                return embedded(name, &model.model, pool, within).await;
+            }
             if model.provider == Provider::Local {
                 return measured(name, &model.model, local).await;
             }
@@ -279,7 +287,8 @@ pub(super) async fn models(config: &Config, home: &Home, env: &Env, only: Option
             }
         }
     });
-    futures_util::future::join_all(checks).await
+    findings.extend(futures_util::future::join_all(checks).await);
+    findings
 }
 
 /// How fast a model inside this program is on this machine.
@@ -300,6 +309,42 @@ async fn measured(name: &str, model: &str, local: &Local) -> Finding {
         Err(_) => {
             let late = format!("{name} ({model}) has not answered within {} s", LOCAL_WITHIN.as_secs());
             Finding::fault("model", late, "use a smaller model, or a model server with an accelerator")
+        }
+    }
+}
+
+/// How many sentences a model makes vectors of in a second, seen from here.
+async fn embedded(name: &str, model: &str, pool: &Pool, within: Duration) -> Finding {
+    let sentences: Vec<String> = (0..64).map(|nth| format!("Sentence {nth}: a note of a day, to be found.")).collect();
+    let sentences: Vec<&str> = sentences.iter().map(String::as_str).collect();
+    let measure = async {
+        let began = Instant::now();
+        // The first one alone: whatever is not loaded yet is loaded for it.
+        let vectors = pool.embed(name, &["A first sentence."]).await?;
+        let cold = began.elapsed();
+        let began = Instant::now();
+        pool.embed(name, &sentences).await?;
+        Ok((vectors.first().map_or(0, Vector::dimension), cold, sentences.len() as f64 / began.elapsed().as_secs_f64()))
+    };
+    match tokio::time::timeout(within, measure).await {
+        Ok(Ok((dimension, cold, rate))) => {
+            let (cold_ms, rate) = (cold.as_millis() as u64, rate.round());
+            let what = format!(
+                "{name} ({model}) makes vectors of {dimension} numbers of {rate} sentences a second; {cold_ms} ms for the first"
+            );
+            let figures = json!({
+                "model": name, "dimension": dimension, "sentences_per_s": rate, "cold_start_ms": cold_ms,
+            });
+            Finding { figures: Some(figures), ..Finding::good("model", what) }
+        }
+        Ok(Err(failure)) => {
+            let failure: aos_abi::inference::Failure = failure;
+            let hint = failure.hint.unwrap_or_else(|| format!("check [models.{name}] in aos.toml"));
+            Finding::fault("model", format!("{name} ({model}): {}", failure.message), hint)
+        }
+        Err(_) => {
+            let late = format!("{name} ({model}) has made no vectors within {} s", within.as_secs());
+            Finding::fault("model", late, "look at the model's server; it may still be loading")
         }
     }
 }

@@ -37,6 +37,7 @@ pub(super) const MODEL: &[&str] = &[
     "images",
     "reasoning",
     "json_schema",
+    "dimension",
     "timeout_s",
 ];
 /// The keys of `price`.

@@ -33,10 +33,11 @@ pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
         })
         .collect();
     let names: Vec<&str> = file.models.keys().map(|name| name.get_ref().as_str()).collect();
+    let answering = answering(file, faults);
     store(&file.store, faults);
     Config {
         listen: listen(&file.daemon, faults),
-        default_model: default_model(&file.daemon, &names, faults),
+        default_model: default_model(&file.daemon, &names, &answering, faults),
         fallback: fallback(&file.router, &names, faults),
         hedge_after_ms: hedge_after(&file.router, faults),
         models,
@@ -88,9 +89,25 @@ fn store(store: &typed::Store, faults: &mut Faults<'_>) {
     faults.at(url.span(), what, hint);
 }
 
-/// The default model; empty where no model is configured, which is where the scripted one serves.
-fn default_model(daemon: &typed::Daemon, names: &[&str], faults: &mut Faults<'_>) -> String {
-    match (&daemon.default_model, names) {
+/// The models that answer, and are not for vectors.
+fn answering<'f>(file: &'f typed::File, faults: &mut Faults<'_>) -> Vec<&'f str> {
+    let of = |answers: bool| {
+        let models = file.models.iter().filter(move |(_, typed)| typed.dimension.is_none() == answers);
+        models.map(|(name, _)| name.get_ref().as_str()).collect::<Vec<_>>()
+    };
+    let (answering, silent) = (of(true), of(false));
+    let default = file.daemon.default_model.iter().map(|name| ("default_model", name));
+    let named = default.chain(file.router.fallback.iter().map(|name| ("fallback", name)));
+    for (key, name) in named.filter(|(_, name)| silent.contains(&name.get_ref().as_str())) {
+        let what = format!("`{key}` names the model `{}`, which makes vectors and no answers", name.get_ref());
+        faults.at(name.span(), what, known_models(&answering));
+    }
+    answering
+}
+
+/// The default model; empty where none is configured that answers, which is where the scripted one serves.
+fn default_model(daemon: &typed::Daemon, names: &[&str], answering: &[&str], faults: &mut Faults<'_>) -> String {
+    match (&daemon.default_model, answering) {
         (None, []) => String::new(),
         (None, [only]) => (*only).to_owned(),
         (None, several) => {
@@ -105,7 +122,7 @@ fn default_model(daemon: &typed::Daemon, names: &[&str], faults: &mut Faults<'_>
             String::new()
         }
         (Some(name), _) if name.get_ref() == AUTO => AUTO.to_owned(),
-        (Some(name), names) => {
+        (Some(name), _) => {
             if !names.contains(&name.get_ref().as_str()) {
                 unknown_model("default_model", name, names, faults);
             }

@@ -112,10 +112,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether no model is configured, so that the scripted demonstration model serves.
+    /// Whether no model is configured that answers, so that the scripted demonstration model serves.
     #[must_use]
     pub fn is_demo(&self) -> bool {
-        self.models.is_empty()
+        self.models.values().all(|model| model.dimension.is_some())
     }
 
     /// The models by name, as the model edge takes them.

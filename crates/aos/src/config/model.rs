@@ -98,6 +98,7 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
         images: typed.images,
         reasoning: typed.reasoning,
         json_schema: typed.json_schema,
+        dimension: dimension(typed, faults)?,
         timeout_s: timeout(typed, faults)?,
     })
 }
@@ -133,6 +134,20 @@ fn choice<T: Copy>(
         faults.at(value.span(), format!("no {key} `{}`", value.get_ref()), hint);
     }
     found
+}
+
+fn dimension(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<u32>> {
+    match &typed.dimension {
+        Some(value) if *value.get_ref() == 0 => {
+            faults.at(
+                value.span(),
+                "`dimension` is 0, so a vector would hold nothing",
+                "how many numbers the model's vectors have; leave it out for a model that answers",
+            );
+            None
+        }
+        other => Some(other.as_ref().map(|value| *value.get_ref())),
+    }
 }
 
 fn timeout(typed: &typed::Model, faults: &mut Faults<'_>) -> Option<Option<u64>> {

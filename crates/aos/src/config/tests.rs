@@ -103,7 +103,7 @@ fn unknown_keys_are_named_all_at_once_with_the_nearest() {
     try: did you mean `models`?
     try: did you mean `base_url`?
     try: did you mean `input`?
-    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, images, reasoning, json_schema, timeout_s
+    try: known here: provider, base_url, model, api_key_env, tier, context_window, max_output, price, limits, local, tools, images, reasoning, json_schema, dimension, timeout_s
     try: `usd_per_day` belongs into [budget]
     ");
 }
@@ -167,6 +167,26 @@ fn variables_are_read_and_missed() {
     aos.toml: line 4: a `${` is not followed by a variable's name and `}`
     try: export NOT_THERE, or write the value itself; `$${` stands for a plain `${`
     try: write ${NAME}; `$${` stands for a plain `${`
+    ");
+}
+
+#[test]
+fn a_vector_has_numbers() {
+    let model = |dimension: u32| format!("[models.v]\nprovider = \"openai\"\nmodel = \"m\"\ndimension = {dimension}\n");
+    insta::assert_snapshot!(faults(&model(0)), @"
+    aos.toml: line 4: `dimension` is 0, so a vector would hold nothing
+    try: how many numbers the model's vectors have; leave it out for a model that answers
+    ");
+    assert!(faults(&model(384)).contains("dimension: Some(384)"));
+    let read = |text: &str| Config::parse(text, &Env::from([])).unwrap();
+    let config = read(&model(384));
+    assert!(config.is_demo() && config.default_model.is_empty(), "nothing there answers: {config:?}");
+    assert_eq!(read(&format!("{}{MODEL}", model(384))).default_model, "small");
+    let named = format!("[daemon]\ndefault_model = \"v\"\n[router]\nfallback = [\"v\"]\n{}{MODEL}", model(384));
+    insta::assert_snapshot!(faults(&named), @"
+    aos.toml: line 2: `default_model` names the model `v`, which makes vectors and no answers
+    aos.toml: line 4: `fallback` names the model `v`, which makes vectors and no answers
+    try: one of small
     ");
 }
 

@@ -59,6 +59,7 @@ pub(super) struct Model {
     pub(super) reasoning: bool,
     #[serde(default)]
     pub(super) json_schema: bool,
+    pub(super) dimension: Option<Spanned<u32>>,
     pub(super) timeout_s: Option<Spanned<u64>>,
 }
 

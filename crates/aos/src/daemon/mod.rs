@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use aos_abi::api::ModelView;
 use aos_abi::{Body, Lsn, Pid};
 use aos_journal::{Journal, OpenOptions, Opened};
+use aos_models::engine::Engine;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -360,8 +361,10 @@ async fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Res
             default: *name == configured.default_model,
         })
         .collect();
+    let local = Arc::new(Local::new(home));
     let pool = aos_models::Pool::new(table, aos_models::environment(), aos_models::Options::default())
-        .with_engine(Arc::new(Local::new(home)));
+        .with_engine(Arc::clone(&local) as Arc<dyn Engine>)
+        .with_embedder(local);
     Ok(Served { pool, views, configured, demo: server })
 }
 
