@@ -8,13 +8,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::below::ENTRIES_MAX;
 use crate::outcome::{Change, ChangeKind};
-
-/// How often the size of a workspace is looked at.
-const DISK_PAUSE: Duration = Duration::from_millis(250);
 
 /// What is known of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,23 +19,9 @@ struct Mark {
     mode: u32,
     owner: (u32, u32),
     size: u64,
-    /// What it takes on disk, which says nothing about whether it changed.
-    blocks: Blocks,
     modified: (i64, i64),
     changed: (i64, i64),
 }
-
-/// 512-byte blocks; all are equal, because a file system may move what has not changed.
-#[derive(Debug, Clone, Copy)]
-struct Blocks(u64);
-
-impl PartialEq for Blocks {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Blocks {}
 
 /// The entries of a workspace at one moment.
 pub(crate) struct Snapshot {
@@ -76,12 +58,6 @@ impl Snapshot {
         snapshot
     }
 
-    /// What the entries take on disk; those with several names are counted once.
-    pub(crate) fn bytes(&self) -> u64 {
-        let inodes: BTreeMap<u64, u64> = self.entries.values().map(|mark| (mark.inode, mark.blocks.0)).collect();
-        inodes.values().sum::<u64>() * 512
-    }
-
     /// What differs in `after`, and whether either of the two is incomplete.
     pub(crate) fn compare(&self, after: &Snapshot) -> (Vec<Change>, bool) {
         let mut changes = Vec::new();
@@ -101,39 +77,6 @@ impl Snapshot {
     }
 }
 
-/// Looks now and then whether a folder has outgrown its limit.
-///
-/// It costs at most a twentieth of the time: a folder that takes long to look at is looked at less often. What a command
-/// has deleted but keeps open is not seen; its size is bounded by the limits of files and of their number.
-pub(crate) struct DiskWatch<'a> {
-    root: &'a Path,
-    limit: u64,
-    next: Instant,
-}
-
-impl<'a> DiskWatch<'a> {
-    /// A watch over `root`, which may take `limit` bytes.
-    pub(crate) fn new(root: &'a Path, limit: u64) -> Self {
-        DiskWatch { root, limit, next: Instant::now() + DISK_PAUSE }
-    }
-
-    /// How long it is until the next look.
-    pub(crate) fn pause(&self) -> Duration {
-        self.next.saturating_duration_since(Instant::now())
-    }
-
-    /// Whether it is time for a look and the look found too much.
-    pub(crate) fn exceeded(&mut self) -> bool {
-        let began = Instant::now();
-        if began < self.next {
-            return false;
-        }
-        let exceeded = Snapshot::take(self.root).bytes() > self.limit;
-        self.next = Instant::now() + DISK_PAUSE.max(began.elapsed() * 20);
-        exceeded
-    }
-}
-
 impl Mark {
     fn of(meta: &std::fs::Metadata) -> Self {
         // A folder's own size and times only repeat what its entries say.
@@ -143,7 +86,6 @@ impl Mark {
             mode: meta.mode(),
             owner: (meta.uid(), meta.gid()),
             size: if folder { 0 } else { meta.size() },
-            blocks: Blocks(meta.blocks()),
             modified: if folder { (0, 0) } else { (meta.mtime(), meta.mtime_nsec()) },
             changed: if folder { (0, 0) } else { (meta.ctime(), meta.ctime_nsec()) },
         }

@@ -19,9 +19,11 @@ use rustix::net::{
 use rustix::process::Signal;
 
 use crate::PORTS_MAX;
+use crate::below::LEVELS_MAX;
 use crate::cancel::Cancel;
 use crate::capture::{Feed, Sink};
-use crate::changes::{DiskWatch, Snapshot};
+use crate::changes::Snapshot;
+use crate::disk::{DiskWatch, Found};
 use crate::error::{Error, Feature};
 use crate::job::{Job, Report, STARTED, Task, Walls};
 use crate::network::DOORS_MAX;
@@ -87,18 +89,27 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
     let written = match &spec.layer {
         Some(layer) => {
             layer.prepare(&workspace)?;
-            layer.dir().to_owned()
+            layer.upper()
         }
         None => workspace.clone(),
     };
-    let before = Snapshot::take(&written);
-    let disk = DiskWatch::new(&written, before.bytes().saturating_add(spec.limits.disk));
-    let ran = Helped::start(&spec.helper, &Task::Run(Box::new(job)))?.finish(spec, cancel, disk)?;
+    let before = spec.layer.is_none().then(|| Snapshot::take(&workspace));
+    let mut disk = DiskWatch::new(&written, spec.layer.is_some(), spec.limits.disk);
+    let ran = Helped::start(&spec.helper, &Task::Run(Box::new(job)))?.finish(spec, cancel, &mut disk)?;
+    let mut end = ran.end;
     let (changed, changed_truncated) = match &spec.layer {
-        Some(layer) => (layer.changes(&workspace)?, false),
-        None => before.compare(&Snapshot::take(&workspace)),
+        Some(layer) => match disk.at_last() {
+            Found::Deep => return Err(Error::Deep { levels: LEVELS_MAX }),
+            Found::TooMuch => {
+                // Nobody could look through all of it.
+                end = End::OutOfDisk;
+                (Vec::new(), true)
+            }
+            Found::Enough => (layer.changes(&workspace)?, false),
+        },
+        None => before.map(|before| before.compare(&Snapshot::take(&workspace))).unwrap_or_default(),
     };
-    Ok(Outcome { end: ran.end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
+    Ok(Outcome { end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
 }
 
 /// Refuses what could only fail later and less clearly.
@@ -258,7 +269,7 @@ impl Helped {
     }
 
     /// Feeds and drains the command until the helper has reported and is gone.
-    fn finish(self, spec: &Spec, cancel: &Cancel, mut disk: DiskWatch<'_>) -> Result<Ran, Error> {
+    fn finish(self, spec: &Spec, cancel: &Cancel, disk: &mut DiskWatch<'_>) -> Result<Ran, Error> {
         let Helped { helper, control, stdin, stdout, stderr } = self;
         let mut feed = Feed::new(stdin, &spec.stdin);
         let mut stdout = Sink::new(stdout, spec.limits.output);
@@ -290,7 +301,7 @@ impl Helped {
             let stop = match stopped {
                 Some(_) => None,
                 None if cancel.is_cancelled() => Some(End::Cancelled),
-                None => disk.exceeded().then_some(End::OutOfDisk),
+                None => disk.exceeded(reports.process.as_ref()).then_some(End::OutOfDisk),
             };
             if stop.is_some() {
                 stopped = stop;

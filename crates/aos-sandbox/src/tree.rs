@@ -86,7 +86,7 @@ pub(crate) fn threads_of(owner: u32) -> io::Result<u64> {
 }
 
 /// All processes below `root`, zombies too.
-fn descendants(root: i32) -> io::Result<Vec<Process>> {
+pub(crate) fn descendants(root: i32) -> io::Result<Vec<Process>> {
     let mut rest: Vec<Process> = processes()?.into_iter().map(|(process, _)| process).collect();
     let mut found: Vec<Process> = Vec::new();
     let mut parents = vec![root];

@@ -21,7 +21,10 @@ pub(super) enum Error {
     #[error("the command used more than {bytes} bytes of memory and was killed")]
     OutOfMemory { bytes: u64 },
     /// Write less.
-    #[error("the command wrote more than {bytes} bytes and was killed; nothing of it was kept")]
+    #[error(
+        "the command used more of the disk than it may ({bytes} bytes and 200,000 files) and was ended; nothing of it \
+             was kept"
+    )]
     OutOfDisk { bytes: u64 },
     /// It was stopped from outside.
     #[error("the command was stopped before it ended")]
@@ -39,7 +42,9 @@ impl From<Error> for CallError {
                 (Code::TimedOut, Some("a larger timeout_s, or less work in one command".to_owned()))
             }
             Error::OutOfMemory { .. } => (Code::DQuot, Some("work on the data in pieces".to_owned())),
-            Error::OutOfDisk { .. } => (Code::NoSpc, None),
+            Error::OutOfDisk { .. } => {
+                (Code::NoSpc, Some("write less in one command; deleted files count while they are open".to_owned()))
+            }
             Error::Cancelled => (Code::Intr, None),
             Error::Sandbox(error) => match error {
                 Sandbox::Spec { .. } => (Code::Inval, None),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use aos_sandbox::{Change, ChangeKind, Committed, Error, Feature, Isolation, Layer, Programs, probe};
+use aos_sandbox::{Change, ChangeKind, Committed, End, Error, Feature, Isolation, Layer, Programs, probe};
 use serde_json::Value;
 
 use super::rig::{Rig, go, helper};
@@ -137,6 +137,51 @@ fn folders_without_end_are_refused_and_nothing_of_them_stays() {
     layer.discard().expect("it can be deleted");
     assert_eq!(listing(&rig.path()), before);
     assert_eq!(folder.path().read_dir().expect("it is there").count(), 0);
+}
+
+/// Each of these put as much as it liked on the host's disk. They sleep rather than end, so that only the limit ends them.
+#[test]
+fn nothing_on_the_disk_escapes_its_limit() {
+    let Some(rig) = rig() else { return };
+    let ways = [
+        ("many files", "for n in range(40): open(str(n), 'wb').write(b'x' * (1 << 20))"),
+        (
+            "deleted but open",
+            "held = []\nfor n in range(40):\n held.append(open('f', 'wb', 0)); os.unlink('f'); held[-1].write(b'x' * (1 << 20))",
+        ),
+        (
+            "a thread's own descriptors",
+            "import threading\ndef f():\n held = []\n for n in range(40):\n  held.append(open('f', 'wb', 0)); os.unlink('f'); \
+             held[-1].write(b'x' * (1 << 20))\n time.sleep(1000)\nthreading.Thread(target=f).start()",
+        ),
+        (
+            "a locked folder",
+            "os.mkdir('shut'); os.chmod('shut', 0o300)\nfor n in range(40): open(f'shut/{n}', 'wb').write(b'x' * (1 << 20))",
+        ),
+        (
+            "a reserved file",
+            "f = open('f', 'wb'); os.posix_fallocate(f.fileno(), 0, 3 << 20)\nfor n in range(5):\n f = open(str(n), 'wb'); os.posix_fallocate(f.fileno(), 0, 3 << 20)",
+        ),
+    ];
+    for (way, program) in ways {
+        for end in ["time.sleep(1000)", "sys.exit(0)"] {
+            let (_folder, layer) = layered(&rig);
+            let program = format!("import os, sys, time\n{program}\n{end}");
+            let mut spec = rig.spec(&[PYTHON, "-c", &program]);
+            spec.limits.disk = 4 << 20;
+            spec.layer = Some(layer.clone());
+            let out = go(&spec).expect("python starts");
+            let gone = end.starts_with("sys") && (way.contains("open") || way.contains("thread"));
+            assert!(gone || out.end == End::OutOfDisk, "{way}, then {end}: {out:?}");
+            layer.discard().expect("it can be deleted");
+        }
+    }
+    let (_folder, layer) = layered(&rig);
+    let mut spec =
+        rig.spec(&["sh", "-c", "head -c 3000000 /dev/zero > f; sleep 0.6; rm f; head -c 3000000 /dev/zero > g"]);
+    spec.limits.disk = 4 << 20;
+    spec.layer = Some(layer.clone());
+    assert!(go(&spec).expect("it starts").success(), "what is deleted and closed is gone");
 }
 
 /// `cc` is wherever Rust is built, since that links with it; a machine that only runs these tests may have none.
