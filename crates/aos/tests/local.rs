@@ -231,6 +231,35 @@ fn a_model_that_makes_vectors_answers_nothing() {
     assert!(told.code == 1 && told.out.contains("there are no weights at"), "{told:?}");
 }
 
+/// What is there with the checksums of the list is not fetched again, so this is the whole way but for the network.
+#[test]
+fn a_model_of_several_files_goes_by_one_name() {
+    let rig = with_encoder();
+    let known = rig.json(&["models", "pull"]);
+    let known = known.as_array().unwrap().iter().find(|model| model["name"] == "all-minilm-l6-v2").unwrap();
+    assert_eq!((&known["dimension"], &known["here"]), (&json!(384), &json!(false)), "{known}");
+    let place = rig.file("models/all-minilm-l6-v2");
+    folder::Folder::new().write(&place);
+    for file in known["files"].as_array().unwrap() {
+        let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
+        let record = format!("{}  {name}\n", file["sha256"].as_str().unwrap());
+        std::fs::write(place.join(format!("{name}.sha256")), record).unwrap();
+    }
+    let pulled = rig.json(&["models", "pull", "all-minilm-l6-v2"]);
+    assert_eq!(
+        (&pulled["runs"], &pulled["checked_by"], &pulled["path"]),
+        (&json!(true), &json!("record"), &json!(place))
+    );
+    let pull = |more: &[&str]| rig.aos(&[&["models", "pull", "all-minilm-l6-v2"], more].concat());
+    assert!(pull(&[]).err.contains("dimension = 384"), "{:?}", pull(&[]));
+    assert_told(&pull(&["--sha256", &format!("{:064}", 0)]), 2, &["more than one file"]);
+    // A person's own file is not overwritten, and what does not run is said.
+    std::fs::write(place.join("tokenizer.json"), "{}").unwrap();
+    assert_told(&pull(&[]), 1, &["is here, but does not run", "tokenizer.json is no whole JSON file"]);
+    std::fs::remove_file(place.join("tokenizer.json.sha256")).unwrap();
+    assert_told(&pull(&[]), 1, &["is there already"]);
+}
+
 /// Serves these files by name, and cuts the first connection in the middle; the address.
 fn server(files: Vec<(&'static str, Vec<u8>)>) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
