@@ -38,6 +38,7 @@ mod cancel;
 mod capture;
 mod changes;
 mod commit;
+mod companions;
 mod disk;
 mod durable;
 mod error;

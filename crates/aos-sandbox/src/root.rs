@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags};
 
 use crate::WORKSPACE;
+use crate::companions::{self, Code, LOADERS};
 use crate::error::Feature;
 use crate::identity::{INSIDE, set_attr};
 use crate::job::{Failure, FailureKind, Job, Step, Walls};
@@ -110,21 +111,19 @@ impl Seen {
 }
 
 /// What Landlock has to allow for the root that [`Root::finish`] made.
-pub(crate) fn rules(walls: &Walls) -> Result<Ruleset, Failure> {
+pub(crate) fn rules(walls: &Walls, companions: &[PathBuf]) -> Result<Ruleset, Failure> {
     let ruleset = Ruleset::new()?;
     let write = if walls.programs.is_none() { Right::All } else { Right::Write };
     match &walls.programs {
         None => ruleset.allow(Path::new("/"), Right::Execute)?,
         Some(programs) => {
             ruleset.allow(Path::new("/"), Right::Read)?;
-            // The loader is in there, and what granted programs are made of.
-            for folder in LIBRARIES.iter().map(|name| Path::new("/usr").join(name)) {
-                if folder.is_dir() {
-                    ruleset.allow(&folder, Right::Execute)?;
-                }
+            // Libraries are not executed but mapped, which this right is not about.
+            for loader in LOADERS.iter().map(Path::new).filter(|loader| loader.exists()) {
+                ruleset.allow(loader, Right::Execute)?;
             }
-            for program in programs {
-                ruleset.allow(Path::new(program), Right::Execute)?;
+            for program in programs.iter().map(Path::new).chain(companions.iter().map(PathBuf::as_path)) {
+                ruleset.allow(program, Right::Execute)?;
             }
         }
     }
@@ -183,14 +182,15 @@ impl Root {
         Ok(root)
     }
 
-    /// Adds what this command is granted and moves into it. Afterwards nothing of the host's root is reachable.
-    pub(crate) fn finish(self, sources: Sources, job: &Job, walls: &Walls) -> Result<(), Failure> {
+    /// Adds what this command is granted and moves into it. Afterwards nothing of the host's root is reachable. Returns
+    /// the folders beside granted programs from which these execute others.
+    pub(crate) fn finish(self, sources: Sources, job: &Job, walls: &Walls) -> Result<Vec<PathBuf>, Failure> {
         let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", privately).step("separate the mounts from the host's")?;
-        match &walls.programs {
-            None => self.system()?,
+        let companions = match &walls.programs {
+            None => self.system().map(|()| Vec::new())?,
             Some(programs) => self.programs(programs)?,
-        }
+        };
         match walls.network {
             Network::None => {}
             Network::Host => self.settings(SETTINGS_OF_NETWORK)?,
@@ -212,7 +212,8 @@ impl Root {
         for source in sources.mounts {
             self.place(source, executable)?;
         }
-        self.enter()
+        self.enter()?;
+        Ok(companions)
     }
 
     /// An empty root on memory, placed where nobody looks: it has to be mounted somewhere to become a root.
@@ -286,8 +287,8 @@ impl Root {
         if !source.writable {
             attributes |= libc::MOUNT_ATTR_RDONLY;
         }
-        // A file's exec bit counts where only the system's own programs may run.
-        if source.writable && !executable {
+        // Nothing is executed or mapped as code where only granted programs may run.
+        if !executable {
             attributes |= libc::MOUNT_ATTR_NOEXEC;
         }
         if source.folder {
@@ -300,9 +301,9 @@ impl Root {
     }
 
     /// Shows a folder or file of the host at the same place, read-only.
-    fn show(&self, path: &Path, real: &Path, folder: bool) -> Result<(), Failure> {
+    fn show(&self, path: &Path, real: &Path, folder: bool, executable: bool) -> Result<(), Failure> {
         let source = Source { tree: tree(real)?, at: path.to_owned(), folder, writable: false };
-        self.place(source, true)
+        self.place(source, executable)
     }
 
     /// Shows all programs and libraries.
@@ -311,39 +312,55 @@ impl Root {
             let host = Path::new("/").join(name);
             match std::fs::symlink_metadata(&host) {
                 Ok(meta) if meta.is_symlink() => self.copy_link(&host)?,
-                Ok(meta) if meta.is_dir() => self.show(&host, &host, true)?,
+                Ok(meta) if meta.is_dir() => self.show(&host, &host, true, true)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Shows libraries, and of programs the granted ones only.
-    fn programs(&self, programs: &[std::ffi::OsString]) -> Result<(), Failure> {
+    /// Shows libraries, and of programs the granted ones only. Returns the folders from which these execute others.
+    fn programs(&self, programs: &[std::ffi::OsString]) -> Result<Vec<PathBuf>, Failure> {
         self.folder(Path::new("usr/bin"))?;
+        let found = |program: &std::ffi::OsString| -> Result<(PathBuf, PathBuf), Failure> {
+            let unusable = |error: io::Error| Failure::new(FailureKind::Path(program.clone()), error);
+            let program = Path::new(program);
+            // `/bin/sh` is `/usr/bin/sh` where `/bin` is a link, and the file behind it may be `dash`.
+            let folder = program.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unusable)?;
+            Ok((folder.join(program.file_name().unwrap_or_default()), program.canonicalize().map_err(unusable)?))
+        };
+        let programs = programs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+        let companions = companions::of(&programs);
         for folder in LIBRARIES.iter().chain(HEADERS).map(|name| Path::new("/usr").join(name)) {
             if std::fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_dir()) {
-                self.show(&folder, &folder, true)?;
+                self.libraries(&folder, &companions)?;
             }
         }
         for name in SYSTEM.iter().filter(|name| **name != "usr") {
             let host = Path::new("/").join(name);
             match std::fs::symlink_metadata(&host) {
                 Ok(meta) if meta.is_symlink() => self.copy_link(&host)?,
-                Ok(meta) if meta.is_dir() && name.starts_with("lib") => self.show(&host, &host, true)?,
+                Ok(meta) if meta.is_dir() && name.starts_with("lib") => self.show(&host, &host, true, true)?,
                 _ => {}
             }
         }
-        for program in programs.iter().map(Path::new) {
-            let unusable = |error: io::Error| Failure::new(FailureKind::Path(program.into()), error);
-            let real = program.canonicalize().map_err(unusable)?;
-            // `/bin/sh` is `/usr/bin/sh` where `/bin` is a link, and the file behind it may be `dash`.
-            let folder = program.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unusable)?;
-            let place = folder.join(program.file_name().unwrap_or_default());
-            let below_library = LIBRARIES.iter().any(|name| place.starts_with(Path::new("/usr").join(name)));
-            if !below_library {
-                self.show(&place, &real, false)?;
+        for (place, real) in &programs {
+            if !companions.iter().any(|folder| place.starts_with(folder)) {
+                self.show(place, real, false, true)?;
             }
+        }
+        Ok(companions)
+    }
+
+    /// Shows a folder of the system, in which only libraries and companions can be mapped as code.
+    fn libraries(&self, folder: &Path, companions: &[PathBuf]) -> Result<(), Failure> {
+        let Code::Of(mut parts) = companions::code(folder) else { return self.show(folder, folder, true, true) };
+        self.show(folder, folder, true, false)?;
+        parts.extend(companions.iter().filter(|companion| companion.starts_with(folder)).cloned());
+        parts.sort_unstable();
+        parts.dedup();
+        for part in parts {
+            self.show(&part, &part, part.is_dir(), true)?;
         }
         Ok(())
     }
@@ -362,7 +379,7 @@ impl Root {
                 Ok(meta) if meta.is_symlink() && host.is_absolute() && *name != "resolv.conf" => {
                     self.copy_link(&host)?
                 }
-                Ok(meta) if meta.is_dir() => self.show(&host, &host, true)?,
+                Ok(meta) if meta.is_dir() => self.show(&host, &host, true, true)?,
                 Ok(meta) if meta.len() <= SETTING_MAX => {
                     if let Ok(content) = std::fs::read(&host) {
                         self.file(relative(&host), &content)?;

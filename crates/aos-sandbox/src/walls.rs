@@ -267,7 +267,7 @@ fn first_process(filter: &BpfProgram, network: Network, orders: &OwnedFd) -> Res
         true => Sources::open(&job, walls)?,
         false => Sources::received(trees, walls)?,
     };
-    root.finish(sources, &job, walls)?;
+    let companions = root.finish(sources, &job, walls)?;
     if walls.network == Network::Proxy {
         network::offer_doors(control.as_fd(), walls)?;
     }
@@ -276,7 +276,7 @@ fn first_process(filter: &BpfProgram, network: Network, orders: &OwnedFd) -> Res
     let pids = job.limits.pids.saturating_add(1);
     let launch = Launch { job: &job, stdin: &streams.stdin, workdir: &workdir, pids };
     let (command, failure) = launch.fork(|| {
-        rules(walls)?.restrict_self()?;
+        rules(walls, &companions)?.restrict_self()?;
         privileges::drop_all()?;
         seccomp::apply(filter)
     })?;

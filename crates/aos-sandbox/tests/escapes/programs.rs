@@ -44,6 +44,22 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         GRANTED,
     ),
     attempt(
+        "a program among the libraries",
+        GRANTS,
+        Narrow(
+            "for p in /usr/lib/git-core/git /usr/lib/gcc/*/*/cc1 /usr/lib/apt/methods/* /usr/lib/jvm/*/bin/java /usr/lib/llvm-*/bin/clang /usr/libexec/* /usr/lib/systemd/systemd-*; do test -f $p || continue; $p --version < /dev/null; test $? -ge 126 || echo ESCAPED $p; done",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "the loader for a program among the libraries",
+        GRANTS,
+        Narrow(
+            "for l in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1; do test -e $l || continue; for p in /usr/lib/git-core/git /usr/lib/gcc/*/*/cc1 /usr/lib/apt/methods/* /usr/lib/llvm-*/bin/clang /usr/libexec/* /usr/lib/systemd/systemd-*; do test -f $p || continue; $l $p --version < /dev/null; test $? -ge 126 || echo ESCAPED $p; done; done",
+        ),
+        GRANTED,
+    ),
+    attempt(
         "a script with its own interpreter",
         GRANTS,
         Narrow(

@@ -322,6 +322,11 @@ fn only_granted_programs_run() {
         let out = sh(script);
         assert!(!out.success() && out.stdout.bytes.is_empty(), "{script}: {out:?}");
     }
+    // What is granted finds its own parts, and libraries are no less there for that.
+    let mut spec = rig.spec(&["sh", "-c", "git init -q . && git config user.email a@b && git config user.name a && echo 1 > f && git add f && git commit -qm one && git repack -adq && git log --format=%s && python3 -c 'import ssl, ctypes, sqlite3, decimal; print(ctypes.CDLL(None).getuid())'"]);
+    spec.programs = Programs::Only(["/bin/sh", "/usr/bin/git", PYTHON].map(Into::into).into());
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!(out.stdout.text(), "one\n1000\n", "{out:?}");
     let mut spec = rig.spec(&["grep", "x"]);
     spec.programs = Programs::Only(vec!["/bin/sh".into()]);
     assert!(matches!(go(&spec), Err(Error::Program { .. })));
