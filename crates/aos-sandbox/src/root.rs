@@ -151,6 +151,19 @@ fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Re
     rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
+/// An overlay of these layers, mounted nowhere yet.
+fn overlay(layers: &[(&str, String)]) -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // Trusted attributes are not for users; these are (overlayfs.rst, "User xattr").
+    rustix::mount::fsconfig_set_flag(&context, "userxattr")?;
+    for (key, value) in layers {
+        rustix::mount::fsconfig_set_string(&context, *key, value.as_str())?;
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
 /// The view of the sandbox's own processes. It is read-only as a whole: kernel settings in it would be the host's.
 pub(crate) fn proc() -> Result<OwnedFd, Failure> {
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -210,7 +223,12 @@ impl Root {
         };
         self.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
         for source in sources.mounts {
-            self.place(source, executable)?;
+            let tree = match source.folder && !source.writable {
+                true => self.veiled(source.tree, &source.at)?,
+                // A writable one is the host's folder itself, with all that is in it.
+                false => source.tree,
+            };
+            self.place(Source { tree, ..source }, executable)?;
         }
         self.enter()?;
         Ok(companions)
@@ -451,28 +469,43 @@ impl Root {
         for mount in mounts {
             self.folder(&Path::new(".mounts").join(mount))?;
         }
-        let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).needs(Feature::Overlay)?;
-        // Trusted attributes are not for users; these are (overlayfs.rst, "User xattr").
-        rustix::mount::fsconfig_set_flag(&context, "userxattr").needs(Feature::Overlay)?;
         let place = |name: &str| format!("{BUILT_AT}/{name}");
         let lower = match mounts {
             [] => place(".workspace"),
             _ => [place(".workspace"), place(".mounts")].join(":"),
         };
-        for (key, value) in
-            [("lowerdir", lower), ("upperdir", place(".layer/upper")), ("workdir", place(".layer/work"))]
-        {
-            rustix::mount::fsconfig_set_string(&context, key, value).needs(Feature::Overlay)?;
+        let layers = [("lowerdir", lower), ("upperdir", place(".layer/upper")), ("workdir", place(".layer/work"))];
+        let overlay = overlay(&layers).needs(Feature::Overlay)?;
+        self.hide(&parts)?;
+        Ok(overlay)
+    }
+
+    /// A folder of the host as an overlay over nothing: its files are the host's, but a socket, a pipe or a device in it
+    /// is one that nobody outside has. Reading only does not keep a command from talking to who listens at a socket.
+    fn veiled(&self, tree: OwnedFd, at: &Path) -> Result<OwnedFd, Failure> {
+        narrow(&tree, libc::AT_RECURSIVE, libc::MOUNT_ATTR_RDONLY)?;
+        let nothing = fresh("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_RDONLY);
+        let parts = [(tree, ".shown"), (nothing.step("make a place for mounts")?, ".nothing")];
+        for (tree, name) in &parts {
+            self.folder(Path::new(name))?;
+            self.attach(tree, Path::new(name))?;
         }
-        rustix::mount::fsconfig_create(&context).needs(Feature::Overlay)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let overlay = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
-        let overlay = overlay.needs(Feature::Overlay)?;
-        for (_, name) in &parts {
+        let lower = format!("{BUILT_AT}/.shown:{BUILT_AT}/.nothing");
+        let overlay = overlay(&[("lowerdir", lower)]).map_err(|errno| {
+            let why = "no overlay goes over it, for its file system or for what is mounted below it";
+            Failure::step(format!("show {} without the sockets in it: {why}", at.display()), errno)
+        })?;
+        self.hide(&parts)?;
+        Ok(overlay)
+    }
+
+    /// Takes away what an overlay was made of; the overlay keeps it.
+    fn hide(&self, parts: &[(OwnedFd, &str)]) -> Result<(), Failure> {
+        for (_, name) in parts {
             rustix::mount::unmount(format!("{BUILT_AT}/{name}"), UnmountFlags::DETACH).step("hide the layers")?;
             rustix::fs::unlinkat(&self.fd, *name, rustix::fs::AtFlags::REMOVEDIR).step("hide the layers")?;
         }
-        Ok(overlay)
+        Ok(())
     }
 
     /// Makes this the root and lets go of the host's.

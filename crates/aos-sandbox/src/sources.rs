@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
 
@@ -71,13 +71,12 @@ impl Sources {
         let mut mounts = Vec::new();
         for (host, at, access, is) in &walls.mounts {
             let tree = open(Path::new(host), Some(*is))?;
-            let kind = rustix::fs::fstat(&tree).step("look at a mount")?.st_mode;
-            mounts.push(Source {
-                tree,
-                at: at.into(),
-                folder: rustix::fs::FileType::from_raw_mode(kind).is_dir(),
-                writable: *access == Access::Write,
-            });
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(&tree).step("look at a mount")?.st_mode);
+            if !kind.is_dir() && !kind.is_file() {
+                let step = format!("mount {}, which is neither a folder nor a file", Path::new(host).display());
+                return Err(Failure::step(step, Errno::INVAL));
+            }
+            mounts.push(Source { tree, at: at.into(), folder: kind.is_dir(), writable: *access == Access::Write });
         }
         Ok(Sources { workspace, layer, mounts })
     }

@@ -108,9 +108,9 @@ impl Inode {
 /// What a command may do with a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
-    /// Look at it.
+    /// Look at it. A socket or pipe in it leads to nobody: a folder is shown through an overlay.
     Read,
-    /// Look at it and change it.
+    /// Look at it and change it. It is the host's folder itself, so whoever listens at a socket in it can be talked to.
     Write,
 }
 

@@ -18,7 +18,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-use aos_sandbox::{Isolation, Layer, Network, Outcome, Programs, ProxyServer, probe};
+use aos_sandbox::{Access, Isolation, Layer, Mount, Network, Outcome, Programs, ProxyServer, probe};
 use rig::{Rig, go, helper};
 
 /// One attack.
@@ -70,6 +70,9 @@ const SOCKETS: &str = "/usr/bin/python3 -c \"import socket; s = socket.create_se
 const MEMORY: &str = "/usr/bin/python3 -c \"x = bytearray(1 << 20); print('ok')\"";
 const GRANTED: &str = "cat /etc/os-release > /dev/null && echo ok";
 
+const SHOWN: &str = "test $(cat /shelf/note) = note && ls /shelf | grep -qx note && echo ok";
+
+const VEIL: &str = "an overlay over what is shown";
 const NAMESPACES: &str = "mount namespace, a root of its own";
 const SECCOMP: &str = "seccomp allow-list";
 const PIDS: &str = "pid namespace";
@@ -91,7 +94,8 @@ fn attempts() -> Vec<&'static Attempt> {
 struct Host {
     folder: tempfile::TempDir,
     listener: std::net::TcpListener,
-    _sockets: (UnixListener, UnixListener),
+    _sockets: [UnixListener; 3],
+    _pipe: std::fs::File,
     abstract_name: String,
 }
 
@@ -104,11 +108,20 @@ impl Host {
         let nth = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let abstract_name = format!("aos-escapes-{}-{nth}", std::process::id());
         let address = SocketAddr::from_abstract_name(&abstract_name).expect("a name");
-        let sockets = (
+        let shelf = folder.path().join("shelf");
+        std::fs::create_dir(&shelf).expect("it can be made");
+        std::fs::write(shelf.join("note"), "note").expect("it can be written");
+        let sockets = [
             UnixListener::bind(folder.path().join("socket")).expect("it can be bound"),
             UnixListener::bind_addr(&address).expect("it can be bound"),
-        );
-        Host { folder, listener, _sockets: sockets, abstract_name }
+            UnixListener::bind(shelf.join("socket")).expect("it can be bound"),
+        ];
+        let pipe = shelf.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o644.into(), 0)
+            .expect("it can be made");
+        let mut pipe = std::fs::File::options().read(true).write(true).open(pipe).expect("it is there");
+        std::io::Write::write_all(&mut pipe, b"ESCAPED").expect("there is room");
+        Host { folder, listener, _sockets: sockets, _pipe: pipe, abstract_name }
     }
 
     fn arguments(&self) -> [String; 5] {
@@ -137,7 +150,10 @@ fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Outcome {
     let argv: Vec<&str> = argv.iter().map(String::as_str).chain(arguments.iter().map(String::as_str)).collect();
     let mut spec = rig.spec(&argv);
     spec.layer = layer;
-    if !matches!(rig.isolation, Isolation::Full) {
+    if matches!(rig.isolation, Isolation::Full) {
+        let shelf = host.folder.path().join("shelf").canonicalize().expect("it is there");
+        spec.mounts.push(Mount { host: shelf, at: "/shelf".into(), access: Access::Read, is: None });
+    } else {
         // Counted with all that the user runs, a fork bomb of the test beside this one too.
         spec.limits.pids = 4096;
     }

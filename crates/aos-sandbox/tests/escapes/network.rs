@@ -1,7 +1,7 @@
 //! Ways out by sockets of every kind.
 
 use super::How::Py;
-use super::{Attempt, NAMESPACES, NET, SOCKETS, attempt};
+use super::{Attempt, NAMESPACES, NET, SHOWN, SOCKETS, VEIL, attempt};
 
 /// In the order in which the document lists them.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -85,5 +85,21 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         NAMESPACES,
         Py("def f():\n  s = socket.socket(socket.AF_UNIX); s.connect(SOCK)\ntries(f)"),
         SOCKETS,
+    ),
+    attempt(
+        "a socket in a folder that is shown",
+        VEIL,
+        Py(
+            "def f(kind):\n  s = socket.socket(socket.AF_UNIX, kind); s.connect('/shelf/socket')\ntries(lambda: f(socket.SOCK_STREAM), lambda: f(socket.SOCK_DGRAM), lambda: os.link('/shelf/socket', 's'))",
+        ),
+        SHOWN,
+    ),
+    attempt(
+        "a pipe in a folder that is shown",
+        VEIL,
+        Py(
+            "def f():\n  r = os.read(os.open('/shelf/pipe', os.O_RDONLY | os.O_NONBLOCK), 9)\n  if not r: raise OSError()\n  return r\ntries(f, lambda: os.open('/shelf/pipe', os.O_WRONLY | os.O_NONBLOCK))",
+        ),
+        SHOWN,
     ),
 ];

@@ -414,6 +414,19 @@ fn a_missing_program_or_mount_is_named() {
     let mut spec = rig.spec(&["true"]);
     spec.mounts.push(Mount { host: "/no/such/mount".into(), at: "/x".into(), access: Access::Read, is: None });
     assert!(matches!(go(&spec), Err(Error::Path { path, .. }) if path.as_os_str() == "/no/such/mount"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().canonicalize().expect("it is there").join("socket");
+    let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("it can be bound");
+    // Root's commands are shown no file system without translated owners; others' see what is mounted below.
+    let below = std::fs::read_to_string("/proc/self/mounts").expect("it is mounted").contains(" /dev/");
+    if below && !rustix::process::geteuid().is_root() {
+        spec.mounts[0].host = "/dev".into();
+        let error = go(&spec).expect_err("what cannot be shown without its sockets is not shown").to_string();
+        assert!(error.contains("no overlay goes over it"), "{error}");
+    }
+    spec.mounts[0].host = socket;
+    let error = go(&spec).expect_err("whoever is shown a socket can talk to who listens at it").to_string();
+    assert!(error.contains("neither a folder nor a file"), "{error}");
 }
 
 #[test]
