@@ -36,7 +36,7 @@ pub struct ModelConfig {
     /// Most tokens of one answer.
     #[serde(default = "ModelConfig::default_max_output")]
     pub max_output: u32,
-    /// US dollars per million tokens; left out: unknown.
+    /// US dollars per million tokens; left out: nothing where what is sent stays on this machine, else unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What its server allows.
@@ -165,7 +165,8 @@ impl ModelConfig {
         ModelSpec {
             context_window: self.context_window,
             max_output: self.max_output,
-            price: self.price,
+            // What runs on this machine costs nothing, unless somebody has set a price for it.
+            price: self.price.or_else(|| self.local().then(Price::default)),
             limits: self.limits,
             local: self.local(),
             encoding: self.tools,
@@ -283,5 +284,19 @@ mod tests {
             toml::from_str("provider = \"openai\"\nmodel = \"a\"\nbase_url = \"http://example.com/v1/\"").unwrap();
         assert_eq!(config.key_env(), None);
         assert_eq!(config.address(), "http://example.com/v1");
+    }
+
+    #[test]
+    fn what_runs_here_costs_nothing_unless_it_has_a_price() {
+        let mut config = ModelConfig::new(Provider::Local, "m");
+        assert_eq!(config.spec().price, Some(Price::default()));
+        let power = Price { output: Usd(1_000_000), ..Price::default() };
+        config.price = Some(power);
+        assert_eq!(config.spec().price, Some(power));
+        let mut server = ModelConfig::new(Provider::Openai, "m");
+        server.base_url = Some("http://127.0.0.1:11434/v1".into());
+        assert_eq!(server.spec().price, None, "a server on loopback may pass requests on");
+        server.local = Some(true);
+        assert_eq!(server.spec().price, Some(Price::default()));
     }
 }
