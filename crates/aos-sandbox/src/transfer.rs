@@ -156,8 +156,9 @@ pub(crate) fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Copies a file, a link or a folder with all in it: bytes, modes, times and, as far as one may, owners. Pipes, sockets
-/// and devices are left out; folders that are too many inside one another are refused.
+/// Copies a file, a link or a folder with all in it: bytes, modes, times, attributes and, as far as one may, owners; set-id
+/// bits only with the owner whose they are. Pipes, sockets and devices are left out; folders that are too many inside one
+/// another are refused, and so is what has attributes that the other file system does not take.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     copy_level(from, to, 0)
 }
@@ -176,13 +177,13 @@ fn copy_level(from: &Path, to: &Path, level: usize) -> io::Result<()> {
             let name = entry?.file_name();
             copy_level(&from.join(&name), &to.join(&name), level + 1)?;
         }
-        std::fs::File::open(to)?.sync_all()?;
     } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
         return Ok(());
     } else {
         std::fs::copy(from, to)?;
-        std::fs::File::open(to)?.sync_all()?;
     }
+    // Its mode may be one with which it cannot be opened any more.
+    let opened = if kind.is_symlink() { None } else { Some(std::fs::File::open(to)?) };
     let (uid, gid) = (rustix::fs::Uid::from_raw(meta.uid()), rustix::fs::Gid::from_raw(meta.gid()));
     // Only root may give files away; anybody else keeps what it copied.
     let _ = rustix::fs::chownat(CWD, to, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
@@ -191,10 +192,35 @@ fn copy_level(from: &Path, to: &Path, level: usize) -> io::Result<()> {
         last_access: time(meta.atime(), meta.atime_nsec()),
         last_modification: time(meta.mtime(), meta.mtime_nsec()),
     };
-    if !kind.is_symlink() {
-        std::fs::set_permissions(to, PermissionsExt::from_mode(meta.mode() & 0o1777))?;
+    if let Some(opened) = &opened {
+        // Whoever gives it attributes writes to it.
+        opened.set_permissions(PermissionsExt::from_mode(0o700))?;
+        copy_attributes(from, to)?;
+        let now = opened.metadata()?;
+        let bits = if (now.uid(), now.gid()) == (meta.uid(), meta.gid()) { 0o7777 } else { 0o1777 };
+        opened.set_permissions(PermissionsExt::from_mode(meta.mode() & bits))?;
     }
     rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    opened.map_or(Ok(()), |opened| opened.sync_all())
+}
+
+/// Gives a file or folder the extended attributes of another, its access list among them; not those of overlayfs, and not the
+/// labels that a host gives files by itself.
+fn copy_attributes(from: &Path, to: &Path) -> Result<(), Errno> {
+    let mut names = vec![0u8; 64 << 10];
+    let length = match rustix::fs::llistxattr(from, &mut names[..]) {
+        Err(Errno::OPNOTSUPP) => 0,
+        length => length?,
+    };
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let label = name.starts_with(b"security.") && name != b"security.capability";
+        if label || [&b"user.overlay."[..], b"trusted.overlay."].iter().any(|marks| name.starts_with(marks)) {
+            continue;
+        }
+        let mut value = vec![0u8; 64 << 10];
+        let length = rustix::fs::lgetxattr(from, name, &mut value[..])?;
+        rustix::fs::lsetxattr(to, name, &value[..length], rustix::fs::XattrFlags::empty())?;
+    }
     Ok(())
 }
 

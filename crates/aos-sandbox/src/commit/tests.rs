@@ -409,3 +409,36 @@ fn what_cannot_be_kept_on_another_file_system_stays() {
         crate::below::delete(&room.at("d")).unwrap();
     }
 }
+
+/// Across file systems an undo brought back neither set-id bits nor attributes.
+#[test]
+fn set_id_bits_and_attributes_come_back() {
+    for place in places() {
+        let room = Room::new(place);
+        std::fs::set_permissions(room.at("d/one"), PermissionsExt::from_mode(0o4755)).unwrap();
+        std::fs::set_permissions(room.at("d/deep/two"), PermissionsExt::from_mode(0o2440)).unwrap();
+        std::fs::set_permissions(room.at("d/deep"), PermissionsExt::from_mode(0o3751)).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let mine = |path: PathBuf| rustix::fs::lsetxattr(path, "user.mine", b"kept", flags);
+        if ["d", "d/deep/two"].into_iter().any(|path| mine(room.at(path)).is_err()) {
+            eprintln!("SKIPPED: no attributes in the folder for temporary files");
+            return;
+        }
+        let takes = mine(room.layers.path().to_owned()).is_ok();
+        let before = room.listing();
+        match removal(&room) {
+            Ok(committed) if takes => {
+                assert!(!room.at("d").exists());
+                committed.undo(Value::Null).unwrap();
+            }
+            Err(Error::Path { .. }) if !takes => {}
+            other => panic!("{place:?}: {other:?}"),
+        }
+        assert_eq!(room.listing(), before, "{place:?}");
+        for path in ["d", "d/deep/two"] {
+            let mut value = [0u8; 16];
+            let length = rustix::fs::lgetxattr(room.at(path), "user.mine", &mut value[..]).unwrap();
+            assert_eq!(&value[..length], b"kept", "{place:?} {path}");
+        }
+    }
+}
