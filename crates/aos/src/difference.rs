@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use serde::Serialize;
 
-/// Most paths that are listed.
-const PATHS_MAX: usize = 10_000;
+/// Most paths that are listed: more than some commands of 200,000 each leave, so that none is pushed out of sight.
+const PATHS_MAX: usize = 1_000_000;
 
 /// What differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -7,6 +7,7 @@
 //! stopped between the two; one changing call of a workspace runs at a time; what is kept is bounded, the oldest goes first
 //! and says so.
 
+mod told;
 mod view;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,15 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use aos_abi::entry::{Changed, FileChange, FileImage};
+use aos_abi::entry::Changed;
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Name, Pid, Syscall, Timestamp, limits};
 use aos_policy::Permit;
-use aos_sandbox::{Altered, ChangeKind, Committed, Image, Kind, Recovered, Stage, recover};
+use aos_sandbox::{Committed, Recovered, Stage, recover};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
+use told::changed;
 pub(crate) use view::{Link, Links};
 
 /// Characters of a command line that are journaled with its changes; the call's own entry has all of it.
@@ -345,64 +347,6 @@ fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
         found.extend(named.map(|effect| (effect, path)));
     }
     Ok(found)
-}
-
-/// A change as it is journaled.
-fn changed(committed: &Committed, note: &Note) -> Changed {
-    let mut altered = committed.altered();
-    if committed.turn() % 2 == 1 {
-        altered = altered.into_iter().map(reversed).collect();
-    }
-    let more = altered.len().saturating_sub(limits::CHANGED_PATHS_MAX) as u64;
-    Changed {
-        effect: note.effect,
-        turn: committed.turn(),
-        call_id: note.call_id.clone(),
-        name: note.name,
-        args: note.args.clone(),
-        rule: note.rule.clone(),
-        changes: altered.iter().take(limits::CHANGED_PATHS_MAX).map(file_change).collect(),
-        more,
-        undo_ms: Some(note.undo_ms),
-        lost: None,
-        undoes: note.undoes.clone(),
-        restores: note.restores.clone(),
-    }
-}
-
-/// The same change, the other way round.
-fn reversed(altered: Altered) -> Altered {
-    let kind = match altered.kind {
-        ChangeKind::Created => ChangeKind::Deleted,
-        ChangeKind::Deleted => ChangeKind::Created,
-        ChangeKind::Modified => ChangeKind::Modified,
-    };
-    Altered { path: altered.path, kind, before: altered.after, after: altered.before }
-}
-
-fn file_change(altered: &Altered) -> FileChange {
-    let kind = match altered.kind {
-        ChangeKind::Created => "created",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Deleted => "deleted",
-    };
-    FileChange {
-        path: altered.path.to_string_lossy().into_owned(),
-        kind: kind.to_owned(),
-        before: altered.before.as_ref().map(file_image),
-        after: altered.after.as_ref().map(file_image),
-    }
-}
-
-fn file_image(image: &Image) -> FileImage {
-    let is = match image.kind {
-        Kind::File => "file",
-        Kind::Folder => "folder",
-        Kind::Link => "link",
-        Kind::Other => "other",
-    };
-    let mode = format!("{:o}", image.mode);
-    FileImage { is: is.to_owned(), mode, bytes: image.size, sha256: image.sha256.clone() }
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use aos_journal::Reader;
 use aos_sandbox::{Altered, Committed, Error, Kind, Stage};
 use tokio_util::sync::CancellationToken;
 
-use super::{Note, Undo, changed, file_change, reversed};
+use super::told::{changed, file_change, reversed};
+use super::{Note, Undo};
 
 /// What an id stands for.
 #[derive(Clone, Debug)]
@@ -126,7 +127,6 @@ fn shown(committed: Committed, proposal: ProposalView) -> Answer<(Committed, Und
     if committed.stage() == Stage::Committed {
         altered = altered.into_iter().map(reversed).collect();
     }
-    let more = altered.len().saturating_sub(limits::CHANGED_PATHS_MAX) as u64;
     let mut diffs = Differences::default();
     for altered in &altered {
         if diffs.is_full() {
@@ -136,8 +136,9 @@ fn shown(committed: Committed, proposal: ProposalView) -> Answer<(Committed, Und
         diffs.add(&altered.path.to_string_lossy(), now, then);
     }
     let diff = diffs.into_text();
-    let changes = altered.iter().take(limits::CHANGED_PATHS_MAX).map(file_change).collect();
-    Ok((committed, UndoView { proposal, changes, more, diff, conflicts, done: false }))
+    // All of them: the journal has not.
+    let changes = altered.iter().map(file_change).collect();
+    Ok((committed, UndoView { proposal, changes, more: 0, diff, conflicts, done: false }))
 }
 
 /// A file as it is now and as it will be; `None` for what is not shown.
