@@ -4,13 +4,13 @@
 //! [`Undo::took`]. Each change has a folder named by its effect, with the sandbox's record of it: in `undo/` while it is
 //! made, taken back or not yet known to the journal, in `undo/kept/` once it is at rest, so that a start looks only at what
 //! the last stop interrupted. What always holds: a change is journaled for as long as it stands, also where the daemon
-//! stopped between the two; one changing call of a workspace runs at a time; what is kept is bounded, the oldest goes first
-//! and says so.
+//! stopped between the two; one changing call of a workspace runs at a time; what is kept is bounded, the oldest of whoever
+//! keeps the most goes first and says so.
 
 mod told;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -300,21 +300,7 @@ impl Undo {
         self.drop_those(|kept| {
             let over = |kept: &Kept| kept.until < now;
             let mut gone: Vec<EffectId> = kept.iter().filter(|(_, kept)| over(kept)).map(|(id, _)| *id).collect();
-            let (mut all, mut count) = (0, 0);
-            let mut of: HashMap<Pid, u64> = HashMap::new();
-            // From the newest on, as much as fits.
-            for (id, kept) in kept.iter().rev().filter(|(_, kept)| !over(kept)) {
-                let own = of.entry(kept.pid).or_default();
-                *own += kept.bytes;
-                all += kept.bytes;
-                count += 1;
-                let fits = *own <= limits::UNDO_PROCESS_BYTES_MAX
-                    && all <= limits::UNDO_BYTES_MAX
-                    && count <= limits::UNDO_CHANGES_MAX;
-                if !fits {
-                    gone.push(*id);
-                }
-            }
+            gone.extend(too_much(kept.iter().filter(|(_, kept)| !over(kept)).map(|(id, kept)| (*id, *kept))));
             gone
         });
     }
@@ -335,6 +321,34 @@ impl Undo {
                 tracing::warn!(%effect, %error, "what a change replaced could not be deleted");
             }
         }
+    }
+}
+
+/// What has to go so that the rest fits: of each process its oldest, and for what all have together the oldest of whoever
+/// keeps the most. So a process makes room at its own cost, and at another's only where that one keeps more.
+fn too_much(kept: impl Iterator<Item = (EffectId, Kept)>) -> Vec<EffectId> {
+    let mut of: BTreeMap<Pid, (u64, VecDeque<(EffectId, u64)>)> = BTreeMap::new();
+    for (id, kept) in kept {
+        let (bytes, changes) = of.entry(kept.pid).or_default();
+        *bytes = bytes.saturating_add(kept.bytes);
+        changes.push_back((id, kept.bytes));
+    }
+    let mut gone = Vec::new();
+    loop {
+        let bytes = of.values().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
+        let count: usize = of.values().map(|(_, changes)| changes.len()).sum();
+        let oldest = |changes: &VecDeque<(EffectId, u64)>| std::cmp::Reverse(changes.front().map(|(id, _)| *id));
+        let greedy = of.values_mut().find(|(bytes, _)| *bytes > limits::UNDO_PROCESS_BYTES_MAX);
+        let who = match greedy {
+            Some(greedy) => Some(greedy),
+            None if bytes > limits::UNDO_BYTES_MAX => of.values_mut().max_by_key(|(own, all)| (*own, oldest(all))),
+            None if count > limits::UNDO_CHANGES_MAX => of.values_mut().max_by_key(|(_, all)| (all.len(), oldest(all))),
+            None => None,
+        };
+        let Some((own, changes)) = who else { return gone };
+        let Some((id, bytes)) = changes.pop_front() else { return gone };
+        *own = own.saturating_sub(bytes);
+        gone.push(id);
     }
 }
 
@@ -377,6 +391,28 @@ mod tests {
             Some((Pid(2), Body::Changed(changed))) => *changed,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A process that wrote much deleted what others could take back.
+    #[test]
+    fn who_keeps_much_makes_room_at_its_own_cost() {
+        let mib = |mib: u64| mib << 20;
+        let kept = |list: &[(u64, u64, u64)]| -> Vec<EffectId> {
+            let of = |(nth, pid, bytes): &(u64, u64, u64)| {
+                (EffectId { cause: Lsn(*nth), nth: 0 }, Kept { pid: Pid(*pid), bytes: *bytes, until: Timestamp(0) })
+            };
+            too_much(list.iter().map(of))
+        };
+        let ids = |ids: &[u64]| ids.iter().map(|nth| EffectId { cause: Lsn(*nth), nth: 0 }).collect::<Vec<_>>();
+        assert_eq!(kept(&[(1, 1, mib(255)), (2, 2, 5), (3, 1, mib(1))]), ids(&[]));
+        assert_eq!(kept(&[(1, 1, mib(200)), (2, 2, 5), (3, 1, mib(57))]), ids(&[1]));
+        // The oldest is somebody's who keeps little.
+        let mut many: Vec<_> = (2..=6).map(|nth| (nth, nth, mib(250))).collect();
+        many.insert(0, (1, 1, mib(10)));
+        assert_eq!(kept(&many), ids(&[2]));
+        let mut many: Vec<_> = (2..=10_001).map(|nth| (nth, 2, 1)).collect();
+        many.insert(0, (1, 1, 1));
+        assert_eq!(kept(&many), ids(&[2]));
     }
 
     fn known(undo: &Undo) -> usize {
