@@ -5,8 +5,8 @@ mod rig;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use aos_sandbox::{Helper, Isolation, probe};
-use rig::{LONG, Rig, go, helper};
+use aos_sandbox::Helper;
+use rig::{LONG, go, helper, walled as rig};
 
 /// A helper program of this test's own, so that its processes can be told from others'.
 struct Own {
@@ -42,11 +42,6 @@ impl Own {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-fn rig() -> Option<Rig> {
-    let rig = Rig::new(Isolation::Full);
-    probe(&helper(), rig.workspace.path()).expect("the helper starts").can_isolate().then_some(rig)
 }
 
 fn parent(pid: i32) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! Files outside, by their paths and by links.
 
-use super::How::Sh;
+use super::How::{Py, Sh};
 use super::{Attempt, NAMESPACES, READ_ONLY, READS, attempt};
 
 /// In the order in which the document lists them.
@@ -22,6 +22,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ),
     attempt("a symbolic link to the root", NAMESPACES, Sh("ln -s / r; cat \"r$1\""), READS),
     attempt("a hard link to a file outside", NAMESPACES, Sh("ln \"$1\" h && cat h"), "echo x > t; ln t h2 && echo ok"),
+    attempt(
+        "a hard link to a name that changes meanwhile",
+        NAMESPACES,
+        Py(
+            "targets, done, d = [SECRET, '/usr/bin/env', '/shelf/note'] * 9999, False, os.open('.', 0)\nopen('own', 'w').write('own')\ndef turn():\n  while not done:\n    os.symlink(targets.pop(), 'new'); os.rename('new', 'name')\n    shutil.copy('own', 'new'); os.rename('new', 'name')\nt = threading.Thread(target=turn); t.start()\nlinked = n = 0\nwhile n < 3000 or not linked:\n  n += 1\n  try: os.link('name', 'got', src_dir_fd=d, dst_dir_fd=d, follow_symlinks=True)\n  except OSError: continue\n  linked += 1\n  if open('got', 'rb').read() != b'own': print('ESCAPED', n)\n  os.remove('got')\n  if len(targets) < 99: break\ndone = True; t.join()",
+        ),
+        "echo x > t4; ln t4 h5 && mv h5 h6 && echo ok",
+    ),
     attempt(
         "a hard link to a system program",
         READ_ONLY,

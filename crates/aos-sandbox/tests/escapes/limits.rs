@@ -21,7 +21,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "blinding or slowing the first process",
         SECCOMP,
         Py(
-            "import resource\ntries(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3)), lambda: resource.prlimit(1, resource.RLIMIT_CPU, (0, 0)), lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.setpriority(os.PRIO_PGRP, 1, 19), lambda: os.setpriority(os.PRIO_USER, 0, 19), lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19), lambda: os.sched_setaffinity(1, {0}), lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)), lambda: os.sched_setparam(1, os.sched_param(0)))",
+            "r, p, a = struct.pack('QQ', 3, 3), struct.pack('i', 0), struct.pack('IIQiIQQQ', 48, 5, 0, 0, 0, 0, 0, 0)\ncalls(('prlimit64', 1, 7, r, 0), ('prlimit64', 1, 0, r, 0), ('setpriority', 0, 1, 19), ('setpriority', 1, 1, 19), ('setpriority', 2, 0, 19), ('setpriority', 2, os.getuid(), 19), ('ioprio_set', 1, 1, 0x6000), ('ioprio_set', 3, os.getuid(), 0x6000), ('sched_setaffinity', 1, 8, b'\\1' + b'\\0' * 7), ('sched_setscheduler', 1, 5, p), ('sched_setparam', 1, p), ('sched_setattr', 1, a, 0))",
         ),
         "nice -n 1 true && renice -n 19 $$ > /dev/null && ionice -c 3 -p $$ && taskset -p 1 $$ > /dev/null && prlimit --pid $$ --nofile=99 && ulimit -n 98 && echo ok",
     ),
@@ -45,7 +45,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "a memory bomb whose watchman was told to look away",
         LIMITS,
         Tight(
-            "import resource\ntry: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))\nexcept OSError: pass\nfor _ in range(8):\n  if os.fork() == 0:\n    x = bytearray(60 << 20); x[::4096] = b'1' * (15 << 10); time.sleep(9); os._exit(0)\ntime.sleep(9)\nprint('ESCAPED')",
+            "try: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))\nexcept OSError: pass\nfor _ in range(8):\n  if os.fork() == 0:\n    x = bytearray(60 << 20); x[::4096] = b'1' * (15 << 10); time.sleep(9); os._exit(0)\ntime.sleep(9)\nprint('ESCAPED')",
         ),
         MEMORY,
     ),

@@ -2,7 +2,7 @@
 //!
 //! Start at [`attempts`]; each kind has a file. Each prints `ESCAPED` where it gets what it is after; afterwards an ordinary action of the same
 //! kind has to work, so that no wall is so thick that nothing can live behind it. The table in `docs/sandbox.md` is held
-//! to this list. Where the host cannot isolate, everything here says "SKIPPED" and why.
+//! to this list. Where the host cannot isolate, everything here says "SKIPPED" and why, and fails where that is not to be.
 
 mod calls;
 mod files;
@@ -18,8 +18,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
-use aos_sandbox::{Access, Isolation, Layer, Mount, Network, Outcome, Programs, ProxyServer, probe};
-use rig::{Rig, go, helper};
+use aos_sandbox::{Access, Error, Isolation, Layer, Mount, Network, Outcome, Programs, ProxyServer};
+use rig::{Rig, go, walled as rig};
 
 /// One attack.
 struct Attempt {
@@ -39,17 +39,19 @@ enum How {
     Py(&'static str),
     /// A shell's, with few programs granted.
     Narrow(&'static str),
+    /// Python's, with as few.
+    NarrowPy(&'static str),
     /// Python's, with tight limits.
     Tight(&'static str),
 }
-use How::{Narrow, Py, Sh, Tight};
+use How::{Narrow, NarrowPy, Py, Sh, Tight};
 
 const fn attempt(name: &'static str, wall: &'static str, how: How, beside: &'static str) -> Attempt {
     Attempt { name, wall, how, beside }
 }
 
 /// What every Python attack begins with: system calls by number, and a word for success.
-const PRELUDE: &str = "import ctypes, os, platform, socket, stat, sys, time
+const PRELUDE: &str = "import ctypes, errno, mmap, os, resource, shutil, socket, stat, struct, sys, threading, time
 l = ctypes.CDLL(None, use_errno=True)
 SECRET, PORT, SOCK, ABSTRACT, HOSTPID = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
 def tries(*fs):
@@ -58,11 +60,45 @@ def tries(*fs):
     except (OSError, ValueError, MemoryError, PermissionError): continue
     print('ESCAPED', r)
 def calls(*cs):
-  if platform.machine() != 'x86_64': return
-  for c in cs:
-    r = l.syscall(*c)
-    if r != -1: print('ESCAPED', c, r)
+  for name, *args in cs:
+    if N[name] is None: continue
+    ctypes.set_errno(0)
+    r = l.syscall(N[name], *args)
+    if (r, ctypes.get_errno()) != (-1, errno.ENOSYS): print('ESCAPED', name, args, r, ctypes.get_errno())
 ";
+
+macro_rules! numbers {
+    ($($name:ident)*) => { &[$((stringify!($name), Some(libc::$name))),*] };
+}
+
+/// What system calls are by number here. The filter's answer is that there is no such call; any other answer comes from
+/// the kernel, which was reached.
+const NUMBERS: &[(&str, Option<libc::c_long>)] = numbers! {
+    SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_clone SYS_clone3 SYS_delete_module SYS_execveat
+    SYS_fanotify_init SYS_finit_module SYS_fsopen SYS_init_module SYS_io_uring_enter SYS_io_uring_register
+    SYS_io_uring_setup SYS_ioprio_set SYS_kcmp SYS_kexec_file_load SYS_kexec_load SYS_keyctl SYS_memfd_create SYS_mount
+    SYS_mount_setattr SYS_move_mount SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open
+    SYS_pidfd_getfd SYS_pivot_root SYS_prlimit64 SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl
+    SYS_reboot SYS_request_key SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
+    SYS_setdomainname SYS_sethostname SYS_setns SYS_setpriority SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog
+    SYS_umount2 SYS_unshare SYS_userfaultfd
+};
+
+/// Calls that only x86-64 has; elsewhere there is nothing to try.
+#[cfg(target_arch = "x86_64")]
+const NUMBERS_OF_ONE: &[(&str, Option<libc::c_long>)] = numbers! { SYS_ioperm SYS_iopl SYS_modify_ldt };
+#[cfg(not(target_arch = "x86_64"))]
+const NUMBERS_OF_ONE: &[(&str, Option<libc::c_long>)] =
+    &[("SYS_ioperm", None), ("SYS_iopl", None), ("SYS_modify_ldt", None)];
+
+/// The numbers as Python reads them.
+fn numbers() -> String {
+    let each = NUMBERS.iter().chain(NUMBERS_OF_ONE).map(|(name, number)| {
+        let number = number.map_or_else(|| "None".into(), |number| number.to_string());
+        format!("'{}': {number}", name.trim_start_matches("SYS_"))
+    });
+    format!("N = {{{}}}\n", each.collect::<Vec<_>>().join(", "))
+}
 
 const READS: &str = "echo x > mine && test \"$(cat mine)\" = x && echo ok";
 const RUNS: &str = "sh -c 'echo ok'";
@@ -131,21 +167,12 @@ impl Host {
     }
 }
 
-fn rig() -> Option<Rig> {
-    let rig = Rig::new(Isolation::Full);
-    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
-    for finding in report.missing() {
-        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
-    }
-    report.can_isolate().then_some(rig)
-}
-
-fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Outcome {
+fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Result<Outcome, Error> {
     let arguments = host.arguments();
-    let python = |text: &str| format!("{PRELUDE}{text}");
+    let python = |text: &str| format!("{}{PRELUDE}{text}", numbers());
     let argv: Vec<String> = match how {
         Sh(text) | Narrow(text) => ["sh", "-c", text, "sh"].map(str::to_owned).into(),
-        Py(text) | Tight(text) => vec!["/usr/bin/python3".into(), "-c".into(), python(text)],
+        Py(text) | NarrowPy(text) | Tight(text) => vec!["/usr/bin/python3".into(), "-c".into(), python(text)],
     };
     let argv: Vec<&str> = argv.iter().map(String::as_str).chain(arguments.iter().map(String::as_str)).collect();
     let mut spec = rig.spec(&argv);
@@ -157,16 +184,18 @@ fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Outcome {
         // Counted with all that the user runs, a fork bomb of the test beside this one too.
         spec.limits.pids = 4096;
     }
-    if let Narrow(_) = how {
-        let granted = ["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", "/usr/bin/env", "/usr/bin/head"];
-        spec.programs = Programs::Only(granted.map(Into::into).into());
+    if let Narrow(_) | NarrowPy(_) = how {
+        let mut granted =
+            vec!["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", "/usr/bin/env", "/usr/bin/head"];
+        granted.extend(matches!(how, NarrowPy(_)).then_some("/usr/bin/python3"));
+        spec.programs = Programs::Only(granted.into_iter().map(Into::into).collect());
     }
     if let Tight(_) = how {
         (spec.limits.pids, spec.limits.memory, spec.limits.files) = (64, 256 << 20, 256);
         (spec.limits.disk, spec.limits.output) = (8 << 20, 1 << 20);
         spec.limits.wall = Duration::from_secs(60);
     }
-    go(&spec).unwrap_or_else(|error| panic!("{}: {error}", argv[2]))
+    go(&spec)
 }
 
 #[test]
@@ -181,19 +210,24 @@ fn no_attempt_gets_out_and_ordinary_work_goes_on() {
             scope.spawn(|| {
                 while let Some(attempt) = attempts.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
                     let Some(rig) = rig() else { return };
-                    let out = run(&rig, &host, &attempt.how, None);
-                    let python = matches!(attempt.how, Py(_) | Tight(_));
-                    // An attack that breaks by itself proves nothing.
-                    if out.stdout.text().contains("ESCAPED") || (python && out.stderr.text().contains("Traceback")) {
-                        let said = format!("{}{}", out.stdout.text(), out.stderr.text());
-                        let cut: String = said.chars().take(600).collect();
-                        failed.lock().expect("no panic").push(format!("{}: {cut}", attempt.name));
+                    let fault =
+                        |said: String| failed.lock().expect("no panic").push(format!("{}: {said}", attempt.name));
+                    let python = matches!(attempt.how, Py(_) | NarrowPy(_) | Tight(_));
+                    match run(&rig, &host, &attempt.how, None) {
+                        Err(error) => fault(error.to_string()),
+                        Ok(out) => {
+                            let (stdout, stderr) = (out.stdout.text(), out.stderr.text());
+                            // An attack that breaks by itself proves nothing.
+                            if stdout.contains("ESCAPED") || (python && stderr.contains("Traceback")) {
+                                fault(format!("{stdout}{stderr}").chars().take(600).collect());
+                            }
+                        }
                     }
-                    let narrow = matches!(attempt.how, Narrow(_));
+                    let narrow = matches!(attempt.how, Narrow(_) | NarrowPy(_));
                     let beside = if narrow { Narrow(attempt.beside) } else { Sh(attempt.beside) };
-                    let out = run(&rig, &host, &beside, None);
-                    if out.stdout.text() != "ok\n" {
-                        failed.lock().expect("no panic").push(format!("beside {}: {out:?}", attempt.name));
+                    match run(&rig, &host, &beside, None) {
+                        Ok(out) if out.stdout.text() == "ok\n" => {}
+                        other => fault(format!("beside it: {other:?}")),
                     }
                 }
             });
@@ -219,9 +253,10 @@ fn without_walls_an_attempt_is_seen_to_escape() {
             Py(text) => Py(text),
             Sh(text) => Sh(text),
             Narrow(text) => Narrow(text),
+            NarrowPy(text) => NarrowPy(text),
             Tight(text) => Tight(text),
         };
-        let out = run(&rig, &host, &harmless, None);
+        let out = run(&rig, &host, &harmless, None).expect("it starts");
         assert!(out.stdout.text().contains("ESCAPED"), "{name}: {out:?}");
     }
 }
@@ -236,7 +271,7 @@ fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let attack = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; cp /usr/bin/id sid; chmod 6755 sid; \
         echo x > out/planted; echo x > \"$(printf 'new\\nline')\"; echo x > ..x; echo x > -rf; ln -s ../../etc/passwd climbs; echo ok > plain";
-    let out = run(&rig, &host, &Sh(attack), Some(layer.clone()));
+    let out = run(&rig, &host, &Sh(attack), Some(layer.clone())).expect("it starts");
     let committed = layer.commit(&rig.path(), None, serde_json::Value::Null).expect("it commits");
     let names: Vec<_> = committed.changes().into_iter().map(|change| change.path).collect();
     for absent in ["fifo", "sock"] {
@@ -325,7 +360,7 @@ tries(
 s = socket.create_connection(('127.0.0.1', 3128), 5); s.close()
 s = socket.create_connection(('203.0.113.7', 80), 5); print(s.recv(99).decode())
 s = socket.create_connection(('198.19.255.254', 80), 5); print(s.recv(99).decode())"#;
-    let program = format!("{PRELUDE}import struct\n{attacks}");
+    let program = format!("{PRELUDE}{attacks}");
     let arguments = host.arguments();
     let argv: Vec<&str> =
         ["/usr/bin/python3", "-c", &program].into_iter().chain(arguments.iter().map(String::as_str)).collect();

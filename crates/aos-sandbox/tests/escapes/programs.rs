@@ -1,6 +1,6 @@
 //! Programs that are not granted, and what is left for a person to run.
 
-use super::How::{Narrow, Sh};
+use super::How::{Narrow, NarrowPy, Sh};
 use super::{Attempt, GRANTED, GRANTS, MEMORY, NAMESPACES, RUNS, attempt};
 
 /// In the order in which the document lists them.
@@ -32,6 +32,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         GRANTS,
         Narrow(
             "cp /usr/bin/cat c && chmod +x c && ./c /etc/os-release && echo ESCAPED; cp /usr/bin/cat /tmp/c && chmod +x /tmp/c && /tmp/c /etc/os-release && echo ESCAPED",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "a file without a name (memfd_create, execveat)",
+        "seccomp allow-list, granted programs only, noexec",
+        NarrowPy(
+            "calls(('memfd_create', b'x', 0), ('memfd_create', b'x', 2))\nargs = (ctypes.c_char_p * 3)(b'cat', b'/etc/os-release', None)\nfor folder in ('/workspace', '/tmp', '/dev/shm'):\n  shutil.copy('/usr/bin/cat', folder + '/c'); os.chmod(folder + '/c', 0o755)\n  f = os.open(folder + '/c', os.O_RDONLY); os.remove(folder + '/c')\n  if os.fork() == 0: l.syscall(N['execveat'], f, b'', args, None, 0x1000); os._exit(99 if ctypes.get_errno() == errno.EACCES else 98)\n  if os.waitstatus_to_exitcode(os.wait()[1]) != 99: print('ESCAPED', folder)",
         ),
         GRANTED,
     ),

@@ -26,6 +26,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         MEMORY,
     ),
     attempt(
+        "/proc/self/mem",
+        "read-only /proc",
+        Py(
+            "def f(of):\n  try: os.open(of, os.O_RDWR)\n  except OSError as e:\n    if e.errno == errno.EROFS: raise\n    print('ESCAPED', of, e)\nchild = os.fork()\nif child == 0: time.sleep(60); os._exit(0)\ntries(*[lambda of=of: f(f'/proc/{of}/mem') for of in ('self', os.getpid(), 'thread-self', child)])\nos.kill(child, 9)",
+        ),
+        MEMORY,
+    ),
+    attempt(
         "/proc/1/fd",
         LANDLOCK,
         Py("tries(lambda: os.listdir('/proc/1/fd'), lambda: os.open('/proc/1/fd/0', 0))"),
@@ -78,7 +86,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "cgroup release agents",
         "mount namespace, seccomp allow-list",
         Py(
-            "tries(lambda: os.mkdir('/sys/fs/cgroup/x'))\ncalls((165, b'cgroup', b'/tmp', b'cgroup', 0, b'memory'), (165, b'cgroup2', b'/tmp', b'cgroup2', 0, None))",
+            "tries(lambda: os.mkdir('/sys/fs/cgroup/x'))\ncalls(('mount', b'cgroup', b'/tmp', b'cgroup', 0, b'memory'), ('mount', b'cgroup2', b'/tmp', b'cgroup2', 0, None))",
         ),
         "mkdir /tmp/d && echo ok",
     ),

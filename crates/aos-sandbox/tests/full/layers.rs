@@ -6,7 +6,7 @@ use std::process::Command;
 use aos_sandbox::{Change, ChangeKind, Committed, End, Error, Feature, Isolation, Layer, Programs, probe};
 use serde_json::Value;
 
-use super::rig::{Rig, go, helper};
+use super::rig::{Rig, go, helper, skipped};
 use super::{PYTHON, rig};
 
 /// A layer beside the rig's workspace; its folder goes away with the first value.
@@ -189,7 +189,7 @@ fn nothing_on_the_disk_escapes_its_limit() {
 fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
     let Some(rig) = rig() else { return };
     if !["/usr/bin/cc", "/bin/cc"].iter().any(|path| Path::new(path).exists()) {
-        eprintln!("SKIPPED: no cc on this host, so whether a compiler works inside was not tried");
+        skipped("no cc on this host, so whether a compiler works inside was not tried");
         return;
     }
     let program = "#include <stdio.h>\nint main(int n, char **v) { return printf(\"%s: %d\\n\", v[1], 6 * 7) < 0; }\n";
@@ -216,7 +216,7 @@ fn a_compiler_that_is_granted_finds_its_headers_and_its_parts() {
     let Some(rig) = rig() else { return };
     let granted = ["/usr/bin/sh", "/usr/bin/cc", "/usr/bin/as", "/usr/bin/ld"];
     if !granted.iter().all(|path| Path::new(path).exists()) {
-        eprintln!("SKIPPED: no cc on this host, so whether a compiler works inside was not tried");
+        skipped("no cc on this host, so whether a compiler works inside was not tried");
         return;
     }
     std::fs::write(rig.path().join("made.c"), "#include <stdio.h>\nint main(void) { return puts(\"x\") < 0; }\n")

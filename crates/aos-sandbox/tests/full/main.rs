@@ -16,17 +16,7 @@ use aos_sandbox::{
     probe, run,
 };
 
-use rig::{LONG, Rig, go, helper};
-
-/// A workspace behind walls, or nothing where the host cannot do it, said aloud.
-fn rig() -> Option<Rig> {
-    let rig = Rig::new(Isolation::Full);
-    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
-    for finding in report.missing() {
-        eprintln!("SKIPPED: no {}: {:?}; {}", finding.feature, finding.state, finding.feature.remedy());
-    }
-    report.can_isolate().then_some(rig)
-}
+use rig::{LONG, Rig, go, helper, walled as rig};
 
 /// The Python that the system has, not one in somebody's home.
 const PYTHON: &str = "/usr/bin/python3";
@@ -221,11 +211,23 @@ fn privileges_are_gone_and_stay_gone() {
 #[test]
 fn dangerous_system_calls_do_not_exist() {
     let Some(rig) = rig() else { return };
-    // ptrace, mount, unshare, setns, keyctl, bpf, userfaultfd, io_uring_setup, perf_event_open, clone3, and a clone that
-    // makes a user namespace, by their x86-64 numbers.
-    let out = rig.python(
-        "import ctypes, platform\nl = ctypes.CDLL(None, use_errno=True)\nif platform.machine() == 'x86_64':\n  for n, *a in [(101,0), (165,), (272,0), (308,), (250,), (321,), (323,), (425,), (298,), (435,), (56, 0x10000011)]:\n    r = l.syscall(n, *a); print(n, r, ctypes.get_errno()) if (r, ctypes.get_errno()) != (-1, 38) else None",
-    );
+    let numbers = [
+        libc::SYS_ptrace,
+        libc::SYS_mount,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_keyctl,
+        libc::SYS_bpf,
+        libc::SYS_userfaultfd,
+        libc::SYS_io_uring_setup,
+        libc::SYS_perf_event_open,
+        libc::SYS_clone3,
+    ];
+    // The last is a clone that makes a user namespace.
+    let out = rig.python(&format!(
+        "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nfor n, *a in [(n, 0) for n in {numbers:?}] + [({}, 0x10000011)]:\n  r = l.syscall(n, *a); print(n, r, ctypes.get_errno()) if (r, ctypes.get_errno()) != (-1, 38) else None",
+        libc::SYS_clone
+    ));
     assert_eq!((out.stdout.text().as_ref(), out.success()), ("", true), "{out:?}");
 }
 

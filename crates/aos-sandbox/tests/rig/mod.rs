@@ -6,13 +6,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use aos_sandbox::{Cancel, Error, Helper, Isolation, Outcome, Spec, UnsandboxedConsent, run};
+use aos_sandbox::{Cancel, Error, Helper, Isolation, Outcome, Spec, UnsandboxedConsent, probe, run};
 
 /// A deadline no healthy command reaches, so that a slow machine fails no test.
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// Where a helper is that every user can run, in a run as another user: the folder it was built in may be one's own.
 pub const HELPER: &str = "AOS_TEST_SANDBOX_HELPER";
+
+/// Where this is `required`, a test that the host cannot take fails instead of passing unseen.
+pub const SANDBOX: &str = "AOS_TEST_SANDBOX";
+
+/// Says that something was not tried.
+pub fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    let required = std::env::var_os(SANDBOX).is_some_and(|value| value == "required");
+    assert!(!required, "{why}, and {SANDBOX} says that it is required");
+}
+
+/// A workspace behind walls, or nothing where the host cannot do it, said aloud.
+pub fn walled() -> Option<Rig> {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    for finding in report.missing() {
+        skipped(&format!("no {}: {:?}; {}", finding.feature, finding.state, finding.feature.remedy()));
+    }
+    report.can_isolate().then_some(rig)
+}
 
 /// The helper that was built beside the tests.
 pub fn helper() -> Helper {
