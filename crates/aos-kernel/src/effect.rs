@@ -146,6 +146,12 @@ impl Authority {
         self.policy.mounts(&self.subject())
     }
 
+    /// Whether it may read all that is in a folder of its workspace, `.` for the whole, without asking anybody.
+    #[must_use]
+    pub fn reads_all(&self, folder: &str) -> bool {
+        self.policy.reads_all(&self.subject(), folder)
+    }
+
     /// Nothing is given here: what a call leads to is no argument of it.
     fn subject(&self) -> Subject<'_> {
         Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels, given: Given::default() }

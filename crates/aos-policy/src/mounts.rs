@@ -26,7 +26,9 @@ impl Policy {
         self.mounts_of(subject.role).iter().filter(|mount| self.reads_all(subject, &mount.at)).collect()
     }
 
-    fn reads_all(&self, subject: &Subject<'_>, folder: &str) -> bool {
+    /// Whether a process may read all that is in a folder without being asked; `.` is its workspace.
+    #[must_use]
+    pub fn reads_all(&self, subject: &Subject<'_>, folder: &str) -> bool {
         let Some(all) = target::below(folder) else { return false };
         let mut said = Explanation::open();
         let read = Action::of(Name::FsRead);

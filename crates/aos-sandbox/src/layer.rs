@@ -14,6 +14,7 @@
 //! One thing at a time: while a layer is in use by a run, a commit or an undo, the caller keeps others away from it and
 //! the workspace's other writers too; overlayfs says nothing about folders that change beneath it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::{self, Write as _};
@@ -39,6 +40,8 @@ const SET_ID: u32 = 0o6000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     dir: PathBuf,
+    /// What of the workspace is not seen through it.
+    pub(crate) hidden: BTreeSet<PathBuf>,
 }
 
 /// What a new file is to have of the one that it replaces.
@@ -56,15 +59,15 @@ impl Layer {
     /// # Errors
     /// [`Error::Path`] when the folder cannot be made.
     pub fn create(dir: impl Into<PathBuf>) -> Result<Self, Error> {
-        let layer = Layer { dir: dir.into() };
+        let layer = Layer::at(&dir.into());
         for folder in [layer.upper(), layer.work(), layer.old()] {
             std::fs::create_dir_all(&folder).map_err(at(&folder))?;
         }
-        Ok(Layer { dir: layer.dir.canonicalize().map_err(at(&layer.dir))? })
+        Ok(Layer::at(&layer.dir.canonicalize().map_err(at(&layer.dir))?))
     }
 
     pub(crate) fn at(dir: &Path) -> Self {
-        Layer { dir: dir.to_owned() }
+        Layer { dir: dir.to_owned(), hidden: BTreeSet::new() }
     }
 
     /// The layer's folder.
@@ -122,6 +125,11 @@ impl Layer {
         Ok(changes)
     }
 
+    /// Whether what the layer has at a path of [`Layer::changes`] is a folder.
+    pub fn has_folder(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(self.upper().join(path)).is_ok_and(|meta| meta.is_dir())
+    }
+
     /// Moves the changes into the workspace and keeps what they replace. `note` is written down with it. With `since`,
     /// only if none of the files to be replaced or deleted was changed after that.
     ///
@@ -134,15 +142,14 @@ impl Layer {
         since: Option<SystemTime>,
         note: serde_json::Value,
     ) -> Result<Committed, Error> {
-        let plan = self.plan(workspace, Depth::Content)?;
+        let Plan { steps, replaced, .. } = self.plan(workspace, Depth::Content)?;
         let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
         let later = |time: &Duration| since.is_some_and(|since| *time > since);
-        let paths: Vec<PathBuf> =
-            plan.replaced.into_iter().filter(|(_, time)| later(time)).map(|(path, _)| path).collect();
+        let paths: Vec<PathBuf> = replaced.into_iter().filter(|(_, time)| later(time)).map(|(path, _)| path).collect();
         if !paths.is_empty() {
             return Err(Error::Conflict { paths });
         }
-        Committed::perform(self, workspace, plan.steps, note)
+        Committed::perform(self, workspace, steps, note)
     }
 
     /// Takes a file, a link or a folder with all in it out of the workspace, and keeps it.
@@ -219,13 +226,14 @@ impl Layer {
             }
         }
         // What is seen as the workspace is the upper folder, so it has to have the workspace's mode.
-        std::fs::set_permissions(self.upper(), meta.permissions()).map_err(at(&self.upper()))
+        std::fs::set_permissions(self.upper(), meta.permissions()).map_err(at(&self.upper()))?;
+        self.hide(workspace)
     }
 
     /// The steps that make the workspace what the layer says, folders before what is in them.
-    fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan, Error> {
-        let mut plan =
-            Plan { upper: self.upper(), lower: workspace.to_owned(), depth, steps: Vec::new(), replaced: Vec::new() };
+    fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan<'_>, Error> {
+        let (upper, lower, hidden) = (self.upper(), workspace.to_owned(), &self.hidden);
+        let mut plan = Plan { upper, lower, hidden, depth, steps: Vec::new(), replaced: Vec::new() };
         match plan.folder(Path::new(""), true) {
             Ok(()) => Ok(plan),
             Err(Error::Path { source, .. }) if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
@@ -259,16 +267,17 @@ enum Depth {
 }
 
 /// Compares the upper folder with the workspace.
-struct Plan {
+struct Plan<'l> {
     upper: PathBuf,
     lower: PathBuf,
+    hidden: &'l BTreeSet<PathBuf>,
     depth: Depth,
     steps: Vec<(PathBuf, Step)>,
     /// The workspace's files that would be replaced or deleted, with the time of their last change since 1970.
     replaced: Vec<(PathBuf, Duration)>,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Goes through one folder of the layer; `beneath` says whether the workspace has a folder there too.
     fn folder(&mut self, folder: &Path, beneath: bool) -> Result<(), Error> {
         if folder.iter().count() > LEVELS_MAX {
@@ -328,7 +337,7 @@ impl Plan {
         let lower = if beneath { std::fs::symlink_metadata(self.lower.join(path)).ok() } else { None };
         let kind = meta.file_type();
         if kind.is_char_device() && meta.rdev() == 0 {
-            if lower.is_some() {
+            if lower.is_some() && !self.hidden.contains(path) {
                 self.remove(path.to_owned());
             }
             return Ok(());

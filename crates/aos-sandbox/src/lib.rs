@@ -45,6 +45,7 @@ mod error;
 mod exec;
 mod failpoint;
 mod helper;
+mod hidden;
 mod identity;
 mod image;
 mod job;

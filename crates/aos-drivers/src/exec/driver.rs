@@ -16,6 +16,7 @@ use aos_sandbox::{
 use base64::Engine as _;
 use serde_json::{Value, json};
 
+use super::bounds::{self, Bounds};
 use super::error::Error;
 
 /// Most changed paths in an answer.
@@ -29,8 +30,8 @@ pub struct Scene {
     /// A folder for a layer of its own, on the workspace's file system: changes go there first. `None`: they go to the
     /// workspace at once and cannot be taken back.
     pub layer: Option<PathBuf>,
-    /// What becomes of the layer when the command has ended.
-    pub keep: Keep,
+    /// What of the workspace the command may see and change.
+    pub bounds: Arc<dyn Bounds>,
     /// What is written down with a commit; the caller's own.
     pub note: Value,
     /// Further files and folders it may see.
@@ -51,15 +52,6 @@ pub struct Scene {
     pub helper: Helper,
 }
 
-/// What becomes of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Its changes are moved into the workspace.
-    Commit,
-    /// It is left as it is, for the caller to show and decide (`--dry-run`).
-    Hold,
-}
-
 /// Where a command's changes are.
 #[derive(Debug)]
 #[must_use = "a layer that nobody keeps fills the disk"]
@@ -68,8 +60,6 @@ pub enum Changes {
     Direct,
     /// In the workspace, and what they replaced is kept.
     Committed(Committed),
-    /// In the layer.
-    Held(Layer),
 }
 
 /// What came of a call. A command that failed may have changed something all the same.
@@ -126,7 +116,12 @@ impl Driver {
         let wall = timeout(args.timeout_s)?.min(scene.limits.wall);
         let mut env = scene.env;
         env.extend(environment(&args)?);
-        let layer = scene.layer.map(Layer::create).transpose()?;
+        let hidden = bounds::hidden(&*scene.bounds, &scene.workspace).map_err(Error::Bounds)?;
+        let layer = match scene.layer {
+            Some(dir) => Some(Layer::create(dir)?.hiding(hidden)),
+            None if hidden.is_empty() => None,
+            None => return Err(Error::Bare),
+        };
         let began = SystemTime::now();
         let argv: [OsString; 3] = ["sh".into(), "-c".into(), args.cmd.into()];
         let output = scene.limits.output.min(limits::EXEC_OUTPUT_BYTES_MAX);
@@ -156,26 +151,47 @@ impl Driver {
             End::Exited(_) | End::Signaled(_) | End::TimedOut | End::OutOfMemory => true,
             End::OutOfDisk | End::Cancelled => false,
         };
-        let changes = match (layer, scene.keep) {
-            (None, _) => Changes::Direct,
-            (Some(layer), _) if !wanted => {
+        let answer = answer(&outcome, &spec.limits);
+        let Some(layer) = layer else { return Ok(Ran { answer, changes: Changes::Direct }) };
+        if !wanted {
+            layer.discard()?;
+            return Ok(Ran { answer, changes: Changes::Direct });
+        }
+        let judged = layer.changes(&scene.workspace).map_err(Error::from);
+        let judged = judged.map(|changes| bounds::judge(&*scene.bounds, &scene.workspace, &layer, &changes));
+        let done = match judged {
+            Ok(Ok(())) => layer.clone().commit(&scene.workspace, Some(began), scene.note).map_err(Error::from),
+            Ok(Err(refused)) => {
                 layer.discard()?;
-                Changes::Direct
+                return Ok(Ran { answer: Err(unkept(answer, refused)), changes: Changes::Direct });
             }
-            (Some(layer), Keep::Hold) => Changes::Held(layer),
-            (Some(layer), Keep::Commit) => {
-                match layer.clone().commit(&scene.workspace, Some(began), scene.note) {
-                    Ok(committed) => Changes::Committed(committed),
-                    Err(error) => {
-                        // What failed half-way was taken back and is gone already.
-                        let _ = layer.discard();
-                        return Err(error.into());
-                    }
-                }
-            }
+            Err(error) => Err(error),
         };
-        Ok(Ran { answer: answer(&outcome, &spec.limits), changes })
+        match done {
+            Ok(committed) => Ok(Ran { answer, changes: Changes::Committed(committed) }),
+            Err(error) => {
+                // What failed half-way was taken back and is gone already.
+                let _ = layer.discard();
+                Err(error)
+            }
+        }
     }
+}
+
+/// Of a command whose changes may not be made: what it said still comes back.
+fn unkept(answer: Result<Value, CallError>, refused: CallError) -> CallError {
+    let partial = match answer {
+        Ok(result) => Some(result),
+        Err(error) => error.partial,
+    };
+    let partial = partial.map(|mut result| {
+        if let Some(fields) = result.as_object_mut() {
+            let changed = fields.remove("changed");
+            fields.extend(changed.map(|changed| ("not_kept".to_owned(), changed)));
+        }
+        result
+    });
+    CallError { partial, ..refused }
 }
 
 /// The call's deadline, 30 seconds if it names none.

@@ -29,6 +29,12 @@ pub(super) enum Error {
     /// It was stopped from outside.
     #[error("the command was stopped before it ended")]
     Cancelled,
+    /// Run commands in the sandbox.
+    #[error("without the sandbox a command sees all of its workspace, of which this process may not read everything")]
+    Bare,
+    /// Whatever the policy says.
+    #[error("{}", .0.message)]
+    Bounds(CallError),
     /// Whatever the sandbox says.
     #[error("{}", words(.0))]
     Sandbox(#[from] Sandbox),
@@ -36,6 +42,9 @@ pub(super) enum Error {
 
 impl From<Error> for CallError {
     fn from(error: Error) -> CallError {
+        if let Error::Bounds(said) = error {
+            return said;
+        }
         let (code, hint) = match &error {
             Error::Timeout | Error::Variable { .. } => (Code::Inval, None),
             Error::TimedOut { .. } => {
@@ -46,6 +55,8 @@ impl From<Error> for CallError {
                 (Code::NoSpc, Some("write less in one command; deleted files count while they are open".to_owned()))
             }
             Error::Cancelled => (Code::Intr, None),
+            Error::Bare => (Code::Perm, Some("FS_READ on `**`, or commands in the sandbox".to_owned())),
+            Error::Bounds(said) => (said.code, said.hint.clone()),
             Error::Sandbox(error) => match error {
                 Sandbox::Spec { .. } => (Code::Inval, None),
                 Sandbox::Program { source, .. } if source.kind() == ErrorKind::NotFound => (Code::NoEnt, None),

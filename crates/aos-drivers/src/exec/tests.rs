@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aos_abi::{Code, Syscall};
+use aos_abi::{CallError, Code, Syscall};
 use aos_sandbox::{
     Cancel, Captured, Change, ChangeKind, End, Error, Helper, Isolation, Isolator, Limits, Network, Outcome, Programs,
     Spec, Usage,
 };
 use serde_json::{Value, json};
 
-use super::{Changes, Driver, Keep, Ran, Scene};
+use super::{Bounds, Changes, Driver, Ran, Scene};
 
 /// Writes down what it is asked for, leaves a file in the layer and answers with what it was given.
 struct Pretender {
@@ -38,6 +38,24 @@ impl Isolator for Pretender {
     }
 }
 
+/// May read and change whatever lies below one of these folders; `.` is everything.
+#[derive(Debug)]
+struct Below(&'static [&'static str]);
+
+impl Bounds for Below {
+    fn reads_all(&self, folder: &str) -> bool {
+        self.0.iter().any(|granted| *granted == "." || std::path::Path::new(folder).starts_with(granted))
+    }
+
+    fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+        let args = call.args();
+        match self.reads_all(args["path"].as_str().unwrap()) {
+            true => Ok(()),
+            false => Err(CallError::new(Code::Perm, format!("no rule covers {}", call.name())).hint("a grant")),
+        }
+    }
+}
+
 struct Room {
     home: tempfile::TempDir,
     pretender: Arc<Pretender>,
@@ -54,11 +72,15 @@ impl Room {
         self.home.path().join("work")
     }
 
-    fn call(&self, keep: Keep, args: Value) -> Ran {
+    fn call(&self, args: Value) -> Ran {
+        self.call_within(Below(&["."]), args)
+    }
+
+    fn call_within(&self, bounds: Below, args: Value) -> Ran {
         let scene = Scene {
             workspace: self.work(),
             layer: Some(self.home.path().join("layer")),
-            keep,
+            bounds: Arc::new(bounds),
             note: Value::Null,
             mounts: vec![],
             env: [("A".into(), "overridden".into()), ("B".into(), "kept".into())].into(),
@@ -82,7 +104,7 @@ fn printed(bytes: &[u8], dropped: u64) -> Captured {
 fn a_command_is_asked_for_as_the_scene_says() {
     let room = Room::new(Ok(End::Exited(3)), printed(b"hi\n", 0));
     let args = json!({ "cmd": "cat; exit 3", "stdin": "in", "env": { "A": "1" }, "timeout_s": 2.5 });
-    let ran = room.call(Keep::Commit, args);
+    let ran = room.call(args);
     assert_eq!(ran.answer.unwrap(), json!({ "stdout": "hi\n", "stderr": "", "exit_code": 3, "changed": ["new.txt"] }));
     let asked = room.pretender.asked.lock().unwrap();
     let spec = &asked[0];
@@ -101,7 +123,7 @@ fn a_command_is_asked_for_as_the_scene_says() {
 fn the_scene_bounds_the_calls_own_deadline() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
     for (timeout, wall) in [(json!(3600), 10), (json!(null), 10), (json!(4), 4)] {
-        let _ = room.call(Keep::Commit, json!({ "cmd": "true", "timeout_s": timeout }));
+        let _ = room.call(json!({ "cmd": "true", "timeout_s": timeout }));
         assert_eq!(room.pretender.asked.lock().unwrap().last().unwrap().limits.wall, Duration::from_secs(wall));
     }
     let asked = room.pretender.asked.lock().unwrap().len();
@@ -113,7 +135,7 @@ fn the_scene_bounds_the_calls_own_deadline() {
         json!({ "cmd": "true", "env": { "": "x" } }),
         json!({ "cmd": "true", "env": { "A": "x\u{0}y" } }),
     ] {
-        assert_eq!(room.call(Keep::Commit, args.clone()).answer.unwrap_err().code, Code::Inval, "{args}");
+        assert_eq!(room.call(args.clone()).answer.unwrap_err().code, Code::Inval, "{args}");
     }
     assert_eq!(room.pretender.asked.lock().unwrap().len(), asked, "nothing of these ran");
 }
@@ -121,7 +143,7 @@ fn the_scene_bounds_the_calls_own_deadline() {
 #[test]
 fn changes_reach_the_workspace_and_can_be_taken_back() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
-    let ran = room.call(Keep::Commit, json!({ "cmd": "true" }));
+    let ran = room.call(json!({ "cmd": "true" }));
     assert_eq!(std::fs::read_to_string(room.work().join("new.txt")).unwrap(), "made");
     let Changes::Committed(committed) = ran.changes else { panic!("{:?}", ran.changes) };
     let _ = committed.undo(Value::Null).unwrap();
@@ -129,18 +151,82 @@ fn changes_reach_the_workspace_and_can_be_taken_back() {
 }
 
 #[test]
-fn a_dry_run_leaves_the_workspace_alone() {
+fn what_may_not_be_changed_is_kept_out_with_all_the_rest_and_said() {
+    let room = Room::new(Ok(End::Exited(0)), printed(b"done", 0));
+    let ran = room.call_within(Below(&["notes"]), json!({ "cmd": "true" }));
+    let error = ran.answer.unwrap_err();
+    assert_eq!(error.code, Code::Perm);
+    assert!(error.message.contains("`new.txt`: no rule covers FS_WRITE"), "{error}");
+    assert!(error.hint.unwrap().contains("a grant"));
+    let said = json!({ "stdout": "done", "stderr": "", "exit_code": 0, "not_kept": ["new.txt"] });
+    assert_eq!(error.partial, Some(said));
+    assert!(matches!(ran.changes, Changes::Direct));
+    assert!(!room.work().join("new.txt").exists() && !room.home.path().join("layer").exists());
+}
+
+#[test]
+fn what_may_not_be_read_is_hidden_as_high_up_as_can_be() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
-    let ran = room.call(Keep::Hold, json!({ "cmd": "true" }));
-    assert!(!room.work().join("new.txt").exists());
-    let Changes::Held(layer) = ran.changes else { panic!("{:?}", ran.changes) };
-    assert_eq!(layer.changes(&room.work()).unwrap().len(), 1);
+    for path in ["notes/a", "docs/open/b", "docs/shut/c", "docs/d", "private/deep/e", "empty/f"] {
+        std::fs::create_dir_all(room.work().join(path).parent().unwrap()).unwrap();
+        std::fs::write(room.work().join(path), path).unwrap();
+    }
+    std::fs::remove_file(room.work().join("empty/f")).unwrap();
+    let hidden = |bounds: Below| {
+        let mut found = super::bounds::hidden(&bounds, &room.work()).unwrap();
+        found.sort();
+        found.into_iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(hidden(Below(&["notes", "docs/open"])), ["docs/d", "docs/shut", "empty", "private"]);
+    assert_eq!(hidden(Below(&[])), ["docs", "empty", "notes", "private"]);
+    assert!(hidden(Below(&["."])).is_empty());
+}
+
+#[test]
+fn each_change_is_the_call_that_would_make_it() {
+    use aos_sandbox::Layer;
+    let home = tempfile::tempdir().unwrap();
+    let (work, layer) = (home.path().join("work"), Layer::create(home.path().join("layer")).unwrap());
+    std::fs::create_dir_all(work.join("docs/old")).unwrap();
+    for folder in ["docs", "docs/new", "docs/new/deep"] {
+        std::fs::create_dir(layer.dir().join("upper").join(folder)).unwrap();
+    }
+    let asked = |path: &str, kind: ChangeKind, more: &[&str]| {
+        let mut changes = vec![Change { path: path.into(), kind }];
+        changes.extend(more.iter().map(|path| Change { path: path.into(), kind: ChangeKind::Created }));
+        let asked = Asked::default();
+        super::bounds::judge(&asked, &work, &layer, &changes).unwrap();
+        asked.0.into_inner().unwrap()
+    };
+    assert_eq!(asked("docs/f", ChangeKind::Created, &[]), ["FS_WRITE docs/f"]);
+    assert_eq!(asked("docs/f", ChangeKind::Modified, &[]), ["FS_WRITE docs/f"]);
+    assert_eq!(asked("docs/f", ChangeKind::Deleted, &[]), ["FS_DELETE docs/f"]);
+    assert_eq!(asked("docs/new", ChangeKind::Created, &[]), ["FS_WRITE docs/new"], "an empty folder");
+    assert_eq!(asked("docs/new", ChangeKind::Created, &["docs/new/f"]), ["FS_WRITE docs/new/f"]);
+    assert_eq!(asked("docs", ChangeKind::Modified, &[]), ["FS_WRITE docs"], "its mode");
+    assert_eq!(asked("docs/old", ChangeKind::Modified, &[]), ["FS_DELETE docs/old", "FS_WRITE docs/old"], "a file now");
+}
+
+/// Allows everything, and remembers what it was asked.
+#[derive(Debug, Default)]
+struct Asked(Mutex<Vec<String>>);
+
+impl Bounds for Asked {
+    fn reads_all(&self, _: &str) -> bool {
+        true
+    }
+
+    fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+        let args = call.args();
+        self.0.lock().unwrap().push(format!("{} {}", call.name(), args["path"].as_str().unwrap()));
+        Ok(())
+    }
 }
 
 #[test]
 fn a_deadline_returns_what_was_printed_and_keeps_what_was_done() {
     let room = Room::new(Ok(End::TimedOut), printed(b"half", 0));
-    let ran = room.call(Keep::Commit, json!({ "cmd": "sleep 9", "timeout_s": 1 }));
+    let ran = room.call(json!({ "cmd": "sleep 9", "timeout_s": 1 }));
     let error = ran.answer.unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
@@ -154,12 +240,12 @@ fn a_deadline_returns_what_was_printed_and_keeps_what_was_done() {
 fn what_was_stopped_or_wrote_too_much_leaves_nothing() {
     for (end, code) in [(End::Cancelled, Code::Intr), (End::OutOfDisk, Code::NoSpc)] {
         let room = Room::new(Ok(end), Captured::default());
-        let ran = room.call(Keep::Commit, json!({ "cmd": "true" }));
+        let ran = room.call(json!({ "cmd": "true" }));
         assert_eq!(ran.answer.unwrap_err().code, code);
         assert!(!room.work().join("new.txt").exists() && !room.home.path().join("layer").exists(), "{end:?}");
     }
     let room = Room::new(Err("vanished"), Captured::default());
-    let error = room.call(Keep::Commit, json!({ "cmd": "true" })).answer.unwrap_err();
+    let error = room.call(json!({ "cmd": "true" })).answer.unwrap_err();
     assert_eq!(error.code, Code::Intr, "whether it ran is unknown: {error}");
     assert!(!room.home.path().join("layer").exists());
 }
@@ -173,7 +259,7 @@ fn output_is_text_as_far_as_it_can_be() {
         (printed(b"\x7fELF\0", 0), json!({ "stdout": "f0VMRgA=", "stdout_encoding": "base64" })),
     ] {
         let room = Room::new(Ok(End::Signaled(9)), stdout);
-        let result = room.call(Keep::Commit, json!({ "cmd": "true" })).answer.unwrap();
+        let result = room.call(json!({ "cmd": "true" })).answer.unwrap();
         for (name, value) in shown.as_object().unwrap() {
             assert_eq!(&result[name], value, "{result}");
         }

@@ -88,6 +88,33 @@ fn a_layer_takes_the_changes_until_they_are_committed() {
 }
 
 #[test]
+fn what_is_hidden_is_neither_seen_nor_changed() {
+    let Some(rig) = rig() else { return };
+    let (_folder, layer) = layered(&rig);
+    let layer = layer.hiding(["d/kept", "gone", "e"].map(Into::into));
+    let before = listing(&rig.path());
+    let look = "find . -mindepth 1 | sort; cat d/kept gone e/x 2>/dev/null; ln d/kept mine 2>/dev/null; touch d/new;
+        mv d/kept moved 2>/dev/null; echo again > gone; rm gone; stat -c %a d";
+    let mut spec = rig.spec(&["sh", "-c", look]);
+    spec.layer = Some(layer.clone());
+    let out = go(&spec).expect("the shell starts");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&rig.path().join("d").metadata().expect("there").permissions());
+    assert_eq!(out.stdout.text(), format!("./d\n./edited\n./same\n{:o}\n", mode & 0o777), "{out:?}");
+    assert_eq!(out.changed, [Change { path: "d/new".into(), kind: ChangeKind::Created }]);
+    let committed = layer.clone().commit(&rig.path(), None, Value::Null).expect("it commits");
+    assert_eq!(std::fs::read_to_string(rig.path().join("d/kept")).expect("it is there"), "kept");
+    committed.undo(Value::Null).expect("nothing is in the way").forget().expect("it can be deleted");
+    assert_eq!(listing(&rig.path()), before);
+    // Something else of a hidden name is a change, and so is taking away the folder around it.
+    let layer = Layer::create(layer.dir()).expect("it can be made").hiding(["d/kept", "gone"].map(Into::into));
+    spec.argv = ["sh", "-c", "echo mine > gone; rm -r d"].map(Into::into).into();
+    spec.layer = Some(layer.clone());
+    let changed = go(&spec).expect("the shell starts").changed;
+    let change = |path: &str, kind| Change { path: path.into(), kind };
+    assert_eq!(changed, [change("d", ChangeKind::Deleted), change("gone", ChangeKind::Modified)]);
+}
+
+#[test]
 fn an_undo_that_would_lose_something_does_nothing() {
     let Some(rig) = rig() else { return };
     let (_folder, layer) = layered(&rig);

@@ -35,6 +35,25 @@ use crate::secrets::Secrets;
 /// Settled bursts that wait to be taken; beyond, a burst goes on gathering.
 const BURSTS_MAX: usize = 16;
 
+/// What of its workspace a command may see and change: what both the policy it was decided under and the one that holds
+/// by then let its process do.
+#[derive(Debug)]
+struct Bounds {
+    authority: Authority,
+    policy: policy_watch::Receiver<Policy>,
+}
+
+impl exec::Bounds for Bounds {
+    fn reads_all(&self, folder: &str) -> bool {
+        self.authority.reads_all(folder) && self.authority.under(&self.policy.borrow()).reads_all(folder)
+    }
+
+    fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+        self.authority.allows(call)?;
+        self.authority.under(&self.policy.borrow()).allows(call).map(drop)
+    }
+}
+
 /// Every driver of the daemon.
 pub(crate) struct Drivers {
     files: fs::Driver,
@@ -238,7 +257,7 @@ impl Drivers {
             workspace,
             // Only the sandbox can show a command a layer in the place of its workspace.
             layer: (isolation == Isolation::Full).then_some(keeping.layer),
-            keep: exec::Keep::Commit,
+            bounds: Arc::new(Bounds { authority: authority.clone(), policy: self.policy() }),
             note: keeping.note,
             mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),

@@ -345,11 +345,6 @@ impl Edges {
                     let told = match ran.changes {
                         Changes::Committed(committed) => undo.took(committed),
                         Changes::Direct => None,
-                        Changes::Held(layer) => {
-                            // Nobody asks for that here.
-                            let _ = layer.discard();
-                            None
-                        }
                     };
                     Ok((ran.answer, told))
                 })

@@ -1,0 +1,139 @@
+//! What of its workspace a command sees, and what becomes of its changes: the same rules as for calls on files.
+//!
+//! Start at [`hidden`], asked before a command, and [`judge`], asked after it. What always holds: a command is shown no
+//! file that its process may not read unasked; of its changes all are kept or none, and they are kept only where each of
+//! them is a call that its process may make unasked. Whoever asks keeps others from changing the workspace meanwhile.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use aos_abi::syscall::{FsDelete, FsList, FsRead, FsWrite};
+use aos_abi::{CallError, Code, Syscall};
+use aos_sandbox::{Change, ChangeKind, Layer};
+
+/// The most entries of a workspace that are looked at to tell which may be seen.
+const ENTRIES_MAX: usize = 100_000;
+
+/// What the process of a command may do without asking anybody.
+pub trait Bounds: Send + Sync + Debug {
+    /// Whether it may read all that is in a folder; `.` is the workspace.
+    fn reads_all(&self, folder: &str) -> bool;
+
+    /// Whether it may make this call.
+    ///
+    /// # Errors
+    /// `EPERM` with the rule that decides.
+    fn allows(&self, call: &Syscall) -> Result<(), CallError>;
+}
+
+/// Paths of the workspace that may not be read, the topmost of each: all that is below them is hidden too. Blocks.
+pub(super) fn hidden(bounds: &dyn Bounds, workspace: &Path) -> Result<Vec<PathBuf>, CallError> {
+    let mut walk = Walk { bounds, workspace, hidden: Vec::new(), left: ENTRIES_MAX };
+    if !bounds.reads_all(".") {
+        walk.folder(Path::new(""), 0)?;
+    }
+    Ok(walk.hidden)
+}
+
+struct Walk<'b> {
+    bounds: &'b dyn Bounds,
+    workspace: &'b Path,
+    hidden: Vec<PathBuf>,
+    left: usize,
+}
+
+impl Walk<'_> {
+    /// Looks through a folder of which not all may be read, and says whether anything in it may be.
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<bool, CallError> {
+        let mut seen = false;
+        let first = self.hidden.len();
+        // What the daemon cannot read itself is hidden whole.
+        let Ok(entries) = std::fs::read_dir(self.workspace.join(folder)) else { return Ok(false) };
+        for entry in entries {
+            let Ok(entry) = entry else { return Ok(false) };
+            self.left = self.left.checked_sub(1).filter(|_| depth < DEPTH_MAX).ok_or_else(too_large)?;
+            let path = folder.join(entry.file_name());
+            let text = path.to_string_lossy();
+            let visible = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.bounds.reads_all(&text) || self.folder(&path, depth + 1)?,
+                Ok(_) => self.bounds.allows(&read(&text)).is_ok(),
+                Err(_) => false,
+            };
+            match visible {
+                true => seen = true,
+                false => self.hidden.push(path),
+            }
+        }
+        if !seen && !folder.as_os_str().is_empty() {
+            let list = FsList { path: Some(folder.to_string_lossy().into_owned()), glob: None, depth: None };
+            seen = self.bounds.allows(&Syscall::FsList(list)).is_ok();
+            if !seen {
+                // The folder itself is.
+                self.hidden.truncate(first);
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// How deep folders are looked through of which only parts may be read.
+const DEPTH_MAX: usize = 128;
+
+fn too_large() -> CallError {
+    CallError::new(
+        Code::Perm,
+        format!(
+            "of this workspace only parts may be read, and it has more than {ENTRIES_MAX} entries or is deeper than \
+             {DEPTH_MAX} folders, so what a command may see cannot be told"
+        ),
+    )
+    .hint("FS_READ on `**` would show commands all of it; or run them in a smaller workspace")
+}
+
+fn read(path: &str) -> Syscall {
+    Syscall::FsRead(FsRead { path: path.to_owned(), offset: None, limit: None })
+}
+
+/// Whether all changes of a layer, sorted by path, may be made.
+///
+/// # Errors
+/// `EPERM` with the first that may not, and the rule.
+pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, changes: &[Change]) -> Result<(), CallError> {
+    for (nth, change) in changes.iter().enumerate() {
+        let made = layer.has_folder(&change.path);
+        // A folder that was made for what is in it is judged by that.
+        let for_more = || {
+            let mut below = changes[nth + 1..].iter().take_while(|other| other.path.starts_with(&change.path));
+            below.any(|other| !layer.has_folder(&other.path))
+        };
+        let path = change.path.to_string_lossy().into_owned();
+        let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
+        let delete = |path| Syscall::FsDelete(FsDelete { path });
+        let said = match change.kind {
+            ChangeKind::Created if made && for_more() => Ok(()),
+            ChangeKind::Created => bounds.allows(&write(path)),
+            // What was in a folder goes with it.
+            ChangeKind::Modified if !made && is_folder(&workspace.join(&change.path)) => {
+                bounds.allows(&delete(path.clone())).and_then(|()| bounds.allows(&write(path)))
+            }
+            ChangeKind::Modified => bounds.allows(&write(path)),
+            ChangeKind::Deleted => bounds.allows(&delete(path)),
+        };
+        said.map_err(|error| refused(&change.path, error))?;
+    }
+    Ok(())
+}
+
+fn is_folder(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+fn refused(path: &Path, error: CallError) -> CallError {
+    let path: String = path.to_string_lossy().chars().flat_map(char::escape_debug).collect();
+    let message =
+        format!("the command ran, but nothing that it changed was kept, since it changed `{path}`: {}", error.message);
+    let grant = error.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+    CallError::new(Code::Perm, message).hint(format!(
+        "leave that file alone, or change it with FS_WRITE or FS_DELETE, for which a person may be asked{grant}"
+    ))
+}

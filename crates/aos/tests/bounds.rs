@@ -1,0 +1,124 @@
+//! Commands under the rules for files, end to end: what a process may not read its commands do not see, and what it may
+//! not change unasked they do not change.
+//!
+//! What always holds: commands run in the real sandbox; where the host cannot, those tests say "SKIPPED" and why.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aos_models::scripted::Rule;
+use serde_json::{Value, json};
+
+use rig::{Rig, Setup, any, call, say};
+
+const POLICY: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT]
+    fs:
+      - {path: "notes/**", ops: [read, write, delete]}
+      - {path: "contracts/**", ops: [read]}
+      - {path: "contracts/**", ops: [write, delete], verdict: ask}
+    exec: {shell: true, programs: [sh, coreutils], net: none}
+  whole:
+    fs: [{path: "**", ops: [read, write, delete]}]
+    exec: {shell: true, programs: [sh, coreutils], net: none}
+"#;
+
+/// A daemon and a folder to work in; nothing where commands cannot run.
+fn rig(rules: Vec<Rule>) -> Option<(Rig, PathBuf)> {
+    rig_of("assistant", rules)
+}
+
+/// The same where processes have this role.
+fn rig_of(role: &str, rules: Vec<Rule>) -> Option<(Rig, PathBuf)> {
+    let policy = POLICY.replace("default_role: assistant", &format!("default_role: {role}"));
+    let rig = Rig::with(rules, Setup { policy: Some(policy), ..Setup::default() });
+    let helper = aos_sandbox::Helper::new(env!("CARGO_BIN_EXE_aos"), [aos_sandbox::HELPER_SUBCOMMAND.into()]);
+    let probe = aos_sandbox::probe(&helper, &rig.home()).unwrap();
+    for finding in probe.missing() {
+        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
+    }
+    let folder = rig.folder("mine");
+    for (path, text) in [("notes/a", "a"), ("contracts/a", "signed"), ("private/k", "the secret")] {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), text).unwrap();
+    }
+    probe.can_isolate().then_some((rig, folder))
+}
+
+fn command(cmd: &str) -> Rule {
+    any("alpha", vec![call("EXEC_CMD", json!({ "cmd": cmd })), say("done")])
+}
+
+/// What came of the only command.
+fn ran(rig: &Rig, folder: &Path) -> Value {
+    let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    rig.journal().into_iter().find(|entry| entry["type"] == "result" && entry["name"] == "EXEC_CMD").unwrap()
+}
+
+fn texts(folder: &Path) -> [String; 3] {
+    ["notes/a", "contracts/a", "private/k"].map(|path| fs::read_to_string(folder.join(path)).unwrap())
+}
+
+#[test]
+fn a_command_sees_what_its_process_may_read_and_no_more() {
+    let look = "cat private/k; ls; cat notes/a contracts/a; echo b > notes/b; mkdir -p notes/n; echo c > notes/n/c";
+    let Some((rig, folder)) = rig(vec![command(look)]) else { return };
+    let result = ran(&rig, &folder).to_string();
+    assert!(result.contains(r"contracts\nnotes\nasigned"), "{result}");
+    assert!(!result.contains("the secret") && result.contains("private/k: No such file"), "{result}");
+    assert_eq!(fs::read_to_string(folder.join("notes/b")).unwrap(), "b\n");
+    assert_eq!(fs::read_to_string(folder.join("notes/n/c")).unwrap(), "c\n");
+    assert_eq!(texts(&folder), ["a", "signed", "the secret"]);
+}
+
+#[test]
+fn a_command_changes_nothing_where_one_change_would_be_asked_about_or_denied() {
+    for (cmd, path) in [
+        ("echo evil > contracts/a; echo b > notes/b; echo out", "contracts/a"),
+        ("rm contracts/a; echo out", "contracts/a"),
+        ("mv notes/a contracts/b; echo out", "contracts/b"),
+        ("mkdir private; echo mine > private/k; echo out", "private/k"),
+        ("echo x > new; echo out", "new"),
+    ] {
+        let Some((rig, folder)) = rig(vec![command(cmd)]) else { return };
+        let result = ran(&rig, &folder).to_string();
+        assert!(result.contains("EPERM") && result.contains(&format!("since it changed `{path}`")), "{cmd}: {result}");
+        assert!(result.contains(r"out\n"), "what it printed comes back: {result}");
+        assert_eq!(texts(&folder), ["a", "signed", "the secret"], "{cmd}");
+        assert!(!folder.join("notes/b").exists() && !folder.join("new").exists(), "{cmd}: all or nothing");
+        assert_eq!(rig.json(&["proposals", "--all"]), json!([]), "{cmd}: nothing was done that could be undone");
+    }
+}
+
+#[test]
+fn a_childs_grants_bind_its_commands_too() {
+    let spawn = json!({"role": "reader", "task": "beta", "permissions": ["FS_READ notes/**", "EXEC_CMD"]});
+    let look = "cat contracts/a; rm notes/a";
+    let Some((rig, folder)) = rig(vec![
+        any("alpha", vec![call("SPAWN_AGENT", spawn), call("WAIT", json!({})), say("done")]),
+        any("beta", vec![call("EXEC_CMD", json!({ "cmd": look })), say("done")]),
+    ]) else {
+        return;
+    };
+    let result = ran(&rig, &folder).to_string();
+    assert!(result.contains("contracts/a: No such file") && result.contains("FS_DELETE"), "{result}");
+    assert_eq!(texts(&folder), ["a", "signed", "the secret"]);
+}
+
+#[test]
+fn who_may_read_and_write_all_of_it_notices_nothing() {
+    let cmd = "cat private/k; echo evil > contracts/a; rm -r notes; echo x > new";
+    let Some((rig, folder)) = rig_of("whole", vec![command(cmd)]) else { return };
+    let result = ran(&rig, &folder).to_string();
+    assert!(result.contains("the secret"), "{result}");
+    assert_eq!(fs::read_to_string(folder.join("contracts/a")).unwrap(), "evil\n");
+    assert!(!folder.join("notes").exists() && folder.join("new").exists());
+}
