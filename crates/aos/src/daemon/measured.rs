@@ -2,8 +2,8 @@
 //!
 //! Start at [`record`]. What always holds: each start is journaled with the hashes, and what differs from the one before
 //! is said in the log, in `aos status` and by `aos doctor`; a program that was changed is said and not refused, since an
-//! upgrade is just that. The two files are looked at before anything runs. The program's tens of megabytes are read
-//! beside the start, and not at all where file number, size and times are those of its last hash.
+//! upgrade is just that. All of it is looked at before anything runs. The program's tens of megabytes are not read where
+//! file number, size and times are those of its last hash, and beside the start where a home has nothing to compare with.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn files(home: &Home) -> Measured {
 }
 
 /// The hash of the running program; empty where it cannot be read. Blocking.
-pub(crate) fn program(home: &Home) -> String {
+fn program(home: &Home) -> String {
     // The file that runs, also where another has taken its name since.
     let running = Path::new("/proc/self/exe");
     let Ok(found) = std::fs::metadata(running) else { return String::new() };
@@ -66,15 +66,19 @@ pub(crate) fn differs(before: &Measured, now: &Measured) -> Vec<&'static str> {
     parts.into_iter().filter(|(what, before, now)| known && differ(what, before, now)).map(|(what, ..)| what).collect()
 }
 
-/// Journals what this start is made of.
-pub(crate) async fn record(handle: Handle, files: Measured, program: tokio::task::JoinHandle<String>) {
-    let program = program.await.unwrap_or_default();
+/// The hash of the running program, read where nothing waits for it.
+pub(crate) async fn program_of(home: &Home) -> String {
+    let home = home.clone();
+    tokio::task::spawn_blocking(move || program(&home)).await.unwrap_or_default()
+}
+
+/// Journals what this start is made of; a program that was not looked at yet is now.
+pub(crate) async fn record(handle: Handle, home: Home, mut now: Measured) {
+    if now.program.is_empty() {
+        now.program = program_of(&home).await;
+    }
     let recorded = handle.change(move |kernel| {
-        let mut now = Measured { program, ..files };
         now.changed = differs(kernel.measured(), &now).into_iter().map(str::to_owned).collect();
-        if now.changed.iter().any(|what| what == "the program") {
-            tracing::warn!("the program is not what it was when the daemon last started");
-        }
         Ok((Pid::SYSTEM, Body::Measured(now)))
     });
     if let Err(error) = recorded.await {

@@ -156,16 +156,15 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
     let Served { pool, views: models, configured, demo } = models(&config, &home, &policy.text, &listen).await?;
-    // Said before anything runs. The program takes longer to read, so it is looked at while the rest goes on.
+    // Said before anything runs. Only a home without a start before this one has nothing that its program could differ from.
     let before = kernel.measured().clone();
-    let measured = measured::files(&home);
+    let mut measured = measured::files(&home);
+    if !before.program.is_empty() {
+        measured.program = measured::program_of(&home).await;
+    }
     for what in measured::differs(&before, &measured) {
         tracing::warn!("{what} is not what it was when the daemon last started");
     }
-    let program = tokio::task::spawn_blocking({
-        let home = home.clone();
-        move || measured::program(&home)
-    });
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
     drivers.adopt(policy.policy);
     let (undo, owed) = undo::Undo::open(home.undo())
@@ -245,7 +244,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let counting = tokio::task::spawn_blocking(move || undo.count());
     // Nobody waits for it but who asks for the status.
     let looking = edges.apart(async move { drop(ground.lacks().await) });
-    let recording = edges.apart(measured::record(handle.clone(), measured, program));
+    let recording = edges.apart(measured::record(handle.clone(), home.clone(), measured));
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
         failure = failures.recv() => failure.map(Error::from),
