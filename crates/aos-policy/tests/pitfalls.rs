@@ -193,6 +193,7 @@ fn private_and_metadata_addresses_are_not_reached() {
         "http://169.254.169.254/latest",
         "http://metadata.google.internal/",
         "http://[fd00:ec2::254]/",
+        "http://[fd20:ce::254]/",
         "http://printer/",
         "http://nas.local/",
         "http://[64:ff9b::a9fe:a9fe]/",

@@ -84,4 +84,18 @@ fn the_complete_file_is_taken_and_decides_every_call_that_it_speaks_of() {
     assert!(rig.log().contains("handbook"), "{}", rig.log());
     let checked = rig.aos(&["policy", "check"]);
     assert!(checked.code == 0 && checked.err.contains("Documents/handbook"), "{checked:?}");
+    // What a policy is expected to say is a file too, and the command says which line it does not.
+    let expectations = rig.home().join("expectations.yaml");
+    let write = |verdict: &str| {
+        let line = format!("- {{call: FS_WRITE, args: {{path: contracts/a, content: x}}, verdict: {verdict}}}\n");
+        std::fs::write(&expectations, format!("- {{call: FS_READ, args: {{path: a}}, verdict: allow}}\n{line}"))
+            .unwrap();
+    };
+    write("ask");
+    let tested = rig.aos(&["policy", "test", expectations.to_str().unwrap()]);
+    assert!(tested.code == 0 && tested.err.contains("2 of 2 expectations are met"), "{tested:?}");
+    write("allow");
+    let tested = rig.aos(&["policy", "test", expectations.to_str().unwrap()]);
+    assert!(tested.code == 1 && tested.out.starts_with("line 2: FS_WRITE "), "{tested:?}");
+    assert!(tested.out.contains("is ask (role assistant: fs[1] contracts/**), not allow"), "{tested:?}");
 }

@@ -347,7 +347,7 @@ async fn what_is_written_to_be_read_in_two_ways_reaches_nobody() {
     let allowed = [format!("GET {base}/ok"), format!("POST {base}/ok")];
     let outlet = Outlet::start(Driver::new(Options::default()), &allowed, &[], vec![server.private()]);
     for bytes in [
-        // Two lengths, a chunked body with a length, a second request hidden in a body's end, a path that climbs.
+        // Two lengths, paths that climb, a name before the host, a folded line.
         format!("POST {base}/ok HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\nbody"),
         format!("GET {base}/ok/../closed HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"),
         format!("GET {base}/ok%2f..%2fclosed HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"),
@@ -366,6 +366,21 @@ async fn what_is_written_to_be_read_in_two_ways_reaches_nobody() {
     assert!(outlet.say(&chunked).await.starts_with("HTTP/1.1 200"));
     let seen = server.seen();
     assert!(seen.len() == 1 && seen[0].contains("content-length: 4") && seen[0].ends_with("\r\n\r\nbody"), "{seen:?}");
+    // What stands behind a body is a request of its own, decided like any other.
+    let hidden = format!(
+        "POST {base}/ok HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbodyGET {base}/closed HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    );
+    assert!(outlet.say(&hidden).await.starts_with("HTTP/1.1 200"));
+    let seen = server.seen();
+    assert!(seen.len() == 2 && !seen[1].contains("/closed"), "{seen:?}");
+    // Of two ways to say how long a body is, the other side gets one (RFC 9112, 6.3).
+    let both = format!(
+        "POST {base}/ok HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n2\r\nab\r\n0\r\n\r\n"
+    );
+    outlet.say(&both).await;
+    let last = server.seen().pop().unwrap();
+    assert!(last.contains("content-length: 2") && !last.contains("transfer-encoding"), "{last}");
+    assert!(last.ends_with("\r\n\r\nab") && !last.contains("content-length: 4"), "{last}");
 }
 
 #[tokio::test]
