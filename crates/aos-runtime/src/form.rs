@@ -28,6 +28,8 @@ pub(crate) enum Form {
 /// A prompt as a model reads it.
 pub(crate) struct Written {
     pub(crate) ids: Vec<u32>,
+    /// How many of them, at the beginning, are the role's and nothing of the conversation.
+    pub(crate) role: usize,
     /// What holds the answer; nothing where any text will do.
     pub(crate) guide: Option<Guide>,
 }
@@ -78,22 +80,25 @@ impl Form {
                 let grammar = grammar::of_nano(shapes, prompt.tools, &shown.sources).ok_or_else(|| {
                     Fault::Grammar("aos.nano.grammar is not of the form that is known here".to_owned())
                 })?;
-                Ok(Written { ids: shown.ids, guide: Some(guides.start(grammar)?) })
+                // Its prompt has no such beginning.
+                Ok(Written { ids: shown.ids, role: 0, guide: Some(guides.start(grammar)?) })
             }
             Form::ChatMl { .. } | Form::Llama3 { .. } => {
-                let ids = self.chat(prompt, vocabulary);
+                let (ids, role) = self.chat(prompt, vocabulary);
                 let guide = (prompt.tools != CallSet::EMPTY).then(|| guides.calls(prompt.tools)).transpose()?;
-                Ok(Written { ids, guide })
+                Ok(Written { ids, role, guide })
             }
         }
     }
 
-    fn chat(&self, prompt: &Prompt, vocabulary: &Vocabulary) -> Vec<u32> {
+    /// The tokens of a prompt, and how many of them are the role's.
+    fn chat(&self, prompt: &Prompt, vocabulary: &Vocabulary) -> (Vec<u32>, usize) {
         let mut ids: Vec<u32> = match self {
             Form::ChatMl { bos, .. } | Form::Llama3 { bos, .. } => bos.iter().copied().collect(),
             Form::Nano(..) => Vec::new(),
         };
         self.turn("system", &prompt.system, vocabulary, &mut ids);
+        let role = ids.len();
         let mut user = String::new();
         let said = |user: &mut String, ids: &mut Vec<u32>| {
             if !user.is_empty() {
@@ -131,7 +136,7 @@ impl Form {
         }
         said(&mut user, &mut ids);
         self.open("assistant", vocabulary, &mut ids);
-        ids
+        (ids, role)
     }
 
     fn open(&self, role: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {

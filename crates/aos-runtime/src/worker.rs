@@ -76,6 +76,8 @@ struct Kept<S> {
     pid: Option<Pid>,
     ids: Vec<u32>,
     state: S,
+    /// Of these tokens, those of its role, with which others may begin too.
+    role: usize,
     used: u64,
 }
 
@@ -87,6 +89,8 @@ struct Running<S> {
     read: usize,
     state: S,
     prompt: usize,
+    /// Of the prompt, the tokens of the role.
+    role: usize,
     reused: usize,
     most: usize,
     guide: Option<Guide>,
@@ -143,6 +147,12 @@ impl<D: Decoder> Worker<D> {
         (self.waiting.len(), self.running.len(), self.kept.len())
     }
 
+    /// Bytes that are held of what was read.
+    #[cfg(test)]
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.decoder.bytes_held()
+    }
+
     /// Answers everybody with a fault: the model cannot go on.
     pub(crate) fn fail(&mut self, fault: &Fault) {
         let running = self.running.drain(..).map(|running| running.job);
@@ -156,12 +166,20 @@ impl<D: Decoder> Worker<D> {
     pub(crate) fn take(&mut self, note: Note) {
         match note {
             Note::Ask(job) => self.waiting.push_back(*job),
-            // Others of the same role may still begin as it did, so it only loses its name, and goes first.
-            Note::Ended(pid) => self.kept.iter_mut().filter(|kept| kept.pid == Some(pid)).for_each(|kept| {
-                kept.pid = None;
-                kept.used = 0;
-            }),
+            Note::Ended(pid) => self.forget(pid),
         }
+    }
+
+    /// Drops all that a process has read but the beginning that others of its role may share, which loses its name. What it
+    /// is still being answered will not be kept either.
+    fn forget(&mut self, pid: Pid) {
+        while let Some(nth) = self.kept.iter().position(|kept| kept.pid == Some(pid)) {
+            let Kept { ids, state, role, .. } = self.kept.swap_remove(nth);
+            let read = ids.len();
+            self.keep(None, ids, state, read, role);
+        }
+        let jobs = self.running.iter_mut().map(|running| &mut running.job).chain(&mut self.waiting);
+        jobs.filter(|job| job.pid == Some(pid)).for_each(|job| job.pid = None);
     }
 
     /// One pass over the weights.
@@ -215,7 +233,7 @@ impl<D: Decoder> Worker<D> {
         while nth < self.running.len() {
             if self.running[nth].job.reply.is_closed() {
                 let running = self.running.swap_remove(nth);
-                self.keep(running.job.pid, running.ids, running.state, running.read);
+                self.keep(running.job.pid, running.ids, running.state, running.read, running.role);
             } else {
                 nth += 1;
             }
@@ -253,6 +271,7 @@ impl<D: Decoder> Worker<D> {
             self.running.push(Running {
                 job,
                 prompt: tokens,
+                role: written.role,
                 ids: written.ids,
                 read: reused,
                 state,
@@ -294,7 +313,7 @@ impl<D: Decoder> Worker<D> {
     }
 
     fn finish(&mut self, running: Running<D::State>, outcome: Result<bool, Fault>) {
-        let Running { job, ids, read, state, prompt, reused, guide, first, bytes, .. } = running;
+        let Running { job, ids, read, state, prompt, role, reused, guide, first, bytes, .. } = running;
         let answer = outcome.map(|whole| {
             let written = String::from_utf8_lossy(&bytes).into_owned();
             let (text, calls) = told(written, &job.prompt);
@@ -312,16 +331,19 @@ impl<D: Decoder> Worker<D> {
             }
         });
         let _ = job.reply.send(answer);
-        self.keep(job.pid, ids, state, read);
+        self.keep(job.pid, ids, state, read, role);
     }
 
-    fn keep(&mut self, pid: Option<Pid>, mut ids: Vec<u32>, state: D::State, read: usize) {
+    /// Keeps what was read; where it is nobody's, no more of it than others may begin with.
+    fn keep(&mut self, pid: Option<Pid>, mut ids: Vec<u32>, mut state: D::State, read: usize, role: usize) {
+        let read = if pid.is_some() { read } else { read.min(role) };
         if read == 0 {
             return;
         }
         ids.truncate(read);
+        D::truncate(&mut state, read);
         self.clock += 1;
-        self.kept.push(Kept { pid, ids, state, used: if pid.is_some() { self.clock } else { 0 } });
+        self.kept.push(Kept { pid, ids, state, role, used: if pid.is_some() { self.clock } else { 0 } });
     }
 
     /// Lets go of what was used longest ago until no more than so many bytes are held.

@@ -259,6 +259,27 @@ fn who_waits_no_longer_is_not_computed_for() {
     assert!(again.reused_tokens >= 100, "{again:?}");
 }
 
+/// What a process has read goes at its end, also where it ends during an answer; the beginning of its role stays for others.
+#[test]
+fn what_a_process_has_read_is_dropped_at_its_end() {
+    let home = Home::new();
+    let mut worker = worker(&home.put("m.gguf", &Gguf::chat(1)), 1 << 30);
+    let secret = "a secret ".repeat(200);
+    answer(&mut worker, 1, prompt(&secret, sets()[0], 20));
+    let (note, reply) = job(Some(2), prompt(&secret, sets()[0], 500));
+    worker.take(note);
+    worker.round();
+    let before = worker.bytes_held();
+    worker.take(Note::Ended(Pid(1)));
+    worker.take(Note::Ended(Pid(2)));
+    drop(reply);
+    worker.round();
+    assert_eq!(worker.counts(), (0, 0, 2), "two beginnings");
+    assert!(worker.bytes_held() * 4 < before, "{} of {before} bytes are held", worker.bytes_held());
+    let again = answer(&mut worker, 3, prompt(&secret, sets()[0], 20));
+    assert!((1..60).contains(&again.reused_tokens), "only the role is shared: {again:?}");
+}
+
 #[test]
 fn what_is_too_long_or_too_large_is_said_to_be() {
     let home = Home::new();
