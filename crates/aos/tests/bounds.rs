@@ -27,7 +27,7 @@ roles:
     exec: {shell: true, programs: [sh, coreutils], net: none}
   whole:
     fs: [{path: "**", ops: [read, write, delete]}]
-    exec: {shell: true, programs: [sh, coreutils], net: none}
+    exec: {shell: true, programs: [sh, coreutils, python3], net: none}
 "#;
 
 /// A daemon and a folder to work in; nothing where commands cannot run.
@@ -121,4 +121,41 @@ fn who_may_read_and_write_all_of_it_notices_nothing() {
     assert!(result.contains("the secret"), "{result}");
     assert_eq!(fs::read_to_string(folder.join("contracts/a")).unwrap(), "evil\n");
     assert!(!folder.join("notes").exists() && folder.join("new").exists());
+}
+
+/// Reads, lists and connects to whatever each line of `paths` names, from the root and by the ways up.
+const REACH: &str = r#"
+import os, socket
+for path in open("paths").read().split("\n"):
+    for way in (path, "../.." + path, "/proc/1/root" + path, "/proc/self/root" + path, "/proc/1/cwd/../.." + path):
+        for attempt in (os.stat, os.listdir, open, lambda at: socket.socket(socket.AF_UNIX).connect(at)):
+            try:
+                attempt(way)
+                print("REACHED", way)
+            except OSError:
+                pass
+print("tried", path)
+"#;
+
+#[test]
+fn the_daemons_socket_token_journal_and_policy_are_not_there_for_a_command() {
+    let Some((rig, folder)) = rig_of("whole", vec![command("python3 reach.py")]) else { return };
+    // Starts the daemon.
+    rig.json(&["ps"]);
+    let mut paths = vec![rig.home()];
+    let mut nth = 0;
+    while let Some(path) = paths.get(nth).cloned() {
+        nth += 1;
+        // What lies beside the home is the person's.
+        let within = fs::read_dir(&path).into_iter().flatten().map(|entry| entry.unwrap().path());
+        paths.extend(within.filter(|path| !path.starts_with(&folder)));
+    }
+    let named: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+    for name in ["/run/token", "/run/aos.sock", "/policy.yaml", "/journal"] {
+        assert!(named.iter().any(|path| path.contains(name)), "{name} is among them: {named:?}");
+    }
+    fs::write(folder.join("paths"), named.join("\n")).unwrap();
+    fs::write(folder.join("reach.py"), REACH).unwrap();
+    let result = ran(&rig, &folder).to_string();
+    assert!(result.contains("tried /") && !result.contains("REACHED"), "{result}");
 }
