@@ -42,9 +42,6 @@ pub(super) enum Error {
 
 impl From<Error> for CallError {
     fn from(error: Error) -> CallError {
-        if let Error::Bounds(said) = error {
-            return said;
-        }
         let (code, hint) = match &error {
             Error::Timeout | Error::Variable { .. } => (Code::Inval, None),
             Error::TimedOut { .. } => {
@@ -56,7 +53,8 @@ impl From<Error> for CallError {
             }
             Error::Cancelled => (Code::Intr, None),
             Error::Bare => (Code::Perm, Some("FS_READ on `**`, or commands in the sandbox".to_owned())),
-            Error::Bounds(said) => (said.code, said.hint.clone()),
+            // Told as it was said.
+            Error::Bounds(said) => return said.clone(),
             Error::Sandbox(error) => match error {
                 Sandbox::Spec { .. } => (Code::Inval, None),
                 Sandbox::Program { source, .. } if source.kind() == ErrorKind::NotFound => (Code::NoEnt, None),
