@@ -5,6 +5,7 @@
 //! them is a call that its process may make unasked. Whoever asks keeps others from changing the workspace meanwhile.
 
 use std::fmt::Debug;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use aos_abi::syscall::{FsDelete, FsList, FsRead, FsWrite};
@@ -13,6 +14,9 @@ use aos_sandbox::{Change, ChangeKind, Layer};
 
 /// The most entries of a workspace that are looked at to tell which may be seen.
 const ENTRIES_MAX: usize = 100_000;
+
+/// How deep folders are looked through of which only parts may be read.
+const DEPTH_MAX: usize = 128;
 
 /// What the process of a command may do without asking anybody.
 pub trait Bounds: Send + Sync + Debug {
@@ -47,10 +51,17 @@ impl Walk<'_> {
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<bool, CallError> {
         let mut seen = false;
         let first = self.hidden.len();
-        // What the daemon cannot read itself is hidden whole.
-        let Ok(entries) = std::fs::read_dir(self.workspace.join(folder)) else { return Ok(false) };
+        let entries = std::fs::read_dir(self.workspace.join(folder));
+        let entries = match entries.and_then(|entries| entries.take(self.left + 1).collect::<io::Result<Vec<_>>>()) {
+            Ok(entries) => entries,
+            // What the daemon cannot read itself is hidden whole.
+            Err(_) if !folder.as_os_str().is_empty() => return Ok(false),
+            Err(error) => {
+                let why = "of this workspace only parts may be read, and which they are cannot be told";
+                return Err(CallError::new(Code::Perm, format!("{why}: {error}")));
+            }
+        };
         for entry in entries {
-            let Ok(entry) = entry else { return Ok(false) };
             self.left = self.left.checked_sub(1).filter(|_| depth < DEPTH_MAX).ok_or_else(too_large)?;
             let path = folder.join(entry.file_name());
             let text = path.to_string_lossy();
@@ -75,9 +86,6 @@ impl Walk<'_> {
         Ok(seen)
     }
 }
-
-/// How deep folders are looked through of which only parts may be read.
-const DEPTH_MAX: usize = 128;
 
 fn too_large() -> CallError {
     CallError::new(

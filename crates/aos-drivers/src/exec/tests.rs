@@ -180,6 +180,9 @@ fn what_may_not_be_read_is_hidden_as_high_up_as_can_be() {
     assert_eq!(hidden(Below(&["notes", "docs/open"])), ["docs/d", "docs/shut", "empty", "private"]);
     assert_eq!(hidden(Below(&[])), ["docs", "empty", "notes", "private"]);
     assert!(hidden(Below(&["."])).is_empty());
+    // A workspace that cannot be looked through shows nothing.
+    let gone = super::bounds::hidden(&Below(&["notes"]), &room.work().join("gone")).unwrap_err();
+    assert_eq!(gone.code, Code::Perm);
 }
 
 #[test]
