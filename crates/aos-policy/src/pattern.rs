@@ -289,8 +289,13 @@ impl Pattern {
     ///
     /// Why these suffice: `filler` occurs in none of the others, so a word made with it is matched only by segments
     /// that match every word of this segment; no other word is matched by fewer of them. What is left open is the
-    /// length of the rest, and beyond the longest of the others (`longest` segments) all lengths are alike.
+    /// length of the rest, and beyond the longest of the others (`longest` segments) all lengths are alike. A receiver has no
+    /// length, yet not every one is a word that `*` could stand for: there a word with a `@` in its middle is matched by
+    /// `**` alone.
     pub(crate) fn witnesses(&self, filler: &str, longest: usize) -> Vec<Vec<String>> {
+        if self.rest && self.domain == Domain::Address {
+            return vec![vec![format!("{filler}@{filler}")]];
+        }
         let base: Vec<String> = self.segments.iter().map(|segment| segment.example(filler)).collect();
         let extra = if self.rest { longest.saturating_sub(base.len()) + 1 } else { 0 };
         // The likelier counterexample, one segment below, stands before the folder itself.
