@@ -4,7 +4,8 @@
 //! through in the minute that the first of them begins. Questions are counted where a person started the tree, so that
 //! nobody asks more by having children. What is refused is not counted.
 
-use aos_abi::{CallError, Code, Pid, Timestamp};
+use aos_abi::entry::Verdict;
+use aos_abi::{CallError, Code, Name, Pid, Timestamp};
 use aos_policy::{Obligations, Rate};
 
 use crate::Kernel;
@@ -47,6 +48,16 @@ fn per(count: u64, per_s: u64) -> String {
 }
 
 impl<P: PageStore> Kernel<P> {
+    /// The first bound that a call would exceed to which this was said: a rate of its rules, or how often people may be
+    /// asked, by a proposal or by `ASK_USER`.
+    pub(crate) fn over(&mut self, pid: Pid, call: Name, said: Verdict, obligations: &Obligations) -> Option<Over> {
+        if said == Verdict::Deny {
+            return None;
+        }
+        let asks = said == Verdict::Ask || call == Name::AskUser;
+        self.over_rate(pid, obligations).or_else(|| if asks { self.over_asks(pid) } else { None })
+    }
+
     /// The first rate that one more call under these obligations would exceed.
     pub(crate) fn over_rate(&mut self, pid: Pid, obligations: &Obligations) -> Option<Over> {
         let now = self.globals.at;

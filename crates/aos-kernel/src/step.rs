@@ -163,12 +163,7 @@ impl<P: PageStore> Kernel<P> {
         let (name, args) = (call.name(), call.args());
         let Some(ruling) = self.rule(pid, call) else { return };
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
-        let over = match ruling.verdict {
-            Verdict::Deny => None,
-            Verdict::Ask => self.over_rate(pid, &ruling.obligations).or_else(|| self.over_asks(pid)),
-            Verdict::Hold | Verdict::Allow => self.over_rate(pid, &ruling.obligations),
-        };
-        if let Some(over) = over {
+        if let Some(over) = self.over(pid, name, ruling.verdict, &ruling.obligations) {
             self.decided(pid, call_id, Verdict::Deny, over.rule.clone(), None);
             self.finish_call(pid, index, Err(over.error(name)));
             return;

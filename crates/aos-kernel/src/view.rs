@@ -183,12 +183,7 @@ impl<P: PageStore> Kernel<P> {
         let standing = self.standing(pid);
         let said = self.judge(pid, |policy, subject| policy.explain_with(subject, &standing, &call));
         let said = said.ok_or_else(|| no_process(pid))?;
-        let over = match said.verdict {
-            Verdict::Deny => None,
-            Verdict::Ask => self.over_rate(pid, &said.obligations).or_else(|| self.over_asks(pid)),
-            Verdict::Hold | Verdict::Allow => self.over_rate(pid, &said.obligations),
-        };
-        let (verdict, rule, hint) = match over {
+        let (verdict, rule, hint) = match self.over(pid, call.name(), said.verdict, &said.obligations) {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
             None => (said.verdict, said.rule, said.hint),
         };

@@ -12,10 +12,11 @@ use crate::step::Done;
 use crate::table::PageStore;
 
 impl<P: PageStore> Kernel<P> {
-    pub(super) fn ask_user(&mut self, _pid: Pid, args: &AskUser) -> Done {
+    pub(super) fn ask_user(&mut self, pid: Pid, args: &AskUser) -> Done {
         if let Err(error) = self.check_text("question", &args.question) {
             return Done::Now(Err(error));
         }
+        self.count_ask(pid);
         Done::Waits(Wait::Person, self.until(args.timeout_s))
     }
 

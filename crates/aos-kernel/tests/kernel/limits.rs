@@ -385,6 +385,47 @@ fn people_are_asked_no_oftener_than_they_want() {
     "#);
 }
 
+/// `ASK_USER` is a question like any other: it counts, and is counted.
+#[test]
+fn a_process_asks_of_itself_no_oftener_either() {
+    let told = replay_under(
+        &LIMITED.replacen("PROPOSE]", "PROPOSE, ASK_USER]", 1),
+        r#"
+        spawn resident model=free go
+        2: => ASK_USER {"question":"which one?"}
+        input 2 the second
+        2: => FS_WRITE {"path":"asks/a","content":""}
+        reject p1
+        explain 2 ASK_USER {"question":"and now?"}
+        2: => ASK_USER {"question":"and now?"}
+        after 3600
+        2: => ASK_USER {"question":"and now?"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=free go
+      → infer 2 turn [task]
+    > 2: => ASK_USER {"question":"which one?"}
+    > input 2 the second
+    2 ASK_USER = {"answer":"the second"}
+      → infer 2 turn [task, turn, ask_user]
+    > 2: => FS_WRITE {"path":"asks/a","content":""}
+    2 ask by role assistant: fs[1] asks/**
+    2 proposal p1 pending
+    > reject p1
+    2 FS_WRITE = EREJECTED no reason given
+      → infer 2 turn [task, turn, ask_user, turn, fs_write]
+    > explain 2 ASK_USER {"question":"and now?"}
+    deny by proposals.max_asks 2/h; it begins anew at 2026-11-22T01:00:00.000Z
+    > 2: => ASK_USER {"question":"and now?"}
+    2 deny by proposals.max_asks 2/h
+    2 ASK_USER = EAGAIN the policy lets ASK_USER no oftener: proposals.max_asks 2/h
+      → infer 2 turn [task, turn, ask_user, turn, fs_write, turn, ask_user]
+    > after 3600
+    > 2: => ASK_USER {"question":"and now?"}
+    "#);
+}
+
 /// The same call again gets the same answer, and nobody is asked. To the byte: another one is another question.
 #[test]
 fn what_was_refused_is_not_asked_again() {
