@@ -277,6 +277,17 @@ fn the_deadline_and_cancelling_end_everything_inside() {
 }
 
 #[test]
+fn processor_time_is_limited_for_each_process() {
+    let Some(rig) = rig() else { return };
+    // A shell that sees its child ended by SIGXCPU (24), and goes on: the limit is a process's.
+    let mut spec = rig.spec(&["sh", "-c", "sh -c 'while :; do :; done'; echo $?; while :; do :; done"]);
+    spec.limits.cpu = Duration::from_secs(1);
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!((out.stdout.text().trim(), out.end), ("152", End::Signaled(24)));
+    assert!(out.usage.cpu >= Duration::from_millis(1000), "{:?}", out.usage);
+}
+
+#[test]
 fn memory_is_limited_for_one_and_for_all() {
     let Some(rig) = rig() else { return };
     let mut spec = rig.spec(&[PYTHON, "-c", "x = bytearray(400 << 20)"]);
@@ -478,6 +489,57 @@ fn a_host_without_user_namespaces_is_told_so() {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --exact on_a_host_without_user_namespaces --ignored";
     let status = Command::new("unshare").args(["-Ur", "sh", "-c", script]).arg(me).status().expect("unshare starts");
     assert!(status.success());
+}
+
+/// Kernels that lack something: a call of theirs, what it answers, and the feature that this is.
+const LACKING: [(&str, i64, i32, Feature); 3] = [
+    ("no Landlock", libc::SYS_landlock_create_ruleset, libc::ENOSYS, Feature::Landlock),
+    // The version that this call tells is 0 then.
+    ("Landlock before its first version", libc::SYS_landlock_create_ruleset, 0, Feature::Landlock),
+    ("no filters", libc::SYS_seccomp, libc::ENOSYS, Feature::Seccomp),
+];
+
+/// Which of them is played.
+const LACKS: &str = "AOS_TEST_LACKS";
+
+/// Not a test: what the next one runs on each of these kernels.
+#[test]
+#[ignore = "played by another test"]
+fn on_a_kernel_that_lacks_something() {
+    let lacks = std::env::var(LACKS).expect("it is played by another test");
+    let (_, call, answer, feature) = LACKING.into_iter().find(|(name, ..)| *name == lacks).expect("it is one of them");
+    let rules = [(call, Vec::new())].into();
+    let answer = seccompiler::SeccompAction::Errno(answer.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into().expect("filters know it");
+    let filter = seccompiler::SeccompFilter::new(rules, seccompiler::SeccompAction::Allow, answer, arch);
+    let filter: seccompiler::BpfProgram = filter.and_then(TryInto::try_into).expect("it compiles");
+    // For this thread and all that it starts, which is the helper.
+    seccompiler::apply_filter(&filter).expect("the kernel takes it");
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    assert!(!report.can_isolate());
+    assert_eq!(report.missing().map(|finding| finding.feature).collect::<Vec<_>>(), [feature], "{report:?}");
+    match go(&rig.spec(&["touch", "ran"])) {
+        Err(error @ Error::Missing { feature: missing, .. }) => {
+            assert_eq!(missing, feature);
+            assert!(error.to_string().contains(feature.remedy()), "the way out is told: {error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!rig.path().join("ran").exists(), "nothing may run with fewer walls instead");
+}
+
+#[test]
+fn a_kernel_that_lacks_landlock_or_filters_runs_nothing() {
+    if rig().is_none() {
+        return;
+    }
+    let me = std::env::current_exe().expect("it runs");
+    for (name, ..) in LACKING {
+        let mut played = Command::new(&me);
+        played.args(["--exact", "on_a_kernel_that_lacks_something", "--ignored"]).env(LACKS, name);
+        assert!(played.status().expect("it starts").success(), "{name}");
+    }
 }
 
 /// The whole of this once more as a user without any rights, when it runs as root.
