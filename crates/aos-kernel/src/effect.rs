@@ -140,6 +140,18 @@ impl Authority {
         Err(error)
     }
 
+    /// The same where another policy holds by now: both have to allow it, and it carries what either says.
+    ///
+    /// # Errors
+    /// `EPERM` with the deciding rule.
+    pub fn still_allows(&self, now: &Policy, call: &Syscall) -> Result<Labels, CallError> {
+        let said = self.allows(call)?;
+        if now.generation() == self.policy.generation() {
+            return Ok(said);
+        }
+        Ok(said.and(self.under(now).allows(call)?))
+    }
+
     /// The folders of the host that its commands are shown.
     #[must_use]
     pub fn mounts(&self) -> Vec<&Mount> {

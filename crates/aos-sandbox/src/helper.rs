@@ -105,7 +105,6 @@ fn nurse(requests: OwnedFd) -> Result<Option<Newborn>, Failure> {
             PollFd::new(&taken, PollFlags::IN),
             PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN),
         ];
-        let rest = rested.saturating_duration_since(Instant::now());
         let until = if spares.is_empty() { Timespec::try_from(rest).ok() } else { None };
         match poll(&mut slots, until.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -4,8 +4,6 @@
 //! command it is not there: it can neither read it nor learn its name, and may make something else of that name. Always
 //! true: a mark that was put here is no change, so what is hidden stays as it is in the workspace.
 
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, makedev};
@@ -25,24 +23,8 @@ impl Layer {
 
     /// Puts the marks into a layer that is about to be shown.
     pub(crate) fn hide(&self, workspace: &Path) -> Result<(), Error> {
-        let owned = rustix::process::geteuid().is_root();
         for path in &self.hidden {
-            let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
-            above.reverse();
-            for folder in above {
-                let made = self.upper().join(folder);
-                match std::fs::create_dir(&made) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                    Err(error) => return Err(at(&made)(error)),
-                }
-                // The layer's folder is the one that is seen.
-                let meta = std::fs::symlink_metadata(workspace.join(folder)).map_err(at(folder))?;
-                if owned {
-                    std::os::unix::fs::chown(&made, Some(meta.uid()), Some(meta.gid())).map_err(at(&made))?;
-                }
-                std::fs::set_permissions(&made, meta.permissions()).map_err(at(&made))?;
-            }
+            self.folders_above(workspace, path)?;
             let mark = self.upper().join(path);
             // Whoever may write may make this one device (`mknod(2)`, whiteouts since Linux 5.8).
             match rustix::fs::mknodat(CWD, &mark, FileType::CharacterDevice, Mode::empty(), makedev(0, 0)) {

@@ -97,19 +97,24 @@ impl Layer {
         write().map_err(at(&target))
     }
 
-    /// The folders above a path: those of the workspace with the same permissions, so that they do not count as changed.
-    fn folders_above(&self, workspace: &Path, path: &Path) -> Result<(), Error> {
+    /// Makes the folders above a path: those of the workspace with the same permissions, so that they do not count as
+    /// changed.
+    pub(crate) fn folders_above(&self, workspace: &Path, path: &Path) -> Result<(), Error> {
         let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
         above.reverse();
         for folder in above {
             let made = self.upper().join(folder);
             match std::fs::create_dir(&made) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&made)(error)),
-                _ => {}
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(at(&made)(error)),
             }
-            if let Ok(meta) = std::fs::symlink_metadata(workspace.join(folder)) {
-                std::fs::set_permissions(&made, meta.permissions()).map_err(at(&made))?;
+            let Ok(meta) = std::fs::symlink_metadata(workspace.join(folder)) else { continue };
+            // A command sees the layer's folder in the place of the workspace's.
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(&made, Some(meta.uid()), Some(meta.gid())).map_err(at(&made))?;
             }
+            std::fs::set_permissions(&made, meta.permissions()).map_err(at(&made))?;
         }
         Ok(())
     }

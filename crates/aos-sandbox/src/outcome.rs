@@ -18,7 +18,7 @@ pub struct Outcome {
     pub stdout: Captured,
     /// What it wrote to standard error, up to the limit.
     pub stderr: Captured,
-    /// What differs in the workspace, sorted by path.
+    /// What differs in the workspace, sorted by path; with a layer, all that it would change.
     pub changed: Vec<Change>,
     /// Whether the workspace was too large to look at all of it, so that `changed` may lack something.
     pub changed_truncated: bool,

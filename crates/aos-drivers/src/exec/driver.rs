@@ -157,22 +157,16 @@ impl Driver {
             layer.discard()?;
             return Ok(Ran { answer, changes: Changes::Direct });
         }
-        let judged = layer.changes(&scene.workspace).map_err(Error::from);
-        let judged = judged.map(|changes| bounds::judge(&*scene.bounds, &scene.workspace, &layer, &changes));
-        let done = match judged {
-            Ok(Ok(())) => layer.clone().commit(&scene.workspace, Some(began), scene.note).map_err(Error::from),
-            Ok(Err(refused)) => {
-                layer.discard()?;
-                return Ok(Ran { answer: Err(unkept(answer, refused)), changes: Changes::Direct });
-            }
-            Err(error) => Err(error),
-        };
-        match done {
+        if let Err(refused) = bounds::judge(&*scene.bounds, &scene.workspace, &layer, &outcome.changed) {
+            layer.discard()?;
+            return Ok(Ran { answer: Err(unkept(answer, refused)), changes: Changes::Direct });
+        }
+        match layer.clone().commit(&scene.workspace, Some(began), scene.note) {
             Ok(committed) => Ok(Ran { answer, changes: Changes::Committed(committed) }),
             Err(error) => {
                 // What failed half-way was taken back and is gone already.
                 let _ = layer.discard();
-                Err(error)
+                Err(error.into())
             }
         }
     }
