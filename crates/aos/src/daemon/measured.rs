@@ -12,7 +12,7 @@ use aos_abi::entry::Measured;
 use aos_abi::{Body, Pid};
 use aos_sandbox::{digest, digest_of};
 
-use super::heart::Handle;
+use super::heart::{Handle, LiveKernel};
 use crate::home::Home;
 
 /// The hashes of the files that say what may be done; the program's is not known yet.
@@ -72,16 +72,24 @@ pub(crate) async fn program_of(home: &Home) -> String {
     tokio::task::spawn_blocking(move || program(&home)).await.unwrap_or_default()
 }
 
-/// Journals what this start is made of; a program that was not looked at yet is now.
+/// Journals what this start is made of. A program that was not looked at yet is looked at now and told of afterwards: a
+/// policy that is changed meanwhile is compared with the files.
 pub(crate) async fn record(handle: Handle, home: Home, mut now: Measured) {
-    if now.program.is_empty() {
-        now.program = program_of(&home).await;
+    let looked_at = !now.program.is_empty();
+    let mut recorded = handle
+        .change(move |kernel| {
+            now.changed = differs(kernel.measured(), &now).into_iter().map(str::to_owned).collect();
+            Ok((Pid::SYSTEM, Body::Measured(now)))
+        })
+        .await;
+    if recorded.is_ok() && !looked_at {
+        let program = program_of(&home).await;
+        let all = move |kernel: &mut LiveKernel| {
+            Ok((Pid::SYSTEM, Body::Measured(Measured { program, ..kernel.measured().clone() })))
+        };
+        recorded = handle.change(all).await;
     }
-    let recorded = handle.change(move |kernel| {
-        now.changed = differs(kernel.measured(), &now).into_iter().map(str::to_owned).collect();
-        Ok((Pid::SYSTEM, Body::Measured(now)))
-    });
-    if let Err(error) = recorded.await {
+    if let Err(error) = recorded {
         tracing::warn!(%error, "what this daemon is made of is not journaled");
     }
 }
