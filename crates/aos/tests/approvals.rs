@@ -134,6 +134,89 @@ fn what_was_shown_binds_also_over_a_power_cut_between_the_yes_and_the_run() {
     assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "a person's");
 }
 
+/// The ids of the proposals of some processes, in their order.
+fn ids(rig: &Rig, pids: &[u64]) -> Vec<String> {
+    let of =
+        |pid: &u64| until("a proposal", || Some(rig.entries(*pid, "proposal").first()?["id"].as_str()?.to_owned()));
+    pids.iter().map(of).collect()
+}
+
+/// What is in the file that a process adds a line to, and how often it was told of a result.
+fn did(rig: &Rig, pid: u64, path: &str) -> (String, usize) {
+    let text = fs::read_to_string(rig.file(&format!("workspaces/{pid}/{path}"))).unwrap_or_default();
+    (text, rig.entries(pid, "result").len())
+}
+
+#[test]
+fn a_power_cut_in_every_state_of_a_proposal_does_nothing_twice_and_forgets_no_answer() {
+    let add = |path: &str| call("FS_WRITE", json!({ "path": path, "content": "line\n", "mode": "append" }));
+    let script = |word: &'static str, path: &str| any(word, vec![add(path), say(TOLD)]);
+    let rules = vec![script("asking", "asks/a"), script("waiting", "long/a"), script("holding", "holds/a")];
+    let policy =
+        POLICY.replace("    exec:", "      - {path: \"long/**\", ops: [write], verdict: hold, window: 10h}\n    exec:");
+    let rig = Rig::with(rules, Setup { policy: Some(policy), ..Setup::default() });
+    rig.up();
+    let cut = || {
+        rig.kill_daemon();
+        rig.up();
+    };
+    let tasks = ["asking", "asking", "asking", "waiting", "holding"];
+    let pids = tasks.map(|task| rig.spawn(&[task]));
+    let [yes, no, late, vetoed, held] = pids;
+    let all = ids(&rig, &pids);
+    let states = || all.iter().map(|id| state(&rig, id)).collect::<Vec<_>>();
+    cut();
+    assert_eq!(states()[..4], ["pending", "pending", "pending", "pending"]);
+    assert_eq!(rig.aos(&["pause", &late.to_string()]).code, 0);
+    for (answer, id) in [("approve", &all[0]), ("reject", &all[1]), ("approve", &all[2]), ("reject", &all[3])] {
+        let said = rig.aos(&[answer, id]);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    // Between a yes and its end, wherever that is.
+    cut();
+    assert_eq!((&states()[1..4]), ["rejected", "approved", "vetoed"]);
+    assert_eq!(did(&rig, late, "asks/a"), (String::new(), 0), "a paused process does nothing");
+    assert_eq!(rig.aos(&["resume", &late.to_string()]).code, 0);
+    until("all of it", || {
+        let states = states();
+        [0, 2, 4].into_iter().all(|nth| states[nth] == "executed").then_some(())
+    });
+    until("the results", || pids.iter().all(|pid| !rig.entries(*pid, "result").is_empty()).then_some(()));
+    cut();
+    assert_eq!(states(), ["executed", "rejected", "executed", "vetoed", "executed"]);
+    for (pid, path, text) in [
+        (yes, "asks/a", "line\n"),
+        (no, "asks/a", ""),
+        (late, "asks/a", "line\n"),
+        (vetoed, "long/a", ""),
+        (held, "holds/a", "line\n"),
+    ] {
+        assert_eq!(did(&rig, pid, path), (text.to_owned(), 1), "{pid}");
+    }
+    for id in &all {
+        let again = rig.aos(&["approve", id]);
+        assert!(again.code == 1 && again.err.contains("already"), "{again:?}");
+    }
+}
+
+#[test]
+fn a_proposal_whose_time_ends_while_the_daemon_is_gone_is_denied() {
+    let policy = format!("{POLICY}proposals: {{ttl: 1s}}\n");
+    let script = vec![write("asks/a", "new"), say(TOLD)];
+    let rig = Rig::with(vec![any("write", script)], Setup { policy: Some(policy), ..Setup::default() });
+    rig.up();
+    let pid = rig.spawn(&["write"]);
+    let id = ids(&rig, &[pid]).remove(0);
+    for _ in 0..2 {
+        rig.kill_daemon();
+        rig.up();
+        until("its end", || (state(&rig, &id) == "expired").then_some(()));
+        assert_eq!(did(&rig, pid, "asks/a").0, "");
+    }
+    until("the result", || (rig.entries(pid, "result").len() == 1).then_some(()));
+    assert!(rig.entries(pid, "result")[0].to_string().contains("nobody answered in time"));
+}
+
 #[test]
 fn a_yes_under_another_policy_is_refused_with_the_reason() {
     let rig = rig(vec![any("write", vec![write("asks/a", "new"), say(TOLD)])]);
@@ -273,12 +356,17 @@ fn what_changed_since_the_last_start_is_said_and_journaled() {
             (found.len() == count).then_some(found)
         })
     };
-    let first = measured(1).remove(0);
+    // A home that has nothing to compare with is told of the program when it has been read.
+    let [unread, first] = &measured(2)[..] else { unreachable!() };
+    assert_eq!(
+        (&unread["program"], &unread["policy"], &unread["config"]),
+        (&json!(""), &first["policy"], &first["config"])
+    );
     assert_eq!((first["program"].as_str().unwrap().len(), &first["changed"]), (64, &json!([])));
     rig.stop();
     fs::write(rig.file("policy.yaml"), format!("{POLICY}\n# another\n")).unwrap();
     rig.up();
-    let second = measured(2).remove(1);
+    let second = measured(3).remove(2);
     assert_eq!((&second["changed"], &second["program"]), (&json!(["policy.yaml"]), &first["program"]));
     assert!(rig.log().contains("policy.yaml is not what it was when the daemon last started"), "{}", rig.log());
     assert!(rig.aos(&["status"]).out.contains("changed    since the start before: policy.yaml"));
@@ -289,7 +377,7 @@ fn what_changed_since_the_last_start_is_said_and_journaled() {
     let text = fs::read_to_string(&kept).unwrap();
     fs::write(&kept, text.replacen(first["program"].as_str().unwrap(), &"0".repeat(64), 1)).unwrap();
     rig.up();
-    assert_eq!(measured(3)[2]["changed"], json!(["the program"]));
+    assert_eq!(measured(4)[3]["changed"], json!(["the program"]));
     assert!(!rig.aos(&["status"]).out.contains("policy.yaml"));
     rig.stop();
     fs::set_permissions(rig.home(), fs::Permissions::from_mode(0o777)).unwrap();

@@ -12,7 +12,7 @@ use aos_abi::api::{
     ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach,
     RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
-use aos_abi::entry::{Key, ProposalState, WebhookRequest};
+use aos_abi::entry::{Key, ProposalState, Verdict, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::process::{
     BudgetSpec, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
@@ -234,6 +234,11 @@ impl Daemon {
         let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
         let Some(mut view) = known.filter(|view| !yes || view.state == ProposalState::Pending) else {
             return Err(self.not_open(wanted).await);
+        };
+        // A no to what would have run by itself.
+        let state = match (state, view.state, view.verdict) {
+            (ProposalState::Rejected, ProposalState::Pending, Verdict::Hold) => ProposalState::Vetoed,
+            (state, ..) => state,
         };
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
         let until = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
