@@ -5,6 +5,7 @@
 //! is on loopback, and the policy of the home is what lets anything through.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod by_hand;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod through;
@@ -174,6 +175,13 @@ fn what_a_command_fetches_labels_its_process_and_files_and_is_undone_whole() {
     assert!(last[1].1["result"].get("label").is_none() && last[1].1["result"].get("requests").is_none());
     assert_eq!(last[3].1["error"]["code"], "EPERM", "what it read may not lead to a command: {last:?}");
     assert_eq!(labels(&rig, 2), json!(["untrusted.web"]));
+    // Each decision says what the process carried then, and by which policy it was taken.
+    let verdicts = rig.entries(2, "verdict");
+    let carried: Vec<(&Value, &Value)> = verdicts.iter().map(|one| (&one["verdict"], &one["labels"])).collect();
+    let (allow, deny, labelled) = (json!("allow"), json!("deny"), json!(["untrusted.web"]));
+    assert_eq!(carried, [(&allow, &Value::Null), (&allow, &Value::Null), (&allow, &Value::Null), (&deny, &labelled)]);
+    let generation = &rig.json(&["status"])["policy"]["generation"];
+    assert!(generation.is_string() && verdicts.iter().all(|one| one["generation"] == *generation), "{verdicts:?}");
     assert!(read(folder.join("got.json")).contains("Ignore all"));
     let changed = rig.entries(2, "changed");
     let paths: Vec<&str> =
