@@ -39,17 +39,12 @@ fn rig(rules: Vec<Rule>) -> Option<(Rig, PathBuf)> {
 fn rig_of(role: &str, rules: Vec<Rule>) -> Option<(Rig, PathBuf)> {
     let policy = POLICY.replace("default_role: assistant", &format!("default_role: {role}"));
     let rig = Rig::with(rules, Setup { policy: Some(policy), ..Setup::default() });
-    let helper = aos_sandbox::Helper::new(env!("CARGO_BIN_EXE_aos"), [aos_sandbox::HELPER_SUBCOMMAND.into()]);
-    let probe = aos_sandbox::probe(&helper, &rig.home()).unwrap();
-    for finding in probe.missing() {
-        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
-    }
     let folder = rig.folder("mine");
     for (path, text) in [("notes/a", "a"), ("contracts/a", "signed"), ("private/k", "the secret")] {
         fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
         fs::write(folder.join(path), text).unwrap();
     }
-    probe.can_isolate().then_some((rig, folder))
+    rig.isolates().then_some((rig, folder))
 }
 
 fn command(cmd: &str) -> Rule {

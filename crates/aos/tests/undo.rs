@@ -12,7 +12,7 @@ use std::path::Path;
 use aos_models::scripted::Rule;
 use serde_json::{Value, json};
 
-use rig::{Rig, Setup, any, call, say, until, write};
+use rig::{Rig, Setup, any, call, say, skipped, until, write};
 
 const POLICY: &str = r#"
 version: 1
@@ -25,19 +25,6 @@ roles:
 
 fn rig(rules: Vec<Rule>) -> Rig {
     Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() })
-}
-
-/// Whether commands can run in the sandbox here.
-fn sandbox(rig: &Rig) -> bool {
-    let probe = aos_sandbox::probe(
-        &aos_sandbox::Helper::new(env!("CARGO_BIN_EXE_aos"), [aos_sandbox::HELPER_SUBCOMMAND.into()]),
-        &rig.home(),
-    )
-    .unwrap();
-    for finding in probe.missing() {
-        eprintln!("SKIPPED: no {}: {:?}", finding.feature, finding.state);
-    }
-    probe.can_isolate()
 }
 
 fn run_in(rig: &Rig, folder: &Path, task: &str) {
@@ -93,7 +80,7 @@ fn a_write_is_shown_undone_and_brought_back_through_restarts() {
 fn what_a_command_did_is_undone_whole() {
     let script = "echo new > edited; rm gone; mkdir -p n/m; echo made > n/m/f; chmod 700 tool; rm -r tree; cat edited";
     let rig = rig(vec![any("alpha", vec![call("EXEC_CMD", json!({ "cmd": script })), say("done")])]);
-    if !sandbox(&rig) {
+    if !rig.isolates() {
         return;
     }
     let folder = rig.folder("mine");
@@ -169,7 +156,7 @@ fn a_power_cut_while_a_command_runs_leaves_nothing_of_it() {
     let cmd = "echo half > a.txt; echo x > started; sleep 60";
     let slow = call("EXEC_CMD", json!({ "cmd": cmd, "timeout_s": 100 }));
     let rig = rig(vec![any("alpha", vec![slow, say("done")])]);
-    if !sandbox(&rig) {
+    if !rig.isolates() {
         return;
     }
     let folder = rig.folder("mine");
@@ -248,6 +235,32 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
     assert_eq!(listing(&folder), before);
     let nowhere = rig.aos(&["run", "--dry-run", "alpha"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
+}
+
+/// A command sees what the agent wrote before it, and what it changes itself is shown with the rest.
+#[test]
+fn a_dry_run_of_commands_shows_what_they_would_change() {
+    let steps = vec![
+        write("a.txt", "new\n"),
+        call("EXEC_CMD", json!({ "cmd": "cat a.txt > b.txt; rm gone; mkdir d; chmod 700 tool" })),
+        say("done"),
+    ];
+    let rig = rig(vec![any("alpha", steps)]);
+    if !rig.isolates() {
+        return;
+    }
+    let folder = rig.folder("mine");
+    for name in ["a.txt", "gone", "tool"] {
+        fs::write(folder.join(name), "old\n").unwrap();
+    }
+    let before = listing(&folder);
+    let ran = rig.aos(&["run", "--dry-run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for told in ["modified: a.txt", "created: b.txt", "deleted: gone", "created: d", "tool"] {
+        assert!(ran.err.contains(told), "{told}: {ran:?}");
+    }
+    assert!(ran.out.contains("+++ b/b.txt") || ran.out.contains("+new\n"), "{ran:?}");
+    assert_eq!(listing(&folder), before);
 }
 
 /// For a script: a line is a document, what the agent did comes first and as it happens, and the last line says what would
@@ -339,7 +352,7 @@ fn a_folder_that_takes_no_layer_is_told_when_the_process_starts() {
     let mut parts = said.split("# ");
     let status: Value = serde_json::from_str(parts.next().unwrap().trim()).unwrap();
     if status["lacks"].as_array().is_some_and(|lacks| !lacks.is_empty()) {
-        eprintln!("SKIPPED: this host cannot isolate a command: {}", status["lacks"]);
+        skipped(&format!("this host cannot isolate a command: {}", status["lacks"]));
         return;
     }
     for part in parts {

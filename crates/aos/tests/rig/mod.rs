@@ -54,6 +54,13 @@ roles:
       - {peer: "*", ops: [send]}
 "#;
 
+/// Says that something was not tried because the host cannot isolate commands; a failure where that has to be tried.
+pub(crate) fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    let required = std::env::var_os("AOS_TEST_SANDBOX").is_some_and(|value| value == "required");
+    assert!(!required, "{why}, and AOS_TEST_SANDBOX says that it is required");
+}
+
 /// What a home is made of before its daemon starts.
 pub(crate) struct Setup {
     /// The text of `policy.yaml`; `None`: there is none.
@@ -249,6 +256,16 @@ impl Rig {
             })
             .filter_map(|entry| rustix::process::Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
             .collect()
+    }
+
+    /// Whether this host can isolate a command of this home; said aloud where it cannot.
+    pub(crate) fn isolates(&self) -> bool {
+        let helper = aos_sandbox::Helper::new(env!("CARGO_BIN_EXE_aos"), [aos_sandbox::HELPER_SUBCOMMAND.into()]);
+        let probe = aos_sandbox::probe(&helper, &self.home()).unwrap();
+        for finding in probe.missing() {
+            skipped(&format!("no {}: {:?}; {}", finding.feature, finding.state, finding.feature.remedy()));
+        }
+        probe.can_isolate()
     }
 
     /// What the daemon has logged.
