@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::fault::Fault;
 use crate::grammar;
 use crate::guide::{Guide, Guides};
-use crate::nano::Nano;
+use crate::nano::{Nano, Refusals};
 use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
 
@@ -32,6 +32,8 @@ pub(crate) struct Written {
     pub(crate) role: usize,
     /// What holds the answer; nothing where any text will do.
     pub(crate) guide: Option<Guide>,
+    /// What is said in the place of calls that may not be made.
+    pub(crate) refusals: Option<Refusals>,
 }
 
 impl Form {
@@ -80,13 +82,15 @@ impl Form {
                 let grammar = grammar::of_nano(shapes, prompt.tools, &shown.sources).ok_or_else(|| {
                     Fault::Grammar("aos.nano.grammar is not of the form that is known here".to_owned())
                 })?;
+                let said = shapes["say"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
+                let refusals = nano.refusals(&said, prompt.tools, vocabulary);
                 // Its prompt has no such beginning.
-                Ok(Written { ids: shown.ids, role: 0, guide: Some(guides.start(grammar)?) })
+                Ok(Written { ids: shown.ids, role: 0, guide: Some(guides.start(grammar)?), refusals })
             }
             Form::ChatMl { .. } | Form::Llama3 { .. } => {
                 let (ids, role) = self.chat(prompt, vocabulary);
                 let guide = (prompt.tools != CallSet::EMPTY).then(|| guides.calls(prompt.tools)).transpose()?;
-                Ok(Written { ids, role, guide })
+                Ok(Written { ids, role, guide, refusals: None })
             }
         }
     }

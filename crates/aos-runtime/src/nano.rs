@@ -6,6 +6,7 @@
 
 use aos_abi::Name;
 use aos_abi::inference::{Message, Part, Prompt};
+use aos_abi::syscall::CallSet;
 use serde_json::Value;
 
 use crate::fault::Fault;
@@ -17,6 +18,8 @@ const RESULT_IDS: usize = 384;
 const PROMPT_IDS: usize = 1088;
 const SUMMARY: &str = "[summary of what happened before this point]\n";
 const INPUT_END: &str = "[end of standard input]";
+/// How a call begins, up to its name.
+const OPENING: &str = "{\"calls\":[{\"name\":\"";
 
 /// The control tokens, and the calls that a model knows.
 pub(crate) struct Nano {
@@ -36,6 +39,30 @@ pub(crate) struct Nano {
 pub(crate) struct Shown {
     pub(crate) ids: Vec<u32>,
     pub(crate) sources: Vec<String>,
+}
+
+/// What is said in the place of a call that the process may not make. Under the grammar alone the model would make the
+/// likeliest other call, which nobody asked for.
+pub(crate) struct Refusals {
+    /// The token that a call's name follows.
+    opening: u32,
+    /// The names of such calls as tokens, each with the whole reply.
+    replies: Vec<(u32, String)>,
+}
+
+impl Refusals {
+    /// Whether a call begins here.
+    pub(crate) fn follow(&self, id: u32) -> bool {
+        self.opening == id
+    }
+
+    /// The reply, where the model would rather have made one of these calls than go on with the token that it may.
+    pub(crate) fn instead(&self, logits: &[f32], chosen: u32) -> Option<&str> {
+        let likely = |id: u32| logits.get(id as usize).copied().filter(|logit| !logit.is_nan());
+        let rather = self.replies.iter().filter_map(|(id, reply)| Some((likely(*id)?, reply)));
+        let (wanted, reply) = rather.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        likely(chosen).is_none_or(|chosen| wanted > chosen).then_some(reply)
+    }
 }
 
 impl Nano {
@@ -107,6 +134,22 @@ impl Nano {
         }
         head.ids.push(self.reply);
         head
+    }
+
+    /// For a process with these calls; `said` are the sentences that the model knows, and the one that names a call is said
+    /// in its place.
+    pub(crate) fn refusals(&self, said: &[&str], tools: CallSet, vocabulary: &Vocabulary) -> Option<Refusals> {
+        let alone = |text: &str| <[u32; 1]>::try_from(vocabulary.encode(text)).ok().map(|[id]| id);
+        let names = |text: &str, name: Name| {
+            let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            !text.contains("{}") && words.any(|word| word == name.as_str())
+        };
+        let lacking = self.calls.iter().copied().filter(|name| !tools.contains(*name));
+        let reply = |name: Name| {
+            let text = said.iter().find(|text| names(text, name))?;
+            Some((alone(name.as_str())?, format!("{{\"say\":\"{}\"}}", escaped(text))))
+        };
+        Some(Refusals { opening: alone(OPENING)?, replies: lacking.filter_map(reply).collect() })
     }
 
     fn part(&self, part: &str, first: bool, vocabulary: &Vocabulary, to: &mut Shown) {

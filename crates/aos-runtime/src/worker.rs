@@ -17,6 +17,8 @@ use crate::decoder::{Decoder, Piece};
 use crate::fault::Fault;
 use crate::form::{Form, told};
 use crate::guide::{Guide, Guides};
+use crate::nano::Refusals;
+
 use crate::vocabulary::Vocabulary;
 
 /// Tokens of one prompt read in one round: others get their next token in between.
@@ -94,6 +96,7 @@ struct Running<S> {
     reused: usize,
     most: usize,
     guide: Option<Guide>,
+    refusals: Option<Refusals>,
     first: Option<Instant>,
     /// Bytes of the answer, and how many of them were told.
     bytes: Vec<u8>,
@@ -278,6 +281,7 @@ impl<D: Decoder> Worker<D> {
                 reused,
                 most,
                 guide: written.guide,
+                refusals: written.refusals,
                 first: None,
                 bytes: Vec::new(),
                 told: 0,
@@ -365,9 +369,20 @@ impl<S> Running<S> {
             None => likeliest(logits).filter(|id| *id != end && *id != vocabulary.eos),
         };
         let Some(id) = chosen else { return Ok(Some(true)) };
+        let opens = |id: u32| self.refusals.as_ref().filter(|refusals| refusals.follow(id));
+        let named = self.ids[self.prompt..].last().and_then(|last| opens(*last));
+        if let Some(reply) = named.and_then(|refusals| refusals.instead(logits, id)) {
+            self.bytes = reply.as_bytes().to_vec();
+            self.tell();
+            return Ok(Some(true));
+        }
+        let held_back = opens(id).is_some();
         self.ids.push(id);
         self.bytes.extend(vocabulary.bytes(id));
-        self.tell();
+        // That a call begins is told with its name: it may become a sentence yet.
+        if !held_back {
+            self.tell();
+        }
         if self.guide.as_ref().is_some_and(Guide::ended) {
             return Ok(Some(true));
         }

@@ -147,9 +147,9 @@ fn whatever_the_weights_say_decodes_and_names_only_what_may_be_called() {
 #[test]
 fn a_small_model_copies_what_it_was_given() {
     let home = Home::new();
-    let set: CallSet = [Name::FsRead].into_iter().collect();
+    let set = CallSet::all();
     let mut paths = 0;
-    for seed in 0..6 {
+    for seed in 0..24 {
         let mut worker = worker(&home.put("m.gguf", &Gguf::nano(seed)), 1 << 30);
         let task = "please read \"so/me file\".txt";
         let answered = answer(&mut worker, 1, prompt(task, set, 200));
@@ -160,6 +160,24 @@ fn a_small_model_copies_what_it_was_given() {
         }
     }
     assert!(paths > 0, "no file was read");
+}
+
+/// Where a process may make one call of all, a model that would have made another one says that it may not.
+#[test]
+fn a_small_model_says_that_it_may_not_instead_of_doing_something_else() {
+    let home = Home::new();
+    let set: CallSet = [Name::FsRead].into_iter().collect();
+    let (mut refused, mut made) = (0, 0);
+    for seed in 0..40 {
+        let mut worker = worker(&home.put("m.gguf", &Gguf::nano(seed)), 1 << 30);
+        let answered = answer(&mut worker, 1, prompt("read a.txt", set, 200));
+        let reply: Value = serde_json::from_str(&answered.text).unwrap();
+        let said = reply["say"].as_str().unwrap_or_default();
+        refused += usize::from(said.starts_with("I may not use ") && answered.answer_tokens == 1);
+        made += usize::from(reply["calls"][0]["name"] == "FS_READ");
+        assert!(!said.contains("FS_READ"), "that one it may: {said}");
+    }
+    assert!(refused > 2 && refused > made, "{refused} refused, {made} made");
 }
 
 /// Long histories, one process after the other: what is kept, shared and evicted must change no answer.
