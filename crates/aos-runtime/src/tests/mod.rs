@@ -439,6 +439,28 @@ fn the_grammar_lets_every_answer_of_the_training_through() {
     }
 }
 
+/// A span begins, goes on and ends anywhere in a text, also around characters of several bytes.
+#[test]
+fn a_span_goes_on_behind_a_character_of_several_bytes() {
+    let (_home, file) = nano();
+    let weights = Weights::open(&file, None).unwrap();
+    let vocabulary = Vocabulary::of(&weights).unwrap();
+    let Form::Nano(_, shapes) = Form::of(&weights, &vocabulary).unwrap() else { panic!("another form") };
+    let guides = Guides::new(&vocabulary, vocabulary.eos).unwrap();
+    let source = "show me what is inside the document město.java or 文件-שלום/x as \"soon\" as you can";
+    for path in ["město.java", "m", "mě", "ěsto", "文件-שלום/x", "件-ש", "document město.java or 文"] {
+        let grammar = crate::grammar::of_nano(&shapes, CallSet::all(), &[crate::nano::escaped(source)]).unwrap();
+        let mut guide = guides.start(grammar).unwrap();
+        let answer = format!("{{\"calls\":[{{\"name\":\"FS_READ\",\"args\":{{\"path\":\"{path}\"}}}}]}}");
+        for id in vocabulary.encode(&answer) {
+            let mut logits = vec![0.0; vocabulary.len()];
+            logits[id as usize] = 1.0;
+            assert_eq!(guide.choose(&logits, false, &vocabulary).unwrap(), Some(id), "{path}");
+        }
+        assert!(guide.ended(), "{path}");
+    }
+}
+
 fn collect(value: &Value, strings: &mut Vec<String>) {
     match value {
         Value::String(text) => strings.push(text.clone()),
