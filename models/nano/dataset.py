@@ -31,10 +31,15 @@ class Dataset:
         wording = Wording(self.phrases, values, rng, self.held)
         return Episodes(Intents(wording)).make(self.kind)
 
-    def example(self, number):
-        """Ids and mask of one episode; the next number's where it does not fit the context."""
+    def example(self, number, short=0.):
+        """Ids and mask of one episode; the next number's where it does not fit the context. That share of the examples that
+        is `short` ends behind the first answer: what is asked for is learned there, at a third of the cost."""
+        first = random.Random(f"{self.seed} {number} short").random() < short
         while True:
             ids, mask = ids_of(self.episode(number), self.tokenizer)
+            if first:
+                stop = mask.index(0, mask.index(1)) if 0 in mask[mask.index(1):] else len(ids)
+                ids, mask = ids[:stop], mask[:stop]
             if len(ids) <= prompt.CONTEXT_IDS:
                 return ids, mask
             number += 1 << 40

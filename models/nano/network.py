@@ -41,17 +41,17 @@ class Norm(nn.Module):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * self.weight
 
 
-def angles(length):
+def turns(length):
+    """RoPE's angles as complex numbers, `[length, 1, HEAD / 2]`."""
     inverse = ROPE_BASE ** (-torch.arange(0, HEAD, 2).float() / HEAD)
-    turned = torch.arange(length).float()[:, None] * inverse[None]
-    return turned.cos(), turned.sin()
+    angles = torch.arange(length).float()[:, None, None] * inverse
+    return torch.polar(torch.ones_like(angles), angles)
 
 
-def rotate(x, cos, sin):
-    """RoPE over pairs (0, 1), (2, 3) and so on."""
-    x = x.float()
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+def rotate(x, turned):
+    """RoPE over pairs (0, 1), (2, 3) and so on: as complex numbers, which is three times as fast here as even and odd apart."""
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (HEAD // 2, 2)))
+    return torch.view_as_real(pairs * turned).flatten(-2)
 
 
 class Block(nn.Module):
@@ -66,25 +66,22 @@ class Block(nn.Module):
         self.ffn_down = nn.Linear(inner, width, bias=False)
 
     def split(self, x):
-        return x.view(x.shape[0], x.shape[1], self.heads, HEAD).transpose(1, 2)
+        return x.view(x.shape[0], x.shape[1], self.heads, HEAD)
 
-    def forward(self, x, mask, cos, sin, past=None):
+    def forward(self, x, mask, turned, past=None):
         """`past` is a list of this layer's keys and values so far; it is added to."""
         batch, length, width = x.shape
         h = self.attn_norm(x)
+        v = self.split(self.attn_v(h)).transpose(1, 2)
         # Scaled here, where it is far less than the scores.
-        q = rotate(self.split(self.attn_q(h)), cos, sin) * HEAD ** -.5
-        k = rotate(self.split(self.attn_k(h)), cos, sin)
-        v = self.split(self.attn_v(h))
+        q = rotate(self.split(self.attn_q(h)), turned * HEAD ** -.5).to(v.dtype).transpose(1, 2)
+        k = rotate(self.split(self.attn_k(h)), turned).to(v.dtype).transpose(1, 2)
         if past is not None:
             if past:
                 k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
             past[:] = [k, v]
-        if q.is_cuda:
-            attended = functional.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True, scale=1.)
-        else:
-            scores = (q @ k.transpose(-1, -2)).float() + mask
-            attended = scores.softmax(-1).to(v.dtype) @ v
+        # All in bf16 where it is trained: passes over the scores cost more than all matrices of a layer.
+        attended = (q @ k.transpose(-1, -2) + mask.to(v.dtype)).softmax(-1) @ v
         attended = attended.transpose(1, 2).reshape(batch, length, width)
         x = x + self.attn_output(attended).float()
         h = self.ffn_norm(x)
@@ -98,9 +95,7 @@ class Network(nn.Module):
         self.token_embd = nn.Embedding(shape.vocabulary, shape.width)
         self.blk = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.output_norm = Norm(shape.width)
-        cos, sin = angles(shape.context)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        self.register_buffer("turned", turns(shape.context), persistent=False)
         self.begin()
 
     @torch.no_grad()
@@ -160,7 +155,7 @@ class Network(nn.Module):
         mask = torch.full((length, length), -1e9, device=ids.device).triu(1)
         x = self.token_embd(ids).float()
         for block in self.blk:
-            x = block(x, mask, self.cos[:length], self.sin[:length])
+            x = block(x, mask, self.turned[:length])
         return self.output_norm(x)
 
     def logits(self, hidden):
@@ -175,5 +170,5 @@ class Network(nn.Module):
         mask[:, seen:] = torch.full((length, length), -1e9).triu(1)
         x = self.token_embd(torch.tensor([ids])).float()
         for block, of_layer in zip(self.blk, past):
-            x = block(x, mask, self.cos[seen:seen + length], self.sin[seen:seen + length], of_layer)
+            x = block(x, mask, self.turned[seen:seen + length], of_layer)
         return self.logits(self.output_norm(x[:, -1]))[0]

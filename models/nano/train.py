@@ -13,7 +13,6 @@ forced and a first look only, evaluate.py decodes freely. Nothing is written int
 
 import argparse
 import json
-import math
 import multiprocessing
 import os
 import random
@@ -25,6 +24,7 @@ import torch
 from torch.nn import functional
 
 from dataset import Dataset
+from muon import Muon
 from network import Network, Shape
 
 CHUNK = 2048
@@ -68,16 +68,15 @@ class Chunks:
         # Whoever is forked has the data set already.
         self.pool = multiprocessing.get_context("fork").Pool(workers) if workers else None
 
-    def ask(self, chunk):
-        numbers = range(chunk * CHUNK, (chunk + 1) * CHUNK)
-        return self.pool.map_async(self.data.example, numbers, 64)
+    def numbers(self, chunk, short):
+        return [(number, short) for number in range(chunk * CHUNK, (chunk + 1) * CHUNK)]
 
-    def rows(self, chunk):
+    def rows(self, chunk, short):
         if not self.pool:
-            return [self.data.example(number) for number in range(chunk * CHUNK, (chunk + 1) * CHUNK)]
+            return [self.data.example(*each) for each in self.numbers(chunk, short)]
         for ahead in range(chunk, chunk + AHEAD):
             if ahead not in self.coming:
-                self.coming[ahead] = self.ask(ahead)
+                self.coming[ahead] = self.pool.starmap_async(self.data.example, self.numbers(ahead, short), 64)
         return self.coming.pop(chunk).get()
 
 
@@ -95,15 +94,16 @@ class Run:
         shape = Shape(len(self.data.tokenizer.tokens), options.width, options.layers, options.inner)
         self.network = Network(shape).to(options.device)
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
-        matrices = [weights for weights in self.network.parameters() if weights.dim() == 2]
-        others = [weights for weights in self.network.parameters() if weights.dim() != 2]
-        self.optimiser = torch.optim.AdamW([{"params": matrices, "weight_decay": .05}, {"params": others, "weight_decay": 0.}],
-                                           lr=options.rate, betas=(.9, .98))
+        matrices = [weights for weights in self.network.blk.parameters() if weights.dim() == 2]
+        norms = [weights for weights in self.network.parameters() if weights.dim() != 2]
+        embedding = {"params": [self.network.token_embd.weight], "weight_decay": .05}
+        self.optimisers = [Muon(matrices, options.matrix_rate, weight_decay=.05),
+                           torch.optim.AdamW([embedding, {"params": norms, "weight_decay": 0.}], lr=options.rate, betas=(.9, .98))]
         self.progress = {"step": 0, "tokens": 0, "examples": 0, "chunk": 0, "batch": 0, "cpu_s": 0.}
 
     def save(self):
         aside = self.folder / "state.new"
-        torch.save({"network": self.network.state_dict(), "average": self.average, "optimiser": self.optimiser.state_dict(),
+        torch.save({"network": self.network.state_dict(), "average": self.average, "optimisers": [each.state_dict() for each in self.optimisers],
                     "progress": self.progress, "shape": self.network.shape.saved(), "tokens": self.data.tokenizer.tokens}, aside)
         aside.rename(self.folder / "state.pt")
 
@@ -113,17 +113,28 @@ class Run:
             raise SystemExit("the vocabulary is not that of the checkpoint: begin a new run")
         self.network.load_state_dict(state["network"])
         self.average = state["average"]
-        self.optimiser.load_state_dict(state["optimiser"])
+        for optimiser, saved in zip(self.optimisers, state["optimisers"]):
+            optimiser.load_state_dict(saved)
         self.progress = state["progress"]
 
-    def rate(self):
-        """A short warm-up, then half a cosine down to a hundredth, by tokens seen."""
+    def begin_with(self, other):
+        """The weights of another run, for whatever they are worth: all else is new."""
+        state = torch.load(self.folder.parent / other / "state.pt", map_location=self.options.device)
+        self.network.load_state_dict({**self.network.state_dict(), **state["average"]})
+        self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
+
+    def pace(self):
+        """Share of the full rate: a short warm-up, the whole, and over the last `cool` of the tokens down to nothing."""
         step, share = self.progress["step"], min(1., self.progress["tokens"] / self.options.tokens)
-        return self.options.rate * min(1., (step + 1) / 120) * (.01 + .99 * (1 + math.cos(math.pi * share)) / 2)
+        return min(1., (step + 1) / 100, (1.02 - share) / self.options.cool)
+
+    def short(self):
+        """Share of examples that end behind their first answer: most at first, while it is learned what is asked for."""
+        return .85 - .45 * min(1., self.progress["tokens"] / self.options.tokens)
 
     def batch(self):
         """Tokens of a step: few at first, when each step teaches much, more later, when each is mostly noise."""
-        return int(self.options.batch * (1 + 2 * min(1., self.progress["chunk"] * CHUNK / 40000)) / 3)
+        return int(self.options.batch * (1 + 2 * min(1., (1 + self.progress["chunk"] * CHUNK) / self.options.grow)) / 3)
 
     def learn(self, batch):
         x, y = (part.to(self.options.device) for part in tensors(batch, self.data.tokenizer.id["<|pad|>"]))
@@ -132,12 +143,14 @@ class Run:
             asked = y != -100
             logits = self.network.logits(hidden[asked])
         loss = functional.cross_entropy(logits.float(), y[asked])
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.rate()
-        self.optimiser.zero_grad()
+        for optimiser, rate in zip(self.optimisers, (self.options.matrix_rate, self.options.rate)):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * self.pace()
+            optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.)
-        self.optimiser.step()
+        for optimiser in self.optimisers:
+            optimiser.step()
         share = min(AVERAGE, self.progress["step"] / (self.progress["step"] + 20))
         with torch.no_grad():
             for name, weights in self.network.named_parameters():
@@ -154,7 +167,7 @@ class Run:
         loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
         seen = progress["tokens"]
         while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
-            found = batches(self.chunks.rows(progress["chunk"]), self.batch())
+            found = batches(self.chunks.rows(progress["chunk"], self.short()), self.batch())
             random.Random(progress["chunk"]).shuffle(found)
             for batch in found[progress["batch"]:]:
                 value = self.learn(batch)
@@ -164,7 +177,7 @@ class Run:
                 cpu = time.process_time()
                 if progress["step"] % REPORT_STEPS == 0:
                     speed = (progress["tokens"] - seen) / (time.time() - began)
-                    self.report(f"step {progress['step']} tokens {progress['tokens']:,} loss {loss:.4f} rate {self.rate():.2e} "
+                    self.report(f"step {progress['step']} tokens {progress['tokens']:,} loss {loss:.4f} pace {self.pace():.3f} "
                                 f"{speed:.0f} tokens/s cpu {progress['cpu_s']:.0f} s")
                 if time.time() - saved > CHECKPOINT_S:
                     self.save()
@@ -187,6 +200,7 @@ def main():
     parser.add_argument("--run", default="first", help="the name of the run")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--weights", help="a run whose weights this one begins with")
     parser.add_argument("--quick", action="store_true", help="a small network and a minute")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
@@ -195,7 +209,10 @@ def main():
     parser.add_argument("--tokens", type=float, default=45e6, help="tokens of the whole run, padding counted")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, ready to be resumed")
     parser.add_argument("--batch", type=int, default=6144, help="tokens of a step")
-    parser.add_argument("--rate", type=float, default=1.5e-3)
+    parser.add_argument("--grow", type=float, default=40000, help="examples over which the tokens of a step grow from a third to the whole")
+    parser.add_argument("--rate", type=float, default=3e-3, help="of the embedding and the norms")
+    parser.add_argument("--matrix-rate", type=float, default=.02, help="of all other matrices")
+    parser.add_argument("--cool", type=float, default=.5, help="share of the run over which the rate falls")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--inner", type=int, default=704)
@@ -206,6 +223,8 @@ def main():
     run = Run(options)
     if options.resume:
         run.load()
+    elif options.weights:
+        run.begin_with(options.weights)
     parameters = sum(weights.numel() for weights in run.network.parameters())
     run.report(f"{parameters:,} parameters, vocabulary {run.network.shape.vocabulary}, from step {run.progress['step']}")
     run.go()
