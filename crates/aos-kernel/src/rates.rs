@@ -59,7 +59,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// The first rate that one more call under these obligations would exceed.
-    pub(crate) fn over_rate(&mut self, pid: Pid, obligations: &Obligations) -> Option<Over> {
+    fn over_rate(&mut self, pid: Pid, obligations: &Obligations) -> Option<Over> {
         let now = self.globals.at;
         let process = self.table.get(pid)?;
         obligations.rates.iter().find_map(|Rate { rule, count, per_s }| {

@@ -6,6 +6,8 @@
 
 mod rig;
 
+use std::sync::LazyLock;
+
 use aos_abi::Syscall;
 use aos_abi::entry::Verdict;
 use aos_policy::{Grants, Policy};
@@ -145,9 +147,29 @@ fn addresses(methods: &[&str]) -> Vec<Value> {
     all
 }
 
-fn grants(call: &str, patterns: &[&str]) -> Grants {
-    let texts: Vec<String> = patterns.iter().map(|pattern| format!("{call} {pattern}")).collect();
-    Grants::parse(&texts).unwrap_or_else(|fault| panic!("{fault}"))
+/// Every call of each family.
+static WORLDS: LazyLock<Vec<Vec<Syscall>>> = LazyLock::new(|| {
+    let of =
+        |family: &Family| (family.world)().iter().map(|args| rig::call(&format!("{} {args}", family.call))).collect();
+    FAMILIES.iter().map(of).collect()
+});
+
+impl Family {
+    fn grants(&self, patterns: &[&str]) -> Grants {
+        let texts: Vec<String> = patterns.iter().map(|pattern| format!("{} {pattern}", self.call)).collect();
+        rig::grants(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// A role that may make the call on what these patterns hold.
+    fn role(&self, patterns: &[&str]) -> Policy {
+        let given: Vec<String> = patterns.iter().map(|pattern| format!("'{} {pattern}'", self.call)).collect();
+        role(&format!("{{calls: [{}]}}", given.join(", ")))
+    }
+
+    /// A role that may make every such call.
+    fn everything(&self) -> Policy {
+        self.role(&self.patterns[..1])
+    }
 }
 
 /// The calls of a world that a role's rules and the grants of a process and its ancestors allow.
@@ -168,19 +190,15 @@ proptest! {
 
     #[test]
     fn it_agrees_with_brute_force((at, of_role, of_parent, of_child) in cases()) {
-        let Family { call, patterns, world } = &FAMILIES[at];
-        let parse = |args: Value| Syscall::parse(call, &args.to_string()).unwrap_or_else(|error| panic!("{args}: {error}"));
-        let world: Vec<Syscall> = world().into_iter().map(parse).collect();
-        let given: Vec<String> = of_role.iter().map(|pattern| format!("'{call} {pattern}'")).collect();
-        let policy = role(&format!("{{calls: [{}]}}", given.join(", ")));
-        let parents: Vec<Grants> = of_parent.iter().map(|patterns| grants(call, patterns)).collect();
-        let child = grants(call, &of_child);
-        let everything = role(&format!("{{calls: ['{call} {}']}}", patterns[0]));
-        let wants = allowed(&everything, std::slice::from_ref(&child), &world);
-        let may = allowed(&policy, &parents, &world);
+        let (family, world) = (&FAMILIES[at], &WORLDS[at]);
+        let policy = family.role(&of_role);
+        let parents: Vec<Grants> = of_parent.iter().map(|patterns| family.grants(patterns)).collect();
+        let child = family.grants(&of_child);
+        let wants = allowed(&family.everything(), std::slice::from_ref(&child), world);
+        let may = allowed(&policy, &parents, world);
         let counter = (0..world.len()).find(|nth| wants[*nth] && !may[*nth]).map(|nth| world[nth].args().to_string());
         let said = policy.check_child(&subject(&parents), child.as_slice());
-        let case = format!("{call}: {of_child:?} of {of_parent:?} of {of_role:?}");
+        let case = format!("{}: {of_child:?} of {of_parent:?} of {of_role:?}", family.call);
         match said {
             Ok(()) => prop_assert_eq!(counter, None, "{}", case),
             Err(exceeds) => prop_assert!(counter.is_some(), "{}: {}", case, exceeds),
@@ -191,14 +209,12 @@ proptest! {
 /// Without this the property would hold of a world in which nothing is ever accepted or refused.
 #[test]
 fn the_worlds_tell_patterns_apart() {
-    for Family { call, patterns, world } in &FAMILIES {
-        let parse =
-            |args: Value| Syscall::parse(call, &args.to_string()).unwrap_or_else(|error| panic!("{args}: {error}"));
-        let world: Vec<Syscall> = world().into_iter().map(parse).collect();
-        let everything = role(&format!("{{calls: ['{call} {}']}}", patterns[0]));
+    for (family, world) in FAMILIES.iter().zip(&*WORLDS) {
+        let Family { call, patterns, .. } = family;
+        let everything = family.everything();
         let mut seen: Vec<(&str, Vec<bool>)> = Vec::new();
         for pattern in *patterns {
-            let held = allowed(&everything, &[grants(call, &[pattern])], &world);
+            let held = allowed(&everything, &[family.grants(&[pattern])], world);
             assert!(held.contains(&true), "{call} {pattern} holds nothing");
             assert!(*pattern == patterns[0] || held.contains(&false), "{call} {pattern} holds all");
             for (other, same) in &seen {

@@ -34,9 +34,9 @@ use crate::{probe, seccomp, tree};
 /// How many helpers may be getting ready at once while runs wait. One is kept when none do.
 const SPARES_MAX: usize = 4;
 
-/// How long after a run was taken the nurse makes the next helper, unless that run is over or another waits for it: the kernel makes and takes
-/// away namespaces one after the other, and a grace period of its own lasts until the making is over, so a sandbox that is
-/// made while a command starts doubles what that start takes.
+/// How long after a run was taken the nurse makes the next helper, unless that run is over or another waits for it: the
+/// kernel makes and takes away namespaces one after the other, and a grace period of its own lasts until the making is
+/// over, so a sandbox that is made while a command starts doubles what that start takes.
 const REST: Duration = Duration::from_millis(5);
 
 /// How long the nurse waits when the host has no room for another process.

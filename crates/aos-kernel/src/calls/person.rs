@@ -39,13 +39,13 @@ impl<P: PageStore> Kernel<P> {
         };
         let (name, canonical) = (action.name(), action.args());
         let Some(ruling) = self.rule(pid, action) else { return Done::Ended };
-        let over = self.over_rate(pid, &ruling.obligations).or_else(|| self.over_asks(pid));
         if ruling.verdict == Verdict::Deny {
             let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
             error.hint = ruling.hint;
             return Done::Now(Err(error));
         }
-        if let Some(over) = over {
+        // Whatever the policy says of it, a person is asked.
+        if let Some(over) = self.over(pid, name, Verdict::Ask, &ruling.obligations) {
             return Done::Now(Err(over.error(name)));
         }
         self.count_rates(pid, &ruling.obligations);

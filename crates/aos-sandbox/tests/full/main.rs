@@ -463,21 +463,26 @@ fn the_host_is_as_it_was() {
     assert!(std::fs::write("/dev/null", "x").is_ok());
 }
 
+/// On a host that lacks a feature: all that it is found to lack, and what a command is refused with.
+fn nothing_runs_without(feature: Feature) -> (Vec<Feature>, String) {
+    let rig = Rig::new(Isolation::Full);
+    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
+    assert!(!report.can_isolate());
+    let error = match go(&rig.spec(&["touch", "ran"])) {
+        Err(error @ Error::Missing { feature: missing, .. }) if missing == feature => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(!rig.path().join("ran").exists(), "nothing may run with fewer walls instead");
+    (report.missing().map(|finding| finding.feature).collect(), error)
+}
+
 /// Not a test: what the next one runs where the kernel refuses namespaces.
 #[test]
 #[ignore = "played by another test"]
 fn on_a_host_without_user_namespaces() {
-    let rig = Rig::new(Isolation::Full);
-    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
-    assert!(!report.can_isolate());
-    assert!(report.missing().any(|finding| finding.feature == Feature::UserNamespaces));
-    match go(&rig.spec(&["touch", "ran"])) {
-        Err(error @ Error::Missing { feature: Feature::UserNamespaces, .. }) => {
-            assert!(error.to_string().contains("user.max_user_namespaces"), "{error}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert!(!rig.path().join("ran").exists(), "nothing may run with fewer walls instead");
+    let (missing, error) = nothing_runs_without(Feature::UserNamespaces);
+    assert!(missing.contains(&Feature::UserNamespaces));
+    assert!(error.contains("user.max_user_namespaces"), "{error}");
 }
 
 #[test]
@@ -515,18 +520,9 @@ fn on_a_kernel_that_lacks_something() {
     let filter: seccompiler::BpfProgram = filter.and_then(TryInto::try_into).expect("it compiles");
     // For this thread and all that it starts, which is the helper.
     seccompiler::apply_filter(&filter).expect("the kernel takes it");
-    let rig = Rig::new(Isolation::Full);
-    let report = probe(&helper(), rig.workspace.path()).expect("the helper starts");
-    assert!(!report.can_isolate());
-    assert_eq!(report.missing().map(|finding| finding.feature).collect::<Vec<_>>(), [feature], "{report:?}");
-    match go(&rig.spec(&["touch", "ran"])) {
-        Err(error @ Error::Missing { feature: missing, .. }) => {
-            assert_eq!(missing, feature);
-            assert!(error.to_string().contains(feature.remedy()), "the way out is told: {error}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert!(!rig.path().join("ran").exists(), "nothing may run with fewer walls instead");
+    let (missing, error) = nothing_runs_without(feature);
+    assert_eq!(missing, [feature]);
+    assert!(error.contains(feature.remedy()), "the way out is told: {error}");
 }
 
 #[test]

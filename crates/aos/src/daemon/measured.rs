@@ -1,9 +1,10 @@
 //! What the daemon is made of, looked at when it starts: its program, its policy, its configuration.
 //!
-//! Start at [`record`]. What always holds: each start is journaled with the hashes, and what differs from the one before
-//! is said in the log, in `aos status` and by `aos doctor`; a program that was changed is said and not refused, since an
-//! upgrade is just that. All of it is looked at before anything runs. The program's tens of megabytes are not read where
-//! file number, size and times are those of its last hash, and beside the start where a home has nothing to compare with.
+//! Start at [`look`], then [`record`]. What always holds: each start is journaled with the hashes, and what differs from
+//! the one before is said in the log, in `aos status` and by `aos doctor`; a program that was changed is said and not
+//! refused, since an upgrade is just that. All of it is looked at before anything runs. The program's tens of megabytes
+//! are not read where file number, size and times are those of its last hash, and beside the start where a home has
+//! nothing to compare with.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -15,10 +16,20 @@ use aos_sandbox::{digest, digest_of};
 use super::heart::{Handle, LiveKernel};
 use crate::home::Home;
 
-/// The hashes of the files that say what may be done; the program's is not known yet.
-pub(crate) fn files(home: &Home) -> Measured {
+/// Looks at what this start is made of and says what differs from the one before. The program is left out where there was
+/// none before, so that nothing can differ.
+pub(crate) async fn look(home: &Home, before: &Measured) -> Measured {
     let hash = |path: &Path| std::fs::read(path).map(|bytes| digest(&bytes)).unwrap_or_default();
-    Measured { policy: hash(&home.policy_file()), config: hash(&home.config_file()), ..Measured::default() }
+    let mut now =
+        Measured { policy: hash(&home.policy_file()), config: hash(&home.config_file()), ..Measured::default() };
+    if !before.program.is_empty() {
+        now.program = program_of(home).await;
+    }
+    now.changed = differs(before, &now).into_iter().map(str::to_owned).collect();
+    for what in &now.changed {
+        tracing::warn!("{what} is not what it was when the daemon last started");
+    }
+    now
 }
 
 /// The hash of the running program; empty where it cannot be read. Blocking.
@@ -52,7 +63,7 @@ fn program(home: &Home) -> String {
 }
 
 /// What is known of both and differs.
-pub(crate) fn differs(before: &Measured, now: &Measured) -> Vec<&'static str> {
+fn differs(before: &Measured, now: &Measured) -> Vec<&'static str> {
     let known = before != &Measured::default();
     let parts = [
         ("the program", &before.program, &now.program),
@@ -67,21 +78,16 @@ pub(crate) fn differs(before: &Measured, now: &Measured) -> Vec<&'static str> {
 }
 
 /// The hash of the running program, read where nothing waits for it.
-pub(crate) async fn program_of(home: &Home) -> String {
+async fn program_of(home: &Home) -> String {
     let home = home.clone();
     tokio::task::spawn_blocking(move || program(&home)).await.unwrap_or_default()
 }
 
 /// Journals what this start is made of. A program that was not looked at yet is looked at now and told of afterwards: a
 /// policy that is changed meanwhile is compared with the files.
-pub(crate) async fn record(handle: Handle, home: Home, mut now: Measured) {
+pub(crate) async fn record(handle: Handle, home: Home, now: Measured) {
     let looked_at = !now.program.is_empty();
-    let mut recorded = handle
-        .change(move |kernel| {
-            now.changed = differs(kernel.measured(), &now).into_iter().map(str::to_owned).collect();
-            Ok((Pid::SYSTEM, Body::Measured(now)))
-        })
-        .await;
+    let mut recorded = handle.change(move |_| Ok((Pid::SYSTEM, Body::Measured(now)))).await;
     if recorded.is_ok() && !looked_at {
         let program = program_of(&home).await;
         let all = move |kernel: &mut LiveKernel| {

@@ -156,15 +156,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
     let Served { pool, views: models, configured, demo } = models(&config, &home, &policy.text, &listen).await?;
-    // Said before anything runs. Only a home without a start before this one has nothing that its program could differ from.
+    // Said before anything runs.
     let before = kernel.measured().clone();
-    let mut measured = measured::files(&home);
-    if !before.program.is_empty() {
-        measured.program = measured::program_of(&home).await;
-    }
-    for what in measured::differs(&before, &measured) {
-        tracing::warn!("{what} is not what it was when the daemon last started");
-    }
+    let measured = measured::look(&home, &before).await;
     let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
     drivers.adopt(policy.policy);
     let (undo, owed) = undo::Undo::open(home.undo())

@@ -29,7 +29,7 @@ print(json.dumps(said))
 /// What each is called, and what is said to the proxy whose rules allow `GET /open/**` and `POST /in/*` of `to` alone. All
 /// mean to have the other side see `/closed`, or to reach what no rule names.
 fn attempts(to: &str, elsewhere: &str, daemon: &str) -> Vec<(&'static str, String)> {
-    let get = |url: String| format!("GET {url} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n");
+    let get = |url: String| get(&url, to);
     let path = |path: &str| get(format!("http://{to}{path}"));
     let post =
         |headers: &str, body: &str| format!("POST http://{to}/in/box HTTP/1.1\r\nhost: {to}\r\n{headers}\r\n{body}");
@@ -80,6 +80,10 @@ fn attempts(to: &str, elsewhere: &str, daemon: &str) -> Vec<(&'static str, Strin
     ]
 }
 
+fn get(url: &str, host: &str) -> String {
+    format!("GET {url} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")
+}
+
 fn port(address: &str) -> &str {
     address.rsplit_once(':').unwrap().1
 }
@@ -102,8 +106,7 @@ fn what_is_said_to_the_proxy_by_hand_reaches_nothing_else() {
     rig.up();
     let daemon = rig.json(&["status"])["listen"].as_str().unwrap().to_owned();
     let mut all = attempts(&to, &format!("127.0.0.1:{}", elsewhere.port), &daemon);
-    let ordinary = format!("GET http://{to}/open/a HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n");
-    all.push(("an ordinary request", ordinary));
+    all.push(("an ordinary request", get(&format!("http://{to}/open/a"), &to)));
     let folder = rig.folder("mine");
     let texts: Vec<&str> = all.iter().map(|(_, text)| text.as_str()).collect();
     fs::write(folder.join("attempts.json"), json!(texts).to_string()).unwrap();
