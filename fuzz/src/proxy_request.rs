@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use aos_abi::{CallError, Code};
 use aos_drivers::net::{Driver, Gate, HostPort, Options, Proxy, Resolve, Resolving, Secret, Seen, Tunnel};
-use aos_policy::Policy;
 use aos_policy::address::Address;
+use aos_policy::{Allowed, Labels, Policy};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -19,16 +19,20 @@ struct Door {
     policy: watch::Sender<Policy>,
 }
 
+fn allowed() -> Allowed {
+    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+}
+
 impl Gate for Door {
-    fn request(&self, method: &str, url: &str) -> Result<(), CallError> {
+    fn request(&self, method: &str, url: &str) -> Result<Allowed, CallError> {
         self.asked.lock().expect("nobody panics with it").push((method.to_owned(), url.to_owned()));
         // As the policy reads it.
         let address = Address::parse(url).map_err(|fault| CallError::new(Code::Perm, fault.why))?;
         let open = address.host == "ok.test" && address.path.first().is_some_and(|first| first == "open");
-        open.then_some(()).ok_or_else(|| CallError::new(Code::Perm, "no rule"))
+        open.then(allowed).ok_or_else(|| CallError::new(Code::Perm, "no rule"))
     }
     fn tunnel(&self, host: &str, _: u16) -> Result<Tunnel, CallError> {
-        (host == "ok.test").then_some(Tunnel::Passed).ok_or_else(|| CallError::new(Code::Perm, "no rule"))
+        (host == "ok.test").then(|| Tunnel::Passed(allowed())).ok_or_else(|| CallError::new(Code::Perm, "no rule"))
     }
     fn names(&self, host: &str) -> bool {
         host == "ok.test"
@@ -74,7 +78,7 @@ pub fn proxy_request(data: &[u8]) {
         assert!(url.starts_with("http://") && !url.contains(char::is_whitespace), "{url}");
     }
     for seen in &seen {
-        assert!(seen.refused.is_some(), "it cannot be reached: {seen:?}");
+        assert!(seen.said.is_err(), "it cannot be reached: {seen:?}");
         assert!(!seen.to.contains('?'), "{seen:?}");
     }
 }

@@ -248,6 +248,9 @@ pub enum Body {
         #[serde(flatten)]
         outcome: Outcome,
     },
+    /// Input: requests that a call made beyond the one it was allowed for, each as it was decided: those of a command, and
+    /// where redirects led.
+    Requested(Box<Requested>),
     /// Input: files were changed by a call, or a person took such a change back; what they replaced is kept.
     Changed(Box<Changed>),
     /// Input: the files that a proposed call concerns, as they are while it is put before a person.
@@ -330,6 +333,43 @@ pub enum Body {
         /// How many entries.
         entries: u64,
     },
+}
+
+/// Requests that were decided while their call ran, in the order in which they were.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requested {
+    /// Of which call.
+    pub call_id: CallId,
+    /// The policy they were decided by.
+    pub generation: String,
+    /// What the process carried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// How long deciding all of these took.
+    #[serde(default, skip_serializing_if = "Took::is_unknown")]
+    pub took_us: Took,
+    /// What was asked for and what was said.
+    pub requests: Vec<NetRequest>,
+    /// How many more there were that are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+}
+
+/// A request as it was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetRequest {
+    /// `GET` and so on; `CONNECT` for a connection whose requests cannot be seen.
+    pub method: String,
+    /// Scheme, host, port and path, without the query; of a connection host and port.
+    pub to: String,
+    /// `allow` or `deny`.
+    pub verdict: Verdict,
+    /// The rule that allowed it, with its layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why it was refused; where a rule did, with the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A change to the files of a workspace, wholly made.
@@ -765,6 +805,7 @@ impl Body {
             Body::Syscall { .. } => "syscall",
             Body::Verdict { .. } => "verdict",
             Body::Result { .. } => "result",
+            Body::Requested(_) => "requested",
             Body::Changed(_) => "changed",
             Body::Examined(_) => "examined",
             Body::Proposal { .. } => "proposal",

@@ -45,8 +45,12 @@ pub const EXEC_TIMEOUT_S_MAX: u64 = 3600;
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Most bytes that one command sends and gets through its proxy, together.
 pub const EGRESS_BYTES_MAX: u64 = 256 << 20;
-/// Most requests of one command that are listed in its result; all are logged.
+/// Most requests of one command that are listed in its result.
 pub const EGRESS_SHOWN_MAX: usize = 50;
+/// Most requests of one command that are journaled with what decided them; those beyond are counted there, and logged.
+pub const EGRESS_JOURNALED_MAX: usize = 10_000;
+/// Longest address of a request as it is shown and journaled, in characters.
+pub const EGRESS_ADDRESS_CHARS_MAX: usize = 1_000;
 /// Most timers of one process.
 pub const TIMERS_MAX: usize = 64;
 /// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.

@@ -40,6 +40,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Circuit { .. }
         | Body::Syscall { .. }
         | Body::Verdict { .. }
+        | Body::Requested(_)
         | Body::Changed(_)
         | Body::Examined(_)
         | Body::Proposal { .. }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use aos_abi::CallError;
 use aos_drivers::net::{Authority, Driver, Gate, HostPort, Options, Proxy, Resolve, Resolving, Secret, Seen, Tunnel};
-use aos_policy::Policy;
+use aos_policy::{Allowed, Labels, Policy};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -36,12 +36,16 @@ struct Open {
     changes: watch::Sender<Policy>,
 }
 
+fn allowed() -> Allowed {
+    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+}
+
 impl Gate for Open {
-    fn request(&self, _: &str, _: &str) -> Result<(), CallError> {
-        Ok(())
+    fn request(&self, _: &str, _: &str) -> Result<Allowed, CallError> {
+        Ok(allowed())
     }
     fn tunnel(&self, _: &str, _: u16) -> Result<Tunnel, CallError> {
-        Ok(self.opener.clone().map_or(Tunnel::Passed, Tunnel::Opened))
+        Ok(self.opener.clone().map_or_else(|| Tunnel::Passed(allowed()), Tunnel::Opened))
     }
     fn names(&self, _: &str) -> bool {
         true

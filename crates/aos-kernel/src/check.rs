@@ -91,8 +91,8 @@ impl<P: PageStore> Kernel<P> {
                 format!("effect {effect} is not waited for, or not for the first time"),
             )),
             // Also of one that has ended: a person may take back what it did.
-            Body::Changed(_) if self.table.get(pid).is_some() => Ok(()),
-            Body::Changed(_) => Err(no_process(pid)),
+            Body::Changed(_) | Body::Requested(_) if self.table.get(pid).is_some() => Ok(()),
+            Body::Changed(_) | Body::Requested(_) => Err(no_process(pid)),
             Body::Proposal {
                 state: ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone,
                 ..

@@ -9,7 +9,7 @@ use aos_abi::syscall::CallSet;
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
 use aos_personal::Detector;
 use aos_policy::settings::Mount;
-use aos_policy::{Given, Grants, Labels, Permit, Policy, Subject};
+use aos_policy::{Allowed, Given, Grants, Labels, Permit, Policy, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
 #[derive(Debug)]
@@ -125,15 +125,16 @@ impl Authority {
         self.policy.explain(&self.subject(), call).verdict == Verdict::Deny
     }
 
-    /// Whether the policy allows this call too, without asking anybody; what it brings back carries these labels.
+    /// Whether the policy allows this call too, without asking anybody.
     ///
     /// # Errors
     /// `EPERM` with the deciding rule.
-    pub fn allows(&self, call: &Syscall) -> Result<Labels, CallError> {
+    pub fn allows(&self, call: &Syscall) -> Result<Allowed, CallError> {
         let subject = self.subject();
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
-            return Ok(said.obligations.labels);
+            let generation = self.policy.generation().to_owned();
+            return Ok(Allowed { rule: said.rule, generation, labels: said.obligations.labels });
         }
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
         error.hint = said.hint;
@@ -144,7 +145,7 @@ impl Authority {
     ///
     /// # Errors
     /// `EPERM` with the deciding rule.
-    pub fn still_allows(&self, now: &Policy, call: &Syscall) -> Result<Labels, CallError> {
+    pub fn still_allows(&self, now: &Policy, call: &Syscall) -> Result<Allowed, CallError> {
         let said = self.allows(call)?;
         if now.generation() == self.policy.generation() {
             return Ok(said);
@@ -174,7 +175,7 @@ impl Authority {
     ///
     /// # Errors
     /// `EPERM` with the reason.
-    pub fn opens(&self, host: &str, port: u16) -> Result<Labels, CallError> {
+    pub fn opens(&self, host: &str, port: u16) -> Result<Allowed, CallError> {
         let subject = self.subject();
         self.policy.opens(&subject, host, port).map_err(|why| {
             CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))

@@ -306,6 +306,8 @@ impl<P: PageStore> Kernel<P> {
             | Body::Circuit { .. }
             | Body::Syscall { .. }
             | Body::Verdict { .. }
+            // What its requests brought back comes with the call's result.
+            | Body::Requested(_)
             | Body::Result { effect: None, .. }
             | Body::Charged { .. }
             | Body::Ahead { .. }

@@ -33,6 +33,25 @@ pub struct Subject<'a> {
     pub given: Given<'a>,
 }
 
+/// What may be done without asking anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The deciding rule with its layer; of several that it takes together, each.
+    pub rule: String,
+    /// The policy it stands in.
+    pub generation: String,
+    /// What comes back carries these.
+    pub labels: Labels,
+}
+
+impl Allowed {
+    /// The same where a later policy has to allow it too: by its rule, and with the labels of both.
+    #[must_use]
+    pub fn and(self, later: Allowed) -> Allowed {
+        Allowed { labels: self.labels.and(later.labels), ..later }
+    }
+}
+
 /// What the policy says to a call, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]

@@ -51,7 +51,7 @@ mod read;
 mod yaml;
 
 pub use child::Exceeds;
-pub use decide::{Explanation, Subject};
+pub use decide::{Allowed, Explanation, Subject};
 pub use fault::Fault;
 pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};

@@ -12,7 +12,7 @@ use aos_abi::{Name, Syscall};
 use aos_personal::Detector;
 
 use crate::child::{self, Exceeds};
-use crate::decide::{Explanation, Subject, decide, decide_past};
+use crate::decide::{Allowed, Explanation, Subject, decide, decide_past};
 use crate::fault::Fault;
 use crate::given::Lacking;
 use crate::grant::Grant;
@@ -201,12 +201,13 @@ impl Policy {
     }
 
     /// Whether a connection of which only host and port can be seen, such as TLS through a proxy, is allowed: that takes
-    /// every method and every path there to be. What comes through it carries the labels returned.
+    /// every method and every path there to be.
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<Labels, String> {
-        crate::tunnel::opens(&self.tables, subject, host, port)
+    pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<Allowed, String> {
+        let (rule, labels) = crate::tunnel::opens(&self.tables, subject, host, port)?;
+        Ok(Allowed { rule, generation: self.generation().to_owned(), labels })
     }
 
     /// Whether a role has a rule that allows anything at all to a host and port, on whatever terms.

@@ -12,17 +12,18 @@ use crate::policy::{LabelRule, Tables};
 use crate::scope::{NetScope, Scope, host_words};
 use crate::target::{Action, METHODS};
 
-/// Whether everything to a host and port is allowed, and what it brings back carries.
+/// Whether everything to a host and port is allowed, by which rules, and what it brings back carries.
 ///
 /// # Errors
 /// Why not, in words for whoever asked for it.
-pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u16) -> Result<Labels, String> {
+pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u16) -> Result<(String, Labels), String> {
     let role = tables.role(subject.role).ok_or_else(|| format!("no role `{}` in the policy", subject.role))?;
     let words = host_words(host);
     let concerns = |net: &NetScope, method: u8| {
         net.methods & method != 0 && net.port.is_none_or(|own| own == port) && net.host.matches(&words)
     };
     let mut labels = Labels::WEB;
+    let mut granting: Vec<&str> = Vec::new();
     let whole = |net: &NetScope| net.path.segments().is_empty() && net.path.has_rest();
     for (method, bit) in METHODS {
         let name = if method == "GET" { Name::NetFetch } else { Name::NetSend };
@@ -41,7 +42,10 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
                 return Err(format!("{} names paths, which cannot be seen inside TLS", rule.name));
             }
             labels = labels.and(rule.terms.obligations.labels);
-            granted |= grants && rule.grants;
+            if grants && rule.grants {
+                granted = true;
+                granting.push(&rule.name);
+            }
         }
         if !granted {
             return Err(format!("no rule of role {} allows {method} /** there, and TLS hides the method", role.name));
@@ -63,7 +67,9 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
             return Err(format!("{} says {} to {name}", rule.name, rule.terms.verdict.as_str()));
         }
     }
-    Ok(labels)
+    granting.sort_unstable();
+    granting.dedup();
+    Ok((granting.join(", "), labels))
 }
 
 /// Whether a role has a rule that grants anything to a host and port.

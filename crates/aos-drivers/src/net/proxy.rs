@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aos_abi::{CallError, limits};
-use aos_policy::Policy;
+use aos_policy::{Allowed, Policy};
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
@@ -65,17 +65,17 @@ pub struct Seen {
     pub method: String,
     /// Scheme, host, port and path, without the query; of a tunnel host and port.
     pub to: String,
-    /// Why it was refused; `None`: it was passed on.
-    pub refused: Option<String>,
+    /// What allowed it, or why it was refused.
+    pub said: Result<Allowed, String>,
 }
 
 /// What one command may reach.
 pub trait Gate: Send + Sync + 'static {
-    /// Whether a request may be made.
+    /// What allows a request.
     ///
     /// # Errors
     /// Why not, as the agent would be told.
-    fn request(&self, method: &str, url: &str) -> Result<(), CallError>;
+    fn request(&self, method: &str, url: &str) -> Result<Allowed, CallError>;
     /// What becomes of a connection of which only host and port can be seen.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl<G: Gate> Proxy<G> {
         let method = request.method().clone();
         let to = url.split(['?', '#']).next().unwrap_or_default().to_owned();
         let refuse = |status, why: &str| {
-            self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: Some(why.to_owned()) });
+            self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Err(why.to_owned()) });
             said(status, why)
         };
         // Looking is decided like getting.
@@ -201,9 +201,10 @@ impl<G: Gate> Proxy<G> {
         if !matches!(judged, "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
             return refuse(StatusCode::METHOD_NOT_ALLOWED, "no rule can name this method");
         }
-        if let Err(error) = self.gate.request(judged, &url) {
-            return refuse(StatusCode::FORBIDDEN, &words(&error));
-        }
+        let allowed = match self.gate.request(judged, &url) {
+            Ok(allowed) => allowed,
+            Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error)),
+        };
         let to_checked = match reach(&url, self.gate.private(), self.driver.resolver()).await {
             Ok(destination) => destination,
             Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error.into())),
@@ -218,7 +219,7 @@ impl<G: Gate> Proxy<G> {
         if !self.spend(body.len()) {
             return refuse(StatusCode::INSUFFICIENT_STORAGE, &spent());
         }
-        self.gate.saw(Seen { method: method.to_string(), to: to.clone(), refused: None });
+        self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Ok(allowed) });
         let secrets = self.gate.secrets();
         let mask = self.mask(&secrets);
         let (proxy, judged) = (Arc::clone(&self), judged.to_owned());

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
+use aos_policy::Allowed;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -29,8 +30,8 @@ const GREETING_MAX: usize = 64 << 10;
 
 /// What becomes of a tunnel.
 pub enum Tunnel {
-    /// It is passed on to the host whose name it carries.
-    Passed,
+    /// It is passed on to the host whose name it carries, since this allows it.
+    Passed(Allowed),
     /// It is opened, and each request in it is decided.
     Opened(Arc<Authority>),
 }
@@ -47,15 +48,15 @@ pub(super) struct End {
 
 /// A tunnel that was decided, as far as it is made.
 pub(super) enum Way {
-    /// To the other side.
-    Passed(TcpStream),
+    /// To the other side, and what allows it.
+    Passed(TcpStream, Allowed),
     /// To an end here.
     Opened(Arc<Authority>),
 }
 
 impl Way {
     pub(super) fn is_passed(&self) -> bool {
-        matches!(self, Way::Passed(_))
+        matches!(self, Way::Passed(..))
     }
 }
 
@@ -93,13 +94,13 @@ impl<G: Gate> Proxy<G> {
         let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
         match self.gate.tunnel(&end.host, end.port).map_err(|error| forbidden(words(&error)))? {
             Tunnel::Opened(authority) => Ok(Way::Opened(authority)),
-            Tunnel::Passed => {
+            Tunnel::Passed(allowed) => {
                 let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
                 let url = format!("https://{host}:{}/", end.port);
                 let destination = reach(&url, self.gate.private(), self.driver.resolver()).await;
                 let addresses = destination.map_err(|error| forbidden(words(&error.into())))?.addresses();
                 match tokio::time::timeout(HEAD_WITHIN, TcpStream::connect(&addresses[..])).await {
-                    Ok(Ok(outside)) => Ok(Way::Passed(outside)),
+                    Ok(Ok(outside)) => Ok(Way::Passed(outside, allowed)),
                     Ok(Err(_)) | Err(_) => {
                         Err((StatusCode::BAD_GATEWAY, "the other side cannot be reached".to_owned()))
                     }
@@ -117,14 +118,14 @@ impl<G: Gate> Proxy<G> {
     ) {
         let Some(inside) = inside.await else { return };
         match way {
-            Way::Passed(outside) => self.pass(inside, outside, end).await,
+            Way::Passed(outside, allowed) => self.pass(inside, outside, end, allowed).await,
             Way::Opened(authority) => self.open(inside, end, authority).await,
         }
     }
 
     /// Runs a tunnel until it ends, at the latest with the command or when the rules would not make it so any more.
     pub(super) async fn kept(&self, end: End, passed: bool, tunnel: impl Future<Output = ()>) {
-        let same = |tunnel: Tunnel| matches!(tunnel, Tunnel::Passed) == passed;
+        let same = |tunnel: Tunnel| matches!(tunnel, Tunnel::Passed(_)) == passed;
         tokio::select! {
             () = self.stop.cancelled() => {}
             () = self.withdrawn(|gate| gate.tunnel(&end.host, end.port).is_ok_and(same)) => {}
@@ -133,11 +134,11 @@ impl<G: Gate> Proxy<G> {
     }
 
     pub(super) fn refused(&self, to: &str, why: &str) {
-        self.gate.saw(Seen { method: "CONNECT".into(), to: to.to_owned(), refused: Some(why.to_owned()) });
+        self.gate.saw(Seen { method: "CONNECT".into(), to: to.to_owned(), said: Err(why.to_owned()) });
     }
 
     /// Hands on bytes, once the greeting names the host.
-    async fn pass(&self, inside: impl AsyncRead + AsyncWrite, outside: TcpStream, end: End) {
+    async fn pass(&self, inside: impl AsyncRead + AsyncWrite, outside: TcpStream, end: End, allowed: Allowed) {
         let (mut in_read, mut in_write) = tokio::io::split(inside);
         let (mut out_read, mut out_write) = outside.into_split();
         let greeting = match tokio::time::timeout(HEAD_WITHIN, greeting(&mut in_read)).await {
@@ -148,7 +149,7 @@ impl<G: Gate> Proxy<G> {
             }
             Ok(Err(_)) | Err(_) => return self.refused(&end.shown, "only TLS is passed on"),
         };
-        self.gate.saw(Seen { method: "CONNECT".into(), to: end.shown, refused: None });
+        self.gate.saw(Seen { method: "CONNECT".into(), to: end.shown, said: Ok(allowed) });
         if !self.spend(greeting.len()) || out_write.write_all(&greeting).await.is_err() {
             return;
         }

@@ -165,6 +165,7 @@ impl Narrator {
             | Body::Rested
             | Body::Silent { .. }
             | Body::Budgeted { .. }
+            | Body::Requested(_)
             | Body::Changed(_)
             | Body::Examined(_)
             | Body::Pruned { .. } => vec![],

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::heart::Completion;
 use super::memory::People;
 use super::outlet::Outlet;
+use super::requests::{Requests, net_request};
 use super::trust::Trust;
 use crate::config::{Config, Exec, HostPort};
 use crate::env::Env;
@@ -161,10 +162,11 @@ impl Drivers {
         folder: PathBuf,
         keeping: fs::Keeping,
         authority: &Authority,
+        requests: Requests,
         token: CancellationToken,
     ) -> Result<exec::Ran, CallError> {
         let trust = self.trust(authority, &keeping)?;
-        let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority));
+        let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority), requests);
         let seen = self.seen(authority);
         let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.inside)?;
         let cancel = Cancel::new()
@@ -274,6 +276,7 @@ impl Drivers {
         &self,
         permit: Permit,
         authority: &Authority,
+        requests: Requests,
         token: CancellationToken,
     ) -> Result<Value, CallError> {
         let url = match permit.call() {
@@ -284,16 +287,23 @@ impl Drivers {
         self.configured(&url)?;
         // What the rules of places beyond a redirect say of their answers.
         let labels = Mutex::new(Labels::NONE);
-        let decide = |url: &str| {
+        let allows = |url: &str, policy: &Policy| {
             self.configured(url)?;
-            if !keeps_secrets(authority, &self.policy.borrow()) {
+            if !keeps_secrets(authority, policy) {
                 return Err(CallError::new(Code::Perm, "the policy was changed and takes back a secret of this call")
                     .hint("a call that is made now has what the policy gives now"));
             }
             let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
-            let said = authority.still_allows(&self.policy.borrow(), &call)?;
+            authority.still_allows(policy, &call)
+        };
+        let decide = |url: &str| {
+            let policy = self.policy.borrow().clone();
+            let said = requests.timed(|| allows(url, &policy));
+            let to = url.split(['?', '#']).next().unwrap_or_default();
+            let shown = said.as_ref().map_err(|error| &error.message);
+            requests.decided(policy.generation(), net_request("GET", to, shown));
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
-            *labels = labels.and(said);
+            *labels = labels.and(said?.labels);
             Ok(())
         };
         // A private address that stands in the URL itself has just been decided on by the policy.
@@ -310,15 +320,17 @@ impl Drivers {
         };
         let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
         let call = permit.call().clone();
-        let mut answer = tokio::select! {
+        let answer = tokio::select! {
             biased;
-            () = token.cancelled() => return Err(CallError::new(Code::Intr, "cancelled")),
+            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
             () = self.withdrawn(authority, &call, &[]) => {
-                return Err(CallError::new(Code::Perm, "the policy was changed and forbids it by now")
-                    .hint("whether it was made is not known; `aos policy explain` says what holds"));
+                Err(CallError::new(Code::Perm, "the policy was changed and forbids it by now")
+                    .hint("whether it was made is not known; `aos policy explain` says what holds"))
             }
-            answer = self.net.call(permit, trip) => answer?,
+            answer = self.net.call(permit, trip) => answer,
         };
+        requests.send();
+        let mut answer = answer?;
         let labels = labels.into_inner().unwrap_or_else(PoisonError::into_inner);
         answer["label"] = labels.and(Labels::WEB).to_string().into();
         Ok(answer)

@@ -31,6 +31,7 @@ use super::heart::Completion;
 use super::history::History;
 use super::inference::Models;
 use super::relay::Relays;
+use super::requests::Requests;
 use super::undo::{Note, Undo};
 
 /// Live events a slow watcher may be behind; beyond, it goes back to the journal.
@@ -339,7 +340,8 @@ impl Edges {
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
                 let folder = place.root.clone();
                 let permit = blocking(move || held(bound.as_deref(), &place, permit.call()).map(|()| permit)).await?;
-                let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, token).await?;
+                let requests = Requests::new(&authority, &call_id, self.completions.clone());
+                let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, requests, token).await?;
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
                     let told = match ran.changes {
@@ -352,7 +354,10 @@ impl Edges {
                 self.tell(told);
                 answer
             }
-            Handler::Net => drivers.net(permit, &authority, token).await,
+            Handler::Net => {
+                let requests = Requests::new(&authority, &call_id, self.completions.clone());
+                drivers.net(permit, &authority, requests, token).await
+            }
             Handler::Kernel | Handler::Absent(_) => {
                 Err(CallError::new(Code::Io, format!("{} has no driver", permit.call().name())))
             }

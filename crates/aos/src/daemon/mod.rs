@@ -23,6 +23,7 @@ mod privacy;
 mod programs;
 mod relay;
 mod reload;
+mod requests;
 mod restore;
 mod system;
 mod trust;

@@ -2,20 +2,21 @@
 //!
 //! Start at [`Outlet::new`]; it stands for as long as the command runs. What always holds: every request is decided as
 //! `NET_FETCH` and `NET_SEND` are, by the policy that held when the command began and by the one that holds now, and what
-//! is open is closed when the latter forbids it; each is logged with pid and verdict, and the first are in the command's
-//! result, which is journaled.
+//! is open is closed when the latter forbids it; each is logged with pid and verdict and journaled with the rule, and the
+//! first are in the command's result.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aos_abi::entry::NetRequest;
 use aos_abi::syscall::{NetFetch, NetSend};
 use aos_abi::{CallError, Code, Syscall, limits};
 use aos_drivers::net::{self, Driver, Gate, HostPort, Proxy, Secret, Seen, Tunnel};
 use aos_kernel::effect::Authority;
 use aos_policy::settings::ExecNet;
-use aos_policy::{Labels, Policy};
+use aos_policy::{Allowed, Labels, Policy};
 use aos_sandbox::ProxyServer;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drivers::{Configured, Drivers, allowed, keeps_secrets};
+use super::requests::{GATHERED_FOR, Requests, net_request};
 use crate::secrets::Secrets;
 
 /// The ports of http and https.
@@ -51,6 +53,7 @@ struct Rules {
     secrets: Secrets,
     /// By whom TLS is opened.
     opener: Option<Arc<net::Authority>>,
+    requests: Requests,
     told: Mutex<Told>,
 }
 
@@ -58,7 +61,7 @@ struct Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// The first of them.
-    seen: Vec<Seen>,
+    seen: Vec<NetRequest>,
     /// Whether any was passed on.
     reached: bool,
     labels: Labels,
@@ -69,7 +72,12 @@ struct Door(Arc<Rules>);
 
 impl Outlet {
     /// For a command of the process whose authority this is.
-    pub(crate) fn new(drivers: &Drivers, authority: &Authority, opener: Option<Arc<net::Authority>>) -> Outlet {
+    pub(crate) fn new(
+        drivers: &Drivers,
+        authority: &Authority,
+        opener: Option<Arc<net::Authority>>,
+        requests: Requests,
+    ) -> Outlet {
         let (driver, configured) = drivers.way_out();
         // A private address that a rule names stands in the rule itself; each request is decided before it is reached.
         let named = authority.policy.private_hosts(&authority.role);
@@ -77,7 +85,8 @@ impl Outlet {
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
         let secrets = drivers.secrets().clone();
         let (authority, policy) = (authority.clone(), drivers.policy());
-        let rules = Rules { authority, policy, configured, private, secrets, opener, told: Mutex::default() };
+        let told = Mutex::default();
+        let rules = Rules { authority, policy, configured, private, secrets, opener, requests, told };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
@@ -103,6 +112,13 @@ impl Outlet {
             }
             let asked = proxy.serve(doors.proxy);
             tasks.spawn_on(async move { told(asked.await) }, &runtime);
+            let (rules, stop) = (Arc::clone(&rules), stop.clone());
+            let journaled = async move {
+                while stop.run_until_cancelled(tokio::time::sleep(GATHERED_FOR)).await.is_some() {
+                    rules.requests.send();
+                }
+            };
+            tasks.spawn_on(journaled, &runtime);
         });
         (server.ports, server.addresses) = (ports, addresses);
         server
@@ -113,6 +129,7 @@ impl Outlet {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.rules.requests.send();
         std::mem::take(&mut *self.rules.told())
     }
 }
@@ -155,15 +172,42 @@ impl Rules {
         places.iter().filter_map(|(host, _)| plain(host)).take(ADDRESSES_MAX).collect()
     }
 
-    /// What is allowed brings this back.
-    fn labelled(&self, labels: Labels) {
-        let mut told = self.told();
-        told.labels = told.labels.and(labels);
+    fn request(&self, call: &Syscall) -> Result<Allowed, CallError> {
+        every(self.deciding()?.iter().map(|authority| authority.allows(call)))
+    }
+
+    fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        allowed(&self.configured.hosts, &format!("https://{shown}:{port}/"))?;
+        let deciding = self.deciding()?;
+        let whole = every(deciding.iter().map(|authority| authority.opens(&shown, port)));
+        let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
+        // A secret can only be put in where requests are seen, and so can rules that name some of them.
+        let carries = self.role_secrets().iter().any(|secret| secret.is_for(host, port));
+        match (whole, &self.opener) {
+            (Ok(allowed), _) if !carries => Ok(Tunnel::Passed(allowed)),
+            (Ok(_), Some(opener)) => Ok(Tunnel::Opened(Arc::clone(opener))),
+            (Err(_), Some(opener)) if speaks => Ok(Tunnel::Opened(Arc::clone(opener))),
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
+        }
+    }
+
+    fn role_secrets(&self) -> Vec<Secret> {
+        // Where the policy has taken one of them back since, no request is allowed.
+        self.secrets.of_role(self.authority.policy.role(&self.authority.role))
     }
 }
 
+/// What all of them allow together.
+fn every(said: impl IntoIterator<Item = Result<Allowed, CallError>>) -> Result<Allowed, CallError> {
+    let mut said = said.into_iter();
+    let first = said.next().expect("the policy of the beginning decides")?;
+    said.try_fold(first, |allowed, later| Ok(allowed.and(later?)))
+}
+
 impl Gate for Door {
-    fn request(&self, method: &str, url: &str) -> Result<(), CallError> {
+    fn request(&self, method: &str, url: &str) -> Result<Allowed, CallError> {
         allowed(&self.0.configured.hosts, url)?;
         let call = match method {
             "GET" => Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }),
@@ -171,33 +215,11 @@ impl Gate for Door {
                 Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
             }
         };
-        let said: Result<Vec<Labels>, CallError> =
-            self.0.deciding()?.iter().map(|authority| authority.allows(&call)).collect();
-        said?.into_iter().for_each(|labels| self.0.labelled(labels));
-        Ok(())
+        self.0.requests.timed(|| self.0.request(&call))
     }
 
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
-        let rules = &*self.0;
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        allowed(&rules.configured.hosts, &format!("https://{shown}:{port}/"))?;
-        let deciding = rules.deciding()?;
-        let whole = deciding
-            .iter()
-            .try_fold(Labels::NONE, |labels, authority| authority.opens(&shown, port).map(|more| labels.and(more)));
-        let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
-        // A secret can only be put in where requests are seen, and so can rules that name some of them.
-        let carries = self.secrets().iter().any(|secret| secret.is_for(host, port));
-        match (whole, &rules.opener) {
-            (Ok(labels), _) if !carries => {
-                rules.labelled(labels);
-                Ok(Tunnel::Passed)
-            }
-            (Ok(_), Some(opener)) => Ok(Tunnel::Opened(Arc::clone(opener))),
-            (Err(_), Some(opener)) if speaks => Ok(Tunnel::Opened(Arc::clone(opener))),
-            (Err(error), _) => Err(error),
-            (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
-        }
+        self.0.requests.timed(|| self.0.tunnel(host, port))
     }
 
     fn names(&self, host: &str) -> bool {
@@ -219,17 +241,25 @@ impl Gate for Door {
     }
 
     fn secrets(&self) -> Vec<Secret> {
-        // Where the policy has taken one of them back since, no request is allowed.
-        self.0.secrets.of_role(self.0.authority.policy.role(&self.0.authority.role))
+        self.0.role_secrets()
     }
 
     fn saw(&self, seen: Seen) {
-        let verdict = seen.refused.as_deref().unwrap_or("allow");
-        tracing::info!(pid = %self.0.authority.pid, method = %seen.method, to = %seen.to, verdict, "a command's request");
-        let mut told = self.0.told();
-        told.reached |= seen.refused.is_none();
+        let rules = &*self.0;
+        let request = net_request(&seen.method, &seen.to, seen.said.as_ref());
+        let verdict = request.why.as_deref().unwrap_or("allow");
+        tracing::info!(pid = %rules.authority.pid, method = %request.method, to = %request.to, verdict, "a command's request");
+        match &seen.said {
+            Ok(allowed) => rules.requests.decided(&allowed.generation, request.clone()),
+            Err(_) => rules.requests.decided(rules.policy.borrow().generation(), request.clone()),
+        }
+        let mut told = rules.told();
+        if let Ok(allowed) = seen.said {
+            told.reached = true;
+            told.labels = told.labels.and(allowed.labels);
+        }
         if told.seen.len() <= limits::EGRESS_SHOWN_MAX {
-            told.seen.push(seen);
+            told.seen.push(request);
         }
     }
 }
@@ -240,7 +270,7 @@ pub(crate) fn tell(answer: &mut Result<Value, CallError>, told: Told) {
     if seen.is_empty() {
         return;
     }
-    let one = |seen: &Seen| match &seen.refused {
+    let one = |seen: &NetRequest| match &seen.why {
         Some(why) => json!({ "method": seen.method, "to": seen.to, "verdict": "deny", "why": why }),
         None => json!({ "method": seen.method, "to": seen.to, "verdict": "allow" }),
     };

@@ -14,7 +14,7 @@ use super::web::Web;
 use super::{PYTHON, ask, policy, rig, run_in};
 
 const VALUE: &str = "ghp_taken-back-0123456789";
-const WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const WITHIN: Duration = Duration::from_secs(60);
 
 /// The rules with a secret for this port, and without it.
 fn rules(port: u16, secret: bool) -> String {
@@ -76,7 +76,7 @@ fn a_secret_that_was_taken_back_is_put_in_no_more() {
 }
 
 /// Answers each request with what it said in `authorization`: when it is told to.
-fn slow() -> (u16, Receiver<String>, Sender<()>) {
+pub(crate) fn slow() -> (u16, Receiver<String>, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (sender, asked) = channel();

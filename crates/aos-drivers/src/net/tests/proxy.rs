@@ -1,6 +1,7 @@
 //! The proxy of commands, spoken to as a command speaks: plain bytes over a connection.
 
 use aos_abi::Code;
+use aos_policy::{Allowed, Labels};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -29,15 +30,19 @@ impl Door {
     }
 }
 
+fn rule() -> Allowed {
+    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+}
+
 impl Gate for Door {
-    fn request(&self, method: &str, url: &str) -> Result<(), CallError> {
+    fn request(&self, method: &str, url: &str) -> Result<Allowed, CallError> {
         let asked = format!("{method} {url}");
         let allowed = !self.is_shut() && self.requests.iter().any(|prefix| asked.starts_with(prefix));
-        allowed.then_some(()).ok_or_else(|| CallError::new(Code::Perm, "no rule").hint("a rule"))
+        allowed.then(rule).ok_or_else(|| CallError::new(Code::Perm, "no rule").hint("a rule"))
     }
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
         let allowed = !self.is_shut() && self.tunnels.contains(&format!("{host}:{port}"));
-        let tunnel = || self.opened.clone().map_or(Tunnel::Passed, Tunnel::Opened);
+        let tunnel = || self.opened.clone().map_or_else(|| Tunnel::Passed(rule()), Tunnel::Opened);
         allowed.then(tunnel).ok_or_else(|| CallError::new(Code::Perm, "a rule names paths"))
     }
     fn names(&self, host: &str) -> bool {
@@ -114,7 +119,7 @@ impl Outlet {
 
     fn verdicts(&self) -> Vec<(String, bool)> {
         let seen = self.seen.lock().unwrap();
-        seen.iter().map(|seen| (format!("{} {}", seen.method, seen.to), seen.refused.is_none())).collect()
+        seen.iter().map(|seen| (format!("{} {}", seen.method, seen.to), seen.said.is_ok())).collect()
     }
 }
 
@@ -281,7 +286,7 @@ async fn a_tunnel_is_passed_on_where_everything_is_allowed_and_names_its_host() 
     let connect = format!("CONNECT {to}");
     let verdicts = outlet.verdicts();
     assert_eq!(verdicts[..3], [(connect.clone(), true), (connect.clone(), false), (connect, false)], "{verdicts:?}");
-    assert!(outlet.seen.lock().unwrap()[1].refused.as_deref().unwrap().contains("evil.test"));
+    assert!(outlet.seen.lock().unwrap()[1].said.as_ref().unwrap_err().contains("evil.test"));
 }
 
 #[tokio::test]

@@ -1,0 +1,114 @@
+//! Requests that are decided while their call runs, on their way to the journal.
+//!
+//! Start at [`Requests::decided`]. What always holds: whatever a call asked for is journaled before the call's result, in
+//! the order in which it was decided. No request waits for that: they are gathered, and a power cut takes those of the
+//! last moment, which are in the log.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aos_abi::entry::{NetRequest, Requested, Took, Verdict};
+use aos_abi::{Body, CallId, Pid, limits};
+use aos_kernel::effect::Authority;
+use aos_policy::Allowed;
+use tokio::sync::mpsc;
+
+use super::heart::Completion;
+
+/// How many are gathered into one entry.
+const GATHERED_MAX: usize = 64;
+/// How long they are gathered, where somebody looks to it.
+pub(crate) const GATHERED_FOR: Duration = Duration::from_millis(250);
+
+/// What one call asks for beyond what it was allowed for.
+pub(crate) struct Requests {
+    pid: Pid,
+    call_id: CallId,
+    labels: Vec<String>,
+    journal: mpsc::UnboundedSender<Completion>,
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    generation: String,
+    deciding: Duration,
+    requests: Vec<NetRequest>,
+    more: u64,
+    /// Of the whole call.
+    listed: usize,
+}
+
+impl Requests {
+    /// None yet, of a call of the process whose authority this is.
+    pub(crate) fn new(authority: &Authority, call_id: &str, journal: mpsc::UnboundedSender<Completion>) -> Requests {
+        let labels = authority.labels.held().map(str::to_owned).collect();
+        Requests { pid: authority.pid, call_id: call_id.to_owned(), labels, journal, gathered: Mutex::default() }
+    }
+
+    /// Decides one, and counts the time that it takes.
+    pub(crate) fn timed<T>(&self, decide: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let said = decide();
+        self.gathered().deciding += began.elapsed();
+        said
+    }
+
+    /// One was decided by the policy of this generation.
+    pub(crate) fn decided(&self, generation: &str, request: NetRequest) {
+        let mut gathered = self.gathered();
+        if gathered.generation != generation {
+            self.hand_over(&mut gathered);
+            generation.clone_into(&mut gathered.generation);
+        }
+        if gathered.listed < limits::EGRESS_JOURNALED_MAX {
+            gathered.listed += 1;
+            gathered.requests.push(request);
+        } else {
+            gathered.more += 1;
+        }
+        if gathered.requests.len() >= GATHERED_MAX {
+            self.hand_over(&mut gathered);
+        }
+    }
+
+    /// Has all that are gathered journaled.
+    pub(crate) fn send(&self) {
+        self.hand_over(&mut self.gathered());
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hand_over(&self, gathered: &mut Gathered) {
+        if gathered.requests.is_empty() && gathered.more == 0 {
+            return;
+        }
+        let took = std::mem::take(&mut gathered.deciding).as_micros();
+        let requested = Requested {
+            call_id: self.call_id.clone(),
+            generation: gathered.generation.clone(),
+            labels: self.labels.clone(),
+            took_us: Took(u64::try_from(took).ok()),
+            requests: std::mem::take(&mut gathered.requests),
+            more: std::mem::take(&mut gathered.more),
+        };
+        // The loop is gone only when the daemon stops.
+        let _ = self.journal.send((self.pid, Body::Requested(Box::new(requested))));
+    }
+}
+
+/// A request and what was said to it.
+pub(crate) fn net_request<E: AsRef<str>>(method: &str, to: &str, said: Result<&Allowed, E>) -> NetRequest {
+    let (verdict, rule, why) = match said {
+        Ok(allowed) => (Verdict::Allow, Some(allowed.rule.clone()), None),
+        Err(why) => (Verdict::Deny, None, Some(why.as_ref().to_owned())),
+    };
+    let mut to: String = to.to_owned();
+    if let Some((end, _)) = to.char_indices().nth(limits::EGRESS_ADDRESS_CHARS_MAX) {
+        to.truncate(end);
+        to.push('…');
+    }
+    NetRequest { method: method.to_owned(), to, verdict, rule, why }
+}
