@@ -1,7 +1,7 @@
 //! What granted programs are made of beside themselves: loaders, libraries, and the programs that they start on their
 //! own.
 //!
-//! Start at [`of`]. Two walls keep to it where only some programs are granted: Landlock lets nothing else be executed,
+//! Start at [`started`] for programs and at [`of`] for folders. Two walls keep to it where only some programs are granted: Landlock lets nothing else be executed,
 //! and what is not listed here is mounted so that nothing of it can be mapped as code, since a loader that is asked by
 //! name starts whatever can be mapped. Deliberately absent: what a person granted by its path; that speaks for itself
 //! and for the folder that it lives in.
@@ -38,6 +38,16 @@ const TABLE: &[(&[&str], &[&str])] = &[
     (&["tclsh", "wish"], &["tcl", "tk"]),
 ];
 
+/// Which programs start others that lie among everybody's programs, and are of no use without them.
+const STARTED: &[(&[&str], &[&str])] = &[
+    (&["cc", "c++", "gcc", "g++", "gfortran", "clang", "clang++"], &["as", "ld", "ld.bfd", "ld.gold"]),
+    (&["rustc"], &["cc"]),
+    (&["cargo"], &["rustc"]),
+];
+
+/// Where programs of everybody are looked for, beside the folder of the one that starts them.
+const BIN: &[&str] = &["/usr/local/bin", "/usr/bin"];
+
 /// Where programs have folders of their own.
 const FOLDERS: &[&str] = &["/usr/lib", "/usr/libexec", "/usr/local/lib", "/usr/local/libexec"];
 
@@ -67,6 +77,29 @@ pub(crate) fn of(programs: &[(PathBuf, PathBuf)]) -> Vec<PathBuf> {
     folders.dedup();
     folders.retain(|folder| std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir()));
     folders
+}
+
+/// The programs that these start and that are not among them, as far as there are any, in the same form: a compiler its
+/// assembler and its linker.
+pub(crate) fn started(programs: &[(PathBuf, PathBuf)]) -> Vec<(PathBuf, PathBuf)> {
+    let mut all = programs.to_vec();
+    let mut next = 0;
+    while let Some((granted, _)) = all.get(next) {
+        let name = granted.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let own = granted.parent().unwrap_or(Path::new("/"));
+        let folders = || [own].into_iter().chain(BIN.iter().map(Path::new));
+        let named =
+            STARTED.iter().filter(|(names, _)| names.iter().any(|of| is(name, of))).flat_map(|(_, starts)| *starts);
+        let file = |path: PathBuf| path.canonicalize().ok().filter(|real| real.is_file()).map(|real| (path, real));
+        let found: Vec<_> = named.filter_map(|start| folders().find_map(|folder| file(folder.join(start)))).collect();
+        for one in found {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        next += 1;
+    }
+    all.split_off(programs.len())
 }
 
 /// Whether a program's name says that it is `of`, with a version behind it or a machine before it.
@@ -137,6 +170,27 @@ mod tests {
         for (name, of) in [("legit", "git"), ("git-lfs", "git"), ("ccache", "cc"), ("", "git")] {
             assert!(!is(name, of), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_started_is_found_and_what_that_starts_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = folder.path().join(name);
+            (path.clone(), path.canonicalize().unwrap_or_default())
+        };
+        for name in ["cargo", "rustc", "cc", "machine-as", "ld", "sh"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("machine-as", folder.path().join("as")).unwrap();
+        let here = |granted: &[&str]| {
+            let granted: Vec<_> = granted.iter().map(|name| at(name)).collect();
+            started(&granted).into_iter().filter(|(path, _)| path.starts_with(folder.path())).collect::<Vec<_>>()
+        };
+        assert_eq!(here(&["cargo", "sh"]), ["rustc", "cc", "as", "ld"].map(at));
+        assert_eq!(at("as").1, at("machine-as").0.canonicalize().unwrap());
+        assert_eq!(here(&["cc", "ld"]), ["as"].map(at), "what is granted is not found again");
+        assert_eq!(here(&["sh"]), []);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Root {
     }
 
     /// Adds what this command is granted and moves into it. Afterwards nothing of the host's root is reachable. Returns
-    /// the folders beside granted programs from which these execute others.
+    /// what granted programs execute beside themselves: folders, and programs.
     pub(crate) fn finish(self, sources: Sources, job: &Job, walls: &Walls) -> Result<Vec<PathBuf>, Failure> {
         let privately = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", privately).step("separate the mounts from the host's")?;
@@ -337,7 +337,8 @@ impl Root {
         Ok(())
     }
 
-    /// Shows libraries, and of programs the granted ones only. Returns the folders from which these execute others.
+    /// Shows libraries, and of programs the granted ones and those they start. Returns what these execute beside
+    /// themselves.
     fn programs(&self, programs: &[std::ffi::OsString]) -> Result<Vec<PathBuf>, Failure> {
         self.folder(Path::new("usr/bin"))?;
         let found = |program: &std::ffi::OsString| -> Result<(PathBuf, PathBuf), Failure> {
@@ -347,8 +348,10 @@ impl Root {
             let folder = program.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unusable)?;
             Ok((folder.join(program.file_name().unwrap_or_default()), program.canonicalize().map_err(unusable)?))
         };
-        let programs = programs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
-        let companions = companions::of(&programs);
+        let mut programs = programs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+        let started = companions::started(&programs);
+        programs.extend_from_slice(&started);
+        let mut companions = companions::of(&programs);
         for folder in LIBRARIES.iter().chain(HEADERS).map(|name| Path::new("/usr").join(name)) {
             if std::fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_dir()) {
                 self.libraries(&folder, &companions)?;
@@ -367,6 +370,7 @@ impl Root {
                 self.show(place, real, false, true)?;
             }
         }
+        companions.extend(started.into_iter().map(|(place, _)| place));
         Ok(companions)
     }
 

@@ -241,7 +241,7 @@ fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
 #[test]
 fn a_compiler_that_is_granted_finds_its_headers_and_its_parts() {
     let Some(rig) = rig() else { return };
-    let granted = ["/usr/bin/sh", "/usr/bin/cc", "/usr/bin/as", "/usr/bin/ld"];
+    let granted = ["/usr/bin/sh", "/usr/bin/cc"];
     if !granted.iter().all(|path| Path::new(path).exists()) {
         skipped("no cc on this host, so whether a compiler works inside was not tried");
         return;
