@@ -81,7 +81,9 @@ impl<P: PageStore> Kernel<P> {
             && let Some(permit) = ruling.permit
         {
             let authority = self.authority(by, index, permit.call());
-            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound: None });
+            // Only a yes that stands lets one that was approved be made again: over the files that were shown, as before.
+            let bound = self.bound(pid, index);
+            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound });
             return;
         }
         self.globals.in_flight.remove(&id);

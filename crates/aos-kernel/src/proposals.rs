@@ -267,6 +267,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn proposal_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) {
         let Some(open) = self.take_proposal(pid, id) else {
             self.withdraw(pid, id);
+            self.not_begun(pid, id, why);
             return;
         };
         if open.call == NO_CALL {
@@ -286,6 +287,20 @@ impl<P: PageStore> Kernel<P> {
             }
             ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone => {}
         }
+    }
+
+    /// A person has taken back a yes that stands: where the very call that it was given to waits yet, since its process is
+    /// stopped, it is not made either.
+    fn not_begun(&mut self, pid: Pid, id: &str, why: Option<&str>) {
+        let Some(process) = self.table.get(pid) else { return };
+        let waits = process.step.iter().enumerate().find_map(|(index, call)| match &call.approved {
+            Some((of, open)) if of == id && call.state == CallState::Queued => Some((index, open.clone())),
+            _ => None,
+        });
+        let Some((index, open)) = waits else { return };
+        let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
+        self.remember_refusal(pid, id, &open, reason);
+        self.settle_proposal(pid, index, CallError::new(Code::Rejected, reason));
     }
 
     fn remember_refusal(&mut self, pid: Pid, id: &str, open: &OpenProposal, why: &str) {

@@ -31,6 +31,8 @@ struct World {
     config: Configured,
     /// The last call at the driver.
     running: Option<Body>,
+    /// The approvals whose files each call at the driver is bound to.
+    bound: Vec<Option<String>>,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
             done: BTreeMap::new(),
             config: config.clone(),
             running: None,
+            bound: Vec::new(),
         };
         world.offer(Pid::SYSTEM, Body::Booted { version: "test".into() });
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
@@ -77,7 +80,8 @@ impl World {
         self.journal.extend(applied.entries);
         for effect in applied.effects {
             match effect {
-                Effect::Call { id, call_id, permit, .. } => {
+                Effect::Call { id, call_id, permit, bound, .. } => {
+                    self.bound.push(bound.map(|bound| bound.id));
                     let name = permit.call().name().as_str().to_owned();
                     let outcome = Outcome::Success { result: serde_json::json!({}) };
                     self.running = Some(Body::Result { call_id, name, effect: Some(id), outcome });
@@ -327,6 +331,26 @@ fn an_approval_for_the_process_ends_with_a_no_with_the_policy_and_with_the_proce
     world.act(&Act::Signal(Signal::Kill));
     assert_eq!(world.kernel.proposal("p1"), None);
     assert!(world.kernel.standing_approvals().is_empty());
+}
+
+#[test]
+fn a_no_also_ends_a_yes_that_stands_and_was_not_used_yet() {
+    let (stop, cont) = (Act::Signal(Signal::Stop), Act::Signal(Signal::Cont));
+    let script = [ASK, stop, Act::Answer("p1", STANDING), Act::Answer("p1", Rejected), cont];
+    for (made, states, told) in survive(&script, "p1") {
+        assert_eq!((made, &states[..]), (0, &[Pending, STANDING, Rejected][..]));
+        assert_eq!(told, [Some(Code::Rejected)]);
+    }
+}
+
+#[test]
+fn a_call_that_is_made_again_after_a_crash_is_bound_to_the_files_that_were_shown() {
+    let mut world = World::new();
+    world.act(&ASK);
+    let before = world.done.clone();
+    world.act(&Act::Answer("p1", STANDING));
+    world.crash(false, &before);
+    assert_eq!(world.bound, [Some("p1".to_owned()), Some("p1".to_owned())]);
 }
 
 #[test]
