@@ -41,6 +41,7 @@ pub(crate) fn to_rest(sim: &mut Simulation) -> Result<(), Halt> {
         }
     }
     sim.sync()?;
+    sim.outside.desk.at_rest(sim.now)?;
     if sim.kernel.next_deadline().is_none() {
         let before = sim.history.len();
         sim.apply(Pid::SYSTEM, Body::Tick)?;

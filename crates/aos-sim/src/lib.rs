@@ -4,14 +4,20 @@
 //! that loses what was not synced; checkers look after every entry. What always holds: every choice comes from the seed,
 //! so a seed reproduces its run to the byte; nothing here asks for the wall clock, the network or a second thread.
 //!
-//! Reading order: `world` for the loop, `recovery` for crashes, `mind`, `outside` and `person` for who acts, `witness`
-//! and `check` for what must hold. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
+//! Reading order: `world` for the loop, `arrival` for what comes back, `recovery` for crashes, `mind`, `outside`, `files`,
+//! `person` and `mischief` for who acts, `witness` and `check` for what must hold of the kernel's account of itself, `desk`
+//! and `bill` for what must hold of what was really said and done. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
 
+mod arrival;
 mod bill;
 mod chance;
 mod check;
+mod desk;
 mod drain;
+mod files;
 mod mind;
+mod mischief;
+mod need;
 mod outside;
 mod person;
 mod recovery;

@@ -8,6 +8,7 @@ use aos_abi::{Name, Pid};
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
+use crate::need::{ONCE, PROPOSED};
 use crate::setup::{ASKED, NAMES, PATHS};
 
 /// What a mind knows of its process when it answers.
@@ -27,6 +28,8 @@ pub(crate) struct Scene {
     pub(crate) calm: bool,
     /// Everybody always has something to do.
     pub(crate) busy: bool,
+    /// Everybody wants what people are asked about.
+    pub(crate) asking: bool,
 }
 
 /// What a model makes of a prompt.
@@ -226,7 +229,29 @@ fn file(chance: &mut Chance) -> &'static str {
     chance.one(&["a.txt", "docs/b.md", "asks/c", "holds/d", "../etc/passwd"])
 }
 
+/// A word that no other call has.
+fn mark(chance: &mut Chance, of: &str) -> String {
+    format!("{of}{:x}", chance.between(0, u64::MAX - 1))
+}
+
+/// A call that a person is asked about.
+fn asking_call(chance: &mut Chance, scene: &Scene) -> (String, String) {
+    const WEIGHTS: [(Name, u32); 4] =
+        [(Name::FsWrite, 40), (Name::FsDelete, 10), (Name::FsMove, 10), (Name::Propose, 40)];
+    let (name, _) = WEIGHTS[chance.weighted(&WEIGHTS.map(|(_, weight)| weight))];
+    let mut args = args(chance, scene, name);
+    for field in ["path", "from"].into_iter().filter(|_| name != Name::Propose) {
+        if args.get(field).is_some() {
+            args[field] = chance.one(&["asks/c", "asks/c", "asks/e", "holds/d"]).into();
+        }
+    }
+    (name.as_str().to_owned(), args.to_string())
+}
+
 fn call(chance: &mut Chance, scene: &Scene) -> (String, String) {
+    if scene.asking && chance.percent(60) {
+        return asking_call(chance, scene);
+    }
     const WEIGHTS: [(Name, u32); 28] = [
         (Name::SpawnAgent, 12),
         (Name::Wait, 8),
@@ -274,11 +299,16 @@ fn args(chance: &mut Chance, scene: &Scene, name: Name) -> Value {
             "pid": somebody(chance, scene),
             "signal": chance.one(&["TERM", "TERM", "TERM", "KILL", "KILL", "STOP", "CONT"]),
         }),
-        Name::ExecCmd => json!({ "cmd": "make", "timeout_s": seconds(chance) }),
+        Name::ExecCmd => {
+            let cmd =
+                if chance.percent(50) { "sh a.txt".to_owned() } else { format!("sh a.txt {}", mark(chance, ONCE)) };
+            json!({ "cmd": cmd, "timeout_s": seconds(chance) })
+        }
         Name::SysExit => json!({ "code": chance.between(0, 3), "result": "bye" }),
         Name::FsRead => json!({ "path": file(chance) }),
         Name::FsWrite => {
-            json!({ "path": file(chance), "content": "x", "mode": chance.one(&["replace", "append", "create"]) })
+            let content = if chance.percent(70) { "x".to_owned() } else { mark(chance, ONCE) };
+            json!({ "path": file(chance), "content": content, "mode": chance.one(&["replace", "append", "create"]) })
         }
         Name::FsList | Name::FsWatch => json!({}),
         Name::FsUnwatch => json!({ "watch_id": chance.pick(&scene.watches).unwrap_or_else(|| "w9".into()) }),
@@ -321,7 +351,12 @@ fn args(chance: &mut Chance, scene: &Scene, name: Name) -> Value {
                 Name::Sleep,
                 Name::ToolCall,
             ]);
-            let action = self::args(chance, scene, of);
+            let mut action = self::args(chance, scene, of);
+            match of {
+                Name::FsWrite | Name::SendMsg => action["content"] = mark(chance, PROPOSED).into(),
+                Name::ExecCmd => action["cmd"] = format!("sh a.txt {}", mark(chance, PROPOSED)).into(),
+                _ => {}
+            }
             json!({ "action": { "name": of.as_str(), "args": action }, "why": "because" })
         }
         other => serde_json::from_str(other.spec().example).unwrap_or_default(),

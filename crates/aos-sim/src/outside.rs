@@ -5,12 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use aos_abi::process::Workspace;
 use aos_abi::syscall::{Handler, Risk};
-use aos_abi::{CallId, EffectId, Lsn, Name, Pid, Timestamp};
+use aos_abi::{CallId, EffectId, Lsn, Name, Pid, Syscall, Timestamp};
 use aos_kernel::effect::{Effect, Infer};
 
 use crate::bill::Bill;
 use crate::chance::Chance;
+use crate::desk::Desk;
+use crate::files::Files;
 use crate::report::{Broken, broken};
 
 /// Something on its way back to the kernel.
@@ -25,7 +28,7 @@ pub(crate) enum Job {
     /// A model's answer to a program.
     Serve { id: EffectId, pid: Pid, max_output: u32 },
     /// What the files are that a proposal concerns.
-    Look { pid: Pid, id: String },
+    Look { pid: Pid, id: String, workspace: Workspace, call: Box<Syscall> },
 }
 
 /// The world beyond the kernel.
@@ -42,6 +45,10 @@ pub(crate) struct Outside {
     answered: BTreeSet<String>,
     /// What models want for what programs asked.
     pub(crate) bill: Bill,
+    /// What people were asked and said.
+    pub(crate) desk: Desk,
+    /// The files of every workspace.
+    pub(crate) files: Files,
     /// Results come at once and succeed.
     pub(crate) calm: bool,
 }
@@ -80,7 +87,7 @@ impl Outside {
             }
             // Its program is told, and nothing comes back.
             Effect::Refuse { .. } => {}
-            Effect::Call { id, pid, call_id, permit, bound, .. } => {
+            Effect::Call { id, pid, call_id, permit, workspace, bound, .. } => {
                 if permit.pid() != pid {
                     return Err(broken("a permit is its process's", format!("{id} of {pid}: {permit:?}")));
                 }
@@ -89,8 +96,16 @@ impl Outside {
                 if matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_)) {
                     return Err(broken("drivers get only calls of drivers", format!("{id} of {pid}: {name}")));
                 }
-                // At times somebody has changed a file since a person approved it.
-                let holds = self.calm || bound.is_none() || !chance.percent(15);
+                // Somebody may have changed a file since a person approved it; what it changed itself before a crash it may.
+                let found = self.files.look(pid, &workspace, &call);
+                let repeated = self.files.has_made(id);
+                let holds = repeated || bound.is_none_or(|bound| bound.files == found);
+                if holds {
+                    self.desk.done(id, pid, &call, &found)?;
+                    self.files.carry_out(id, pid, &call_id, &workspace, &call);
+                } else {
+                    self.desk.drifts(id);
+                }
                 if name.spec().risk != Risk::Read && holds {
                     if id.cause > durable {
                         return Err(broken("nothing is changed before that is written", format!("{id}: {call:?}")));
@@ -109,9 +124,9 @@ impl Outside {
                 let at = self.later(chance, now);
                 self.come(at, Job::Call { id, pid, call_id, name, holds });
             }
-            Effect::Examine { pid, id, .. } => {
+            Effect::Examine { pid, id, call, workspace, .. } => {
                 let at = self.later(chance, now);
-                self.come(at, Job::Look { pid, id });
+                self.come(at, Job::Look { pid, id, workspace, call });
             }
             Effect::Cancel(id) => {
                 self.cancelled.insert(id);
@@ -181,9 +196,11 @@ impl Outside {
     }
 
     /// The daemon dies: nothing that was on its way reaches anybody.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash(&mut self, durable: Lsn, policy: &str) {
         self.jobs.clear();
         self.bill.crash();
+        self.desk.crash(durable, policy);
+        self.files.crash(durable);
         self.watches.clear();
         self.cancelled.clear();
     }

@@ -13,19 +13,23 @@ use aos_kernel::Kernel;
 use aos_kernel::table::PageStore;
 
 use crate::chance::Chance;
-use crate::setup::{self, ASKED, NAMES, PATHS};
+use crate::setup::{self, ASKED, Kind, NAMES, PATHS};
 
 /// What people do next.
 pub(crate) fn act<P: PageStore>(
     chance: &mut Chance,
     kernel: &mut Kernel<P>,
     serial: u64,
-    busy: bool,
+    kind: Kind,
 ) -> Option<(Pid, Body)> {
     let next = kernel.next_pid();
     let anybody = Pid(chance.between(2, next.0.max(3) - 1));
     // A busy world has enough of everybody.
-    let weights = if busy { [0, 22, 0, 0, 0, 0, 12, 10, 2, 3] } else { [18, 22, 12, 3, 5, 4, 12, 10, 2, 3] };
+    let weights = match kind {
+        Kind::Mixed => [18, 22, 12, 3, 5, 4, 12, 10, 2, 3],
+        Kind::Busy => [0, 22, 0, 0, 0, 0, 12, 10, 2, 3],
+        Kind::Asking => [6, 22, 4, 1, 0, 1, 40, 2, 1, 3],
+    };
     let body = match chance.weighted(&weights) {
         0 => return Some((next, Body::Spawned(Box::new(spawn(chance, next, anybody))))),
         1 => Body::Input {
@@ -41,7 +45,7 @@ pub(crate) fn act<P: PageStore>(
         3 => return fork(kernel, anybody),
         4 => Body::Budgeted { budget: budget(chance, 3) },
         5 => {
-            let config = setup::configured(chance, busy);
+            let config = setup::configured(chance, kind);
             return Some((Pid::SYSTEM, Body::Configured(Box::new(config))));
         }
         6 => return answer(chance, kernel),
@@ -56,10 +60,10 @@ pub(crate) fn act<P: PageStore>(
 }
 
 /// Somebody starts a process.
-pub(crate) fn spawns<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, busy: bool) -> (Pid, Body) {
+pub(crate) fn spawns<P: PageStore>(chance: &mut Chance, kernel: &mut Kernel<P>, kind: Kind) -> (Pid, Body) {
     let next = kernel.next_pid();
     let mut spec = spawn(chance, next, Pid::INIT);
-    if busy {
+    if kind != Kind::Mixed {
         spec.task = Some("never rest".into());
         (spec.model, spec.budget, spec.grants) = (setup::NATIVE.into(), BudgetSpec::default(), None);
     }

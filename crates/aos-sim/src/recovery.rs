@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aos_abi::{Entry, Lsn, Pid};
+use aos_abi::{Body, Entry, Lsn, Pid};
 use aos_journal::{Crash, Store};
 use aos_kernel::Kernel;
 use aos_kernel::table::{NoPages, PageStore};
@@ -49,7 +49,11 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
     sim.round.clear();
     sim.waiting.clear();
     sim.checkpointing = false;
-    sim.outside.crash();
+    let policy = sim.history.iter().rev().find_map(|entry| match &entry.body {
+        Body::Configured(config) => Some(config.policy.as_str()),
+        _ => None,
+    });
+    sim.outside.crash(durable, policy.unwrap_or_default());
 
     let (mut scratch, witness) = from_the_beginning(&sim.history)?;
     let mut restored = restore(sim)?;
@@ -74,6 +78,12 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
     let down = if sim.chance.percent(70) { 2000 } else { 3 * 86_400_000 };
     sim.now = sim.now.plus_millis(sim.chance.between(0, down));
     sim.boot()?;
+    sim.commit()?;
+    sim.sync()?;
+    // Changes that were wholly made, and whose entry the stop prevented.
+    for (pid, body) in sim.outside.files.owed() {
+        sim.offer(pid, body)?;
+    }
     sim.commit()?;
     sim.sync()
 }

@@ -35,6 +35,16 @@ pub struct Report {
     pub early: u64,
     /// Requests of programs that a crash cut off.
     pub cut_off: u64,
+    /// Words of people that were taken.
+    pub words: u64,
+    /// Words of people that came too late, twice, or to nothing, and were not taken.
+    pub refused: u64,
+    /// Calls that were made under a word or a window that had ended.
+    pub made: u64,
+    /// Calls that were not made since a file had changed after it was shown.
+    pub drifted: u64,
+    /// Changes of files that were taken back, or made again.
+    pub undone: u64,
 }
 
 /// Something that must always hold, and did not.

@@ -42,7 +42,6 @@ roles:
     budget: {usd: 0.60/h, tokens: 900k/h, calls: 60/h, wall: 5d}
 labels:
   - {when: untrusted, calls: [EXEC_CMD, SPAWN_AGENT], verdict: ask}
-proposals: {ttl: 3h, max_asks: 8/h}
 "#;
 
 const STRICT: &str = r#"
@@ -58,8 +57,49 @@ roles:
       - {peer: "*", ops: [send]}
 "#;
 
-/// A random configuration; in a busy world, of one slot and without limits.
-pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
+/// What no policy parses.
+const BROKEN: &str = "this is no policy";
+
+/// The policies by what they say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// Almost everything, some of it on a word.
+    Lenient,
+    /// Reading and talking.
+    Strict,
+    /// The one that `aos init` writes.
+    Shipped,
+    /// Nothing.
+    Broken,
+}
+
+/// Which of them a text is.
+pub(crate) fn rules(policy: &str) -> Rules {
+    if policy.starts_with(LENIENT) {
+        Rules::Lenient
+    } else if policy.starts_with(STRICT) {
+        Rules::Strict
+    } else if policy == aos_policy::Policy::default_text() {
+        Rules::Shipped
+    } else {
+        Rules::Broken
+    }
+}
+
+/// What a world is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A bit of everything.
+    Mixed,
+    /// Many who never rest, before one slot.
+    Busy,
+    /// Many who ask people, of whom some are careless and some malicious.
+    Asking,
+}
+
+/// A random configuration; in a busy world, of one slot and without limits, in an asking one, of rules that ask.
+pub(crate) fn configured(chance: &mut Chance, kind: Kind) -> Configured {
+    let busy = kind == Kind::Busy;
     let price = Price {
         input: Usd(1_000_000_000),
         output: Usd(4_000_000_000),
@@ -89,11 +129,20 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
     if chance.percent(85) {
         models.insert(CONSTRAINED.to_owned(), model(Encoding::Constrained, 5000, constrained, Some(price), "strong"));
     }
-    let policy = match if busy { 0 } else { chance.weighted(&[70, 15, 12, 3]) } {
-        0 => LENIENT.to_owned(),
+    let weights = match kind {
+        Kind::Busy => [1, 0, 0, 0],
+        Kind::Asking => [90, 5, 3, 2],
+        Kind::Mixed => [70, 15, 12, 3],
+    };
+    let policy = match chance.weighted(&weights) {
+        // Who asks much is let; a line of no meaning makes another policy of the same rules.
+        0 if kind == Kind::Asking => {
+            format!("{LENIENT}proposals: {{ttl: 3h, max_asks: 60/h}}\n# {}\n", chance.between(1, 9))
+        }
+        0 => format!("{LENIENT}proposals: {{ttl: 3h, max_asks: 8/h}}\n"),
         1 => STRICT.to_owned(),
         2 => aos_policy::Policy::default_text().to_owned(),
-        _ => "this is no policy".to_owned(),
+        _ => BROKEN.to_owned(),
     };
     let fallback = [TEXT, NATIVE].map(str::to_owned);
     Configured {
@@ -101,7 +150,8 @@ pub(crate) fn configured(chance: &mut Chance, busy: bool) -> Configured {
         models,
         default_model: NATIVE.to_owned(),
         policy,
-        usd_per_day: (!busy && chance.percent(40)).then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
+        usd_per_day: (kind == Kind::Mixed && chance.percent(40))
+            .then(|| Usd(chance.between(50_000_000, 3_000_000_000))),
         hedge_after_ms: chance.percent(60).then(|| chance.between(200, 4000)),
         hooks_url: "http://127.0.0.1:7717/hooks/".to_owned(),
     }

@@ -9,20 +9,17 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aos_abi::entry::{Examined, InferenceOutcome, Outcome};
-use aos_abi::inference::{Failure, FailureKind};
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp, limits};
+use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_journal::{Crash, MemoryStore, Store};
-use aos_kernel::Kernel;
-use aos_kernel::effect::{Effect, Infer};
+use aos_kernel::effect::Effect;
 use aos_kernel::table::PageStore;
-use serde_json::json;
+use aos_kernel::{Applied, Kernel};
 
 use crate::chance::Chance;
 use crate::check::{self, Memory};
-use crate::mind::{self, Scene};
-use crate::outside::{Job, Outside};
+use crate::outside::Outside;
 use crate::report::{Broken, Failure as RunFailure, Halt, Report, broken};
+use crate::setup::Kind;
 use crate::witness::{Witness, live_through};
 use crate::{drain, person, recovery, setup};
 
@@ -57,8 +54,7 @@ impl PageStore for Pages {
 pub struct Simulation {
     pub(crate) seed: u64,
     pub(crate) steps: u64,
-    /// A world of many who never rest, before one slot.
-    busy: bool,
+    pub(crate) kind: Kind,
     pub(crate) chance: Chance,
     pub(crate) now: Timestamp,
     pub(crate) store: Rc<RefCell<MemoryStore>>,
@@ -87,7 +83,9 @@ pub struct Simulation {
     faulty: bool,
     faults: u64,
     full: u64,
-    serial: u64,
+    /// Words of people that the kernel would not take.
+    refused: u64,
+    pub(crate) serial: u64,
 }
 
 impl Simulation {
@@ -100,7 +98,11 @@ impl Simulation {
         Simulation {
             seed,
             steps: STEPS,
-            busy: seed % 16 == 5,
+            kind: match seed % 16 {
+                5 => Kind::Busy,
+                3 | 11 => Kind::Asking,
+                _ => Kind::Mixed,
+            },
             chance: Chance::new(seed),
             now: BEGINNING,
             kernel: Kernel::new(Pages(Rc::clone(&store))),
@@ -121,6 +123,7 @@ impl Simulation {
             faulty: false,
             faults: 0,
             full: 0,
+            refused: 0,
             serial: 0,
         }
     }
@@ -214,6 +217,11 @@ impl Simulation {
             hedged: self.witness.turns.hedged,
             early: self.outside.bill.early,
             cut_off: self.outside.bill.cut_off,
+            words: self.outside.desk.words,
+            made: self.outside.desk.made,
+            drifted: self.outside.desk.drifted,
+            undone: self.outside.files.turned,
+            refused: self.refused,
         }
     }
 
@@ -225,8 +233,8 @@ impl Simulation {
 
     fn begin(&mut self) -> Result<(), Halt> {
         self.boot()?;
-        for _ in 0..if self.busy { 9 } else { self.chance.between(1, 4) } {
-            let (pid, body) = person::spawns(&mut self.chance, &mut self.kernel, self.busy);
+        for _ in 0..if self.kind == Kind::Busy { 9 } else { self.chance.between(1, 4) } {
+            let (pid, body) = person::spawns(&mut self.chance, &mut self.kernel, self.kind);
             self.offer(pid, body)?;
         }
         self.commit()?;
@@ -237,7 +245,7 @@ impl Simulation {
     pub(crate) fn boot(&mut self) -> Result<(), Halt> {
         self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
         if self.kernel.config().models.is_empty() {
-            let config = setup::configured(&mut self.chance, self.busy);
+            let config = setup::configured(&mut self.chance, self.kind);
             self.apply(Pid::SYSTEM, Body::Configured(Box::new(config)))?;
         }
         Ok(())
@@ -245,7 +253,11 @@ impl Simulation {
 
     fn step(&mut self) -> Result<(), Halt> {
         // Who never rests is not left alone for days.
-        let weights = if self.busy { [90, 4, 1, 1, 1, 2, 1, 0] } else { [55, 18, 13, 3, 3, 3, 2, 2] };
+        let weights = match self.kind {
+            Kind::Mixed => [55, 18, 13, 3, 3, 3, 2, 2, 1],
+            Kind::Busy => [90, 4, 1, 1, 1, 2, 1, 0, 0],
+            Kind::Asking => [50, 14, 6, 1, 2, 2, 1, 0, 24],
+        };
         match self.chance.weighted(&weights) {
             0 => self.outcomes()?,
             1 => self.someone_acts()?,
@@ -254,7 +266,8 @@ impl Simulation {
             4 => self.save()?,
             5 => self.page_out(),
             6 => recovery::replay_is_live(self)?,
-            _ => self.time_passes(3 * 86_400_000)?,
+            7 => self.time_passes(3 * 86_400_000)?,
+            _ => self.mischief()?,
         }
         if self.chance.percent(80) {
             self.commit()?;
@@ -268,7 +281,8 @@ impl Simulation {
     /// Offers an input to the kernel as the daemon does: what it refuses leaves no trace.
     pub(crate) fn offer(&mut self, pid: Pid, body: Body) -> Result<bool, Halt> {
         if let Err(error) = self.kernel.check(pid, &body) {
-            self.full += u64::from(error.code == Code::Again);
+            self.full += u64::from(error.code == Code::Again && !matches!(body, Body::Proposal { .. }));
+            self.refused += u64::from(matches!(body, Body::Proposal { .. }));
             return Ok(false);
         }
         self.apply(pid, body)?;
@@ -276,7 +290,10 @@ impl Simulation {
     }
 
     pub(crate) fn apply(&mut self, pid: Pid, body: Body) -> Result<(), Halt> {
+        let input = body.clone();
+        self.said(pid, &input)?;
         let applied = live_through(&mut self.kernel, &mut self.witness, self.now, pid, body)?;
+        self.known(&input, &applied)?;
         self.history.extend(applied.entries.iter().cloned());
         self.round.extend(applied.entries);
         check::state(&mut self.kernel, &self.witness, &mut self.memory)?;
@@ -293,6 +310,34 @@ impl Simulation {
         self.outside.bill.is_in_the_books(&mut self.kernel)?;
         // An input may be a round of its own, so that the journal may end after each.
         if self.chance.percent(30) { self.commit() } else { Ok(()) }
+    }
+
+    /// The outside keeps an account of what it tells the kernel, before that can make anything of it.
+    fn said(&mut self, pid: Pid, input: &Body) -> Result<(), Broken> {
+        let at = (self.now, self.kernel.lsn().next());
+        match input {
+            Body::Configured(config) => self.outside.desk.policy(&config.policy),
+            Body::Proposal { id, state, .. } => self.outside.desk.hears(pid, id, *state, at)?,
+            Body::Examined(examined) => self.outside.desk.looks(pid, &examined.id, &examined.files, at)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// And looks at what it made of it.
+    fn known(&mut self, input: &Body, applied: &Applied) -> Result<(), Broken> {
+        if let Body::Changed(changed) = input {
+            self.outside.files.told(changed, &applied.entries)?;
+        }
+        for entry in &applied.entries {
+            self.outside.desk.entry(entry)?;
+        }
+        for effect in &applied.effects {
+            if let Effect::Call { id, pid, permit, .. } = effect {
+                self.outside.desk.decides(self.now, *id, *pid, permit.call())?;
+            }
+        }
+        Ok(())
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), Halt> {
@@ -368,86 +413,6 @@ impl Simulation {
         Ok(())
     }
 
-    /// An outcome reaches the kernel.
-    pub(crate) fn deliver(&mut self, job: Job) -> Result<(), Halt> {
-        let (pid, body) = match job {
-            Job::Infer(infer) => {
-                let cancelled = self.outside.is_cancelled(infer.id) && self.chance.percent(60);
-                let outcome = if cancelled {
-                    InferenceOutcome::Failed {
-                        failure: Failure {
-                            kind: FailureKind::Cancelled,
-                            message: "cancelled".into(),
-                            hint: None,
-                            retry_after_ms: None,
-                            usage: None,
-                        },
-                    }
-                } else {
-                    let scene = self.scene(&infer);
-                    mind::answer(&mut self.chance, &scene, &infer.model, infer.encoding, infer.purpose)
-                };
-                let latency_ms = self.chance.between(1, 9000);
-                (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, personal: None, outcome })
-            }
-            Job::Silent { id, pid } => (pid, Body::Silent { effect: id }),
-            Job::Serve { id, pid, max_output } => {
-                let cancelled = self.outside.is_cancelled(id);
-                let outcome = mind::serve(&mut self.chance, max_output, cancelled);
-                self.outside.bill.answered(id, &outcome);
-                let latency_ms = self.chance.between(1, 9000);
-                (pid, Body::Served { effect: id, latency_ms, personal: None, outcome })
-            }
-            Job::Look { pid, id } => {
-                let examined = Examined { id, files: Vec::new(), diff: String::new(), unbound: None };
-                (pid, Body::Examined(Box::new(examined)))
-            }
-            Job::Call { id, pid, call_id, name, holds: false } => {
-                let outcome = Outcome::Error { error: CallError::new(Code::Rejected, "`a` has changed since") };
-                (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
-            }
-            Job::Call { id, pid, call_id, name, holds: true } => {
-                let outcome = if self.outside.calm { Outcome::Success { result: json!({}) } } else { self.driven() };
-                (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
-            }
-        };
-        let again = self.chance.percent(20).then(|| body.clone());
-        self.offer(pid, body)?;
-        if again.is_some_and(|body| self.kernel.check(pid, &body).is_ok()) {
-            return Err(broken("an outcome counts once", format!("{pid} could be told again")).into());
-        }
-        Ok(())
-    }
-
-    fn driven(&mut self) -> Outcome {
-        match self.chance.weighted(&[75, 10, 10, 5]) {
-            0 => Outcome::Success { result: json!({ "content": "some text", "size": 9, "truncated": false }) },
-            1 => Outcome::Success { result: json!({ "content": "x".repeat(self.chance.between(0, 9000) as usize) }) },
-            2 => Outcome::Error { error: CallError::new(Code::NoEnt, "no such file") },
-            _ => Outcome::Error { error: CallError::new(Code::Io, "the simulated driver failed") },
-        }
-    }
-
-    fn scene(&mut self, infer: &Infer) -> Scene {
-        let pid = infer.pid;
-        let everybody = (2..self.kernel.next_pid().0).map(Pid).collect();
-        let calm = self.outside.calm;
-        let Some(process) = self.kernel.process(pid) else { return Scene::default() };
-        Scene {
-            pid: pid.0,
-            parent: process.parent.0,
-            children: process.children.iter().copied().collect(),
-            everybody,
-            timers: process.timers.keys().cloned().collect(),
-            watches: process.watches.keys().cloned().collect(),
-            requests: process.requests.keys().cloned().collect(),
-            worst_input: (process.window.tokens_within(infer.budget) + 128) * 3,
-            max_output: infer.max_output.into(),
-            calm,
-            busy: self.busy,
-        }
-    }
-
     fn someone_acts(&mut self) -> Result<(), Halt> {
         for _ in 0..self.chance.between(1, 3) {
             self.serial += 1;
@@ -457,7 +422,7 @@ impl Simulation {
             if self.chance.percent(8) {
                 self.programs_ask()?;
             }
-            if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial, self.busy) {
+            if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial, self.kind) {
                 self.offer(pid, body)?;
             }
         }
@@ -527,7 +492,7 @@ impl Simulation {
     }
 
     /// Time passes, with the ticks that the kernel wants meanwhile.
-    fn time_passes(&mut self, most_ms: u64) -> Result<(), Halt> {
+    pub(crate) fn time_passes(&mut self, most_ms: u64) -> Result<(), Halt> {
         let until = self.now.plus_millis(self.chance.between(0, most_ms));
         // A machine that sleeps ticks once when it wakes.
         let most = if self.chance.percent(70) { 6 } else { 0 };
