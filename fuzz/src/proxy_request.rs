@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use aos_abi::{CallError, Code};
 use aos_drivers::net::{Driver, Gate, HostPort, Options, Proxy, Resolve, Resolving, Secret, Seen, Tunnel};
 use aos_policy::address::Address;
-use aos_policy::{Allowed, Labels, Policy};
+use aos_policy::{Allowed, Obligations, Policy};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ struct Door {
 }
 
 fn allowed() -> Allowed {
-    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+    Allowed { rule: "a rule".into(), generation: "1".into(), obligations: Obligations::default() }
 }
 
 impl Gate for Door {

@@ -342,7 +342,7 @@ pub struct Requested {
     pub call_id: CallId,
     /// The policy they were decided by.
     pub generation: String,
-    /// What the process carried.
+    /// What counted as carried: by the process, and for a command by what it could read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// How long deciding all of these took.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use aos_abi::CallError;
 use aos_drivers::net::{Authority, Driver, Gate, HostPort, Options, Proxy, Resolve, Resolving, Secret, Seen, Tunnel};
-use aos_policy::{Allowed, Labels, Policy};
+use aos_policy::{Allowed, Obligations, Policy};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -37,7 +37,7 @@ struct Open {
 }
 
 fn allowed() -> Allowed {
-    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+    Allowed { rule: "a rule".into(), generation: "1".into(), obligations: Obligations::default() }
 }
 
 impl Gate for Open {

@@ -110,6 +110,9 @@ pub struct Authority {
     pub chain: Vec<Grants>,
     /// What its window carried; without the untrusted ones where a person vouches for the call.
     pub labels: Labels,
+    /// What the files carry that a command of it may send: those that were written under labels, and those that a rule
+    /// labels `personal` or `secret`.
+    pub files: Labels,
 }
 
 impl Authority {
@@ -134,7 +137,7 @@ impl Authority {
         let said = self.policy.explain(&subject, call);
         if said.verdict == Verdict::Allow {
             let generation = self.policy.generation().to_owned();
-            return Ok(Allowed { rule: said.rule, generation, labels: said.obligations.labels });
+            return Ok(Allowed { rule: said.rule, generation, obligations: said.obligations });
         }
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
         error.hint = said.hint;

@@ -23,10 +23,10 @@ const WORDS_BYTES_MAX: usize = 4096;
 const MASK: char = '\u{fffc}';
 
 impl<P: PageStore> Kernel<P> {
-    /// Asks the policy about a process, with everything that it was given.
-    pub(crate) fn judge<R>(&mut self, pid: Pid, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
+    /// Asks the policy about a call of a process, with everything that the process was given.
+    pub(crate) fn judge<R>(&mut self, pid: Pid, call: Name, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
         let labelled = self.labels_of(pid).any_of(Labels::UNTRUSTED);
-        let files = if labelled { self.labels_read(pid, Reads::Files) } else { Labels::NONE };
+        let files = if labelled || call == Name::ExecCmd { self.labels_read(pid, Reads::Files) } else { Labels::NONE };
         let children = if labelled { self.vouched_children(pid) } else { BTreeSet::new() };
         let process = self.table.get(pid)?;
         let mut subject = process.subject();
@@ -70,13 +70,17 @@ impl<P: PageStore> Kernel<P> {
         if !labels.any_of(Labels::UNTRUSTED) {
             return labels;
         }
-        let given = self.judge(pid, |_, subject| subject.given.lacks(call).is_none());
+        let given = self.judge(pid, call.name(), |_, subject| subject.given.lacks(call).is_none());
         if given == Some(true) { labels.without(Labels::UNTRUSTED) } else { labels }
     }
 
     /// What a person who is asked should know.
     pub(crate) fn risk(&mut self, pid: Pid, lacking: &Lacking) -> String {
-        format!("{lacking}, and this agent has read what others wrote ({})", self.labels_of(pid))
+        let labels = self.labels_of(pid);
+        match labels.any_of(Labels::UNTRUSTED) {
+            true => format!("{lacking}, and this agent has read what others wrote ({labels})"),
+            false => format!("{lacking} by another agent"),
+        }
     }
 
     /// Words of a person to a process, or of a process that speaks for one.

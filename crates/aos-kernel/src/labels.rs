@@ -207,6 +207,14 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// What a command may send of the files that it can read. That of a file by a rule which calls it untrusted says nothing
+    /// of who steers the command.
+    pub(crate) fn labels_sent(&mut self, pid: Pid) -> Labels {
+        let written = self.labels_read(pid, Reads::Files);
+        let Some(process) = self.table.get(pid) else { return written };
+        written.and(self.policy.labels_of_files(&process.policy_role, ".").without(Labels::UNTRUSTED))
+    }
+
     fn labels_of_folders(&self, which: impl Fn(&str) -> bool) -> Labels {
         let folders = self.globals.folders.iter().filter(|(folder, _)| which(folder));
         folders.fold(Labels::NONE, |labels, (_, held)| labels.and(*held))

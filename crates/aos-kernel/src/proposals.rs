@@ -392,7 +392,7 @@ impl<P: PageStore> Kernel<P> {
         let ruling = Syscall::parse(&open.name, &open.args).map(|call| {
             let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
             let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
-            self.judge(pid, |policy, subject| policy.authorize_approved(subject, call, &approval))
+            self.judge(pid, call.name(), |policy, subject| policy.authorize_approved(subject, call, &approval))
         });
         let ruling = match ruling {
             Ok(Some(ruling)) => Ok(ruling),

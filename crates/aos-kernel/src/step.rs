@@ -12,7 +12,7 @@ use aos_policy::terms::HOLD_MS;
 use aos_policy::{Labels, Permit, Ruling};
 
 use crate::effect::{Authority, Effect};
-use crate::labels::{reads, told};
+use crate::labels::{Reads, reads, told};
 use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, Wait};
 use crate::proposals::Question;
@@ -132,7 +132,7 @@ impl<P: PageStore> Kernel<P> {
         let own = [&process.model, &process.course.asked];
         let other = other.filter(|model| !own.contains(&model)).map(|model| (process.policy_role.clone(), model));
         let standing = self.standing(pid);
-        let ruling = self.judge(pid, |policy, subject| policy.authorize_with(subject, &standing, call))?;
+        let ruling = self.judge(pid, call.name(), |policy, subject| policy.authorize_with(subject, &standing, call))?;
         let Some((role, model)) = other else { return Some(ruling) };
         let (role_says, trust) = (self.model_verdict(&role, &model), self.model_trust(pid, &model));
         let said = role_says.min(trust);
@@ -149,8 +149,10 @@ impl<P: PageStore> Kernel<P> {
     /// Records what was said to a call, and under what.
     pub(crate) fn decided(&mut self, pid: Pid, call_id: CallId, verdict: Verdict, rule: String, given: Option<String>) {
         let generation = self.policy.generation().to_owned();
-        let labels = self.table.get(pid).map(|process| process.labels).unwrap_or(Labels::NONE);
-        let labels = labels.held().map(str::to_owned).collect();
+        let step = self.table.get(pid).and_then(|process| process.step.iter().find(|call| call.call_id == call_id));
+        let runs = step.is_some_and(|call| call.name == Name::ExecCmd.as_str());
+        let files = if runs { self.labels_read(pid, Reads::Files).only(Labels::UNTRUSTED) } else { Labels::NONE };
+        let labels = self.labels_of(pid).and(files).held().map(str::to_owned).collect();
         self.fact(pid, Body::Verdict { call_id, verdict, rule, given, generation, labels, took_us: Took::default() });
     }
 
@@ -240,12 +242,15 @@ impl<P: PageStore> Kernel<P> {
             Name::NetFetch | Name::NetSend if approved => self.labels_of(pid).without(Labels::UNTRUSTED),
             _ => self.labels_of_call(pid, call),
         };
-        match self.table.get(pid) {
-            Some(process) => {
-                Authority { pid, policy, role: process.policy_role.clone(), chain: process.chain.clone(), labels }
-            }
-            None => Authority { pid, policy, role: String::new(), chain: Vec::new(), labels: Labels::NONE },
-        }
+        let files = match call.name() {
+            Name::ExecCmd => self.labels_sent(pid),
+            _ => Labels::NONE,
+        };
+        let (role, chain) = match self.table.get(pid) {
+            Some(process) => (process.policy_role.clone(), process.chain.clone()),
+            None => (String::new(), Vec::new()),
+        };
+        Authority { pid, policy, role, chain, labels, files }
     }
 
     /// Records a result decided by the kernel.

@@ -181,7 +181,7 @@ impl<P: PageStore> Kernel<P> {
     pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
         let call = Syscall::parse(name, args)?;
         let standing = self.standing(pid);
-        let said = self.judge(pid, |policy, subject| policy.explain_with(subject, &standing, &call));
+        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &standing, &call));
         let said = said.ok_or_else(|| no_process(pid))?;
         let (verdict, rule, hint) = match self.over(pid, call.name(), said.verdict, &said.obligations) {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),

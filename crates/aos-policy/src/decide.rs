@@ -40,15 +40,16 @@ pub struct Allowed {
     pub rule: String,
     /// The policy it stands in.
     pub generation: String,
-    /// What comes back carries these.
-    pub labels: Labels,
+    /// What must happen with it.
+    pub obligations: Obligations,
 }
 
 impl Allowed {
-    /// The same where a later policy has to allow it too: by its rule, and with the labels of both.
+    /// The same where a later policy has to allow it too: by its rule, and under the obligations of both.
     #[must_use]
-    pub fn and(self, later: Allowed) -> Allowed {
-        Allowed { labels: self.labels.and(later.labels), ..later }
+    pub fn and(self, mut later: Allowed) -> Allowed {
+        later.obligations.join(&self.obligations);
+        later
     }
 }
 
@@ -181,11 +182,21 @@ fn by_standing(standing: &[Standing], call: &Syscall, said: &mut Explanation) {
     }
 }
 
+/// What a call counts as carrying. A command does what the files say that it runs, whoever of those that share them has read
+/// what they come from.
+fn carried(subject: &Subject<'_>, name: Name) -> Labels {
+    match name {
+        Name::ExecCmd => subject.labels.and(subject.given.files.only(Labels::UNTRUSTED)),
+        _ => subject.labels,
+    }
+}
+
 /// A rule about untrusted content asks only where that content can have led to the call: not where people gave everything
 /// that steers it. What such a rule denies stays denied: whoever wrote that wanted no exception.
 fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, lacks: Lacks<'_>, said: &mut Explanation) {
     let mut lacking: Option<Option<Lacking>> = None;
-    for rule in tables.labels.iter().filter(|rule| rule.concerns(subject.labels, call)) {
+    let labels = carried(subject, call.name());
+    for rule in tables.labels.iter().filter(|rule| rule.concerns(labels, call)) {
         let asks = matches!(rule.terms.verdict, Verdict::Ask | Verdict::Hold) && rule.when.within(Labels::UNTRUSTED);
         if asks && rule.terms.verdict < said.verdict {
             match lacking.get_or_insert_with(|| lacks(call)) {

@@ -78,6 +78,12 @@ impl Labels {
         Labels(self.0 & !other.0)
     }
 
+    /// What this set has of the other one.
+    #[must_use]
+    pub fn only(self, other: Labels) -> Labels {
+        Labels(self.0 & other.0)
+    }
+
     /// The names that a policy may use.
     pub fn names() -> impl Iterator<Item = &'static str> {
         std::iter::once("untrusted").chain(NAMES.iter().map(|(name, _)| *name))

@@ -206,8 +206,8 @@ impl Policy {
     /// # Errors
     /// Why not, in words.
     pub fn opens(&self, subject: &Subject<'_>, host: &str, port: u16) -> Result<Allowed, String> {
-        let (rule, labels) = crate::tunnel::opens(&self.tables, subject, host, port)?;
-        Ok(Allowed { rule, generation: self.generation().to_owned(), labels })
+        let (rule, obligations) = crate::tunnel::opens(&self.tables, subject, host, port)?;
+        Ok(Allowed { rule, generation: self.generation().to_owned(), obligations })
     }
 
     /// Whether a role has a rule that allows anything at all to a host and port, on whatever terms.

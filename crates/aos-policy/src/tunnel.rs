@@ -11,18 +11,24 @@ use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
 use crate::scope::{NetScope, Scope, host_words};
 use crate::target::{Action, METHODS};
+use crate::terms::Obligations;
 
-/// Whether everything to a host and port is allowed, by which rules, and what it brings back carries.
+/// Whether everything to a host and port is allowed, by which rules, and what must happen with it.
 ///
 /// # Errors
 /// Why not, in words for whoever asked for it.
-pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u16) -> Result<(String, Labels), String> {
+pub(crate) fn opens(
+    tables: &Tables,
+    subject: &Subject<'_>,
+    host: &str,
+    port: u16,
+) -> Result<(String, Obligations), String> {
     let role = tables.role(subject.role).ok_or_else(|| format!("no role `{}` in the policy", subject.role))?;
     let words = host_words(host);
     let concerns = |net: &NetScope, method: u8| {
         net.methods & method != 0 && net.port.is_none_or(|own| own == port) && net.host.matches(&words)
     };
-    let mut labels = Labels::WEB;
+    let mut obligations = Obligations { labels: Labels::WEB, ..Obligations::default() };
     let mut granting: Vec<&str> = Vec::new();
     let whole = |net: &NetScope| net.path.segments().is_empty() && net.path.has_rest();
     for (method, bit) in METHODS {
@@ -41,7 +47,7 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
             if !paths {
                 return Err(format!("{} names paths, which cannot be seen inside TLS", rule.name));
             }
-            labels = labels.and(rule.terms.obligations.labels);
+            obligations.join(&rule.terms.obligations);
             if grants && rule.grants {
                 granted = true;
                 granting.push(&rule.name);
@@ -63,13 +69,16 @@ pub(crate) fn opens(tables: &Tables, subject: &Subject<'_>, host: &str, port: u1
         }
         // What may be sent there is anybody's guess, so a rule about any of it counts.
         let concerned = |rule: &&LabelRule| subject.labels.any_of(rule.when) && rule.calls.contains(name);
-        if let Some(rule) = tables.labels.iter().find(|rule| concerned(rule) && rule.terms.verdict != Verdict::Allow) {
-            return Err(format!("{} says {} to {name}", rule.name, rule.terms.verdict.as_str()));
+        for rule in tables.labels.iter().filter(concerned) {
+            if rule.terms.verdict != Verdict::Allow {
+                return Err(format!("{} says {} to {name}", rule.name, rule.terms.verdict.as_str()));
+            }
+            obligations.join(&rule.terms.obligations);
         }
     }
     granting.sort_unstable();
     granting.dedup();
-    Ok((granting.join(", "), labels))
+    Ok((granting.join(", "), obligations))
 }
 
 /// Whether a role has a rule that grants anything to a host and port.

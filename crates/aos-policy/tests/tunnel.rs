@@ -8,7 +8,7 @@ use rig::{grants, role, subject};
 const ALL: &str = r#"["GET /**", "POST /**", "PUT /**", "PATCH /**", "DELETE /**"]"#;
 
 fn opens(body: &str, host: &str, port: u16) -> Result<Labels, String> {
-    role(body).opens(&subject(&[]), host, port).map(|allowed| allowed.labels)
+    role(body).opens(&subject(&[]), host, port).map(|allowed| allowed.obligations.labels)
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn a_tunnel_needs_every_method_and_every_path() {
     let all = format!(r#"{{net: [{{to: "a.b.dev:443", allow: {ALL}}}]}}"#);
     let policy = role(&all);
     let allowed = policy.opens(&subject(&[]), "a.b.dev", 443).unwrap();
-    assert_eq!((allowed.rule.as_str(), allowed.labels), ("role r: net[0] a.b.dev:443", Labels::WEB));
+    assert_eq!((allowed.rule.as_str(), allowed.obligations.labels), ("role r: net[0] a.b.dev:443", Labels::WEB));
     assert_eq!(allowed.generation, policy.generation());
     for (host, port) in [("a.b.dev", 444), ("c.b.dev", 443), ("x.a.b.dev", 443)] {
         assert!(opens(&all, host, port).is_err(), "{host}:{port}");
@@ -64,7 +64,9 @@ fn rules_about_labels_close_tunnels_and_rules_of_hosts_label_what_comes_through(
             labels: [{{when: secret, calls: [NET_SEND], verdict: ask}}]}}"#
     );
     let policy = Policy::parse(&text).unwrap();
-    let with = |labels| policy.opens(&Subject { labels, ..subject(&[]) }, "a.b.dev", 443).map(|allowed| allowed.labels);
+    let with = |labels| {
+        policy.opens(&Subject { labels, ..subject(&[]) }, "a.b.dev", 443).map(|allowed| allowed.obligations.labels)
+    };
     assert_eq!(with(Labels::WEB), Ok(Labels::WEB.and(Labels::PERSONAL)));
     assert_eq!(with(Labels::SECRET), Err("label: labels[0] secret says ask to NET_SEND".to_owned()));
 }

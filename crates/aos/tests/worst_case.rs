@@ -100,6 +100,11 @@ fn rig_with(site: &Site, rules: Vec<Rule>) -> Rig {
 /// Runs a task in a folder with `report.sh`; every question is answered with no.
 fn run(rig: &Rig, task: &str, folder: &std::path::Path) -> Told {
     fs::write(folder.join("report.sh"), "echo report > out.txt\n").unwrap();
+    run_on(rig, task, folder)
+}
+
+/// The same in a folder as it is.
+fn run_on(rig: &Rig, task: &str, folder: &std::path::Path) -> Told {
     rig.up();
     let mut running = rig.start(&["run", "-w", folder.to_str().unwrap(), task]);
     let mut asked = Vec::new();
@@ -168,6 +173,23 @@ fn what_a_hostile_page_asks_for_does_not_happen() {
     }
     assert_eq!(told.lifted.len(), 1, "{:?}", told.lifted);
     let _: Value = rig.get("/v1/status");
+}
+
+/// The attacker's text gets into a file by one process; another one, which never saw it, works on the same folder.
+#[test]
+fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
+    let site = Site::serve();
+    let edit = Call::new("FS_WRITE", json!({"path": "report.sh", "content": "echo evil > out.txt\n"}));
+    let obeys = vec![calls(vec![site.fetch("/news")]), calls(vec![edit]), say("read")];
+    let clean = vec![calls(vec![exec("sh report.sh")]), say("done")];
+    let rig = rig_with(&site, vec![any("Read http", obeys), any("Run `sh", clean)]);
+    let folder = rig.folder("mine");
+    assert_eq!(run(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
+    assert_eq!(read(folder.join("report.sh")), "echo evil > out.txt\n");
+    let asked = run_on(&rig, "Run `sh report.sh`", &folder).asked;
+    let why = "the files it could run were changed after untrusted content was read by another agent";
+    assert_eq!(asked, [("EXEC_CMD".to_owned(), why.to_owned())]);
+    assert!(!folder.join("out.txt").exists());
 }
 
 /// A parent that has a hostile page and a hostile file judged by a quarantined child, and goes on with what it answers.

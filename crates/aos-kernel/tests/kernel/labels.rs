@@ -33,8 +33,7 @@ fn what_came_from_the_network_leads_to_no_command_unasked() {
         LABELS,
         r#"
         spawn resident go
-        2: => EXEC_CMD {"cmd":"a"} => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
-        done 2 EXEC_CMD
+        2: => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
         done 2 NET_FETCH
         done 2 EXEC_CMD
         input 2 thanks
@@ -48,28 +47,107 @@ fn what_came_from_the_network_leads_to_no_command_unasked() {
     assert_snapshot!(told, @r#"
     > spawn resident go
       → infer 2 turn [task]
-    > 2: => EXEC_CMD {"cmd":"a"} => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
-      → call 2 EXEC_CMD {"cmd":"a"}
-    > done 2 EXEC_CMD
+    > 2: => NET_FETCH {"url":"https://example.com/"} => EXEC_CMD {"cmd":"b"}
       → call 2 NET_FETCH {"url":"https://example.com/"}
     > done 2 NET_FETCH
       → call 2 EXEC_CMD {"cmd":"b"}
     > done 2 EXEC_CMD
     2 labelled untrusted.web, untrusted.file
-      → infer 2 turn [task, turn, exec_cmd, net_fetch, exec_cmd]
+      → infer 2 turn [task, turn, net_fetch, exec_cmd]
     > input 2 thanks
     > explain 2 EXEC_CMD {"cmd":"c"}
     ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
     > explain 2 FS_WRITE {"path":"a","content":""}
     allow by role assistant: fs[0] **
     > boot
-      → infer 2 turn [task, turn, exec_cmd, net_fetch, exec_cmd]
+      → infer 2 turn [task, turn, net_fetch, exec_cmd]
     > 2: => EXEC_CMD {"cmd":"c"}
     2 ask by label: labels[0] untrusted
     2 proposal p1 pending
     > approve p1
     2 proposal p1 executed
       → call 2 EXEC_CMD {"cmd":"c"}
+    "#);
+}
+
+/// Who shares a workspace runs what the others wrote there: a child, and whoever works on the same folder.
+#[test]
+fn what_another_wrote_after_untrusted_content_is_not_run_unasked() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident have it fetched, then run `sh report.sh`
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["NET_FETCH example.com","FS_WRITE **"]}
+        3: => NET_FETCH {"url":"https://example.com/"}
+        done 3 NET_FETCH
+        3: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 3 FS_WRITE
+        2: => EXEC_CMD {"cmd":"sh report.sh"}
+        reject p1
+        boot
+        explain 2 EXEC_CMD {"cmd":"sh report.sh"}
+        explain 2 FS_WRITE {"path":"a","content":""}
+        spawn resident folder=/w/a fetch it
+        4: => NET_FETCH {"url":"https://example.com/"}
+        done 4 NET_FETCH
+        4: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 4 FS_WRITE
+        spawn resident folder=/w Run `sh a/report.sh`
+        5: => EXEC_CMD {"cmd":"sh a/report.sh"}
+        spawn resident folder=/other Run `sh report.sh`
+        6: => EXEC_CMD {"cmd":"sh report.sh"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident have it fetched, then run `sh report.sh`
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["NET_FETCH example.com","FS_WRITE **"]}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent]
+    > 3: => NET_FETCH {"url":"https://example.com/"}
+      → call 3 NET_FETCH {"url":"https://example.com/"}
+    > done 3 NET_FETCH
+    3 labelled untrusted.web
+      → infer 3 turn [task, turn, net_fetch]
+    > 3: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 3 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 3 FS_WRITE
+      → infer 3 turn [task, turn, net_fetch, turn, fs_write]
+    > 2: => EXEC_CMD {"cmd":"sh report.sh"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+    > reject p1
+    2 EXEC_CMD = EREJECTED no reason given
+      → infer 2 turn [task, turn, spawn_agent, turn, exec_cmd]
+    > boot
+      → infer 3 turn [task, turn, net_fetch, turn, fs_write]
+      → infer 2 turn [task, turn, spawn_agent, turn, exec_cmd]
+    > explain 2 EXEC_CMD {"cmd":"sh report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > explain 2 FS_WRITE {"path":"a","content":""}
+    allow by role assistant: fs[0] **
+    > spawn resident folder=/w/a fetch it
+      → infer 4 turn [task]
+    > 4: => NET_FETCH {"url":"https://example.com/"}
+      → call 4 NET_FETCH {"url":"https://example.com/"}
+    > done 4 NET_FETCH
+    4 labelled untrusted.web
+      → infer 4 turn [task, turn, net_fetch]
+    > 4: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 4 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 4 FS_WRITE
+      → infer 4 turn [task, turn, net_fetch, turn, fs_write]
+    > spawn resident folder=/w Run `sh a/report.sh`
+      → infer 5 turn [task]
+    > 5: => EXEC_CMD {"cmd":"sh a/report.sh"}
+    5 ask by label: labels[0] untrusted
+    5 proposal p2 pending
+    > spawn resident folder=/other Run `sh report.sh`
+      → infer 6 turn [task]
+    > 6: => EXEC_CMD {"cmd":"sh report.sh"}
+      → call 6 EXEC_CMD {"cmd":"sh report.sh"}
     "#);
 }
 

@@ -303,7 +303,7 @@ impl Drivers {
             let shown = said.as_ref().map_err(|error| &error.message);
             requests.decided(policy.generation(), net_request("GET", to, shown));
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
-            *labels = labels.and(said?.labels);
+            *labels = labels.and(said?.obligations.labels);
             Ok(())
         };
         // A private address that stands in the URL itself has just been decided on by the policy.

@@ -16,7 +16,7 @@ use aos_abi::{CallError, Code, Syscall, limits};
 use aos_drivers::net::{self, Driver, Gate, HostPort, Proxy, Secret, Seen, Tunnel};
 use aos_kernel::effect::Authority;
 use aos_policy::settings::ExecNet;
-use aos_policy::{Allowed, Labels, Policy};
+use aos_policy::{Allowed, Labels, Obligations, Policy};
 use aos_sandbox::ProxyServer;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -84,7 +84,9 @@ impl Outlet {
         let mut private = configured.private.clone();
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
         let secrets = drivers.secrets().clone();
-        let (authority, policy) = (authority.clone(), drivers.policy());
+        // A command can send whatever it can read.
+        let labels = authority.labels.and(authority.files);
+        let (authority, policy) = (Authority { labels, ..authority.clone() }, drivers.policy());
         let told = Mutex::default();
         let rules = Rules { authority, policy, configured, private, secrets, opener, requests, told };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
@@ -173,14 +175,14 @@ impl Rules {
     }
 
     fn request(&self, call: &Syscall) -> Result<Allowed, CallError> {
-        every(self.deciding()?.iter().map(|authority| authority.allows(call)))
+        keepable(every(self.deciding()?.iter().map(|authority| authority.allows(call)))?)
     }
 
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         allowed(&self.configured.hosts, &format!("https://{shown}:{port}/"))?;
         let deciding = self.deciding()?;
-        let whole = every(deciding.iter().map(|authority| authority.opens(&shown, port)));
+        let whole = every(deciding.iter().map(|authority| authority.opens(&shown, port))).and_then(keepable);
         let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
         // A secret can only be put in where requests are seen, and so can rules that name some of them.
         let carries = self.role_secrets().iter().any(|secret| secret.is_for(host, port));
@@ -197,6 +199,23 @@ impl Rules {
         // Where the policy has taken one of them back since, no request is allowed.
         self.secrets.of_role(self.authority.policy.role(&self.authority.role))
     }
+}
+
+/// Unless it is allowed under an obligation that cannot be kept for what a command sends: only calls are looked through for
+/// personal data, and only calls are counted.
+fn keepable(allowed: Allowed) -> Result<Allowed, CallError> {
+    let Obligations { redact, rates, .. } = &allowed.obligations;
+    let cannot = |what: &str| {
+        CallError::new(Code::Perm, format!("{what}, which cannot be kept for a command's requests: {}", allowed.rule))
+            .hint("NET_FETCH and NET_SEND can make it")
+    };
+    if *redact {
+        return Err(cannot("a rule of `labels` keeps personal data here"));
+    }
+    if let Some(rate) = rates.first() {
+        return Err(cannot(&format!("{} has a rate", rate.rule)));
+    }
+    Ok(allowed)
 }
 
 /// What all of them allow together.
@@ -256,7 +275,7 @@ impl Gate for Door {
         let mut told = rules.told();
         if let Ok(allowed) = seen.said {
             told.reached = true;
-            told.labels = told.labels.and(allowed.labels);
+            told.labels = told.labels.and(allowed.obligations.labels);
         }
         if told.seen.len() <= limits::EGRESS_SHOWN_MAX {
             told.seen.push(request);

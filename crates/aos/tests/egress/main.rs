@@ -7,6 +7,7 @@
 
 mod by_hand;
 mod journaled;
+mod obligations;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod through;

@@ -40,12 +40,13 @@ fn a_secret_that_was_taken_back_is_put_in_no_more() {
         vec![calls(vec![fetch, ask(&[format!("GET {url}")], "")]), say("done")]
     };
     let rig = rig(vec![any("", both())], rules(web.port, true));
-    let folder = rig.folder("mine");
-    fs::write(folder.join("ask.py"), PYTHON).unwrap();
     let file = keep(&rig);
     // What a call and a command are told, and what the other side was.
     let attempt = |what: &str| {
         let before = web.asked().len();
+        // Each on a folder of its own: what one command fetches, no other process runs.
+        let folder = rig.folder(what);
+        fs::write(folder.join("ask.py"), PYTHON).unwrap();
         run_in(&rig, &folder, what);
         let shown = results(rig.requests().last().unwrap());
         let told: Vec<bool> = web.asked()[before..].iter().map(|request| request.contains("authorization: ")).collect();

@@ -1,7 +1,7 @@
 //! The proxy of commands, spoken to as a command speaks: plain bytes over a connection.
 
 use aos_abi::Code;
-use aos_policy::{Allowed, Labels};
+use aos_policy::{Allowed, Obligations};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ impl Door {
 }
 
 fn rule() -> Allowed {
-    Allowed { rule: "a rule".into(), generation: "1".into(), labels: Labels::WEB }
+    Allowed { rule: "a rule".into(), generation: "1".into(), obligations: Obligations::default() }
 }
 
 impl Gate for Door {
