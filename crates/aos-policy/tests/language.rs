@@ -144,6 +144,7 @@ fn the_default_file_is_for_a_newcomer() {
     ] {
         assert_eq!(line(&policy, text), expected, "{text}");
     }
+    assert_eq!(policy.proposals().max_asks, Some((20, 3600)), "few enough that each is read");
     // What its comments show works when the comment signs are taken away.
     let text = Policy::default_text()
         .replace("      # - {path", "      - {path")

@@ -6,7 +6,7 @@
 
 mod rig;
 
-use rig::{Rig, Running, assert_told, read};
+use rig::{Rig, Running, Setup, any, assert_told, call, read, say};
 use serde_json::json;
 
 /// A home as the program itself makes it, without a model.
@@ -198,4 +198,33 @@ fn every_command_speaks_json() {
                 .unwrap_or_else(|error| panic!("{command:?}: {error}: {line}"));
         }
     }
+}
+
+/// What came of a command under the policy that `aos init` writes; nothing where commands cannot run.
+fn ran(cmd: &str, folder: &str) -> Option<serde_json::Value> {
+    let policy = Some(aos_policy::Policy::default_text().to_owned());
+    let rules = vec![any("alpha", vec![call("EXEC_CMD", json!({ "cmd": cmd })), say("done")])];
+    let rig = Rig::with(rules, Setup { policy, ..Setup::default() });
+    let folder = rig.folder(folder);
+    std::fs::write(folder.join("s.sh"), "#!/bin/sh\necho started\n").unwrap();
+    std::fs::set_permissions(folder.join("s.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    if !rig.isolates() {
+        return None;
+    }
+    let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    let result = rig.journal().into_iter().find(|entry| entry["type"] == "result" && entry["name"] == "EXEC_CMD");
+    Some(result.unwrap()["result"].clone())
+}
+
+#[test]
+fn what_a_shell_is_used_for_in_the_first_hour_is_there() {
+    // What this host lacks itself is not missed inside.
+    let each =
+        "for p in awk xargs which egrep patch file jq rg gunzip xz unzip make; do test -e $1/$p && echo $p; done";
+    let here = std::process::Command::new("sh").args(["-c", each, "sh", "/usr/bin"]).output().unwrap();
+    let here = String::from_utf8(here.stdout).unwrap();
+    let cmd = format!("{}; printf 'a b\n' | awk '{{print $2}}' | xargs echo of", each.replace("$1", "/usr/bin"));
+    let Some(result) = ran(&cmd, "mine") else { return };
+    assert_eq!(result["stdout"], format!("{here}of b\n"), "{result}");
 }
