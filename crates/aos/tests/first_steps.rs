@@ -228,3 +228,12 @@ fn what_a_shell_is_used_for_in_the_first_hour_is_there() {
     let Some(result) = ran(&cmd, "mine") else { return };
     assert_eq!(result["stdout"], format!("{here}of b\n"), "{result}");
 }
+
+#[test]
+fn a_script_that_may_not_be_started_says_how_it_is() {
+    let Some(result) = ran("./s.sh", "mine") else { return };
+    assert_eq!(result["exit_code"], 126, "{result}");
+    assert!(result["hint"].as_str().is_some_and(|hint| hint.contains("sh s.sh")), "{result}");
+    let result = ran("sh s.sh", "mine").unwrap();
+    assert_eq!((&result["stdout"], &result["hint"]), (&json!("started\n"), &json!(null)), "{result}");
+}

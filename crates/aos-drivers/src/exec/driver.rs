@@ -22,6 +22,9 @@ use super::error::Error;
 /// Most changed paths in an answer.
 const CHANGED_MAX: usize = limits::LISTING_MAX;
 
+/// What a shell ends with where a file is there and may not be executed.
+const NOT_EXECUTABLE: i32 = 126;
+
 /// Where and within which walls a command runs: what policy and configuration say.
 #[derive(Clone, Debug)]
 pub struct Scene {
@@ -151,7 +154,12 @@ impl Driver {
             End::Exited(_) | End::Signaled(_) | End::TimedOut | End::OutOfMemory => true,
             End::OutOfDisk | End::Cancelled => false,
         };
-        let answer = answer(&outcome, &spec.limits);
+        let mut answer = answer(&outcome, &spec.limits);
+        if let (Ok(result), End::Exited(NOT_EXECUTABLE), Isolation::Full, Programs::Only(_)) =
+            (&mut answer, outcome.end, &spec.isolation, &spec.programs)
+        {
+            result["hint"] = "only granted programs can be executed; run a script by its interpreter: `sh s.sh`".into();
+        }
         let Some(layer) = layer else { return Ok(Ran { answer, changes: Changes::Direct }) };
         if !wanted {
             layer.discard()?;

@@ -120,6 +120,14 @@ fn a_command_is_asked_for_as_the_scene_says() {
 }
 
 #[test]
+fn what_may_not_be_executed_is_told_with_the_way_out() {
+    let hint =
+        |code| Room::new(Ok(End::Exited(code)), printed(b"", 0)).call(json!({ "cmd": "./s.sh" })).answer.unwrap();
+    assert!(hint(126)["hint"].as_str().is_some_and(|hint| hint.contains("sh s.sh")));
+    assert!(hint(1)["hint"].is_null() && hint(127)["hint"].is_null());
+}
+
+#[test]
 fn the_scene_bounds_the_calls_own_deadline() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
     for (timeout, wall) in [(json!(3600), 10), (json!(null), 10), (json!(4), 4)] {
