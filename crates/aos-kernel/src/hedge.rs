@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
-use aos_abi::inference::{Failure, FailureKind, Usage};
+use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::Priority;
 use aos_abi::{Body, EffectId, Pid};
@@ -179,21 +179,5 @@ impl<P: PageStore> Kernel<P> {
         if let Some(InFlight::Infer { race, .. }) = self.globals.in_flight.get_mut(&effect) {
             *race = now;
         }
-    }
-}
-
-impl Race {
-    /// What an inference is charged for that was given up, where its server has not said what it used; `None`: nothing, as
-    /// for one that never had a second.
-    pub(crate) fn given_up(self, outcome: &InferenceOutcome, reserved_tokens: u64, max_output: u32) -> Option<Usage> {
-        let cancelled =
-            matches!(outcome, InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled);
-        let raced = matches!(self, Race::Against(_) | Race::Lost);
-        (cancelled && raced).then(|| Usage {
-            input_tokens: reserved_tokens.saturating_sub(max_output.into()),
-            output_tokens: max_output.into(),
-            estimated: true,
-            ..Usage::default()
-        })
     }
 }

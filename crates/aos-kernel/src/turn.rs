@@ -395,6 +395,9 @@ impl<P: PageStore> Kernel<P> {
         self.globals.scheduler.finished(&model);
         let (served, usage) = match outcome {
             InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
+            InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
+                (model.as_str(), given_up(failure.usage, estimate, reserved_tokens, max_output))
+            }
             InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
         };
         // Another model than the one asked has served it: nothing was agreed but what the configuration says now.
@@ -403,7 +406,6 @@ impl<P: PageStore> Kernel<P> {
             false => self.config.models.get(served).and_then(|spec| spec.price),
         };
         let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
-        let usage = usage.or_else(|| race.given_up(outcome, reserved_tokens, max_output));
         self.charge(pid, served, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
         if race == Race::Lost {
             self.weigh_again(pid);
@@ -660,6 +662,21 @@ fn fixed_tokens(system: &str, tools: CallSet, encoding: Encoding) -> u64 {
         Encoding::Text | Encoding::Constrained => 0,
     };
     aos_context::estimate(system.len()) + tool_tokens + STATUS_TOKENS
+}
+
+/// What an inference used that was given up before its server said so: the prompt as it was estimated and as much of the
+/// answer as came; where nothing came, the most that both may have been, since what a server thinks unheard is paid too.
+fn given_up(heard: Option<Usage>, estimate: u64, reserved_tokens: u64, max_output: u32) -> Option<Usage> {
+    match heard {
+        Some(heard) if heard.estimated => Some(Usage { input_tokens: estimate, ..heard }),
+        Some(said) => (said != Usage::default()).then_some(said),
+        None => Some(Usage {
+            input_tokens: reserved_tokens.saturating_sub(max_output.into()),
+            output_tokens: max_output.into(),
+            estimated: true,
+            ..Usage::default()
+        }),
+    }
 }
 
 /// Tokens a window may have, in its own uncalibrated unit.

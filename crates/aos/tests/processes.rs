@@ -8,7 +8,7 @@ mod rig;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
-use aos_models::scripted::{Call, Fault, Rule};
+use aos_models::scripted::{Answer, Call, Fault, Rule};
 use serde_json::json;
 
 use rig::{Rig, Running, any, assert_told, call, calls, echo, last, regex, results, role, say, until, words, write};
@@ -33,6 +33,18 @@ fn ps_and_kill_of_another_shell_see_what_was_spawned() {
     assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
     assert_eq!(rig.until_state(pid, "exited")["exit_code"], 137);
     assert_eq!(rig.json(&["ps"]), json!([]));
+}
+
+#[test]
+fn what_a_killed_process_was_asking_is_paid_at_the_most_that_it_may_have_been() {
+    let silence = Answer { text: "too late".into(), delay_ms: 600_000, ..Answer::default() };
+    let rig = Rig::new(vec![any("", vec![silence])]);
+    let pid = rig.spawn(&["think"]);
+    until("it asks", || (rig.request_count() == 1).then_some(()));
+    assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
+    let charged = until("what was given up is paid", || rig.entries(pid, "charged").pop());
+    assert_eq!((&charged["usage"]["output_tokens"], &charged["usage"]["estimated"]), (&json!(4096), &json!(true)));
+    assert!(charged["usage"]["input_tokens"].as_u64().unwrap() > 0, "{charged}");
 }
 
 #[test]

@@ -90,6 +90,60 @@ fn those_who_share_a_budget_wait_for_each_other() {
     "#);
 }
 
+/// What a killed process was asking is paid: as far as its answer came, nothing where it was not asked yet, and the most
+/// that it may have been where nothing is known.
+#[test]
+fn what_is_given_up_is_paid() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.1 go
+        spawn resident parent=2 usd=0.02 heard
+        spawn resident parent=2 usd=0.02 never asked
+        spawn resident parent=2 usd=0.02 silent
+        signal 3 KILL
+        signal 4 KILL
+        signal 5 KILL
+        usage 0 40
+        3 fails cancelled
+        usage 0 0
+        4 fails cancelled
+        5 fails cancelled
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident usd=0.1 go
+      → infer 2 turn [task]
+    > spawn resident parent=2 usd=0.02 heard
+      → infer 3 turn [task]
+    > spawn resident parent=2 usd=0.02 never asked
+      → infer 4 turn [task]
+    > spawn resident parent=2 usd=0.02 silent
+      → infer 5 turn [task]
+    > signal 3 KILL
+    3 exited 137: killed
+      → cancel
+    > signal 4 KILL
+    4 exited 137: killed
+      → cancel
+    > signal 5 KILL
+    5 exited 137: killed
+      → cancel
+    > usage 0 40
+    > 3 fails cancelled
+    3 charged 5596 + 40 tokens, $0.005636
+    > usage 0 0
+    > 4 fails cancelled
+    > 5 fails cancelled
+    5 charged 16788 + 1000 tokens, $0.017788
+    > budgets
+    2 of $0.1: spent $0.023424, reserved $0.017785, carved $0
+    3 of $0.02: spent $0.005636, reserved $0, carved $0, closed
+    4 of $0.02: spent $0, reserved $0, carved $0, closed
+    5 of $0.02: spent $0.017788, reserved $0, carved $0, closed
+    ");
+}
+
 /// A share comes back when the last inference of the process that had it is settled.
 #[test]
 fn a_share_that_is_about_to_come_back_is_waited_for() {

@@ -406,7 +406,8 @@ impl Rig {
         };
         let Some((effect, model)) = started else { return self.out.push_str("it asks nothing\n") };
         let known = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
-        let usage = self.usage.take().unwrap_or(known);
+        let told = self.usage.take();
+        let usage = told.unwrap_or(known);
         let outcome = match words.next() {
             Some("fails") => {
                 let kind = match words.next().unwrap() {
@@ -420,7 +421,9 @@ impl Rig {
                 };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());
                 let (message, hint) = ("it failed".into(), Some("do this".into()));
-                InferenceOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }
+                // As much of an answer as came is counted by whoever gave it up.
+                let usage = told.map(|told| Usage { estimated: told.output_tokens > 0, ..told });
+                InferenceOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage } }
             }
             cut => {
                 let said = format!(" {said}");

@@ -123,7 +123,8 @@ fn give_up(kernel: &mut Kernel<NoPages>, now: i64, pid: Pid, effects: &[Effect])
         message: "cancelled".into(),
         hint: None,
         retry_after_ms: None,
-        usage: None,
+        // It was never sent.
+        usage: Some(Usage::default()),
     };
     let outcome = InferenceOutcome::Failed { failure };
     let body = Body::InferenceCompleted { effect: infer.id, latency_ms: 1, personal: None, outcome };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{Configured, InferenceOutcome, Purpose, ServedOutcome};
-use aos_abi::inference::{FailureKind, Stop};
+use aos_abi::inference::{Failure, FailureKind, Stop};
 use aos_abi::model::ModelLimits;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_kernel::effect::Infer;
@@ -120,9 +120,8 @@ impl Turns {
                 if ours {
                     self.comes_back(pid, *effect, matches!(outcome, InferenceOutcome::Answered(_)));
                 }
-                let gives_up =
-                    matches!(outcome, InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled);
-                if gives_up && self.raced.contains(effect) {
+                let silent = |failure: &Failure| failure.kind == FailureKind::Cancelled && failure.usage.is_none();
+                if matches!(outcome, InferenceOutcome::Failed { failure } if silent(failure)) {
                     self.owes(pid, *effect);
                 }
                 match outcome {
@@ -211,7 +210,7 @@ impl Turns {
         }
     }
 
-    /// One of two was given up: the least that its process must be charged by the same input.
+    /// One was given up: the least that its process must be charged by the same input.
     fn owes(&mut self, pid: Pid, effect: EffectId) {
         let least = self.outputs.get(&effect).copied().unwrap_or_default();
         self.unpaid.push((pid, least));
@@ -223,7 +222,7 @@ impl Turns {
             None => Ok(()),
             Some((pid, least)) => Err(broken(
                 "what was given up is paid at its worst",
-                format!("{pid} was not charged the {least} tokens at least of one of two"),
+                format!("{pid} was not charged the {least} tokens at least of what was given up"),
             )),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
@@ -29,8 +29,38 @@ pub(crate) struct Models {
 #[derive(Clone, Copy)]
 struct Watched<'a> {
     live: &'a broadcast::Sender<Live>,
+    heard: &'a Heard,
+}
+
+/// What has come of an answer.
+#[derive(Default)]
+struct Heard {
+    /// It was asked for.
+    asked: AtomicBool,
     /// A part of it has come.
-    spoken: &'a AtomicBool,
+    spoken: AtomicBool,
+    /// Bytes of its text and its calls.
+    bytes: AtomicUsize,
+}
+
+impl Heard {
+    fn part(&self, delta: &Delta) {
+        self.spoken.store(true, Ordering::Relaxed);
+        let (Delta::Text(text) | Delta::Call { name: text, .. } | Delta::Arguments { text, .. }) = delta;
+        self.bytes.fetch_add(text.len(), Ordering::Relaxed);
+    }
+
+    /// What was used where it is given up now; `None` where that cannot be known.
+    fn used(&self) -> Option<Usage> {
+        match (self.asked.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed)) {
+            (false, _) => Some(Usage::default()),
+            (true, 0) => None,
+            (true, bytes) => {
+                let output_tokens = aos_context::estimate(bytes);
+                Some(Usage { output_tokens, estimated: true, ..Usage::default() })
+            }
+        }
+    }
 }
 
 impl Models {
@@ -54,9 +84,9 @@ impl Models {
         token: CancellationToken,
         silent: impl FnOnce() + Send,
     ) -> (InferenceOutcome, Option<Box<Personal>>) {
-        let spoken = AtomicBool::new(false);
-        let answer = self.answer(infer, history, Watched { live, spoken: &spoken }, token);
-        listened(infer.hedge_after_ms, &spoken, silent, answer).await
+        let heard = Heard::default();
+        let answer = self.answer(infer, history, Watched { live, heard: &heard }, token);
+        listened(infer.hedge_after_ms, &heard.spoken, silent, answer).await
     }
 
     async fn answer(
@@ -97,7 +127,7 @@ impl Models {
         replaced: Option<&Replaced>,
         entries: &[Arc<Entry>],
         history: &Arc<History>,
-        Watched { live, spoken }: Watched<'_>,
+        Watched { live, heard }: Watched<'_>,
         token: CancellationToken,
     ) -> InferenceOutcome {
         let Sent { rendered: before, mut written } = match replaced {
@@ -115,7 +145,7 @@ impl Models {
             }
         }
         let deltas = |delta: Delta| {
-            spoken.store(true, Ordering::Relaxed);
+            heard.part(&delta);
             if let Delta::Text(text) = delta
                 && live.receiver_count() > 0
             {
@@ -125,8 +155,13 @@ impl Models {
         };
         let answered = tokio::select! {
             biased;
-            () = token.cancelled() => return InferenceOutcome::Failed { failure: cancelled() },
-            answered = self.ask(infer, &prompt, &mut written, deltas) => answered,
+            () = token.cancelled() => {
+                return InferenceOutcome::Failed { failure: Failure { usage: heard.used(), ..cancelled() } };
+            }
+            answered = async {
+                heard.asked.store(true, Ordering::Relaxed);
+                self.ask(infer, &prompt, &mut written, deltas).await
+            } => answered,
         };
         if let Some(mut rendered) = rendered {
             rendered.messages = std::mem::take(&mut prompt.messages);
@@ -303,6 +338,20 @@ mod tests {
         };
         listened(after_ms, &spoken, || told.store(true, Ordering::Relaxed), answer).await;
         told.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_was_given_up_is_counted_as_far_as_it_came() {
+        let heard = Heard::default();
+        assert_eq!(heard.used(), Some(Usage::default()), "nothing was sent");
+        heard.asked.store(true, Ordering::Relaxed);
+        assert_eq!(heard.used(), None, "what it thinks is not heard");
+        heard.part(&Delta::Text("words ".repeat(100)));
+        let words = heard.used().unwrap();
+        assert!(words.estimated && words.input_tokens == 0 && (100..=300).contains(&words.output_tokens), "{words:?}");
+        heard.part(&Delta::Call { id: String::new(), name: "FS_WRITE".into() });
+        heard.part(&Delta::Arguments { call: 0, text: "{\"path\":\"a\"}".repeat(20) });
+        assert!(heard.used().unwrap().output_tokens > words.output_tokens + 50);
     }
 
     #[tokio::test(start_paused = true)]
