@@ -200,26 +200,23 @@ impl<P: PageStore> Kernel<P> {
     /// A rule says `redact` of a call that leaves: one that holds personal data is not made.
     ///
     /// # Errors
-    /// `EPERM` with the kinds of data found.
+    /// `EPERM` with the kinds of data found, or why that cannot be known.
     pub(crate) fn leaves_clean(&self, permit: &Permit) -> Result<(), CallError> {
         if !permit.obligations().redact {
             return Ok(());
         }
-        let mut kinds = Vec::new();
-        look(&permit.call().args(), "", &mut |field, text| {
-            kinds.extend(
-                self.policy.detector().find_after(field, text).into_iter().map(|found| found.class.to_string()),
-            );
+        let (mut kinds, mut unknown) = (Vec::new(), None);
+        look(&permit.call().args(), "", &mut |field, text| match self.policy.detector().find_after(field, text) {
+            Ok(found) => kinds.extend(found.into_iter().map(|found| found.class.to_string())),
+            Err(why) => unknown = Some(why),
         });
         kinds.sort_unstable();
         kinds.dedup();
-        if kinds.is_empty() && !self.policy.detector().is_off() {
-            return Ok(());
-        }
-        let what = if kinds.is_empty() {
-            "it may hold personal data".to_owned()
-        } else {
-            format!("it holds personal data ({})", kinds.join(", "))
+        let what = match unknown {
+            Some(why) => format!("it may hold personal data ({why})"),
+            None if !kinds.is_empty() => format!("it holds personal data ({})", kinds.join(", ")),
+            None if self.policy.detector().is_off() => "it may hold personal data".to_owned(),
+            None => return Ok(()),
         };
         let message =
             format!("the policy denies {}: {what}, which a rule of `labels` keeps here", permit.call().name());

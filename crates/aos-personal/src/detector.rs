@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
@@ -12,6 +13,11 @@ use crate::{email, iban, number, phone, words};
 
 /// Most memory that a custom pattern may compile to, in bytes: what a hundred words with Unicode classes take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// Pieces that any text may hold, and bytes for each beyond that. The shortest piece of a built-in kind takes six bytes, so
+/// only a custom pattern is ever found more often; it says nothing about a text, and covering it would make it longer.
+const FOUND_ALWAYS: usize = 1000;
+const BYTES_PER_FOUND: usize = 4;
 
 /// A kind of personal data.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +85,17 @@ pub struct BadPattern {
     pub why: String,
 }
 
+/// Why a text could not be looked at. Nobody knows what is in it then, and it is treated as if anything were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// More than a thousand pieces were found, and more than one in four bytes. A narrower pattern is the way out.
+    #[error("a pattern of `personal_data: custom` is found nearly everywhere in it")]
+    Everywhere,
+    /// A fault of this program.
+    #[error("the detector broke")]
+    Broke,
+}
+
 /// Finds what it was made for. Two are equal where they find the same.
 #[derive(Clone, Debug, Default)]
 pub struct Detector {
@@ -130,34 +147,52 @@ impl Detector {
     }
 
     /// What there is in a text, in order.
-    #[must_use]
-    pub fn find(&self, text: &str) -> Vec<Found> {
+    ///
+    /// # Errors
+    /// Where it cannot be known.
+    pub fn find(&self, text: &str) -> Result<Vec<Found>, Unknown> {
         self.find_after("", text)
     }
 
     /// What there is in a text that stands after `context`, such as the name of the field that holds it.
-    #[must_use]
-    pub fn find_after(&self, context: &str, text: &str) -> Vec<Found> {
+    ///
+    /// # Errors
+    /// Where it cannot be known.
+    pub fn find_after(&self, context: &str, text: &str) -> Result<Vec<Found>, Unknown> {
         if self.is_off() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        unbroken(|| self.look(context, text))
+    }
+
+    fn look(&self, context: &str, text: &str) -> Result<Vec<Found>, Unknown> {
         let normal = Normal::of(text);
         let mut scan = Scan { detector: self, context, text: normal.text(), found: Vec::new() };
         scan.built_in();
+        let most = FOUND_ALWAYS.max(normal.text().len() / BYTES_PER_FOUND);
         for (class, regex) in &self.custom {
-            let matches = regex.find_iter(normal.text()).filter(|found| !found.is_empty());
+            let room = (most + 1).saturating_sub(scan.found.len());
+            let matches = regex.find_iter(normal.text()).filter(|found| !found.is_empty()).take(room);
             scan.found.extend(matches.map(|found| (found.start(), found.end(), class.clone())));
+        }
+        if scan.found.len() > most {
+            return Err(Unknown::Everywhere);
         }
         let mut found = merged(scan.found);
         for piece in &mut found {
             (piece.start, piece.end) = normal.span(piece.start, piece.end);
         }
-        found
+        Ok(found)
     }
 
     fn wants(&self, class: &Class) -> bool {
         self.kinds.contains(class)
     }
+}
+
+/// What looking comes to, also where it panics: it owns whatever it changes.
+fn unbroken(look: impl FnOnce() -> Result<Vec<Found>, Unknown>) -> Result<Vec<Found>, Unknown> {
+    std::panic::catch_unwind(AssertUnwindSafe(look)).unwrap_or(Err(Unknown::Broke))
 }
 
 /// Spans that overlap as one, which has the class of the kind that is surest.
@@ -282,7 +317,7 @@ mod tests {
     use crate::normal::work;
 
     fn shown(text: &str) -> Vec<String> {
-        let found = Detector::all().find(text);
+        let found = Detector::all().find(text).unwrap();
         found.iter().map(|piece| format!("{}: {}", piece.class, &text[piece.start..piece.end])).collect()
     }
 
@@ -325,7 +360,7 @@ mod tests {
             let measure = |times: usize| {
                 let text = piece.repeat(times);
                 work::taken();
-                let found = Detector::all().find(&text);
+                let found = Detector::all().find(&text).unwrap();
                 (work::taken(), text.len() as u64, found)
             };
             let ((small, _, _), (large, bytes, _)) = (measure(1_000), measure(10_000));
@@ -333,7 +368,7 @@ mod tests {
             assert!(large <= bytes * 700, "{piece:?}: {large} steps for {bytes} bytes");
         }
         work::taken();
-        assert!(Detector::all().find(&"7".repeat(1 << 20)).is_empty());
+        assert!(Detector::all().find(&"7".repeat(1 << 20)).unwrap().is_empty());
         assert!(work::taken() < 3 << 20);
     }
 
@@ -369,15 +404,15 @@ mod tests {
     #[test]
     fn a_field_name_is_context() {
         let detector = Detector::all();
-        assert_eq!(detector.find_after("phone", "2025550143").len(), 1);
-        assert_eq!(detector.find_after("order_id", "2025550143").len(), 0);
+        assert_eq!(detector.find_after("phone", "2025550143").unwrap().len(), 1);
+        assert_eq!(detector.find_after("order_id", "2025550143").unwrap().len(), 0);
     }
 
     #[test]
     fn custom_patterns_find_and_bad_ones_say_why() {
         let mut detector = Detector::of(["email"]);
         detector.add("employee_id", "E-[0-9]{6}").unwrap();
-        let found = detector.find("E-100234 and E-\u{ff11}00235 wrote to a@example.com, tel 2025550143");
+        let found = detector.find("E-100234 and E-\u{ff11}00235 wrote to a@example.com, tel 2025550143").unwrap();
         let classes: Vec<&str> = found.iter().map(|piece| piece.class.as_str()).collect();
         assert_eq!(classes, ["employee_id", "employee_id", "email"]);
         assert_eq!(
@@ -386,6 +421,20 @@ mod tests {
         );
         assert!(detector.clone().add("x", "(").unwrap_err().to_string().contains("unclosed group"));
         assert!(detector.add("x", "a*").unwrap_err().to_string().contains("empty text"));
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said() {
+        let mut detector = Detector::of(["email"]);
+        detector.add("mark", "Q").unwrap();
+        let found = |text: String| detector.find(&text).map(|found| found.len());
+        assert_eq!(found("Q".repeat(FOUND_ALWAYS)), Ok(FOUND_ALWAYS));
+        assert_eq!(found("Q".repeat(FOUND_ALWAYS + 1)), Err(Unknown::Everywhere));
+        assert_eq!(found("Q   ".repeat(5000)), Ok(5000));
+        assert_eq!(found(format!("{}a@example.com", "Q  ".repeat(5000))), Err(Unknown::Everywhere));
+        assert_eq!(found("a@b.cd ".repeat(5000)), Ok(5000));
+        assert_eq!(Tokens::default().replace(&detector, "", &"Q".repeat(5000)), Err(Unknown::Everywhere));
+        assert_eq!(unbroken(|| panic!("it broke")), Err(Unknown::Broke));
     }
 
     /// Pieces that make numbers and addresses, whole and broken, in any order.
@@ -427,7 +476,7 @@ mod tests {
         #[test]
         fn spans_are_sorted_disjoint_and_between_characters(text in prop_oneof![texts(), any::<String>()]) {
             let mut last = 0;
-            for piece in Detector::all().find(&text) {
+            for piece in Detector::all().find(&text).unwrap() {
                 prop_assert!(last <= piece.start && piece.start < piece.end && piece.end <= text.len());
                 prop_assert!(text.is_char_boundary(piece.start) && text.is_char_boundary(piece.end));
                 last = piece.end;
@@ -439,7 +488,7 @@ mod tests {
             let (detector, mut tokens) = (Detector::all(), Tokens::default());
             texts.iter().for_each(|text| tokens.avoid(text));
             let replaced: Vec<String> =
-                texts.iter().map(|text| tokens.replace(&detector, "", text).unwrap_or_else(|| text.clone())).collect();
+                texts.iter().map(|text| tokens.replace(&detector, "", text).unwrap().unwrap_or_else(|| text.clone())).collect();
             for (text, replaced) in texts.iter().zip(&replaced) {
                 let again = tokens.fill(replaced, |value| Some(value.to_owned())).unwrap_or_else(|| replaced.clone());
                 prop_assert_eq!(&again, text);
@@ -448,8 +497,8 @@ mod tests {
 
         #[test]
         fn what_stands_around_changes_nothing(text in texts(), before in "[a-z ]{0,30}", after in "[a-z ]{0,30}") {
-            let alone = Detector::all().find(&text);
-            let around = Detector::all().find(&format!("{before}\n\n;;; {text} ;;;\n\n{after}"));
+            let alone = Detector::all().find(&text).unwrap();
+            let around = Detector::all().find(&format!("{before}\n\n;;; {text} ;;;\n\n{after}")).unwrap();
             prop_assume!(crate::words::before("", &format!("{before}\n\n;;; "), before.len() + 6) == Default::default());
             let shift = before.len() + 6;
             let moved: Vec<Found> = around

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::detector::{Class, Detector};
+use crate::detector::{Class, Detector, Unknown};
 
 /// Longest token that is looked for, in bytes.
 const TOKEN_BYTES_MAX: usize = 80;
@@ -27,10 +27,13 @@ impl Tokens {
     }
 
     /// The text with its personal data replaced; `None` where it holds none. `context` stands before the text.
-    pub fn replace(&mut self, detector: &Detector, context: &str, text: &str) -> Option<String> {
-        let found = detector.find_after(context, text);
+    ///
+    /// # Errors
+    /// Where nobody can know what it holds.
+    pub fn replace(&mut self, detector: &Detector, context: &str, text: &str) -> Result<Option<String>, Unknown> {
+        let found = detector.find_after(context, text)?;
         if found.is_empty() {
-            return None;
+            return Ok(None);
         }
         let mut replaced = String::with_capacity(text.len());
         let mut done = 0;
@@ -40,7 +43,7 @@ impl Tokens {
             done = piece.end;
         }
         replaced.push_str(&text[done..]);
-        Some(replaced)
+        Ok(Some(replaced))
     }
 
     fn token(&mut self, class: Class, value: &str) -> String {

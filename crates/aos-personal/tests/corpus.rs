@@ -73,6 +73,7 @@ fn scores(file: &str) -> BTreeMap<String, Score> {
     for Text { text, spans } in texts(file) {
         let found: Vec<Span> = detector
             .find(&text)
+            .unwrap()
             .into_iter()
             .map(|found| (found.class.as_str().to_owned(), found.start, found.end))
             .collect();

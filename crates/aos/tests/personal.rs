@@ -196,3 +196,97 @@ fn tokens_outlive_the_daemon_and_memory_holds_values_that_models_see_as_tokens()
     assert!(sent.last().unwrap().contains("mail [EMAIL_1]"), "{sent:?}");
     assert!(!rig.log().contains(ADDRESS), "{}", rig.log());
 }
+
+/// In this a pattern of the policy below is found so often that the detector gives up on it.
+fn flood() -> String {
+    "Q".repeat(5000)
+}
+
+/// The same home with a detector that fails where it is given too much.
+fn failing(rules: Vec<aos_models::scripted::Rule>, net: &str) -> Rig {
+    let rig = home(rules, net, "redact");
+    let policy = read(rig.file("policy.yaml"));
+    let more = policy
+        .replace("labels:\n", "labels:\n  - {when: personal, to: net, do: redact}\n")
+        .replace("[email, card]}", "[email, card], custom: {mark: \"Q\"}}");
+    std::fs::write(rig.file("policy.yaml"), more).unwrap();
+    std::fs::write(rig.home().parent().unwrap().join("project").join("flood.txt"), flood()).unwrap();
+    rig
+}
+
+/// Nothing of the flood is where it must not be, and as many prompts as these were sent.
+fn assert_withheld(rig: &Rig, sent: usize) {
+    let requests = rig.requests();
+    assert_eq!(requests.len(), sent, "{requests:?}");
+    assert!(requests.iter().all(|body| !body.to_string().contains("QQ")));
+    assert!(!rig.log().contains("QQ"));
+}
+
+const NOT_SENT: &str = "the detector of personal data failed, so nothing was sent";
+
+#[test]
+fn where_the_detector_fails_no_task_no_result_and_no_input_is_sent() {
+    let rig = failing(vec![any("alpha", vec![say("read")])], "");
+    let ran = rig.aos(&["run", &format!("alpha {}", flood())]);
+    assert!(ran.code != 0 && ran.err.contains(NOT_SENT), "{} {}", ran.code, ran.err);
+    assert_withheld(&rig, 0);
+
+    let reads = |file: &str| vec![any("alpha", vec![call("FS_READ", json!({ "path": file })), say("read")])];
+    let rig = failing(reads("flood.txt"), "");
+    let ran = run(&rig);
+    assert!(ran.code != 0 && ran.err.contains(NOT_SENT), "{} {}", ran.code, ran.err);
+    assert_withheld(&rig, 1);
+    assert_eq!(run(&failing(reads("customer.txt"), "")).code, 0, "what it can look at goes on");
+
+    let rig = failing(vec![any("alpha", vec![say("waits")])], "");
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), &flood()]).code, 0);
+    rig::until("it is told", || {
+        let stopped = rig.entries(pid, "stopped");
+        stopped.first().filter(|entry| entry.to_string().contains(NOT_SENT)).cloned()
+    });
+    assert_withheld(&rig, 1);
+}
+
+#[test]
+fn where_the_detector_fails_no_request_is_made() {
+    let (port, got) = listener();
+    let net = format!("    net: [{{to: \"127.0.0.1:{port}\", allow: [\"POST /**\"], private: true}}]\n");
+    let url = format!("http://127.0.0.1:{port}/x");
+    let send = call("NET_SEND", json!({ "url": url, "method": "POST", "body": format!("{} THE END", flood()) }));
+    let rig = failing(vec![any("alpha", vec![call("FS_READ", json!({ "path": "customer.txt" })), send])], &net);
+    let ran = run(&rig);
+    assert!(ran.code != 0 && ran.err.contains(NOT_SENT), "{} {}", ran.code, ran.err);
+    let journal = rig.journal();
+    let result = journal.iter().rev().find(|entry| entry["type"] == "result" && entry["name"] == "NET_SEND").unwrap();
+    assert_eq!(result["error"]["code"], "EPERM");
+    let said = result["error"]["message"].as_str().unwrap();
+    assert!(said.contains("it may hold personal data (a pattern"), "{said}");
+    assert!(got.try_recv().is_err(), "nothing was sent");
+    assert_withheld(&rig, 2);
+}
+
+#[test]
+fn where_the_detector_fails_nothing_remembered_is_shown() {
+    let kept = format!("floods: {}", flood());
+    let write = json!({ "key": "floods", "value": kept, "namespace": "team" });
+    let rules = vec![
+        any("beta", vec![call("MEM_READ", json!({ "query": "floods", "namespace": "team" })), say("read")]),
+        any("alpha", vec![call("MEM_WRITE", write), say("kept")]),
+    ];
+    let rig = home(rules, "", "redact");
+    let policy = read(rig.file("policy.yaml"));
+    let shared = policy.replace("self/**", "**");
+    std::fs::write(rig.file("policy.yaml"), &shared).unwrap();
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!(ran.code, 0, "{} {}", ran.out, ran.err);
+    std::fs::write(rig.file("policy.yaml"), shared.replace("card]}", "card], custom: {mark: \"Q\"}}")).unwrap();
+    assert_eq!(rig.aos(&["policy", "reload"]).code, 0);
+    let before = rig.requests().len();
+    let ran = rig.aos(&["run", "beta"]);
+    assert!(ran.code != 0 && ran.err.contains(NOT_SENT), "{} {}", ran.code, ran.err);
+    let requests = rig.requests();
+    assert_eq!(requests.len(), before + 1, "the first turn, before it had read anything");
+    assert!(!requests[before].to_string().contains("QQ"));
+}

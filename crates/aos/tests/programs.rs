@@ -7,7 +7,7 @@
 mod rig;
 
 use aos_models::scripted::Answer;
-use rig::{Http, POLICY, Rig, Setup, any, assert_told, until};
+use rig::{Http, POLICY, Rig, Setup, any, assert_told, say, until};
 use serde_json::{Value, json};
 
 /// The scripted model's answer to `alpha`, in small pieces.
@@ -203,6 +203,21 @@ fn personal_data_of_a_program_stays_here() {
     until("it is told", || rig.entries(pid, "served").first().cloned());
     let served = rig.entries(pid, "served")[0].to_string();
     assert!(served.contains("email") && !served.contains("ada@"), "{served}");
+}
+
+#[test]
+fn what_of_a_program_cannot_be_looked_at_stays_here() {
+    let labels = "labels:\n  - {when: personal, to: model.remote, do: redact}\n";
+    let policy = format!("{POLICY}\n{labels}personal_data: {{detect: [email], custom: {{mark: \"Q\"}}}}\n");
+    let model = Setup::default().model.replace("local = true\n", "");
+    let setup = Setup { policy: Some(policy), model, ..Setup::default() };
+    let rig = Rig::with(vec![any("alpha", vec![say("ok")])], setup);
+    let (_, secret) = key(&rig, &["editor"]);
+    let answer = ask(&rig, &secret, "small", &format!("alpha {}", "Q".repeat(5000)));
+    assert!(answer.status >= 400, "{}", answer.status);
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("nothing was sent"));
+    assert!(rig.requests().is_empty());
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
 }
 
 /// Vectors come as they were asked for, one for each text, and are paid for like answers.

@@ -63,6 +63,34 @@ fn a_call_whose_rule_says_redact_is_not_made_with_personal_data() {
     assert!(sent[0].contains("nobody"), "{told}");
 }
 
+/// To a server, to whoever asked by a webhook, to a file, to memory: a call that must hold no personal data.
+#[test]
+fn a_call_that_cannot_be_looked_at_is_not_made() {
+    let rule = "  - {when: personal, calls: [NET_SEND, SYS_WEBHOOK_REPLY, FS_WRITE, SEND_MSG], do: redact}";
+    let policy = policy(rule)
+        .replace("[email]}", "[email], custom: {mark: \"Q\"}}")
+        .replace("PROPOSE]", "PROPOSE, \"SYS_REGISTER_WEBHOOK **\"]\n    ipc: [{peer: \"*\", ops: [send]}]");
+    let calls = |text: &str| {
+        format!(
+            r#"2: => NET_SEND {{"url":"https://example.com/","method":"POST","body":"{text}"}} => SYS_WEBHOOK_REPLY {{"request_id":"r3","status":200,"body":"{text}"}} => FS_WRITE {{"path":"a","content":"{text}"}} => SEND_MSG {{"to_pid":3,"content":"{text}"}}"#
+        )
+    };
+    let told = |text: &str| {
+        let script = format!(
+            "spawn resident go\nspawn resident other\n2: => SYS_REGISTER_WEBHOOK {{\"path\":\"x\",\"reply_within_s\":60}}\nhook x\nshown zz [ZZ_1]\n{}\ndone 2 NET_SEND\ndone 2 FS_WRITE",
+            calls(text)
+        );
+        replay_under(&policy, &script)
+    };
+    let (fine, flood) = (told("nobody"), told(&"Q".repeat(1001)));
+    let names = ["NET_SEND", "SYS_WEBHOOK_REPLY", "FS_WRITE", "SEND_MSG"];
+    for name in names {
+        let denied = |told: &str| lines(told, &format!("2 {name} = EPERM")).len();
+        assert_eq!((denied(&fine), denied(&flood)), (0, 1), "{name}: {fine}\n{flood}");
+    }
+    assert_eq!(flood.matches("it may hold personal data (a pattern").count(), names.len(), "{flood}");
+}
+
 #[test]
 fn what_must_stay_goes_on_with_a_model_that_is_here_or_not_at_all() {
     for rule in ["local_only", "deny"] {

@@ -11,7 +11,7 @@ use aos_abi::Entry;
 use aos_abi::entry::Personal;
 use aos_abi::inference::{Failure, FailureKind, Reply};
 use aos_kernel::effect::{Guard, Then};
-use aos_personal::Tokens;
+use aos_personal::{Tokens, Unknown};
 use serde_json::Value;
 
 use super::history::Clean;
@@ -41,10 +41,10 @@ pub(crate) struct Replaced {
 /// Where the detector itself fails: nothing may be sent then.
 pub(crate) fn look(guard: &Guard, system: &str, entries: &[Arc<Entry>], known: &Clean) -> Result<Looked, Failure> {
     unbroken(|| {
-        let mut classes = BTreeSet::new();
-        let mut seen = |field: &str, text: &str| {
-            let found = guard.detector.find_after(field, text);
-            classes.extend(found.into_iter().map(|found| found.class.to_string()));
+        let (mut classes, mut unknown) = (BTreeSet::new(), None);
+        let mut seen = |field: &str, text: &str| match guard.detector.find_after(field, text) {
+            Ok(found) => classes.extend(found.into_iter().map(|found| found.class.to_string())),
+            Err(why) => unknown = Some(why),
         };
         if !known.has_system(system) {
             seen("", system);
@@ -55,28 +55,40 @@ pub(crate) fn look(guard: &Guard, system: &str, entries: &[Arc<Entry>], known: &
                 None
             });
         }
-        match guard.then {
-            _ if classes.is_empty() => Looked::Clean,
-            Then::Tell => Looked::Found(classes),
-            Then::Withhold => Looked::Withheld(classes),
-            Then::Replace => Looked::Replaced(Box::new(replaced(guard, system, entries))),
+        match (unknown, guard.then) {
+            (Some(why), _) => Err(not_known(why)),
+            _ if classes.is_empty() => Ok(Looked::Clean),
+            (None, Then::Tell) => Ok(Looked::Found(classes)),
+            (None, Then::Withhold) => Ok(Looked::Withheld(classes)),
+            (None, Then::Replace) => {
+                replaced(guard, system, entries).map(|replaced| Looked::Replaced(Box::new(replaced))).map_err(not_known)
+            }
         }
     })
 }
 
 /// What looking comes to, or a failure where it panics: then nobody knows what is in there.
-pub(crate) fn unbroken<T>(look: impl FnOnce() -> T) -> Result<T, Failure> {
+pub(crate) fn unbroken<T>(look: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     // It owns whatever it changes.
-    std::panic::catch_unwind(AssertUnwindSafe(look)).map_err(|_| Failure {
-        kind: FailureKind::Permanent,
-        message: "the detector of personal data failed, so nothing was sent".into(),
-        hint: Some("the daemon's log says more; without `personal_data` in policy.yaml nothing is looked for".into()),
-        retry_after_ms: None,
-        usage: None,
-    })
+    std::panic::catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| Err(not_known(Unknown::Broke)))
 }
 
-fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Replaced {
+/// That nobody knows what is in a prompt.
+pub(crate) fn not_known(why: Unknown) -> Failure {
+    let hint = match why {
+        Unknown::Everywhere => "make the pattern narrower: `aos policy check` after a change, then `aos policy reload`",
+        Unknown::Broke => "the daemon's log says more; without `personal_data` in policy.yaml nothing is looked for",
+    };
+    Failure {
+        kind: FailureKind::Permanent,
+        message: format!("the detector of personal data failed, so nothing was sent: {why}"),
+        hint: Some(hint.into()),
+        retry_after_ms: None,
+        usage: None,
+    }
+}
+
+fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Result<Replaced, Unknown> {
     let mut tokens = Tokens::default();
     tokens.avoid(system);
     for entry in entries {
@@ -85,13 +97,19 @@ fn replaced(guard: &Guard, system: &str, entries: &[Arc<Entry>]) -> Replaced {
             None
         });
     }
-    let mut replace = |field: &str, text: &str| tokens.replace(&guard.detector, field, text);
+    let mut unknown = None;
+    let mut replace = |field: &str, text: &str| {
+        tokens.replace(&guard.detector, field, text).unwrap_or_else(|why| {
+            unknown = Some(why);
+            None
+        })
+    };
     let shown_system = replace("", system).unwrap_or_else(|| system.to_owned());
     let entries = entries
         .iter()
         .map(|entry| aos_context::with_texts(entry, &mut replace).map_or_else(|| Arc::clone(entry), Arc::new))
         .collect();
-    Replaced { system: shown_system, entries, tokens }
+    unknown.map_or(Ok(Replaced { system: shown_system, entries, tokens }), Err)
 }
 
 impl Replaced {
@@ -231,8 +249,16 @@ mod tests {
 
     #[test]
     fn where_the_detector_breaks_nothing_is_sent() {
-        let failure = unbroken(|| -> Looked { panic!("it broke") }).err().unwrap();
-        assert_eq!(failure.kind, FailureKind::Permanent);
-        assert!(failure.message.contains("nothing was sent"));
+        let broke = unbroken(|| -> Result<Looked, Failure> { panic!("it broke") });
+        let mut failing = Detector::of(["email"]);
+        failing.add("mark", "Q").unwrap();
+        let failing = Arc::new(failing);
+        let flood = [said(&"Q".repeat(5000))];
+        let of = |then| look(&Guard { detector: Arc::clone(&failing), then }, "", &flood, &Clean::default());
+        for looked in [broke, of(Then::Tell), of(Then::Withhold), of(Then::Replace)] {
+            let failure = looked.err().unwrap();
+            assert_eq!(failure.kind, FailureKind::Permanent);
+            assert!(failure.message.contains("nothing was sent"));
+        }
     }
 }

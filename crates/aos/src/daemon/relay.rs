@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::heart::{Completion, Handle};
 use super::inference::{cancelled, withheld};
-use super::privacy::{fill, unbroken};
+use super::privacy::{fill, not_known, unbroken};
 
 /// Who a program is, in words; it takes no turns, so nobody reads them but people.
 const ROLE: &str = "A program outside that asks models with a key.";
@@ -360,24 +360,28 @@ struct Looked {
 
 /// Looks at a request for personal data. Where looking fails nothing is sent.
 fn look(guard: &Guard, asked: &Asked) -> Result<Looked, Failure> {
-    let read = unbroken(|| {
-        let mut classes = BTreeSet::new();
+    unbroken(|| {
+        let (mut classes, mut unknown) = (BTreeSet::new(), None);
         let mut tokens = Tokens::default();
         let read = asked.texts(&mut |text| {
-            classes.extend(guard.detector.find(text).into_iter().map(|found| found.class.to_string()));
+            match guard.detector.find(text) {
+                Ok(found) => classes.extend(found.into_iter().map(|found| found.class.to_string())),
+                Err(why) => unknown = Some(why),
+            }
             tokens.avoid(text);
         });
-        read.map(|()| match guard.then {
-            _ if classes.is_empty() => Looked::default(),
-            Then::Tell => Looked { classes, ..Looked::default() },
-            Then::Withhold => Looked { classes, withheld: true, veil: None },
-            Then::Replace => {
+        read.map_err(|wrong| Failure { kind: FailureKind::Refused, message: wrong.message, ..cancelled() })?;
+        match (unknown, guard.then) {
+            (Some(why), _) => Err(not_known(why)),
+            _ if classes.is_empty() => Ok(Looked::default()),
+            (None, Then::Tell) => Ok(Looked { classes, ..Looked::default() }),
+            (None, Then::Withhold) => Ok(Looked { classes, withheld: true, veil: None }),
+            (None, Then::Replace) => {
                 let veil = Replaced { detector: Arc::clone(&guard.detector), tokens };
-                Looked { classes, withheld: false, veil: Some(Box::new(veil)) }
+                Ok(Looked { classes, withheld: false, veil: Some(Box::new(veil)) })
             }
-        })
-    })?;
-    read.map_err(|wrong| Failure { kind: FailureKind::Refused, message: wrong.message, ..cancelled() })
+        }
+    })
 }
 
 /// Tokens in the place of personal data.
@@ -388,7 +392,8 @@ struct Replaced {
 
 impl Veil for Replaced {
     fn hide(&mut self, text: &str) -> Option<String> {
-        self.tokens.replace(&self.detector, "", text)
+        // It was looked at a moment ago; what cannot be any more does not go.
+        self.tokens.replace(&self.detector, "", text).unwrap_or_else(|_| Some(String::new()))
     }
 
     fn lift(&mut self, reply: &mut Reply) {
