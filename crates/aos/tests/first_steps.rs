@@ -218,6 +218,18 @@ fn ran(cmd: &str, folder: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
+fn programs_that_are_not_here_are_named_and_no_fault() {
+    let policy = "version: 1\ndefault_role: a\nroles:\n  a:\n    exec: {shell: true, programs: [sh, coreutils, not-here], net: none}\n";
+    let rig = Rig::with(vec![], Setup { policy: Some(policy.to_owned()), ..Setup::default() });
+    let checked = rig.aos(&["policy", "check"]);
+    assert!(checked.code == 0 && checked.err.contains("note: ") && checked.err.contains(": not-here\n"), "{checked:?}");
+    assert!(rig.json(&["policy", "check"])["notes"][0].as_str().unwrap().ends_with(": not-here"));
+    let doctor = rig.aos(&["doctor"]);
+    let line = doctor.out.lines().find(|line| line.contains("not-here")).unwrap_or_default();
+    assert!(line.contains("note") && !line.contains("coreutils"), "{doctor:?}");
+}
+
+#[test]
 fn what_a_shell_is_used_for_in_the_first_hour_is_there() {
     // What this host lacks itself is not missed inside.
     let each =

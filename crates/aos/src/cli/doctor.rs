@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Exit, Failure, clean_line};
 use crate::config::{self, Config};
+use crate::daemon::programs;
 use crate::env::Env;
 use crate::home::Home;
 use crate::local::Local;
@@ -173,8 +174,8 @@ fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
             faults => Err(faults),
         }) {
             Ok(policy) => {
-                let missing =
-                    mounts.missing(&policy).into_iter().map(|(what, hint)| Finding::note("policy", what, hint));
+                let missing = mounts.missing(&policy).into_iter().chain(programs::missing(&policy));
+                let missing = missing.map(|(what, hint)| Finding::note("policy", what, hint));
                 let good = Finding::good("policy", format!("generation {}", policy.generation()));
                 std::iter::once(good).chain(missing).collect()
             }

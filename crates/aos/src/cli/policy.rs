@@ -13,6 +13,7 @@ use super::decisions::Turned;
 use super::progress::Progress;
 use super::{Context, Exit, Failure};
 use crate::client::Address;
+use crate::daemon::programs;
 use crate::mounts::Mounts;
 
 /// Check the policy, and ask it what it would say
@@ -91,15 +92,18 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     if !faults.is_empty() {
         return Err(refused(&file, &faults));
     }
-    let missing = mounts.missing(&policy);
+    let (missing, programs) = (mounts.missing(&policy), programs::missing(&policy));
     if cx.json {
-        let warnings: Vec<&String> = missing.iter().map(|(what, _)| what).collect();
+        let what = |(what, _): &(String, String)| what.clone();
+        let (warnings, notes): (Vec<_>, Vec<_>) =
+            (missing.iter().map(what).collect(), programs.iter().map(what).collect());
         cx.document(&serde_json::json!({
-            "file": file, "good": true, "generation": policy.generation(), "warnings": warnings,
+            "file": file, "good": true, "generation": policy.generation(), "warnings": warnings, "notes": notes,
         }))?;
     } else {
-        for (what, hint) in &missing {
-            cx.note(&format!("warning: {}\n  try: {}", clean_line(what), clean_line(hint)));
+        let warnings = missing.iter().map(|said| ("warning", said));
+        for (kind, (what, hint)) in warnings.chain(programs.iter().map(|said| ("note", said))) {
+            cx.note(&format!("{kind}: {}\n  try: {}", clean_line(what), clean_line(hint)));
         }
         cx.note(&format!("{} can be used, generation {}", file.display(), policy.generation()));
     }

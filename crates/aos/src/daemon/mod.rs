@@ -20,7 +20,7 @@ mod outlet;
 mod pages;
 mod past;
 mod privacy;
-mod programs;
+pub(crate) mod programs;
 mod relay;
 mod reload;
 mod requests;

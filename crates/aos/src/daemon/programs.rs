@@ -1,7 +1,9 @@
 //! Programs as the policy names them, found on this host.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use aos_policy::Policy;
 use aos_sandbox::Programs;
 
 /// Where programs are looked for, in this order.
@@ -18,15 +20,34 @@ const DIFFUTILS: &str = "cmp diff diff3 sdiff";
 /// The named programs that this host has. A name that it does not have is left out: whoever runs it is told so by the
 /// shell.
 pub(crate) fn found(names: &[String]) -> Programs {
-    let each = names.iter().flat_map(|name| match name.as_str() {
-        "coreutils" => COREUTILS.split_whitespace().collect::<Vec<_>>(),
-        "diffutils" => DIFFUTILS.split_whitespace().collect(),
-        name => vec![name],
-    });
-    let mut paths: Vec<PathBuf> = each.filter_map(find).collect();
+    let mut paths: Vec<PathBuf> = names.iter().flat_map(|name| each(name)).filter_map(find).collect();
     paths.sort_unstable();
     paths.dedup();
     Programs::Only(paths)
+}
+
+/// What roles name of which this host has nothing, with the way out; `None` where there is no such name. A name that
+/// stands for many programs is missed only where none of them is there.
+pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
+    let roles = policy.roles().filter_map(|name| policy.role(name));
+    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(|exec| &exec.programs);
+    let absent: BTreeSet<&str> =
+        named.filter(|name| each(name).all(|program| find(program).is_none())).map(String::as_str).collect();
+    let what = format!(
+        "not on this host, of the programs that roles name: {}",
+        Vec::from_iter(absent.iter().copied()).join(", ")
+    );
+    let hint = "install them, or take them out of `programs`; commands do not find them";
+    (!absent.is_empty()).then(|| (what, hint.to_owned()))
+}
+
+/// The programs that a name stands for.
+fn each(name: &str) -> std::str::SplitWhitespace<'_> {
+    match name {
+        "coreutils" => COREUTILS.split_whitespace(),
+        "diffutils" => DIFFUTILS.split_whitespace(),
+        name => name.split_whitespace(),
+    }
 }
 
 fn find(name: &str) -> Option<PathBuf> {
@@ -48,5 +69,19 @@ mod tests {
         assert!(paths.iter().any(|path| path.ends_with("cat")));
         assert!(paths.iter().any(|path| path.ends_with("sh")));
         assert!(!paths.iter().any(|path| path.ends_with("no-such-program")));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_once_and_a_package_only_where_none_of_it_is_there() {
+        let of = |programs: &str| {
+            let exec = |programs: &str| format!("{{exec: {{shell: true, programs: {programs}, net: none}}}}");
+            let roles = format!("  a: {}\n  b: {}\n", exec(programs), exec("[no-such-program, sh]"));
+            let policy = Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n{roles}")).unwrap();
+            missing(&policy).unwrap().0
+        };
+        assert!(of("[sh, coreutils, no-such-program]").ends_with(": no-such-program"));
+        assert!(of("[/opt/none/x, coreutils]").ends_with(": /opt/none/x, no-such-program"));
+        let policy = Policy::parse("version: 1\ndefault_role: a\nroles:\n  a: {calls: []}\n").unwrap();
+        assert_eq!(missing(&policy), None);
     }
 }
