@@ -570,6 +570,9 @@ pub struct Personal {
     /// What the model wrote tokens for, where it was shown tokens instead: each value with its token.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, String>,
+    /// The rule of the policy by which tokens were sent in its place, or nothing was; `None`: it was sent as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 /// What a model made of an inference.
@@ -880,6 +883,7 @@ mod tests {
         let personal = Personal {
             classes: BTreeSet::from(["email".to_owned()]),
             tokens: BTreeMap::from([("a@example.com".to_owned(), "[EMAIL_1]".to_owned())]),
+            rule: Some("label: labels[0] personal".to_owned()),
         };
         let failure = Failure {
             kind: crate::inference::FailureKind::Withheld,

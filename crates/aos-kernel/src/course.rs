@@ -155,9 +155,12 @@ impl<P: PageStore> Kernel<P> {
         }
         let most = u32::try_from(said.raised_max).unwrap_or(u32::MAX);
         self.with(pid, |process| process.course.raised = process.course.raised.min(most));
-        let (to, why) = (first.model.clone(), first.why.clone());
+        let (to, mut why) = (first.model.clone(), first.why.clone());
         if to == model {
             return true;
+        }
+        if let Some(rule) = self.kept_here_by(pid) {
+            why = format!("{why}; what the process holds stays here, by {rule}");
         }
         self.globals.scheduler.remove(&model, pid);
         let was = self.config.models.contains_key(&model).then_some(model);

@@ -251,6 +251,8 @@ pub struct Guard {
     pub detector: Arc<Detector>,
     /// What happens then.
     pub then: Then,
+    /// The rule of the policy that says so, where it does not go as it is.
+    pub rule: Option<Arc<str>>,
 }
 
 /// What happens where a prompt holds personal data.

@@ -48,7 +48,9 @@ impl<P: PageStore> Kernel<P> {
         if then == Then::Tell && labels.any_of(Labels::PERSONAL) {
             return None;
         }
-        Some(Guard { detector: Arc::clone(detector), then })
+        let rule =
+            (then != Then::Tell).then(|| self.policy.model_rule(labels.and(Labels::PERSONAL)).cloned()).flatten();
+        Some(Guard { detector: Arc::clone(detector), then, rule })
     }
 
     /// What a prompt held is in the window of its process.
@@ -81,8 +83,10 @@ impl<P: PageStore> Kernel<P> {
         } else {
             "run it on a model of this machine (`local = true`)"
         };
-        let message =
-            format!("the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere");
+        let rule = self.policy.model_rule(labels).map(|rule| format!(", by {rule}")).unwrap_or_default();
+        let message = format!(
+            "the policy keeps what this process holds ({labels}) from model `{model}`, which is elsewhere{rule}"
+        );
         self.give_up(pid, &message, Some(hint));
         true
     }
@@ -143,6 +147,15 @@ impl<P: PageStore> Kernel<P> {
         self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Executed, proposal: None, why: None });
         self.answered(pid, |process| process.leave = Leave::Given);
         self.finish_call(pid, index, Ok(json!({ "shown": "tokens in the place of personal data" })));
+    }
+
+    /// The rule by which [`Kernel::stays_here_by_policy`] holds, where it does.
+    pub(crate) fn kept_here_by(&mut self, pid: Pid) -> Option<Arc<str>> {
+        if !self.stays_here_by_policy(pid) {
+            return None;
+        }
+        let labels = self.labels_of(pid);
+        self.policy.model_rule(labels).cloned()
     }
 
     /// Whether what a process holds may go to models of this machine and to no others, and there is one that its role may use

@@ -316,6 +316,18 @@ impl Policy {
         rules.fold(Terms::unbounded(), |terms, rule| terms.least(&rule.terms))
     }
 
+    /// The rule by which [`Policy::model_flow`] says less than everything, such as `label: labels[0] personal`; of several
+    /// the strictest, and of these the first of the file. `None`: no rule is about these labels.
+    #[must_use]
+    pub fn model_rule(&self, labels: Labels) -> Option<&Arc<str>> {
+        let rules = self.tables.flows.iter().filter(|rule| labels.any_of(rule.when));
+        let strictness = |rule: &&LabelRule| {
+            let Obligations { local_only, redact, .. } = rule.terms.obligations;
+            (rule.terms.verdict, !local_only, !redact)
+        };
+        rules.min_by_key(strictness).map(|rule| &rule.name)
+    }
+
     /// What the files at and below a path carry by the rules of a role, whoever may read them. Of a path that cannot be
     /// read plainly: what any file carries.
     #[must_use]

@@ -124,6 +124,9 @@ fn labels_make_stricter_and_say_so() {
     assert!(policy.model_flow(Labels::PERSONAL).obligations.redact);
     assert_eq!(policy.model_flow(Labels::SECRET).verdict, Verdict::Deny);
     assert_eq!(policy.model_flow(Labels::WEB).verdict, Verdict::Allow);
+    let rule = |labels| policy.model_rule(labels).map(ToString::to_string);
+    assert_eq!(rule(Labels::PERSONAL.and(Labels::SECRET)), rule(Labels::SECRET), "the strictest");
+    assert!(rule(Labels::PERSONAL).is_some_and(|rule| rule.ends_with("personal")) && rule(Labels::WEB).is_none());
 }
 
 #[test]

@@ -30,6 +30,16 @@ fn home(rules: Vec<aos_models::scripted::Rule>, net: &str, rule: &str) -> Rig {
     rig
 }
 
+/// The only rule of [`home`], as decisions name it.
+const RULE: &str = "label: labels[0] personal";
+
+/// The rule that each answer of a model came under, where what it was to be shown was not sent as it is.
+fn rules_told(rig: &Rig) -> Vec<Option<String>> {
+    let journal = rig.journal();
+    let answers = journal.iter().filter(|entry| entry["type"] == "inference_completed");
+    answers.map(|entry| entry["personal"]["rule"].as_str().map(str::to_owned)).collect()
+}
+
 fn run(rig: &Rig) -> rig::Ran {
     let folder = rig.home().parent().unwrap().join("project");
     rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"])
@@ -95,6 +105,11 @@ fn a_model_elsewhere_sees_tokens_and_files_and_the_person_get_the_values() {
     let labelled: Vec<String> =
         rig.journal().iter().filter(|entry| entry["type"] == "labelled").map(ToString::to_string).collect();
     assert!(labelled.iter().any(|entry| entry.contains("personal")), "{labelled:?}");
+    // The journal says by which rule tokens were sent, at each answer that they were sent for; before the file was read
+    // there was nothing.
+    assert_eq!(rules_told(&rig), [None, Some(RULE.to_owned()), Some(RULE.to_owned())]);
+    let exported = rig.aos(&["audit", "export"]);
+    assert!(exported.code == 0 && exported.out.matches(RULE).count() == 2, "{exported:?}");
     assert!(!rig.log().contains(ADDRESS), "{}", rig.log());
 }
 
@@ -114,6 +129,9 @@ fn what_must_stay_goes_to_a_model_of_this_machine() {
         .map(|body| (body["model"].as_str().unwrap_or_default().to_owned(), body.to_string().contains(ADDRESS)))
         .collect();
     assert_eq!(asked, [("scripted".to_owned(), false), ("at-home".to_owned(), true)]);
+    assert_eq!(rules_told(&rig), [None, Some(RULE.to_owned()), None], "asked elsewhere, withheld, asked here");
+    let routed = rig.journal().into_iter().rfind(|entry| entry["type"] == "routed").unwrap();
+    assert!(routed["model"] == "home" && routed["why"].as_str().unwrap().contains(RULE), "{routed}");
 }
 
 fn reads_a_customer() -> Vec<aos_models::scripted::Rule> {
@@ -125,7 +143,8 @@ fn what_must_stay_goes_nowhere_where_no_model_is_here() {
     let rig = home(reads_a_customer(), "", "deny");
     let ran = run(&rig);
     assert_ne!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("local = true"), "{ran:?}");
+    assert!(ran.err.contains("local = true") && ran.err.contains(RULE), "{ran:?}");
+    assert_eq!(rules_told(&rig), [None, Some(RULE.to_owned())]);
     assert!(rig.requests().iter().all(|body| !body.to_string().contains(ADDRESS)));
 }
 

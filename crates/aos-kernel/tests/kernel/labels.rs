@@ -193,7 +193,7 @@ fn a_secret_goes_to_no_model_elsewhere() {
       → call 2 NET_FETCH {"url":"https://vault.example.com/"}
     > done 2 NET_FETCH
     2 labelled untrusted.web, secret
-    2 stopped: the policy keeps what this process holds (untrusted.web, secret) from model `m`, which is elsewhere; run it on a model of this machine (`local = true`); then `aos resume 2`
+    2 stopped: the policy keeps what this process holds (untrusted.web, secret) from model `m`, which is elsewhere, by label: labels[1] secret; run it on a model of this machine (`local = true`); then `aos resume 2`
     "#);
 }
 

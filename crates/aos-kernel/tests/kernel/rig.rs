@@ -212,7 +212,7 @@ impl Rig {
             "shown" => {
                 let classes = BTreeSet::from(["email".to_owned()]);
                 let tokens = BTreeMap::from([(first.to_owned(), tail.to_owned())]);
-                self.personal = Some(Box::new(Personal { classes, tokens }));
+                self.personal = Some(Box::new(Personal { classes, tokens, rule: None }));
             }
             "here" => {
                 self.config.models.get_mut(first).unwrap().local = true;

@@ -104,7 +104,8 @@ impl Models {
             Ok(looked) => looked,
             Err(failure) => return (InferenceOutcome::Failed { failure }, None),
         };
-        let told = |classes| Some(Box::new(Personal { classes, ..Personal::default() }));
+        let rule = || infer.guard.as_ref().and_then(|guard| guard.rule.as_deref()).map(str::to_owned);
+        let told = |classes| Some(Box::new(Personal { classes, rule: rule(), ..Personal::default() }));
         match looked {
             Looked::Clean => (self.asked(infer, None, &entries, history, live, token).await, None),
             Looked::Found(classes) => (self.asked(infer, None, &entries, history, live, token).await, told(classes)),
@@ -115,7 +116,7 @@ impl Models {
                     InferenceOutcome::Answered(reply) => replaced.fill(reply),
                     InferenceOutcome::Failed { .. } => replaced.told(),
                 };
-                (outcome, Some(Box::new(told)))
+                (outcome, Some(Box::new(Personal { rule: rule(), ..told })))
             }
         }
     }

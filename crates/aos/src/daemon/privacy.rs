@@ -123,7 +123,7 @@ impl Replaced {
     /// What the kernel is told where there is no answer.
     pub(crate) fn told(&self) -> Personal {
         let classes = self.tokens.classes().map(ToString::to_string).collect();
-        Personal { classes, tokens: BTreeMap::new() }
+        Personal { classes, ..Personal::default() }
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn guard(then: Then) -> Guard {
-        Guard { detector: Arc::new(Detector::all()), then }
+        Guard { detector: Arc::new(Detector::all()), then, rule: None }
     }
 
     #[test]

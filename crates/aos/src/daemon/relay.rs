@@ -303,6 +303,8 @@ struct Serving {
     effect: aos_abi::EffectId,
     since: Instant,
     classes: BTreeSet<String>,
+    /// By which rule it is not sent as it is.
+    rule: Option<String>,
     relayed: Option<Relayed>,
     failure: Option<Failure>,
     completions: mpsc::UnboundedSender<Completion>,
@@ -315,6 +317,7 @@ impl Serving {
             effect: serve.id,
             since: Instant::now(),
             classes: BTreeSet::new(),
+            rule: serve.guard.as_ref().and_then(|guard| guard.rule.as_deref()).map(str::to_owned),
             relayed: None,
             failure: None,
             completions,
@@ -341,8 +344,8 @@ impl Drop for Serving {
             // The program hung up before the model had answered.
             (None, None) => ServedOutcome::Failed { failure: hung_up() },
         };
-        let classes = std::mem::take(&mut self.classes);
-        let personal = (!classes.is_empty()).then(|| Box::new(Personal { classes, ..Personal::default() }));
+        let (classes, rule) = (std::mem::take(&mut self.classes), self.rule.take());
+        let personal = (!classes.is_empty()).then(|| Box::new(Personal { classes, rule, ..Personal::default() }));
         let latency_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let body = Body::Served { effect: self.effect, latency_ms, personal, outcome };
         // The loop is gone only when the daemon stops; the next start settles it.
