@@ -138,6 +138,9 @@ impl From<client::Error> for Failure {
                 unreachable().why("what ran goes on when the daemon runs again").hint("aos up, then aos ps")
             }
             client::Error::Late { .. } => unreachable().hint("aos status; it may be overloaded"),
+            client::Error::Lost { .. } => {
+                unreachable().why("whether it was done is not known").hint("look with aos ps, then repeat it")
+            }
             client::Error::Broken { .. } => {
                 unreachable().hint("aos version and aos status should name the same version; then aos down, aos up")
             }

@@ -47,7 +47,13 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
-    /// The connection broke, or what came is no answer.
+    /// It went away before it answered.
+    #[error("the daemon went away before it answered {what}")]
+    Lost {
+        /// The request.
+        what: String,
+    },
+    /// The connection broke in the middle of the answer, or what came is no answer.
     #[error("the answer to {what} cannot be used: {why}")]
     Broken {
         /// The request.

@@ -132,10 +132,14 @@ impl Events {
             }
             // A daemon that ends or starts may answer 503, or hang up.
             Err(
-                Error::Refused { status: 503, .. } | Error::NoDaemon { .. } | Error::Broken { .. } | Error::Late { .. },
+                Error::Refused { status: 503, .. }
+                | Error::NoDaemon { .. }
+                | Error::Lost { .. }
+                | Error::Broken { .. }
+                | Error::Late { .. },
             ) if self.lost_at.is_some() => Ok(()),
             // It hung up before the stream began: whoever follows waits for it as for one that hangs up later.
-            Err(Error::Broken { .. }) if self.follow => {
+            Err(Error::Lost { .. } | Error::Broken { .. }) if self.follow => {
                 self.lose();
                 Ok(())
             }

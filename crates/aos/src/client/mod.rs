@@ -39,6 +39,9 @@ use crate::home::Home;
 const USUAL: Duration = Duration::from_secs(35);
 /// What reads or writes the whole journal may take an hour.
 const LONG: Duration = Duration::from_secs(3_660);
+/// How often a request that only looks is sent to a daemon that goes away before it answers, and how long lies between.
+const TRIES_MAX: usize = 4;
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 /// Largest answer that is read into memory, in bytes; lists of a hundred thousand processes fit.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
@@ -239,7 +242,8 @@ impl Client {
         timeout(USUAL, opened).await.map_err(|_| late(address, USUAL))?
     }
 
-    /// Sends a request and reads the head of its answer. A refusal is an error.
+    /// Sends a request and reads the head of its answer. A refusal is an error. One that only looks is sent again where the
+    /// daemon went away before it answered: one that was just killed lets clients in for a moment.
     async fn answer(
         &self,
         method: &Method,
@@ -247,10 +251,27 @@ impl Client {
         body: Option<Vec<u8>>,
         after: Option<Lsn>,
     ) -> Result<Answer, Error> {
+        let mut tries = if method == Method::GET { TRIES_MAX } else { 1 };
+        loop {
+            tries -= 1;
+            match self.answer_once(method, address, body.clone(), after).await {
+                Err(Error::Lost { .. }) if tries > 0 => tokio::time::sleep(BETWEEN_TRIES).await,
+                said => return said,
+            }
+        }
+    }
+
+    async fn answer_once(
+        &self,
+        method: &Method,
+        address: &Address,
+        body: Option<Vec<u8>>,
+        after: Option<Lsn>,
+    ) -> Result<Answer, Error> {
         let stream = self.stream().await?;
-        let broken = |error: hyper::Error| self.broken(address, &error.to_string());
+        let lost = |_: hyper::Error| Error::Lost { what: address.to_string() };
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // Its parent is the `Connection` below, which ends it; it answers errors by ending, which the sender sees.
         let connection = Connection(tokio::spawn(connection).abort_handle());
         let mut request = Request::builder().method(method).uri(address.to_string()).header("host", "aos");
@@ -263,7 +284,10 @@ impl Client {
         let request = request
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| self.broken(address, &error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(broken)?;
+        let response = sender.send_request(request).await.map_err(|error| match error.is_parse() {
+            true => self.broken(address, &error.to_string()),
+            false => lost(error),
+        })?;
         let answer = self.accepted(address, response).await?;
         Ok(Answer { status: answer.status(), body: answer.into_body(), _connection: connection })
     }

@@ -44,6 +44,32 @@ async fn a_request_and_its_answer() {
     assert!(matches!(&error, Error::Refused { status: 404, error } if error.code == "ESRCH"), "{error:?}");
 }
 
+/// One that was just killed still lets in who connects, and answers nobody.
+#[tokio::test]
+async fn what_only_looks_is_asked_again_where_the_daemon_goes_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    home.create().unwrap();
+    let dying = tokio::net::UnixListener::bind(home.socket()).unwrap();
+    let client = Client::new(home.clone(), Start::Never);
+    let change = client.clone();
+    let lets_in = async {
+        drop(dying.accept().await.unwrap());
+        drop(dying.accept().await.unwrap());
+        std::fs::remove_file(home.socket()).unwrap();
+        drop(dying);
+        Fake::serve_at(home.clone(), |_| Reply(200, "[]".into()))
+    };
+    let both = async {
+        let error = change.post::<Value>(&Address::of("/v1/processes"), &json!({})).await.unwrap_err();
+        assert!(matches!(error, Error::Lost { .. }), "what it may have done is not repeated: {error:?}");
+        client.get::<Value>(&Address::of("/v1/processes")).await
+    };
+    let (fake, answer) = tokio::join!(lets_in, both);
+    assert_eq!(answer.unwrap(), json!([]));
+    assert_eq!(fake.seen().len(), 1);
+}
+
 #[tokio::test]
 async fn what_is_no_answer_is_said_to_be_none() {
     let fake = Fake::serve(|seen| match seen.what.as_str() {
