@@ -371,6 +371,27 @@ fn a_folder_that_takes_no_layer_is_told_when_the_process_starts() {
     }
 }
 
+/// Right after its start a daemon looks at its own home too; that is no lack of anybody's folder.
+#[test]
+fn a_good_folder_is_never_told_that_commands_would_be_refused() {
+    let rig = rig(vec![any("", vec![say("done")])]);
+    if !rig.isolates() {
+        return;
+    }
+    let folder = rig.folder("mine");
+    // Whichever comes first starts the daemon; the others are there as soon as it serves.
+    let started: Vec<_> = (0..4).map(|_| rig.start(&["run", "-w", folder.to_str().unwrap(), "alpha"])).collect();
+    for run in started {
+        let ran = run.end();
+        assert!(ran.code == 0 && !ran.err.contains("refused"), "{ran:?}");
+    }
+    assert!(!rig.log().contains("will be refused"), "{}", rig.log());
+    until("every trial to be over", || {
+        let mut kept = fs::read_dir(rig.file("undo")).unwrap().flatten();
+        kept.all(|one| !one.file_name().to_str().unwrap().starts_with("aos-probe-")).then_some(())
+    });
+}
+
 #[test]
 fn a_folder_that_holds_the_home_is_not_worked_on() {
     let rig = rig(vec![any("alpha", vec![say("done")])]);

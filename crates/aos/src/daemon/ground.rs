@@ -28,8 +28,14 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// For commands that run so, with their layers in this folder.
+    /// For commands that run so, with their layers in this folder. To be made before anybody is served: what a daemon left
+    /// in it that was killed meanwhile is removed now, when no trial of this one can be among it.
     pub(crate) fn new(state: PathBuf, how: Exec, helper: Helper, policy: watch::Receiver<Policy>) -> Ground {
+        for left in std::fs::read_dir(&state).into_iter().flatten().flatten() {
+            if left.file_name().to_string_lossy().starts_with("aos-probe-") {
+                let _ = std::fs::remove_dir_all(left.path());
+            }
+        }
         Ground { state, how, helper, policy, found: OnceCell::new() }
     }
 
@@ -69,16 +75,7 @@ impl Ground {
 
     async fn look(&self) -> Vec<String> {
         let (helper, state) = (self.helper.clone(), self.state.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            // What a daemon left that was killed meanwhile.
-            for left in std::fs::read_dir(&state).into_iter().flatten().flatten() {
-                if left.file_name().to_string_lossy().starts_with("aos-probe-") {
-                    let _ = std::fs::remove_dir_all(left.path());
-                }
-            }
-            probe(&helper, &state)
-        });
-        let looked = looked.await;
+        let looked = tokio::task::spawn_blocking(move || probe(&helper, &state)).await;
         let lacks: Vec<String> = match looked {
             Ok(Ok(report)) => report.missing().map(told).collect(),
             Ok(Err(error)) => vec![format!("the sandbox cannot be tried: {error}")],
@@ -95,4 +92,26 @@ impl Ground {
 fn told(finding: &Finding) -> String {
     let why = finding.state.as_ref().err().map_or("", String::as_str);
     format!("{}: {why} ({})", finding.feature, finding.feature.remedy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_killed_daemon_left_goes_at_the_start_and_what_is_being_tried_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let [left, tried, kept] = ["aos-probe-left", "aos-probe-tried", "kept"].map(|name| state.path().join(name));
+        std::fs::create_dir_all(left.join("layer")).unwrap();
+        std::fs::create_dir(&kept).unwrap();
+        let policy = "version: 1\ndefault_role: a\nroles: {a: {exec: {shell: true, programs: [sh]}}}\n";
+        let (_sender, policy) = watch::channel(Policy::parse(policy).unwrap());
+        let nobody = Helper::new("/bin/false", []);
+        let ground = Ground::new(state.path().to_owned(), Exec::Sandboxed, nobody, policy);
+        assert!(!left.exists());
+        // Somebody's folder is tried while the daemon looks at its own.
+        std::fs::create_dir(&tried).unwrap();
+        assert!(!ground.lacks().await.is_empty(), "it has looked, in vain");
+        assert!(tried.exists() && kept.exists());
+    }
 }
