@@ -10,6 +10,7 @@ use aos_policy::address::{Address, AddressFault, Class, class};
 use reqwest::Url;
 
 use super::error::Error;
+use super::own::Own;
 use super::resolver::{Pinned, Resolve};
 
 /// Longest URL, in bytes.
@@ -56,8 +57,14 @@ impl Destination {
 /// Reads a URL, resolves its host and checks every address.
 ///
 /// # Errors
-/// Where the URL can be read in two ways, where any address of the host is private and not excepted, or where it has none.
-pub(super) async fn reach(url: &str, excepted: &[HostPort], resolver: &dyn Resolve) -> Result<Destination, Error> {
+/// Where the URL can be read in two ways, where any address of the host is the daemon's own or private and not excepted, or
+/// where it has none.
+pub(super) async fn reach(
+    url: &str,
+    excepted: &[HostPort],
+    resolver: &dyn Resolve,
+    own: Option<Own>,
+) -> Result<Destination, Error> {
     let refused = |why: &str| Error::Address { url: Error::shown(url), why: why.to_owned() };
     if url.len() > URL_BYTES_MAX {
         return Err(refused("it is longer than 8192 bytes"));
@@ -86,6 +93,11 @@ pub(super) async fn reach(url: &str, excepted: &[HostPort], resolver: &dyn Resol
         Class::Private if excepted => Ok(()),
         Class::Private | Class::Metadata => Err(Error::Forbidden { host: host.clone(), port, class, ip }),
     };
+    let check_own = |ip: IpAddr| match own.is_some_and(|own| own.is_at(ip, port)) {
+        true => Err(Error::Daemon { host: host.clone(), port }),
+        false => Ok(()),
+    };
+    literal.map_or(Ok(()), check_own)?;
     check(named, None)?;
     let addresses = match literal {
         Some(ip) => vec![ip],
@@ -95,7 +107,7 @@ pub(super) async fn reach(url: &str, excepted: &[HostPort], resolver: &dyn Resol
         return Err(unresolved(&host, "it has no address"));
     }
     // One bad address spoils the name: a mixture is what an attack looks like.
-    addresses.iter().try_for_each(|ip| check(class(*ip), Some(*ip)))?;
+    addresses.iter().try_for_each(|ip| check_own(*ip).and_then(|()| check(class(*ip), Some(*ip))))?;
     Ok(Destination { url: parsed, pinned: Pinned::new(&host, addresses), host: format!("{host}:{port}") })
 }
 

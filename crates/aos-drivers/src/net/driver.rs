@@ -15,6 +15,7 @@ use super::body::{self, PACKED, is_packed, words};
 use super::destination::{Destination, HostPort, reach};
 use super::error::Error;
 use super::headers;
+use super::own::Own;
 use super::resolver::{Resolve, SystemResolver};
 use super::secret::{Mask, Secret, put_in};
 use super::tls::Tls;
@@ -60,6 +61,7 @@ pub struct Driver {
     options: Options,
     resolver: Arc<dyn Resolve>,
     tls: Tls,
+    own: Option<Own>,
 }
 
 impl Driver {
@@ -72,7 +74,13 @@ impl Driver {
     /// The same with another source of addresses.
     #[must_use]
     pub fn with_resolver(options: Options, resolver: Arc<dyn Resolve>) -> Driver {
-        Driver { options, resolver, tls: Tls::default() }
+        Driver { options, resolver, tls: Tls::default(), own: None }
+    }
+
+    /// The same that never reaches the daemon itself.
+    #[must_use]
+    pub fn away_from(self, own: Own) -> Driver {
+        Driver { own: Some(own), ..self }
     }
 
     /// The same that trusts this authority alone.
@@ -84,7 +92,7 @@ impl Driver {
     /// Carries out an allowed call.
     ///
     /// # Errors
-    /// `EINVAL` for an address, method or header that cannot be; `EPERM` for a private address, and what `decide` says of
+    /// `EINVAL` for an address, method or header that cannot be; `EPERM` for a private address or the daemon's own, and what `decide` says of
     /// a redirect; `ETIMEDOUT`; `EIO`; `ENOSYS` for a call that is no network call.
     ///
     /// # Cancel safety
@@ -129,7 +137,7 @@ impl Driver {
         let mut url = args.url.clone();
         let mut hops = 0;
         loop {
-            let to = reach(&url, trip.private, &*self.resolver).await?;
+            let to = self.reach(&url, trip.private).await?;
             let response = self.request(&to, Method::GET, headers.clone(), None, trip.secrets, done).await?;
             let Some(next) = redirect(&response, &to) else {
                 let mut result = self.answer(response, &to, trip.secrets, done).await?;
@@ -166,7 +174,7 @@ impl Driver {
             other => return Err(Error::Method { method: Error::shown(other) }),
         };
         let headers = headers::parse(args.headers.as_ref())?;
-        let to = reach(&args.url, trip.private, &*self.resolver).await?;
+        let to = self.reach(&args.url, trip.private).await?;
         let response = self.request(&to, method, headers, args.body.clone(), trip.secrets, done).await?;
         self.answer(response, &to, trip.secrets, done).await
     }
@@ -227,9 +235,9 @@ impl Driver {
         request.send().await.map_err(failed)
     }
 
-    /// Who knows the addresses of names.
-    pub(super) fn resolver(&self) -> &dyn Resolve {
-        &*self.resolver
+    /// The checked way to a URL.
+    pub(super) async fn reach(&self, url: &str, excepted: &[HostPort]) -> Result<Destination, Error> {
+        reach(url, excepted, &*self.resolver, self.own).await
     }
 
     async fn answer(

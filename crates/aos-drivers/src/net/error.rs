@@ -14,6 +14,9 @@ pub(super) enum Error {
     /// Name a public host, or have the exception configured.
     #[error("{}", forbidden(host, *port, *class, *ip))]
     Forbidden { host: String, port: u16, class: Class, ip: Option<IpAddr> },
+    /// Nothing opens it.
+    #[error("`{host}:{port}` is the daemon's own address, which no rule opens")]
+    Daemon { host: String, port: u16 },
     /// Mend the header.
     #[error("header `{name}` {why}")]
     Header { name: String, why: &'static str },
@@ -65,6 +68,10 @@ impl From<Error> for CallError {
             Error::Forbidden { host, port, .. } => {
                 (Code::Perm, Some(format!("a net rule to `{host}:{port}` with `private: true` would allow it")))
             }
+            Error::Daemon { .. } => (
+                Code::Perm,
+                Some("write to other agents with IPC_SEND; people ask the daemon, with the `aos` command".to_owned()),
+            ),
             Error::Header { .. } => (Code::Inval, Some("leave it out; the driver sets what the protocol needs".into())),
             Error::Method { .. } => (Code::Inval, Some("POST, PUT, PATCH or DELETE; NET_FETCH gets".into())),
             Error::Redirects { .. } | Error::Downgrade { .. } => {

@@ -5,7 +5,7 @@
 //! What always holds:
 //! - A name is resolved once per hop, every address of it is checked, and the connection goes to exactly those
 //!   addresses; no connection is kept for another call. So neither a name that changes its mind (DNS rebinding) nor one
-//!   caller's exception for a private address serves another caller.
+//!   caller's exception for a private address serves another caller. Nor does any of them lead to the daemon itself.
 //! - Every redirect is a new request: parsed, decided by the caller and checked like the first. Only `NET_FETCH` follows
 //!   redirects; what cannot be taken back is sent once, and a redirect is its answer.
 //! - One deadline holds for everything together, and the body is bounded after decompression.
@@ -21,6 +21,7 @@ mod driver;
 mod error;
 mod headers;
 mod names;
+mod own;
 mod proxy;
 mod resolver;
 mod secret;
@@ -33,6 +34,7 @@ mod tunnel;
 pub use authority::Authority;
 pub use destination::HostPort;
 pub use driver::{Driver, Options, Trip};
+pub use own::Own;
 pub use proxy::{Gate, Proxy, Seen};
 pub use resolver::{Resolve, Resolving, SystemResolver};
 pub use secret::Secret;

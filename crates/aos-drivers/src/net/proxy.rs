@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::{PACKED, is_packed};
-use super::destination::{HostPort, reach};
+use super::destination::HostPort;
 use super::driver::Driver;
 use super::headers::is_framing;
 use super::names::Names;
@@ -205,7 +205,7 @@ impl<G: Gate> Proxy<G> {
             Ok(allowed) => allowed,
             Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error)),
         };
-        let to_checked = match reach(&url, self.gate.private(), self.driver.resolver()).await {
+        let to_checked = match self.driver.reach(&url, self.gate.private()).await {
             Ok(destination) => destination,
             Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error.into())),
         };

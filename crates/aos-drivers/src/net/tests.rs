@@ -1,5 +1,6 @@
 //! The network driver against servers on this machine.
 
+mod daemon;
 mod proxy;
 mod secrets;
 

@@ -22,7 +22,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::authority::Authority;
-use super::destination::reach;
 use super::proxy::{Answer, Gate, HEAD_BYTES_MAX, HEAD_WITHIN, Proxy, Seen, said, words};
 
 /// Most bytes of a TLS greeting: a few certificates' worth of extensions.
@@ -97,7 +96,7 @@ impl<G: Gate> Proxy<G> {
             Tunnel::Passed(allowed) => {
                 let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
                 let url = format!("https://{host}:{}/", end.port);
-                let destination = reach(&url, self.gate.private(), self.driver.resolver()).await;
+                let destination = self.driver.reach(&url, self.gate.private()).await;
                 let addresses = destination.map_err(|error| forbidden(words(&error.into())))?.addresses();
                 match tokio::time::timeout(HEAD_WITHIN, TcpStream::connect(&addresses[..])).await {
                     Ok(Ok(outside)) => Ok(Way::Passed(outside, allowed)),

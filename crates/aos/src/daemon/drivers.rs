@@ -76,15 +76,15 @@ pub(crate) struct Drivers {
 }
 
 impl Drivers {
-    /// The drivers that the configuration asks for.
-    pub(crate) fn new(config: &Config, home: &Home) -> Result<Drivers, super::Error> {
+    /// The drivers that the configuration asks for, of a daemon that listens there.
+    pub(crate) fn new(config: &Config, home: &Home, own: net::Own) -> Result<Drivers, super::Error> {
         let memory = WordStore::open(&home.memory().join("memory.db"))
             .map_err(|error| super::Error::Part { what: "the memory store", why: error.to_string() })?;
         Trust::sweep(&home.run());
         let private = config.net.private.iter().filter_map(|host| net::HostPort::from_str(&host.to_string()).ok());
         Ok(Drivers {
             files: fs::Driver::new(),
-            net: Arc::new(net::Driver::new(net::Options::default())),
+            net: Arc::new(net::Driver::new(net::Options::default()).away_from(own)),
             commands: exec::Driver::default(),
             helper: Helper::default(),
             memory: Arc::new(memory),

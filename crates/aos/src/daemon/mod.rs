@@ -150,7 +150,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let (kernel, checkpoint) = restore::restore(&journal)?;
 
     let tcp = bind_tcp(config.listen).await?;
-    let listen = tcp.local_addr().map_or_else(|_| config.listen.to_string(), |at| at.to_string());
+    let listens = tcp.local_addr().map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
+    let listen = listens.to_string();
     Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
 
     let mounts = Mounts::new(&home, &Env::of_process());
@@ -160,7 +161,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     // Said before anything runs.
     let before = kernel.measured().clone();
     let measured = measured::look(&home, &before).await;
-    let drivers = Arc::new(drivers::Drivers::new(&config, &home)?);
+    let drivers = Arc::new(drivers::Drivers::new(&config, &home, aos_drivers::net::Own::new(listens))?);
     drivers.adopt(policy.policy);
     let (undo, owed) = undo::Undo::open(home.undo())
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;

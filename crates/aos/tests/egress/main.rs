@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod by_hand;
+mod daemon;
 mod journaled;
 mod obligations;
 #[path = "../rig/mod.rs"]

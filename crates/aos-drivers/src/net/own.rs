@@ -1,0 +1,85 @@
+//! Where the daemon itself listens: whatever asks there would ask the daemon, so nothing of an agent goes there.
+//!
+//! Start at [`Own::is_at`]. What always holds: it is asked about addresses, after names were looked up, so that no name
+//! leads there; no rule and no exception for private addresses lifts it. Deliberately absent: addresses that only the
+//! network outside leads back to this host. There the token stands alone, and it is in no agent's reach.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// The address that HTTP is served on, as the listener says it (the port is never 0).
+#[derive(Clone, Copy, Debug)]
+pub struct Own(SocketAddr);
+
+impl Own {
+    /// Of a daemon that listens here.
+    #[must_use]
+    pub fn new(listens: SocketAddr) -> Own {
+        Own(listens)
+    }
+
+    /// Whether whoever connects there may reach the daemon. One that listens on a loopback address has its port on all of
+    /// them: which of them a program means is not worth telling apart.
+    pub(super) fn is_at(self, ip: IpAddr, port: u16) -> bool {
+        let (listens, ip) = (self.0.ip().to_canonical(), ip.to_canonical());
+        // Linux takes a connection to "no address" for one to this machine.
+        let this_machine = ip.is_loopback() || ip.is_unspecified();
+        port == self.0.port()
+            && (ip == listens
+                || this_machine && (listens.is_loopback() || listens.is_unspecified())
+                || listens.is_unspecified() && is_of_this_host(ip))
+    }
+}
+
+/// Whether an address is one of this host's: only those can be bound. Nothing is sent.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_at(listens: &str, asked: &str) -> bool {
+        let asked: SocketAddr = asked.parse().unwrap();
+        Own::new(listens.parse().unwrap()).is_at(asked.ip(), asked.port())
+    }
+
+    #[test]
+    fn the_daemon_is_known_by_every_address_that_leads_to_it() {
+        let here = [
+            "127.0.0.1:7",
+            "127.9.9.9:7",
+            "[::1]:7",
+            "0.0.0.0:7",
+            "[::]:7",
+            "[::ffff:127.0.0.1]:7",
+            "[::ffff:0.0.0.0]:7",
+        ];
+        for listens in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7", "0.0.0.0:7", "[::]:7"] {
+            for asked in here {
+                assert!(is_at(listens, asked), "{asked} leads to {listens}");
+                assert!(!is_at(listens, &asked.replace(":7", ":8")), "{asked}, at another port");
+            }
+            assert!(!is_at(listens, "192.0.2.1:7"), "another machine");
+        }
+        // One network card alone.
+        for (asked, is) in
+            [("192.0.2.1:7", true), ("[::ffff:192.0.2.1]:7", true), ("192.0.2.2:7", false), ("127.0.0.1:7", false)]
+        {
+            assert_eq!(is_at("192.0.2.1:7", asked), is, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_listens_on_all_is_known_by_the_addresses_of_its_host() {
+        assert!(is_of_this_host("127.0.0.1".parse().unwrap()) && !is_of_this_host("192.0.2.1".parse().unwrap()));
+        // Which address would be used towards another machine; nothing is sent.
+        let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if outward.connect("192.0.2.1:9").is_err() {
+            eprintln!("SKIPPED: this host has no way out");
+            return;
+        }
+        let ip = outward.local_addr().unwrap().ip();
+        assert!(is_at("0.0.0.0:7", &format!("{ip}:7")) && !is_at("127.0.0.1:7", &format!("{ip}:7")), "{ip}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The daemon's own address, which the rules of a home open in vain: for its calls, and for commands in every way.
+
+use std::fs;
+
+use aos_models::scripted::Call;
+use serde_json::json;
+
+use super::rig::{any, calls, regex, results, say};
+use super::web::Web;
+use super::{ask, folder, policy, rig, run_in};
+
+/// Connects to the port that it is given as if it knew of no proxy, then asks the proxy for a tunnel there.
+const RAW: &str = r#"
+import json, os, socket, sys, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
+port = int(sys.argv[1])
+get = 'GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nconnection: close\r\n\r\n' % port
+tunnel = 'CONNECT 127.0.0.1:%d HTTP/1.1\r\nhost: x\r\n\r\n' % port
+said = []
+for to, text in [(('127.0.0.1', port), get), ((proxy.hostname, proxy.port), tunnel)]:
+    s = socket.create_connection(to, 30)
+    s.sendall(text.encode())
+    answer = b''
+    while piece := s.recv(65536): answer += piece
+    said.append(answer.decode())
+print(json.dumps(said))
+"#;
+
+#[test]
+fn no_rule_opens_the_daemon_to_its_agents() {
+    let fetch = |url: &str| Call::new("NET_FETCH", json!({ "url": url }));
+    let post = json!({ "url": "http://127.0.0.1:{{1}}/v1/processes", "method": "POST", "body": "{}" });
+    let wanted = ["GET http://127.0.0.1:{{1}}/healthz", "POST http://localhost:{{1}}/v1/processes"].map(str::to_owned);
+    let raw = json!({ "cmd": "python3 raw.py {{1}}" });
+    let steps = vec![calls(vec![
+        fetch("http://127.0.0.1:{{1}}/healthz"),
+        fetch("http://[::ffff:127.0.0.1]:{{1}}/healthz"),
+        fetch("http://127.0.0.1:{{2}}/away"),
+        Call::new("NET_SEND", post),
+        ask(&wanted, ""),
+        Call::new("EXEC_CMD", raw),
+    ])];
+    let rig = rig(vec![regex(r"alpha (\d+) (\d+)", steps), any("", vec![say("done")])], policy("      []"));
+    rig.up();
+    let port = rig.json(&["status"])["listen"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+    let there = format!("302 Found\r\nlocation: http://127.0.0.1:{port}/healthz");
+    let web = Web::serve(&[("GET /away", &there, "")]);
+    let rule = |to: String| {
+        let all = ["GET", "POST", "PUT", "PATCH", "DELETE"].map(|method| format!("\"{method} /**\"")).join(", ");
+        format!("      - {{to: \"{to}\", allow: [{all}], private: true}}\n")
+    };
+    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"].map(|host| rule(format!("{host}:{port}")));
+    let open = hosts.concat() + &rule(format!("127.0.0.1:{}", web.port));
+    fs::write(rig.file("policy.yaml"), policy(&open)).unwrap();
+    assert_eq!(rig.aos(&["policy", "reload"]).code, 0);
+    let folder = folder(&rig);
+    fs::write(folder.join("raw.py"), RAW).unwrap();
+    run_in(&rig, &folder, &format!("alpha {port} {}", web.port));
+    let shown = results(&rig.requests()[1]);
+    for (nth, (_, one)) in shown[..4].iter().enumerate() {
+        let (code, told) = (&one["error"]["code"], one["error"]["message"].as_str().unwrap_or_default());
+        assert!(code == "EPERM" && told.contains("is the daemon's own address"), "{nth}: {one}");
+    }
+    let command = |nth: usize| shown[nth].1["result"]["stdout"].as_str().unwrap_or_else(|| panic!("{}", shown[nth].1));
+    let said: Vec<(u16, String)> = serde_json::from_str(command(4)).unwrap();
+    for (status, told) in said {
+        assert!(status == 403 && told.contains("is the daemon's own address"), "{status} {told}");
+    }
+    let said: Vec<String> = serde_json::from_str(command(5)).unwrap();
+    for told in said {
+        assert!(told.starts_with("HTTP/1.1 403") && told.contains("is the daemon's own address"), "{told}");
+    }
+    assert_eq!(web.paths(), ["GET /away"]);
+    // It answers whoever is no agent.
+    assert_eq!(rig.http("GET", "/healthz", None).status, 200);
+}
