@@ -254,7 +254,8 @@ mod tests {
         failing.add("mark", "Q").unwrap();
         let failing = Arc::new(failing);
         let flood = [said(&"Q".repeat(5000))];
-        let of = |then| look(&Guard { detector: Arc::clone(&failing), then }, "", &flood, &Clean::default());
+        let of =
+            |then| look(&Guard { detector: Arc::clone(&failing), then, rule: None }, "", &flood, &Clean::default());
         for looked in [broke, of(Then::Tell), of(Then::Withhold), of(Then::Replace)] {
             let failure = looked.err().unwrap();
             assert_eq!(failure.kind, FailureKind::Permanent);
