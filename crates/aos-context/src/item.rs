@@ -49,6 +49,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Asked(_)
         | Body::Withdrawn { .. }
         | Body::Ahead { .. }
+        | Body::Vouched
         | Body::Rested
         | Body::Refused { .. }
         | Body::Served { .. }

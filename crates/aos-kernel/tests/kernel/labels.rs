@@ -151,6 +151,70 @@ fn what_another_wrote_after_untrusted_content_is_not_run_unasked() {
     "#);
 }
 
+/// A person who has looked at the files says so: they are the person's until somebody changes them again.
+#[test]
+fn a_person_vouches_for_the_files_of_a_workspace() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident folder=/w/a fetch it
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_WRITE {"path":"report.sh","content":"evil"}
+        spawn resident folder=/w Run `sh a/report.sh`
+        explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+        vouch 3
+        done 2 FS_WRITE
+        vouch 3
+        explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+        boot
+        explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+        explain 2 EXEC_CMD {"cmd":"sh a/report.sh"}
+        2: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 2 FS_WRITE
+        explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+        vouch 99
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w/a fetch it
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://example.com/"}
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch]
+    > 2: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 2 FS_WRITE {"path":"report.sh","content":"evil"}
+    > spawn resident folder=/w Run `sh a/report.sh`
+      → infer 3 turn [task]
+    > explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > vouch 3
+    refused: EAGAIN process 2 has read what others wrote and may be changing files there now
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, net_fetch, turn, fs_write]
+    > vouch 3
+    > explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+    allow by role assistant: exec
+    > boot
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, net_fetch, turn, fs_write]
+    > explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+    allow by role assistant: exec
+    > explain 2 EXEC_CMD {"cmd":"sh a/report.sh"}
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
+    > 2: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 2 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, net_fetch, turn, fs_write, turn, fs_write]
+    > explain 3 EXEC_CMD {"cmd":"sh a/report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > vouch 99
+    refused: ESRCH no process 99
+    "#);
+}
+
 /// A rule says what its files carry.
 #[test]
 fn a_rule_labels_what_it_lets_be_read() {

@@ -162,6 +162,7 @@ impl Narrator {
             | Body::Measured(_)
             | Body::Tick
             | Body::Ahead { .. }
+            | Body::Vouched
             | Body::Rested
             | Body::Silent { .. }
             | Body::Budgeted { .. }
