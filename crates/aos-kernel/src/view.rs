@@ -187,6 +187,10 @@ impl<P: PageStore> Kernel<P> {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
             None => (said.verdict, said.rule, said.hint),
         };
+        let (verdict, rule, hint) = match self.child_denied(pid, &call) {
+            Some(error) if verdict > Verdict::Deny => (Verdict::Deny, error.message, error.hint),
+            Some(_) | None => (verdict, rule, hint),
+        };
         let lacking = said.lacking.map(|lacking| lacking.to_string());
         Ok(ExplainView { verdict, rule, hint, given: said.lifted, lacking, taken: Vec::new() })
     }

@@ -257,6 +257,14 @@ impl<P: PageStore> Kernel<P> {
         self.check_carve(spec)
     }
 
+    /// Why the policy lets a process have no such child, whatever it says to the call; what is in the way for now alone,
+    /// such as a spent budget, is no such reason.
+    pub(crate) fn child_denied(&mut self, pid: Pid, call: &Syscall) -> Option<CallError> {
+        let Syscall::SpawnAgent(args) = call else { return None };
+        let said = self.child_spec(pid, args.clone()).and_then(|spec| self.check_spawn(&spec));
+        said.err().filter(|error| error.code == Code::Perm)
+    }
+
     /// A child's words may go to its parent, to its siblings and to its parent's parent; to anybody else only if its parent
     /// may send messages there.
     fn check_pipe(&mut self, spec: &SpawnSpec) -> Result<(), CallError> {

@@ -344,6 +344,8 @@ fn a_child_with_more_rights_than_its_parent_is_refused() {
     let told = replay(
         r#"
         spawn resident grants=SPAWN_AGENT,FS_READ+docs/** go
+        explain 2 SPAWN_AGENT {"role":"r","permissions":["FS_READ **"]}
+        explain 2 SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"]}
         2: => SPAWN_AGENT {"role":"r","permissions":["FS_READ **"]} => SPAWN_AGENT {"role":"r","permissions":["EXEC_CMD"]} => SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"],"task":"t"}
         3: => FS_READ {"path":"docs/a"} => FS_READ {"path":"docs/b"}
         "#,
@@ -351,6 +353,10 @@ fn a_child_with_more_rights_than_its_parent_is_refused() {
     assert_snapshot!(told, @r#"
     > spawn resident grants=SPAWN_AGENT,FS_READ+docs/** go
       → infer 2 turn [task]
+    > explain 2 SPAWN_AGENT {"role":"r","permissions":["FS_READ **"]}
+    deny by the grant `FS_READ **` exceeds its parent: `FS_READ x` would be allowed to the child and is not to the parent's own grants; a child can never do what its parent cannot: give it less
+    > explain 2 SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"]}
+    allow by role assistant: calls[0] SPAWN_AGENT
     > 2: => SPAWN_AGENT {"role":"r","permissions":["FS_READ **"]} => SPAWN_AGENT {"role":"r","permissions":["EXEC_CMD"]} => SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"],"task":"t"}
     2 SPAWN_AGENT = EPERM the grant `FS_READ **` exceeds its parent: `FS_READ x` would be allowed to the child and is not to the parent's own grants
     2 SPAWN_AGENT = EPERM the grant `EXEC_CMD` exceeds its parent: `EXEC_CMD` would be allowed to the child and is not to the parent's own grants
