@@ -63,7 +63,7 @@ fn strong(policy: &Policy) -> String {
 fn personal(policy: &Policy) -> String {
     let flow = policy.model_flow(Labels::PERSONAL);
     let found = policy.detector().find("ann@example.com, badge E-123456");
-    format!("{flow:?} {}", found.len())
+    format!("{flow:?} {}", found.unwrap().len())
 }
 
 fn proposals(policy: &Policy) -> String {

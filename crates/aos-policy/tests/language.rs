@@ -350,7 +350,7 @@ fn a_personal_pattern_that_is_none_is_a_fault_with_its_line() {
         let roles = "version: 1\ndefault_role: a\nroles: {a: {calls: []}}\n";
         let text = format!("{roles}personal_data:\n  detect: [email]\n  custom:\n    {custom}\n");
         match Policy::parse(&text) {
-            Ok(policy) => format!("{} found", policy.detector().find("E-123456 a@example.com").len()),
+            Ok(policy) => format!("{} found", policy.detector().find("E-123456 a@example.com").unwrap().len()),
             Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         }
     };
