@@ -16,7 +16,7 @@ use aos_abi::{Name, Pid, Syscall};
 use serde_json::Value;
 
 use crate::label::Labels;
-use crate::named::Named;
+use crate::named::{Asking, Named};
 use crate::passage::{Passage, passages};
 
 /// What a process was given by those it serves, without any untrusted label. The default is nothing.
@@ -144,22 +144,24 @@ impl Given<'_> {
     pub fn lacks(&self, call: &Syscall) -> Option<Lacking> {
         let args = call.args();
         let only_reads = call.name().spec().risk == Risk::Read;
-        let mut steering = steering(call.name(), &args);
-        steering.retain(|(_, field, value)| {
-            let is_named = only_reads && self.sources(*field, value).next().is_some();
-            !is_named && !self.is_kin(*field, value)
-        });
+        // Each argument with the calls that clean sources named it by, as what steers those.
+        let mut steering: Vec<(&str, Field, &Value, Vec<Asking>)> = steering(call.name(), &args)
+            .into_iter()
+            .map(|(name, field, value)| (name, field, value, self.sources(field, value).map(Named::asking).collect()))
+            .collect();
+        steering
+            .retain(|(_, field, value, sources)| (!only_reads || sources.is_empty()) && !self.is_kin(*field, value));
         let texts = self.texts.iter().map(String::as_str).chain(Some(self.role).filter(|role| !role.is_empty()));
         let passages: Vec<Passage<'_>> = texts.flat_map(passages).collect();
-        let stands = |passage: &Passage<'_>, field: Field, value: &Value| {
-            is_given(passage, field, value) || self.sources(field, value).any(|source| source.is_asked_for(passage))
+        let stands = |passage: &Passage<'_>, (_, field, value, sources): &(&str, Field, &Value, Vec<Asking>)| {
+            is_given(passage, *field, value) || sources.iter().any(|source| source.stands_in(passage))
         };
-        for (name, field, value) in &steering {
-            if !passages.iter().any(|passage| stands(passage, *field, value)) {
-                return Some(Lacking::Argument((*name).to_owned()));
+        for argument in &steering {
+            if !passages.iter().any(|passage| stands(passage, argument)) {
+                return Some(Lacking::Argument(argument.0.to_owned()));
             }
         }
-        let together = |passage: &Passage<'_>| steering.iter().all(|(_, field, value)| stands(passage, *field, value));
+        let together = |passage: &Passage<'_>| steering.iter().all(|argument| stands(passage, argument));
         if !steering.is_empty() && !passages.iter().any(together) {
             return Some(Lacking::Apart);
         }
@@ -242,8 +244,9 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
             let wanted = plain_path(path);
             !wanted.is_empty() && (is_word(passage, wanted) || passage.words().any(|word| plain_path(word) == wanted))
         }
-        (Field::Url, Value::String(url)) => canonical_url(url)
-            .is_some_and(|url| passage.words().any(|word| canonical_url(word).is_some_and(|w| w == url))),
+        (Field::Url, Value::String(url)) => {
+            canonical_url(url).is_some_and(|url| passage.words().any(|word| is_url(word, &url)))
+        }
         (Field::Recipient, Value::String(to)) => {
             is_word(passage, to) || to.contains('@') && passage.words().any(|word| recipient(word) == recipient(to))
         }
@@ -320,9 +323,47 @@ pub(crate) fn canonical_url(text: &str) -> Option<String> {
     Some(format!("{scheme}://{host}{tail}"))
 }
 
+/// Whether a word is this URL, which is as [`canonical_url`] writes it. Most words are not, and are told by their ends: path
+/// and query are never written otherwise, but for the first slash.
+pub(crate) fn is_url(word: &str, url: &str) -> bool {
+    let tail = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, tail)| tail);
+    word.ends_with(tail) && canonical_url(word).is_some_and(|word| word == url)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_is_told_by_its_end_as_by_the_whole() {
+        let words = [
+            "https://a.example",
+            "HTTPS://A.example/",
+            "a.example",
+            "a.example:443",
+            "a.example/?q",
+            "a.example?q",
+            "http://a.example:80#x",
+            "a.example/x?y=/z",
+            "https://a.example/x",
+            "a.example/X",
+            "http://[::1]:8080/a",
+            "https://b.example/x",
+            "x",
+            "",
+            "/",
+            "?q",
+            "://",
+            "https:///x",
+            "user@a.example/x",
+            "a.example//x",
+        ];
+        for url in words.iter().filter_map(|word| canonical_url(word)) {
+            for word in words {
+                assert_eq!(is_url(word, &url), canonical_url(word).as_ref() == Some(&url), "{word} {url}");
+            }
+        }
+    }
 
     fn lacks(asked: &str, call: &str, args: &str) -> Option<String> {
         let texts = [asked.to_owned()];

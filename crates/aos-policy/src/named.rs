@@ -9,7 +9,7 @@ use aos_abi::{Name, Syscall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::given::{Field, canonical_url, is_given, plain_path, recipient, steering};
+use crate::given::{Field, canonical_url, is_given, is_url, plain_path, recipient, steering};
 use crate::passage::{Passage, bare};
 
 /// Bytes of names that are kept of one source.
@@ -65,9 +65,9 @@ impl Named {
         match field {
             Field::Word => any(&|name| name == value),
             Field::Path => !plain_path(value).is_empty() && any(&|name| plain_path(name) == plain_path(value)),
-            Field::Url => canonical_url(value).is_some_and(|url| {
-                any(&|name| name.contains("://") && canonical_url(name).is_some_and(|name| name == url))
-            }),
+            Field::Url => {
+                canonical_url(value).is_some_and(|url| any(&|name| name.contains("://") && is_url(name, &url)))
+            }
             Field::Recipient => any(&|name| name.contains('@') && recipient(name) == recipient(value)),
             Field::Inert | Field::Method | Field::Pid | Field::Text | Field::Body | Field::Headers | Field::Any => {
                 false
@@ -75,11 +75,25 @@ impl Named {
         }
     }
 
-    /// Whether a passage asks for the call that brought it: all that steers that call stands there, and something does.
-    pub(crate) fn is_asked_for(&self, passage: &Passage<'_>) -> bool {
-        let Ok(call) = Syscall::parse(self.call.as_str(), &self.args) else { return false };
-        let args = call.args();
-        let steering = steering(self.call, &args);
+    /// The call that brought it, as a passage may ask for it.
+    pub(crate) fn asking(&self) -> Asking {
+        let args = Syscall::parse(self.call.as_str(), &self.args).map_or(Value::Null, |call| call.args());
+        Asking { call: self.call, args }
+    }
+}
+
+/// A call that a clean source was read by.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    call: Name,
+    /// Nothing where they are too long to be named.
+    args: Value,
+}
+
+impl Asking {
+    /// Whether a passage asks for the call: all that steers it stands there, and something does.
+    pub(crate) fn stands_in(&self, passage: &Passage<'_>) -> bool {
+        let steering = steering(self.call, &self.args);
         !steering.is_empty() && steering.iter().all(|(_, field, value)| is_given(passage, *field, value))
     }
 }
