@@ -306,6 +306,10 @@ pub struct StatusView {
     /// What differed at this start from the one before: `the program`, `policy.yaml`, `aos.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// The first place of the journal that is not as it was written, where the look at all of it that follows the start
+    /// found one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub altered: Option<String>,
     /// The policy that holds.
     #[serde(default)]
     pub policy: PolicyView,

@@ -5,6 +5,7 @@
 //! goes on from the hash that is stored.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use aos_abi::{Body, Lsn, Pid};
 use rusqlite::Connection;
@@ -137,21 +138,69 @@ impl Reader {
         kept: Option<(Lsn, Hash)>,
         mut progress: impl FnMut(Lsn, Lsn),
     ) -> Result<Report, Error> {
-        let mut expected = Vec::new();
-        match Head::read(&Files::of(self.path()).head)? {
-            Found::Head(head) => expected.push((head, "the head file names")),
-            Found::Nothing | Found::Unreadable => {}
-        }
-        expected.extend(kept.map(|(lsn, hash)| (Head { lsn, hash }, "you kept")));
-        let mut walk =
-            Walk { report: Report::default(), at: Lsn::ZERO, hash: Some(GENESIS), unmarked: BTreeMap::new(), expected };
+        let mut walk = self.walk_from(Head { lsn: Lsn::ZERO, hash: GENESIS })?;
+        walk.expected.extend(kept.map(|(lsn, hash)| (Head { lsn, hash }, "you kept")));
         self.check_database(&mut walk.report)?;
         self.check_pages(&mut walk.report)?;
+        let _ = self.walk(&mut walk, |at, end| {
+            progress(at, end);
+            ControlFlow::Continue(())
+        })?;
+        Ok(walk.finish())
+    }
+
+    /// Computes the chain alone, after an entry whose hash is known or from the first one, until `each`, which is asked
+    /// after every few thousand entries, breaks. `last` and `hash` of the report say how far it came; `entries`, `sealed`
+    /// and `marks` count from where it began.
+    ///
+    /// # Errors
+    /// As [`Reader::verify`].
+    pub fn verify_chain(
+        &self,
+        after: Option<(Lsn, Hash)>,
+        mut each: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Report, Error> {
+        let (lsn, hash) = after.unwrap_or((Lsn::ZERO, GENESIS));
+        let mut walk = self.walk_from(Head { lsn, hash })?;
+        Ok(match self.walk(&mut walk, |_, _| each())? {
+            ControlFlow::Continue(()) => walk.finish(),
+            ControlFlow::Break(()) => walk.so_far(),
+        })
+    }
+
+    /// Whether this entry is there with this hash, as it is stored; of a pruned one that is not known any more.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn holds(&self, lsn: Lsn, hash: &Hash) -> Result<bool, Error> {
+        self.with(|db| {
+            db.prepare_cached("SELECT 1 FROM entry WHERE lsn = ?1 AND hash = ?2")
+                .and_then(|mut statement| statement.exists((lsn.0, hash)))
+                .map_err(self.fail())
+        })
+    }
+
+    /// A walk that has come to `start`.
+    fn walk_from(&self, start: Head) -> Result<Walk, Error> {
+        let expected = match Head::read(&Files::of(self.path()).head)? {
+            Found::Head(head) => vec![(head, "the head file names")],
+            Found::Nothing | Found::Unreadable => Vec::new(),
+        };
+        let (at, hash) = (start.lsn, Some(start.hash));
+        Ok(Walk { report: Report::default(), at, hash, unmarked: BTreeMap::new(), expected })
+    }
+
+    /// Goes on to the end, or until `each` breaks.
+    fn walk(
+        &self,
+        walk: &mut Walk,
+        mut each: impl FnMut(Lsn, Lsn) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
         loop {
             let window = (walk.at.next(), Lsn(walk.at.0 + WINDOW));
             let (steps, end) = self.with(|db| read_window(db, window).map_err(self.fail()))?;
             if end <= walk.at {
-                break;
+                return Ok(ControlFlow::Continue(()));
             }
             for (lsn, step) in steps {
                 walk.step(lsn, step);
@@ -161,9 +210,10 @@ impl Reader {
             if walk.at < upto {
                 walk.missing(upto);
             }
-            progress(walk.at, end);
+            if each(walk.at, end).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        Ok(walk.finish())
     }
 
     /// SQLite's own check: pages, order, and that the indexes say what the tables say.
@@ -307,13 +357,17 @@ impl Walk {
         for (pid, count) in std::mem::take(&mut self.unmarked) {
             self.report.fault(Place::File, format!("{count} entries of process {pid} are sealed without a mark"));
         }
-        self.report.last = self.at;
-        self.report.hash = self.hash.unwrap_or(GENESIS);
         // The head is read first, and entries only grow: what it names must be there.
         if let Some((head, _)) = self.expected.iter().find(|(head, _)| head.lsn > self.at) {
             let detail = format!("the journal ends at {}, but entry {} had been written", self.at, head.lsn);
             self.report.fault(Place::Entry(self.at.next()), detail);
         }
+        self.so_far()
+    }
+
+    fn so_far(mut self) -> Report {
+        self.report.last = self.at;
+        self.report.hash = self.hash.unwrap_or(GENESIS);
         self.report
     }
 }

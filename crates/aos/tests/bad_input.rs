@@ -370,6 +370,29 @@ fn an_altered_byte_in_the_past_is_found_by_the_audit() {
     assert_eq!((json.code, &view["intact"]), (1, &json!(false)));
 }
 
+/// A start checks the end alone, and is ready; soon after it the rest is found to be altered, and told wherever one looks.
+#[test]
+fn an_altered_byte_in_the_past_is_told_without_being_asked_about() {
+    let many = (0..40).map(|n| write(&format!("{n}"), "1")).chain([say("done")]).collect();
+    let rig = Rig::new(vec![any("needle-in-the-past", vec![say("done")]), any("alpha", many)]);
+    assert_eq!(rig.aos(&["run", "needle-in-the-past"]).code, 0);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.stop();
+    assert!(rig.file("journal.db-wal").metadata().map_or(0, |meta| meta.len()) == 0, "it is in one file");
+    assert!(damage(&rig, "needle-in-the-past") > 0);
+    // The daemon before may have looked at all of it: a day has passed since.
+    if let Ok(proven) = fs::read_to_string(rig.file("run/proven")) {
+        fs::write(rig.file("run/proven"), format!("1 {}", proven.split_once(' ').unwrap().1)).unwrap();
+    }
+    rig.up();
+    let altered = rig::until("the look at the whole", || rig.json(&["status"])["altered"].as_str().map(str::to_owned));
+    assert!(altered.starts_with("entry "), "{altered}");
+    assert!(rig.log().contains(&format!("ALTERED: {altered}")), "{}", rig.log());
+    assert!(rig.aos(&["status"]).out.contains("ALTERED: "));
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("ALTERED: "), "{doctor:?}");
+}
+
 #[test]
 fn a_missing_journal_is_not_an_empty_one() {
     let rig = with_a_past();

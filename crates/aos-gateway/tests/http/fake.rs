@@ -201,6 +201,7 @@ impl System for Fake {
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),
             changed: Vec::new(),
+            altered: None,
             policy: PolicyView::default(),
             lacks: Vec::new(),
         })

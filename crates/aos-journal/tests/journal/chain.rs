@@ -1,6 +1,7 @@
 //! The chain: whatever is changed in the file shows.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use aos_abi::{Entry, Lsn, Pid};
@@ -148,6 +149,31 @@ fn replay_stops_at_the_first_entry_that_is_not_what_was_written() {
     let (last, outcome) = replay(70);
     assert!(matches!(outcome, Err(Error::Corrupt { at: Place::Entry(Lsn(82)), .. })), "{outcome:?}");
     assert_eq!(last, 81);
+}
+
+/// Walked to any place and on from there, the chain ends as the whole does, and a fault is named on its side alone.
+#[test]
+fn a_walk_goes_on_where_another_stopped() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 9000)).unwrap();
+    let reader = journal.reader();
+    let whole = reader.verify_chain(None, || ControlFlow::Continue(())).unwrap();
+    let part = reader.verify_chain(None, || ControlFlow::Break(())).unwrap();
+    assert!(part.is_sound() && part.last < whole.last && part.last > Lsn::ZERO, "{part:?}");
+    assert!(reader.holds(part.last, &part.hash).unwrap() && !reader.holds(part.last, &whole.hash).unwrap());
+    let rest = reader.verify_chain(Some((part.last, part.hash)), || ControlFlow::Continue(())).unwrap();
+    assert_eq!((rest.last, rest.hash, rest.entries), (whole.last, whole.hash, whole.entries - part.entries));
+    assert!(rest.is_sound());
+    let other = reader.verify_chain(Some((part.last, whole.hash)), || ControlFlow::Continue(())).unwrap();
+    assert_eq!(other.faults[0].at, Place::Entry(part.last.next()));
+    journal.close().unwrap();
+    let db = rusqlite::Connection::open(home.db()).unwrap();
+    db.execute("UPDATE entry SET at = at + 1 WHERE lsn = 7", []).unwrap();
+    let reader = Reader::open(&home.db()).unwrap();
+    let first = reader.verify_chain(None, || ControlFlow::Continue(())).unwrap();
+    assert_eq!(first.faults[0].at, Place::Entry(Lsn(7)));
+    assert!(reader.verify_chain(Some((part.last, part.hash)), || ControlFlow::Continue(())).unwrap().is_sound());
 }
 
 #[test]

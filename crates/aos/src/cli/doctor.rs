@@ -353,6 +353,11 @@ async fn embedded(name: &str, model: &str, pool: &Pool, within: Duration) -> Fin
 async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
     match cx.client_without_start().get::<aos_abi::process::StatusView>(&crate::client::Address::of("/v1/status")).await
     {
+        Ok(aos_abi::process::StatusView { altered: Some(fault), .. }) => Finding::fault(
+            "daemon",
+            format!("runs, and the journal was ALTERED: {fault}"),
+            "aos audit verify proves all of it; aos restore goes back to a backup",
+        ),
         Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
             match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
                 None if status.changed.is_empty() => {

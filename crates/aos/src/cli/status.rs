@@ -33,6 +33,10 @@ pub(super) fn shown(status: &StatusView) -> String {
         status.listen,
         status.lsn,
     );
+    if let Some(fault) = &status.altered {
+        let fault = clean_line(fault);
+        text.push_str(&format!("           ALTERED: {fault}; `aos audit verify` proves all of it\n"));
+    }
     if !status.changed.is_empty() {
         text.push_str(&format!("changed    since the start before: {}\n", status.changed.join(", ")));
     }

@@ -21,6 +21,7 @@ mod pages;
 mod past;
 mod privacy;
 pub(crate) mod programs;
+mod proof;
 mod relay;
 mod reload;
 mod requests;
@@ -189,6 +190,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let stop_heart = CancellationToken::new();
     let mut beating = tokio::spawn(heart.run(stop_heart.clone()));
 
+    let proof = proof::Proof::new(journal.reader(), &home);
     let system = Arc::new(system::Daemon {
         policy: Arc::new(reload::Reload::new(handle.clone(), home.clone(), mounts)),
         heart: handle.clone(),
@@ -196,6 +198,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         edges: Arc::clone(&edges),
         drivers,
         ground: Arc::clone(&ground),
+        proof: Arc::clone(&proof),
         undo,
         counters,
         home: home.clone(),
@@ -240,6 +243,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let counting = tokio::task::spawn_blocking(move || undo.count());
     // Nobody waits for it but who asks for the status.
     let looking = edges.apart(async move { drop(ground.lacks().await) });
+    let proving = tokio::spawn(proof.run(shutdown.clone()));
     let recording = edges.apart(measured::record(handle.clone(), home.clone(), measured));
     let failure = tokio::select! {
         () = shutdown.cancelled() => None,
@@ -257,6 +261,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     }
     let _ = tokio::time::timeout(DRAIN, edges.close()).await;
     let _ = tokio::time::timeout(DRAIN, counting).await;
+    let _ = tokio::time::timeout(DRAIN, proving).await;
     recording.abort();
     looking.abort();
     drop(demo);

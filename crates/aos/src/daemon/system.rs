@@ -57,6 +57,7 @@ pub(crate) struct Daemon {
     pub(crate) edges: Arc<Edges>,
     pub(crate) drivers: Arc<Drivers>,
     pub(crate) ground: Arc<Ground>,
+    pub(crate) proof: Arc<super::proof::Proof>,
     pub(crate) undo: Arc<Undo>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) home: Home,
@@ -312,6 +313,7 @@ impl System for Daemon {
             model_slots,
             lsn: self.journal.last(),
             changed,
+            altered: self.proof.altered(),
             policy: PolicyView { generation, refused: self.policy.refused() },
             lacks: self.ground.lacks().await,
         })
