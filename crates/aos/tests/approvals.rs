@@ -67,6 +67,8 @@ fn a_yes_to_a_script_is_a_yes_to_its_bytes() {
     assert!(ran.out.contains("EREJECTED") && ran.out.contains("`go.sh` has changed since"), "{ran:?}");
     assert!(!folder.join("out").exists());
     assert_eq!(state(&rig, &id), "expired");
+    let told = rig.aos(&["logs", "2"]).out;
+    assert!(told.contains(&format!("proposal {id} goes ahead")) && !told.contains("carried out"), "{told}");
     let journal = rig.journal();
     let seen = journal.iter().find(|entry| entry["type"] == "examined").unwrap();
     assert_eq!(seen["files"], asked["files"], "what was shown is journaled");

@@ -258,7 +258,8 @@ impl Narrator {
                         format!("until {} `aos undo {}` takes it back", clock(undoable.expires_at), clean_line(id));
                     return vec![self.lead(&self.style.dim("  ↶"), &words)];
                 }
-                None => "carried out",
+                // What comes of it is told by its result: files may have changed since the yes.
+                None => "goes ahead",
             },
             ProposalState::Undone => "undone",
             ProposalState::Vetoed => "vetoed",
