@@ -33,6 +33,9 @@ pub struct Changed {
     pub path: String,
     /// `created`, `modified` or `deleted`.
     pub kind: &'static str,
+    /// Where its permissions change: those before and after, in octal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modes: Option<[String; 2]>,
 }
 
 impl Difference {
@@ -56,7 +59,8 @@ impl Difference {
                 found.more += 1;
                 continue;
             }
-            found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind });
+            let modes = was.zip(is).map(|(was, is)| [was, is].map(mode)).filter(|[was, is]| was != is);
+            found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind, modes });
             if !diffs.is_full() {
                 let bytes = |folder: &Path, meta: Option<&Metadata>| bytes(&folder.join(path), meta);
                 diffs.add(&path.to_string_lossy(), bytes(before, was), bytes(after, is));
@@ -82,6 +86,10 @@ fn entries(root: &Path) -> io::Result<BTreeMap<PathBuf, Metadata>> {
         }
     }
     Ok(found)
+}
+
+fn mode(meta: &Metadata) -> String {
+    format!("{:03o}", meta.permissions().mode() & 0o7777)
 }
 
 fn same(old: &Path, was: &Metadata, new: &Path, is: &Metadata) -> bool {
@@ -141,5 +149,22 @@ mod tests {
         let told: Vec<_> = found.changes.iter().map(|change| (change.path.as_str(), change.kind)).collect();
         assert_eq!(told, [("d/same", "deleted"), ("edited", "modified"), ("new", "created")]);
         assert!(found.diff.contains("-one\n+two\n") && found.diff.contains("+n\n"), "{}", found.diff);
+    }
+
+    #[test]
+    fn what_becomes_executable_is_told() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (root, modes) in [(&a, [0o644, 0o755, 0o644]), (&b, [0o755, 0o4755, 0o644])] {
+            for (name, mode) in ["run", "same", "edited"].into_iter().zip(modes) {
+                let path = root.path().join(name);
+                std::fs::write(&path, if name == "edited" { root.path().to_str().unwrap() } else { "text\n" }).unwrap();
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+        }
+        let found = Difference::between(a.path(), b.path()).unwrap();
+        let told: Vec<_> = found.changes.iter().map(|one| (one.path.as_str(), one.kind, one.modes.clone())).collect();
+        let modes = |was: &str, is: &str| Some([was.to_owned(), is.to_owned()]);
+        let (run, same) = (modes("644", "755"), modes("755", "4755"));
+        assert_eq!(told, [("edited", "modified", None), ("run", "modified", run), ("same", "modified", same)]);
     }
 }

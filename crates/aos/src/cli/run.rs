@@ -126,7 +126,8 @@ fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failu
         return cx.document(&document);
     }
     for change in &found.changes {
-        cx.note(&format!("would be {}: {}", change.kind, clean_line(&change.path)));
+        let modes = change.modes.as_ref().map(|[was, is]| format!(", mode {was} to {is}")).unwrap_or_default();
+        cx.note(&format!("would be {}: {}{modes}", change.kind, clean_line(&change.path)));
     }
     if found.more > 0 {
         cx.note(&format!("and {} more", found.more));
