@@ -233,6 +233,16 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
     assert!(ran.out.contains("-old\n+new\n") && ran.out.contains("+b\n"), "{ran:?}");
     assert!(ran.err.contains("would be modified: a.txt") && ran.err.contains("would be created: b.txt"), "{ran:?}");
     assert_eq!(listing(&folder), before);
+    // Nothing of it is left that could be taken back, and nobody is told so.
+    assert!(!ran.err.contains("aos undo"), "{ran:?}");
+    assert_eq!(rig.json(&["proposals", "--all"]), json!([]));
+    let changed = rig.entries(2, "changed");
+    assert!(changed.len() == 2 && changed.iter().all(|one| one.get("undo_ms").is_none()), "{changed:?}");
+    assert_eq!(changed[0]["lost"], "it was made in the copy of a dry run");
+    // What is no dry run is kept as ever.
+    rig.stop();
+    run_in(&rig, &folder, "alpha");
+    assert_eq!(states(&rig), [is("p1", "executed"), is("p2", "executed")]);
     let nowhere = rig.aos(&["run", "--dry-run", "alpha"]);
     assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
 }

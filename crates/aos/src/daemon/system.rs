@@ -347,7 +347,7 @@ impl System for Daemon {
             _ => None,
         };
         let staged = self.staged(&request).await?;
-        let workspaces = self.home.workspaces();
+        let (workspaces, undo, dry_run) = (self.home.workspaces(), Arc::clone(&self.undo), request.dry_run);
         let accepted = self
             .heart
             .change(move |kernel| {
@@ -357,7 +357,10 @@ impl System for Daemon {
                 kernel.check(pid, &body)?;
                 // Without files it is made when something first wants it: idle agents cost no folder.
                 if let Some(files) = staged {
-                    std::fs::rename(files.keep(), workspaces.join(pid.to_string()))
+                    let workspace = workspaces.join(pid.to_string());
+                    let copied = if dry_run { undo.copied(&workspace) } else { Ok(()) };
+                    copied
+                        .and_then(|()| std::fs::rename(files.keep(), workspace))
                         .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
                 }
                 Ok((pid, body))

@@ -11,7 +11,9 @@ mod told;
 mod view;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -32,6 +34,8 @@ pub(crate) use view::{Link, Links};
 const COMMAND_SHOWN: usize = 500;
 /// Where changes that are at rest are, below `undo/`.
 const KEPT: &str = "kept";
+/// Where the workspaces are named that are copies of a dry run, below `undo/`: each by a file of its name that holds its path.
+const COPIES: &str = "copies";
 
 /// What can be taken back.
 pub(crate) struct Undo {
@@ -120,7 +124,13 @@ impl Undo {
     /// yet. What is at rest is not looked at: [`Undo::count`] does that later.
     pub(crate) fn open(dir: PathBuf) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
         std::fs::create_dir_all(dir.join(KEPT))?;
+        std::fs::create_dir_all(dir.join(COPIES))?;
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        for copy in std::fs::read_dir(dir.join(COPIES))?.flatten() {
+            if std::fs::read(copy.path()).is_ok_and(|path| !Path::new(OsStr::from_bytes(&path)).exists()) {
+                let _ = std::fs::remove_file(copy.path());
+            }
+        }
         let undo = Undo {
             dir,
             kept: Mutex::default(),
@@ -219,18 +229,36 @@ impl Undo {
         (!dir.exists()).then_some(dir)
     }
 
+    /// Remembers that a workspace is the copy of a dry run, which nobody wants anything of but the difference: what is
+    /// changed there cannot be taken back.
+    pub(crate) fn copied(&self, workspace: &Path) -> io::Result<()> {
+        std::fs::write(self.copy_of(workspace), workspace.as_os_str().as_bytes())
+    }
+
+    fn is_copy(&self, workspace: &Path) -> bool {
+        std::fs::read(self.copy_of(workspace)).is_ok_and(|path| path == workspace.as_os_str().as_bytes())
+    }
+
+    fn copy_of(&self, workspace: &Path) -> PathBuf {
+        self.dir.join(COPIES).join(workspace.file_name().unwrap_or_default())
+    }
+
     /// Keeps a change that was made, and says what to journal. `None` where nothing changed. Blocking.
     pub(crate) fn took(&self, committed: Committed) -> Option<(Pid, Body)> {
         let note = Note::read(&committed)?;
         let mut changed = changed(&committed, &note);
         let bytes = committed.kept_bytes();
         let nothing = changed.changes.is_empty();
-        if nothing || bytes > limits::UNDO_PROCESS_BYTES_MAX {
-            changed.undo_ms = None;
-            changed.lost = Some(format!(
-                "what it replaced has {bytes} bytes, the most that is kept is {}",
-                limits::UNDO_PROCESS_BYTES_MAX
-            ));
+        let lost = if self.is_copy(&committed.workspace()) {
+            Some("it was made in the copy of a dry run".to_owned())
+        } else if nothing || bytes > limits::UNDO_PROCESS_BYTES_MAX {
+            let most = limits::UNDO_PROCESS_BYTES_MAX;
+            Some(format!("what it replaced has {bytes} bytes, the most that is kept is {most}"))
+        } else {
+            None
+        };
+        if lost.is_some() {
+            (changed.undo_ms, changed.lost) = (None, lost);
             if let Err(error) = committed.forget() {
                 tracing::warn!(effect = %note.effect, %error, "what a change replaced could not be deleted");
             }
