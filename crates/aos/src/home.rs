@@ -360,7 +360,9 @@ impl Home {
         }
     }
 
-    /// Refuses a home that others may write: a folder of it, or a file that is not closed off by its folder.
+    /// Refuses a home that others may write: a folder of it, or a file that is not closed off by its folder. Policy and
+    /// configuration may be writable by everybody nowhere: folders are opened, and files have other names, more easily
+    /// than anybody looks at them again.
     ///
     /// # Errors
     /// [`Error::Shared`] with the first of them.
@@ -379,6 +381,11 @@ impl Home {
                     return Err(Error::Shared { path, mode, uid });
                 }
                 _ => {}
+            }
+        }
+        for path in [self.config_file(), self.policy_file()] {
+            if let Some((mode, uid)) = look(&path).filter(|(mode, _)| mode & 0o002 != 0) {
+                return Err(Error::Shared { path, mode, uid });
             }
         }
         Ok(())
@@ -458,12 +465,20 @@ mod tests {
         home.check_private().unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         fs::write(home.policy_file(), "").unwrap();
-        set(&home.policy_file(), 0o666);
-        home.check_private().expect("nobody gets through its folder");
-        set(home.root(), 0o755);
-        let refused = home.check_private().unwrap_err();
-        assert!(matches!(&refused, Error::Shared { path, .. } if *path == home.policy_file()), "{refused}");
-        set(&home.policy_file(), 0o644);
+        fs::write(home.config_file(), "").unwrap();
+        for file in [home.policy_file(), home.config_file()] {
+            set(home.root(), 0o700);
+            set(&file, 0o666);
+            let refused = home.check_private().unwrap_err();
+            assert!(matches!(&refused, Error::Shared { path, .. } if *path == file), "everybody's: {refused}");
+            assert!(refused.hint().contains(&format!("chmod go-w {}", file.display())), "{}", refused.hint());
+            set(&file, 0o664);
+            home.check_private().expect("nobody of its group gets through its folder");
+            set(home.root(), 0o755);
+            let refused = home.check_private().unwrap_err();
+            assert!(matches!(&refused, Error::Shared { path, .. } if *path == file), "{refused}");
+            set(&file, 0o644);
+        }
         home.check_private().unwrap();
         set(&home.workspaces(), 0o770);
         let refused = home.check_private().unwrap_err();
