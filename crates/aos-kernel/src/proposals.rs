@@ -6,7 +6,7 @@
 
 use aos_abi::entry::{Changed, Examined, Outcome, Proposal, ProposalState, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Syscall, Timestamp};
-use aos_policy::{Approval, fingerprint};
+use aos_policy::{Approval, Permit, Policy, Subject, fingerprint};
 
 use crate::effect::Effect;
 use crate::personal::LEAVE;
@@ -379,44 +379,44 @@ impl<P: PageStore> Kernel<P> {
         self.run_step(pid);
     }
 
-    /// Runs a call under its approval, which is used up by it.
+    /// Runs a call under its approval, which is used up by it. One that does not hold by now is over, also where it stood.
     pub(crate) fn run_approved(&mut self, pid: Pid, index: usize, id: &str, open: &OpenProposal) {
         self.with(pid, |process| process.step[index].state = CallState::Waiting);
-        if !open.hold && self.globals.at > open.expires_at {
-            let error =
-                CallError::new(Code::Rejected, "the approval is over, since the process was stopped for too long")
-                    .hint("propose it again if it still matters");
-            self.finish_call(pid, index, Err(error));
-            return;
+        match self.permit_approved(pid, id, open) {
+            None => {}
+            Some(Ok(permit)) => {
+                let state = ProposalState::Executed;
+                self.fact(pid, Body::Proposal { id: id.to_owned(), state, proposal: None, why: None });
+                self.carry_out(pid, index, permit);
+            }
+            Some(Err(error)) => {
+                self.withdraw(pid, id);
+                let (id, state, why) = (id.to_owned(), ProposalState::Expired, Some(error.message.clone()));
+                self.fact(pid, Body::Proposal { id, state, proposal: None, why });
+                self.finish_call(pid, index, Err(error));
+            }
         }
-        let ruling = Syscall::parse(&open.name, &open.args).map(|call| {
-            let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
-            let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
-            self.judge(pid, call.name(), |policy, subject| policy.authorize_approved(subject, call, &approval))
-        });
-        let ruling = match ruling {
-            Ok(Some(ruling)) => Ok(ruling),
-            Ok(None) => return,
-            Err(error) => Err(error),
+    }
+
+    /// What an approval lets happen now; `None` where its process is gone.
+    fn permit_approved(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Result<Permit, CallError>> {
+        if !open.hold && self.globals.at > open.expires_at {
+            let late = "the approval is over: it came too late, or its process was stopped for too long";
+            let error = CallError::new(Code::Rejected, late).hint("propose it again if it still matters");
+            return Some(Err(error));
+        }
+        let call = match Syscall::parse(&open.name, &open.args) {
+            Ok(call) => call,
+            Err(error) => return Some(Err(error)),
         };
-        let error = match ruling {
-            Ok(ruling) => match ruling.permit {
-                Some(permit) => {
-                    let state = ProposalState::Executed;
-                    self.fact(pid, Body::Proposal { id: id.to_owned(), state, proposal: None, why: None });
-                    self.carry_out(pid, index, permit);
-                    return;
-                }
-                None => {
-                    let mut error =
-                        CallError::new(Code::Perm, format!("the policy denies {} by now: {}", open.name, ruling.rule));
-                    error.hint = ruling.hint;
-                    error
-                }
-            },
-            Err(error) => error,
-        };
-        self.finish_call(pid, index, Err(error));
+        let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
+        let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
+        let said = |policy: &Policy, subject: &Subject<'_>| policy.authorize_approved(subject, call, &approval);
+        let ruling = self.judge(pid, approval.name, said)?;
+        Some(ruling.permit.ok_or_else(|| {
+            let message = format!("the policy denies {} by now: {}", open.name, ruling.rule);
+            CallError { hint: ruling.hint, ..CallError::new(Code::Perm, message) }
+        }))
     }
 
     fn settle_proposal(&mut self, pid: Pid, call: usize, error: CallError) {

@@ -92,8 +92,11 @@ impl Question {
         self.said(&[ProposalState::Rejected, ProposalState::Vetoed])
     }
 
+    /// A yes that stands, given while there was still a question.
     fn stands(&self) -> bool {
-        self.said(&[ProposalState::Standing]) && !self.no()
+        let timely = |at: &Timestamp| self.hold || *at <= self.expires_at;
+        let given = self.words.iter().any(|(state, at, _)| *state == ProposalState::Standing && timely(at));
+        given && !self.no()
     }
 
     /// Whether the call may be made under it now, for the first time.
@@ -140,7 +143,8 @@ impl Desk {
             return Err(broken(ONE_ANSWER, format!("{state:?} to {id} of {pid}, which nobody was asked")));
         };
         let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
-        let again = !question.words.is_empty() && (yes || !question.stands());
+        let stood = question.said(&[ProposalState::Standing]) && !question.no();
+        let again = !question.words.is_empty() && (yes || !stood);
         if again || (question.words.is_empty() && question.over.is_some()) {
             return Err(broken(ONE_ANSWER, format!("{state:?} to {question:?}")));
         }

@@ -560,7 +560,8 @@ fn an_approval_is_over_with_its_question() {
     > approve p1
     > after 86401
     > signal 2 CONT
-    2 FS_WRITE = EREJECTED the approval is over, since the process was stopped for too long
+    2 proposal p1 expired
+    2 FS_WRITE = EREJECTED the approval is over: it came too late, or its process was stopped for too long
       → infer 2 turn [task, turn, fs_write]
     "#);
 }

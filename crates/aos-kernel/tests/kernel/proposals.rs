@@ -149,6 +149,7 @@ impl World {
             Act::Signal(signal) => {
                 self.offer(AGENT, Body::Signal { signal: *signal, from_pid: Pid::INIT, tree: false });
             }
+            Act::Unnoticed(seconds) => self.now = self.now.plus_millis(seconds * 1000),
             Act::After(seconds) => {
                 self.now = self.now.plus_millis(seconds * 1000);
                 self.offer(Pid::SYSTEM, Body::Tick);
@@ -184,6 +185,8 @@ enum Act {
     /// Another policy holds.
     Policy(&'static str),
     After(u64),
+    /// Time passes, and nobody has noticed yet.
+    Unnoticed(u64),
 }
 
 const ASK: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/a","content":""}"#)]);
@@ -331,6 +334,26 @@ fn an_approval_for_the_process_ends_with_a_no_with_the_policy_and_with_the_proce
     world.act(&Act::Signal(Signal::Kill));
     assert_eq!(world.kernel.proposal("p1"), None);
     assert!(world.kernel.standing_approvals().is_empty());
+}
+
+#[test]
+fn a_yes_that_does_not_hold_any_more_is_over_and_stands_no_more() {
+    let signal = Act::Signal;
+    let day = 24 * 3600 + 1;
+    for yes in [Approved, STANDING] {
+        let late = [ASK, Act::Unnoticed(day), Act::Answer("p1", yes), ASK];
+        let (stop, cont) = (signal(Signal::Stop), signal(Signal::Cont));
+        let stopped = [ASK, stop, Act::Answer("p1", yes), Act::After(day), cont, ASK];
+        for script in [&late[..], &stopped] {
+            // With a crash in between the time is noticed first, and the question is over before it is answered.
+            let mut world = World::new();
+            script.iter().for_each(|act| world.act(act));
+            assert_eq!((world.done.len(), &world.states("p1")[..]), (0, &[Pending, yes, Expired][..]));
+            assert_eq!(world.told(), [Some(Code::Rejected)]);
+            assert_eq!(world.states("p2"), [Pending], "it is asked about again");
+            assert!(survive(script, "p1").iter().all(|(made, ..)| *made == 0));
+        }
+    }
 }
 
 #[test]
