@@ -124,9 +124,8 @@ impl Undo {
     /// yet. What is at rest is not looked at: [`Undo::count`] does that later.
     pub(crate) fn open(dir: PathBuf) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
         std::fs::create_dir_all(dir.join(KEPT))?;
-        std::fs::create_dir_all(dir.join(COPIES))?;
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        for copy in std::fs::read_dir(dir.join(COPIES))?.flatten() {
+        for copy in std::fs::read_dir(dir.join(COPIES)).into_iter().flatten().flatten() {
             if std::fs::read(copy.path()).is_ok_and(|path| !Path::new(OsStr::from_bytes(&path)).exists()) {
                 let _ = std::fs::remove_file(copy.path());
             }
@@ -232,6 +231,7 @@ impl Undo {
     /// Remembers that a workspace is the copy of a dry run, which nobody wants anything of but the difference: what is
     /// changed there cannot be taken back.
     pub(crate) fn copied(&self, workspace: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(self.dir.join(COPIES))?;
         std::fs::write(self.copy_of(workspace), workspace.as_os_str().as_bytes())
     }
 
