@@ -149,7 +149,8 @@ impl Rig {
         self.command_of(&program, arguments)
     }
 
-    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+    /// The same with this program.
+    pub(crate) fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .env_clear()
