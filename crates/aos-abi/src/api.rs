@@ -233,9 +233,6 @@ pub enum Reach {
     Once,
     /// To the same call of this process for as long as it lives and the policy stays.
     Process,
-    /// To this command, once, and to the files of its workspace as they are: what was written there after untrusted content
-    /// had been read counts as the person's from here on, for everybody who works on them.
-    Files,
 }
 
 /// `POST /v1/proposals/{id}/undo`.

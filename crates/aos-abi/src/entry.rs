@@ -183,9 +183,6 @@ pub enum Body {
         /// Tokens.
         tokens: u64,
     },
-    /// Input: a person says that the files of the process's workspace are as they should be: whatever was written there after
-    /// untrusted content had been read counts as the person's.
-    Vouched,
     /// Input: nothing has happened for a while, or the daemon ends in good order: what is set aside ahead is given back.
     Rested,
     /// Fact: a program's request was refused before any model was asked.
@@ -805,7 +802,6 @@ impl Body {
             Body::Asked(_) => "asked",
             Body::Withdrawn { .. } => "withdrawn",
             Body::Ahead { .. } => "ahead",
-            Body::Vouched => "vouched",
             Body::Rested => "rested",
             Body::Refused { .. } => "refused",
             Body::Served { .. } => "served",

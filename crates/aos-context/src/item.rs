@@ -49,7 +49,6 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Asked(_)
         | Body::Withdrawn { .. }
         | Body::Ahead { .. }
-        | Body::Vouched
         | Body::Rested
         | Body::Refused { .. }
         | Body::Served { .. }

@@ -102,7 +102,6 @@ impl<P: PageStore> Kernel<P> {
                 Some(OpenProposal { examined: None, .. }) => Ok(()),
                 _ => Err(no_proposal(&examined.id)),
             },
-            Body::Vouched => self.check_vouched(pid),
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
             Body::Booted { .. }
             | Body::Configured(_)

@@ -79,7 +79,7 @@ impl<P: PageStore> Kernel<P> {
         let labels = self.labels_of(pid);
         match labels.any_of(Labels::UNTRUSTED) {
             true => format!("{lacking}, and this agent has read what others wrote ({labels})"),
-            false => format!("{lacking} by another agent (`aos approve --for files` if they are as they should be)"),
+            false => format!("{lacking} by another agent"),
         }
     }
 

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use aos_abi::entry::Outcome;
 use aos_abi::process::Workspace;
-use aos_abi::{Body, CallError, Code, Name, Pid, Syscall};
+use aos_abi::{Body, Name, Pid, Syscall};
 use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Kernel;
 use crate::process::Process;
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, no_process};
 
 /// What a call at a driver reads that others may have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,44 +174,6 @@ impl<P: PageStore> Kernel<P> {
                 let held = self.globals.folders.entry(path.clone()).or_default();
                 *held = held.and(labels);
             }
-        }
-    }
-
-    /// Whether a person can vouch for the files of a process's workspace now: nobody may be changing them who has read
-    /// untrusted content.
-    pub(crate) fn check_vouched(&mut self, pid: Pid) -> Result<(), CallError> {
-        let Some(workspace) = self.table.get(pid).map(|process| process.workspace.clone()) else {
-            return Err(no_process(pid));
-        };
-        let calls = self.globals.in_flight.values().filter_map(|in_flight| match in_flight {
-            InFlight::Call { by, vouched: false, .. } => Some(*by),
-            InFlight::Call { .. } | InFlight::Infer { .. } | InFlight::Serve { .. } => None,
-        });
-        let there = |other: &Workspace| match (&workspace, other) {
-            (Workspace::Folder(one), Workspace::Folder(other)) => have_common(one, other),
-            (one, other) => one == other,
-        };
-        for by in calls.collect::<Vec<_>>() {
-            if self.table.get(by).is_some_and(|process| there(&process.workspace)) {
-                let message = format!("process {by} has read what others wrote and may be changing files there now");
-                return Err(CallError::new(Code::Again, message).hint("answer again when its call is over"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A person vouches for the files of a workspace. What they hold that is personal or secret they hold still.
-    pub(crate) fn files_vouched(&mut self, pid: Pid) {
-        match self.table.get(pid).map(|process| process.workspace.clone()) {
-            Some(Workspace::Home(owner)) => {
-                self.with(owner, |owner| owner.files = owner.files.without(Labels::UNTRUSTED));
-            }
-            Some(Workspace::Folder(path)) => {
-                let below = self.globals.folders.iter_mut().filter(|(folder, _)| Path::new(folder).starts_with(&path));
-                below.for_each(|(_, held)| *held = held.without(Labels::UNTRUSTED));
-                self.globals.folders.retain(|_, held| !held.is_empty());
-            }
-            None => {}
         }
     }
 

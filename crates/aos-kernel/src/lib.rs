@@ -290,7 +290,6 @@ impl<P: PageStore> Kernel<P> {
                 self.request_over(*effect, *latency_ms, outcome, personal.as_deref());
             }
             Body::Withdrawn { request } => self.withdrawn(pid, *request),
-            Body::Vouched => self.files_vouched(pid),
             Body::Rested => _ = self.put_back_all(),
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),

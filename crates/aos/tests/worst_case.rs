@@ -188,18 +188,8 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     assert_eq!(read(folder.join("report.sh")), "echo evil > out.txt\n");
     let asked = run_on(&rig, "Run `sh report.sh`", &folder).asked;
     let why = "the files it could run were changed after untrusted content was read by another agent";
-    assert!(asked.len() == 1 && asked[0].0 == "EXEC_CMD" && asked[0].1.starts_with(why), "{asked:?}");
+    assert_eq!(asked, [("EXEC_CMD".to_owned(), why.to_owned())]);
     assert!(!folder.join("out.txt").exists());
-
-    // A person who has looked at the folder says so, and is asked about it no more.
-    fs::write(folder.join("report.sh"), "echo report > out.txt\n").unwrap();
-    let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "Run `sh report.sh`"]);
-    let open = rig::until("it is asked", || rig.json(&["proposals"]).as_array().unwrap().first().cloned());
-    let id = open["id"].as_str().unwrap();
-    assert_eq!(rig.aos(&["approve", id, "--for", "files"]).code, 0);
-    assert_eq!(running.end().code, 0);
-    assert_eq!(read(folder.join("out.txt")), "report\n");
-    assert_eq!(run_on(&rig, "Run `sh report.sh`", &folder).asked, Vec::new());
 }
 
 /// A parent that has a hostile page and a hostile file judged by a quarantined child, and goes on with what it answers.

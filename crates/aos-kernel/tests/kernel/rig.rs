@@ -340,7 +340,6 @@ impl Rig {
             "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
             "rest" => self.apply(Pid::SYSTEM, Body::Rested),
-            "vouch" => self.offer(pid, Body::Vouched),
             "idle" => {
                 let due = self.kernel.next_deadline();
                 let _ = writeln!(self.out, "{}", due.map_or("nothing is due".into(), |at| format!("due at {at}")));

@@ -23,7 +23,7 @@ pub struct Approve {
     /// All that waits of this process and of those below it; each answer is for its own call
     #[arg(long, value_name = "PID")]
     process: Option<Pid>,
-    /// How far the yes reaches: to this call, to the same call of its process from now on, to the files that it runs, or to the whole rule of the role
+    /// How far the yes reaches: to this call, to the same call of its process from now on, or to the whole rule of the role
     #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = For::Once)]
     reach: For,
     /// With `--for role`: write the shown change to policy.yaml and take it into use
@@ -38,8 +38,6 @@ enum For {
     Once,
     /// The same call of this process, for as long as it lives and the policy stays
     Process,
-    /// This command, and the files of its workspace as they are: they count as yours from now on, for every agent
-    Files,
     /// What the rule that asks is about, for every process of the role: shows the change to policy.yaml
     Role,
 }
@@ -67,7 +65,6 @@ impl Approve {
         let reach = match self.reach {
             For::Once => Reach::Once,
             For::Process => Reach::Process,
-            For::Files => Reach::Files,
             For::Role => return super::loosen::perform(cx, &ids, self.yes).await,
         };
         answer(cx, &ids, "approve", &ApproveRequest { reach }).await

@@ -162,7 +162,6 @@ impl Narrator {
             | Body::Measured(_)
             | Body::Tick
             | Body::Ahead { .. }
-            | Body::Vouched
             | Body::Rested
             | Body::Silent { .. }
             | Body::Budgeted { .. }

@@ -17,7 +17,7 @@ use aos_abi::inference::Format;
 use aos_abi::process::{
     BudgetSpec, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
 };
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Name, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::{
     Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
@@ -223,21 +223,6 @@ impl Daemon {
             }
             None => no_proposal(&id).into(),
         }
-    }
-
-    /// A person who was asked about a command says that the files it runs are as they should be.
-    async fn vouch_for_files(&self, id: &str) -> Answer<()> {
-        let wanted = id.to_owned();
-        let open = self.heart.look(move |kernel| kernel.proposal(&wanted)).await?;
-        let Some(open) = open.filter(|view| view.state == ProposalState::Pending) else {
-            return Err(self.not_open(id.to_owned()).await);
-        };
-        if open.call.name != Name::ExecCmd.as_str() {
-            let error = CallError::new(Code::Inval, format!("{} runs no files", open.call.name));
-            return Err(error.hint(format!("aos approve {id}")).into());
-        }
-        self.heart.change(move |_| Ok((open.pid, Body::Vouched))).await?;
-        Ok(())
     }
 
     async fn answer_proposal(&self, id: &str, state: ProposalState, why: Option<String>) -> Answer<ProposalView> {
@@ -541,10 +526,6 @@ impl System for Daemon {
         let state = match request.reach {
             Reach::Once => ProposalState::Approved,
             Reach::Process => ProposalState::Standing,
-            Reach::Files => {
-                self.vouch_for_files(id).await?;
-                ProposalState::Approved
-            }
         };
         self.answer_proposal(id, state, None).await
     }
