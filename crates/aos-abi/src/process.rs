@@ -43,6 +43,9 @@ pub struct SpawnSpec {
     /// It works on untrusted content and has no grants.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quarantine: bool,
+    /// The folder that its workspace is a copy of, absolute; of a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<String>,
 }
 
 /// Whether a process ends with its first answer.

@@ -93,6 +93,7 @@ fn spawn(task: &str) -> Body {
         pipe_to: None,
         workspace: Workspace::Home(Pid(7)),
         quarantine: false,
+        copy_of: None,
     }))
 }
 

@@ -83,6 +83,7 @@ impl World {
             pipe_to: None,
             workspace: Workspace::Home(pid),
             quarantine: false,
+            copy_of: None,
         };
         self.apply(pid, Body::Spawned(Box::new(spec)));
     }

@@ -170,7 +170,13 @@ impl Authority {
 
     /// Nothing is given here: what a call leads to is no argument of it.
     fn subject(&self) -> Subject<'_> {
-        Subject { pid: self.pid, role: &self.role, chain: &self.chain, labels: self.labels, given: Given::default() }
+        Subject {
+            pid: self.pid,
+            role: &self.role,
+            chain: &self.chain,
+            labels: self.labels,
+            given: Given { files: self.files, ..Given::default() },
+        }
     }
 
     /// Whether the policy allows a connection of which only host and port can be seen; what it brings back carries these

@@ -135,13 +135,14 @@ impl<P: PageStore> Kernel<P> {
     /// A call leaves for a driver: what it writes carries the labels of whoever writes it, and of what it is copied from.
     pub(crate) fn labels_leave(&mut self, pid: Pid, permit: &Permit) {
         let Some(process) = self.table.get(pid) else { return };
-        // What a rule labels is copied with its labels.
-        let copied = match permit.call() {
-            Syscall::FsMove(args) => self.policy.labels_of_files(&process.policy_role, &args.from),
-            Syscall::ExecCmd(_) => self.policy.labels_of_files(&process.policy_role, "."),
-            _ => Labels::NONE,
-        };
         let workspace = process.workspace.clone();
+        // What a rule labels, or what was written under labels, is copied with its labels.
+        let ruled = match permit.call() {
+            Syscall::FsMove(args) => Some(self.policy.labels_of_files(&process.policy_role, &args.from)),
+            Syscall::ExecCmd(_) => Some(self.policy.labels_of_files(&process.policy_role, ".")),
+            _ => None,
+        };
+        let copied = ruled.map_or(Labels::NONE, |ruled| ruled.and(self.labels_read(pid, Reads::Files)));
         let labels = self.labels_of_call(pid, permit.call()).and(copied);
         if labels.is_empty() {
             return;
@@ -175,6 +176,14 @@ impl<P: PageStore> Kernel<P> {
                 *held = held.and(labels);
             }
         }
+    }
+
+    /// What the files of a process carry that are a copy of another one's, or of a folder's.
+    pub(crate) fn labels_of_copy(&mut self, pid: Pid, of: Option<Pid>, folder: Option<&str>) {
+        let read = of.map_or(Labels::NONE, |of| self.labels_read(of, Reads::Files));
+        let there = folder.map_or(Labels::NONE, |folder| self.labels_of_folders(|other| have_common(folder, other)));
+        let labels = read.and(there);
+        self.with(pid, |process| process.files = process.files.and(labels));
     }
 
     /// What the names of changed files carry: whoever writes a file chooses its name.

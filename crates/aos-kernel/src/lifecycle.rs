@@ -26,6 +26,9 @@ impl<P: PageStore> Kernel<P> {
         let mut process = self.embryo(pid, spec);
         process.vouched = vouched;
         self.enter(process);
+        if let Some(folder) = &spec.copy_of {
+            self.labels_of_copy(pid, None, Some(folder));
+        }
         if let Some(task) = spec.task.as_deref().filter(|_| vouched) {
             self.gives(pid, task);
         }
@@ -170,6 +173,7 @@ impl<P: PageStore> Kernel<P> {
         }
         let empty = window.is_empty();
         self.enter(process);
+        self.labels_of_copy(pid, Some(from), None);
         let labels = self.table.get(from).map(|first| first.labels.and(first.incoming)).unwrap_or_default();
         self.learns(pid, labels);
         if !empty {
@@ -559,6 +563,7 @@ impl<P: PageStore> Kernel<P> {
             pipe_to: None,
             workspace: aos_abi::process::Workspace::Home(Pid(self.globals.last_pid + 1)),
             quarantine: false,
+            copy_of: None,
         })
     }
 

@@ -327,8 +327,14 @@ impl<P: PageStore> Kernel<P> {
         let due: Vec<String> =
             process.proposals.iter().filter(|(_, open)| open.expires_at <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
-            let Some(open) = self.open_proposal(pid, &id) else { continue };
-            if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
+            let Some(open) = self.open_proposal(pid, &id).cloned() else { continue };
+            if open.hold
+                && let Some(rule) = self.asks_by_now(pid, &open)
+            {
+                let error = CallError::new(Code::Rejected, format!("by now a person has to be asked: {rule}"))
+                    .hint("make the call again, so that a person is asked");
+                self.expire(pid, &id, Some(format!("by now a person has to be asked: {rule}")), error);
+            } else if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
                 if let Some(open) = self.take_proposal(pid, &id) {
                     self.approved(pid, &id, open);
                 }
@@ -342,6 +348,14 @@ impl<P: PageStore> Kernel<P> {
                 self.expire(pid, &id, None, error);
             }
         }
+    }
+
+    /// The rule that would have a person asked about a held call now: the files that a command runs may have been changed
+    /// while it waited.
+    fn asks_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
+        let call = Syscall::parse(&open.name, &open.args).ok()?;
+        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &[], &call))?;
+        (said.verdict == Verdict::Ask).then_some(said.rule)
     }
 
     /// A proposal is over unanswered; its process gets the error. `why` is what people are told, if it was not the time.

@@ -204,6 +204,8 @@ fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, lacks: Lack
                     said.lifted.get_or_insert_with(|| rule.name.to_string());
                     continue;
                 }
+                // Where the process itself carries nothing, it is what the files say that nobody has given.
+                Some(_) if !rule.concerns(subject.labels, call) => said.lacking = Some(Lacking::Files),
                 why => said.lacking.clone_from(why),
             }
         }

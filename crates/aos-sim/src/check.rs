@@ -251,6 +251,7 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
         pipe_to: None,
         workspace: aos_abi::process::Workspace::Home(Pid::INIT),
         quarantine: false,
+        copy_of: None,
     };
     for name in NAMES {
         let body = Body::Spawned(Box::new(spec(name)));

@@ -95,6 +95,7 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
         pipe_to: chance.percent(10).then_some(anybody),
         workspace: Workspace::Home(next),
         quarantine: false,
+        copy_of: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use rig::{POLICY, Rig, any, call, say, until, write};
+use rig::{POLICY, Rig, Setup, any, call, say, until, write};
 
 /// The decisions of `aos policy diff OLD`, where OLD is the rig's policy and what holds in the home is `new`.
 fn decisions(rig: &Rig, new: &str) -> Value {
@@ -100,4 +100,26 @@ fn what_was_decided_is_decided_again_by_the_role_the_grants_and_the_rules_of_the
     assert_eq!(counts(&found), [2, 0, 0, 0, pruned["entries"].as_u64().unwrap()], "{found}");
     let told = rig.aos(&["policy", "diff", &path(&rig, "old.yaml"), &path(&rig, "new.yaml")]);
     assert!(told.err.contains("entries of that time were pruned, and their decisions with them"), "{told:?}");
+}
+
+/// A command of a process that carried nothing is decided again as one that carried nothing.
+#[test]
+fn commands_are_decided_again_by_what_they_carried_then() {
+    let labels = "labels:\n  - {when: untrusted, calls: [EXEC_CMD], verdict: ask}\n";
+    let policy = |verdict: &str| {
+        format!(
+            "version: 1\ndefault_role: assistant\nroles:\n  assistant:\n    \
+             exec: {{shell: true, programs: [sh, coreutils], net: none, verdict: {verdict}}}\n{labels}"
+        )
+    };
+    let steps = vec![call("EXEC_CMD", json!({ "cmd": "true" })), say("done")];
+    let rig = Rig::with(vec![any("alpha", steps)], Setup { policy: Some(policy("allow")), ..Setup::default() });
+    let alpha = rig.spawn(&["alpha"]);
+    rig.until_idle(alpha);
+    for (name, verdict) in [("old.yaml", "allow"), ("new.yaml", "deny")] {
+        fs::write(rig.file(name), policy(verdict)).unwrap();
+    }
+    let found = rig.json(&["policy", "diff", path(&rig, "old.yaml").as_str(), path(&rig, "new.yaml").as_str()]);
+    assert_eq!(counts(&found["decisions"]), [1, 0, 1, 0, 0], "{found}");
+    assert_eq!(found["decisions"]["examples"][0]["old"], "allow", "{found}");
 }

@@ -172,6 +172,7 @@ impl<P: PageStore> Kernel<P> {
             pipe_to: args.pipe_to,
             workspace,
             quarantine,
+            copy_of: None,
         })
     }
 

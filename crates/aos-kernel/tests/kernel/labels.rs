@@ -151,6 +151,112 @@ fn what_another_wrote_after_untrusted_content_is_not_run_unasked() {
     "#);
 }
 
+/// What was written under labels is not laundered by moving it out of its folder, by a command, or by copying all of it.
+#[test]
+fn copies_of_files_carry_what_the_files_do() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident folder=/w/a fetch it
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 2 FS_WRITE
+        spawn resident folder=/w/b Run `sh report.sh`
+        explain 3 EXEC_CMD {"cmd":"sh report.sh"}
+        spawn resident folder=/w move it
+        4: => FS_MOVE {"from":"a/report.sh","to":"b/report.sh"}
+        done 4 FS_MOVE
+        explain 3 EXEC_CMD {"cmd":"sh report.sh"}
+        spawn resident copy=/w/a try it
+        explain 5 EXEC_CMD {"cmd":"sh report.sh"}
+        spawn resident folder=/w/a look at it
+        fork 6
+        explain 7 EXEC_CMD {"cmd":"sh report.sh"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w/a fetch it
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://example.com/"}
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch]
+    > 2: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 2 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, net_fetch, turn, fs_write]
+    > spawn resident folder=/w/b Run `sh report.sh`
+      → infer 3 turn [task]
+    > explain 3 EXEC_CMD {"cmd":"sh report.sh"}
+    allow by role assistant: exec
+    > spawn resident folder=/w move it
+      → infer 4 turn [task]
+    > 4: => FS_MOVE {"from":"a/report.sh","to":"b/report.sh"}
+      → call 4 FS_MOVE {"from":"a/report.sh","to":"b/report.sh"}
+    > done 4 FS_MOVE
+      → infer 4 turn [task, turn, fs_move]
+    > explain 3 EXEC_CMD {"cmd":"sh report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > spawn resident copy=/w/a try it
+      → infer 5 turn [task]
+    > explain 5 EXEC_CMD {"cmd":"sh report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > spawn resident folder=/w/a look at it
+      → infer 6 turn [task]
+    > fork 6
+      → infer 7 turn [task]
+    > explain 7 EXEC_CMD {"cmd":"sh report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    "#);
+}
+
+/// Nobody's silence says yes to what would be asked about by now.
+#[test]
+fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
+    let policy = LABELS.replace("net: none}", "net: none, verdict: hold, window: 10s}");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident folder=/w Run `sh report.sh`
+        2: => EXEC_CMD {"cmd":"sh report.sh"}
+        spawn resident folder=/w fetch it
+        3: => NET_FETCH {"url":"https://example.com/"}
+        done 3 NET_FETCH
+        3: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 3 FS_WRITE
+        after 11
+        2: => EXEC_CMD {"cmd":"sh report.sh"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w Run `sh report.sh`
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"sh report.sh"}
+    2 hold by role assistant: exec
+    2 proposal p1 pending
+    > spawn resident folder=/w fetch it
+      → infer 3 turn [task]
+    > 3: => NET_FETCH {"url":"https://example.com/"}
+      → call 3 NET_FETCH {"url":"https://example.com/"}
+    > done 3 NET_FETCH
+    3 labelled untrusted.web
+      → infer 3 turn [task, turn, net_fetch]
+    > 3: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 3 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 3 FS_WRITE
+      → infer 3 turn [task, turn, net_fetch, turn, fs_write]
+    > after 11
+    2 proposal p1 expired
+    2 EXEC_CMD = EREJECTED by now a person has to be asked: label: labels[0] untrusted
+      → infer 2 turn [task, turn, exec_cmd]
+    > 2: => EXEC_CMD {"cmd":"sh report.sh"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p2 pending
+    "#);
+}
+
 /// A rule says what its files carry.
 #[test]
 fn a_rule_labels_what_it_lets_be_read() {

@@ -4,7 +4,7 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `folder` (to work on), `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
+//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `folder` (to work on), `copy` (of a folder, to work on), `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
 //! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
 //! | `PID cut: TEXT` | the same, cut off at its length limit |
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
@@ -130,6 +130,7 @@ pub(crate) fn plain(pid: Pid) -> SpawnSpec {
         pipe_to: None,
         workspace: Workspace::Home(pid),
         quarantine: false,
+        copy_of: None,
     }
 }
 
@@ -368,6 +369,7 @@ impl Rig {
             budget: budget(&keys),
             pipe_to: number("pipe"),
             workspace: keys.get("folder").cloned().map_or(Workspace::Home(pid), Workspace::Folder),
+            copy_of: keys.get("copy").cloned(),
             ..plain(pid)
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));

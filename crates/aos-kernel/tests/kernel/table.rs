@@ -86,6 +86,7 @@ fn spawn(pid: Pid, model: &str) -> Body {
         pipe_to: None,
         workspace: Workspace::Home(pid),
         quarantine: false,
+        copy_of: None,
     }))
 }
 

@@ -168,7 +168,8 @@ impl Past<'_> {
             role: &held.role,
             chain: &held.grants,
             labels: recorded.labels,
-            given: Given { files: Labels::UNTRUSTED, ..Given::default() },
+            // What the files of a command carried stands among the labels.
+            given: Given::default(),
         };
         let old = self.old.explain_past(&subject, recorded.given, &call);
         let new = self.new.explain_past(&subject, recorded.given, &call);

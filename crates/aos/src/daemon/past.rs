@@ -269,6 +269,7 @@ mod tests {
             pipe_to: None,
             workspace: Workspace::Home(Pid(2)),
             quarantine: false,
+            copy_of: None,
         }))
     }
 

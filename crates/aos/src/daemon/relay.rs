@@ -62,6 +62,7 @@ pub(crate) fn program(
         pipe_to: None,
         workspace: Workspace::Home(pid),
         quarantine: false,
+        copy_of: None,
     }
 }
 

@@ -17,6 +17,8 @@ use super::heart::Completion;
 
 /// How many are gathered into one entry.
 const GATHERED_MAX: usize = 64;
+/// Longest method that is shown whole; those that a rule can name are shorter.
+const METHOD_CHARS_MAX: usize = 32;
 /// How long they are gathered, where somebody looks to it.
 pub(crate) const GATHERED_FOR: Duration = Duration::from_millis(250);
 
@@ -103,12 +105,16 @@ impl Requests {
 pub(crate) fn net_request<E: AsRef<str>>(method: &str, to: &str, said: Result<&Allowed, E>) -> NetRequest {
     let (verdict, rule, why) = match said {
         Ok(allowed) => (Verdict::Allow, Some(allowed.rule.clone()), None),
-        Err(why) => (Verdict::Deny, None, Some(why.as_ref().to_owned())),
+        Err(why) => (Verdict::Deny, None, Some(cut(why.as_ref(), limits::EGRESS_ADDRESS_CHARS_MAX))),
     };
-    let mut to: String = to.to_owned();
-    if let Some((end, _)) = to.char_indices().nth(limits::EGRESS_ADDRESS_CHARS_MAX) {
-        to.truncate(end);
-        to.push('…');
+    let (method, to) = (cut(method, METHOD_CHARS_MAX), cut(to, limits::EGRESS_ADDRESS_CHARS_MAX));
+    NetRequest { method, to, verdict, rule, why }
+}
+
+/// A text of whoever asks, of which no more than so many characters are kept.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
-    NetRequest { method: method.to_owned(), to, verdict, rule, why }
 }

@@ -743,6 +743,7 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         grants: request.grants,
         budget: request.budget,
         pipe_to: request.pipe_to,
+        copy_of: request.workspace.clone().filter(|_| request.dry_run),
         workspace: request.workspace.filter(|_| !request.dry_run).map_or(Workspace::Home(pid), Workspace::Folder),
         quarantine: false,
     }
