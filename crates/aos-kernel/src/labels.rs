@@ -10,6 +10,7 @@ use std::path::Path;
 use aos_abi::entry::Outcome;
 use aos_abi::process::Workspace;
 use aos_abi::{Body, Name, Pid, Syscall};
+use aos_policy::settings::ExecNet;
 use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -163,6 +164,16 @@ impl<P: PageStore> Kernel<P> {
         let workspace = self.table.get(pid).map(|process| process.workspace.clone());
         if let (Reads::Files, false, Some(workspace)) = (reads, told.is_empty(), workspace) {
             self.mark_files(&workspace, told);
+        }
+    }
+
+    /// A call ends whose result will not come: what a command has fetched by then may be in its files.
+    pub(crate) fn labels_lost(&mut self, pid: Pid, call: &str) {
+        let Some(process) = self.table.get(pid).filter(|_| call == Name::ExecCmd.as_str()) else { return };
+        let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
+        let reaches = self.policy.role(&role).and_then(|role| role.exec.as_ref());
+        if reaches.is_some_and(|exec| exec.net == ExecNet::Rules) {
+            self.mark_files(&workspace, self.policy.labels_of_answers(&role));
         }
     }
 

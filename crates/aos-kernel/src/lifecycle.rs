@@ -374,7 +374,7 @@ impl<P: PageStore> Kernel<P> {
             .step
             .iter()
             .filter_map(|call| match call.state {
-                CallState::Running(effect) => Some(effect),
+                CallState::Running(effect) => Some((effect, call.name.clone())),
                 CallState::Queued | CallState::Waiting | CallState::Done(..) => None,
             })
             .collect();
@@ -392,9 +392,10 @@ impl<P: PageStore> Kernel<P> {
                 self.perform(Effect::Cancel(rival));
             }
         }
-        for effect in calls {
+        for (effect, call) in calls {
             self.globals.in_flight.remove(&effect);
             self.perform(Effect::Cancel(effect));
+            self.labels_lost(pid, &call);
         }
         let (webhooks, watches, requests) = self
             .with(pid, |process| {

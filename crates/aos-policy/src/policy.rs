@@ -339,6 +339,15 @@ impl Policy {
         reached.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
     }
 
+    /// What may come back to a role from the network: what it is, and what rules say of any place.
+    #[must_use]
+    pub fn labels_of_answers(&self, role: &str) -> Labels {
+        let Some(role) = self.tables.role(role) else { return Labels::NONE };
+        let tables = [Name::NetFetch, Name::NetSend].map(|name| role.table(Action::of(name)));
+        let rules = tables.into_iter().flat_map(|table| table.rules());
+        rules.fold(Labels::WEB, |labels, rule| labels.and(rule.terms.obligations.labels))
+    }
+
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables
     }

@@ -212,6 +212,53 @@ fn copies_of_files_carry_what_the_files_do() {
     "#);
 }
 
+/// What a command had fetched when it was given up may be in its files, and nobody will say so.
+#[test]
+fn a_command_with_a_network_whose_end_nobody_saw_leaves_its_files_marked() {
+    // Without files that a rule labels, which mark what a command leaves behind anyway.
+    let policy = LABELS.replace("net: none}", "net: rules}").replace(", label: untrusted.file", "");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident folder=/w run it
+        2: => EXEC_CMD {"cmd":"a"}
+        signal 2 KILL
+        spawn resident folder=/w run it
+        explain 3 EXEC_CMD {"cmd":"b"}
+        spawn resident folder=/v run it
+        4: => EXEC_CMD {"cmd":"a"}
+        boot
+        spawn resident folder=/v run it
+        explain 5 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w run it
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"a"}
+      → call 2 EXEC_CMD {"cmd":"a"}
+    > signal 2 KILL
+    2 exited 137: killed
+      → cancel
+    > spawn resident folder=/w run it
+      → infer 3 turn [task]
+    > explain 3 EXEC_CMD {"cmd":"b"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > spawn resident folder=/v run it
+      → infer 4 turn [task]
+    > 4: => EXEC_CMD {"cmd":"a"}
+      → call 4 EXEC_CMD {"cmd":"a"}
+    > boot
+    4 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+      → infer 3 turn [task]
+      → infer 4 turn [task, turn, exec_cmd]
+    > spawn resident folder=/v run it
+      → infer 5 turn [task]
+    > explain 5 EXEC_CMD {"cmd":"b"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    "#);
+}
+
 /// Nobody's silence says yes to what would be asked about by now.
 #[test]
 fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
