@@ -26,7 +26,11 @@ impl<P: PageStore> Kernel<P> {
     /// Asks the policy about a call of a process, with everything that the process was given.
     pub(crate) fn judge<R>(&mut self, pid: Pid, call: Name, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
         let labelled = self.labels_of(pid).any_of(Labels::UNTRUSTED);
-        let files = if labelled || call == Name::ExecCmd { self.labels_read(pid, Reads::Files) } else { Labels::NONE };
+        let files = match call {
+            Name::ExecCmd => self.labels_run(pid),
+            _ if labelled => self.labels_read(pid, Reads::Files),
+            _ => Labels::NONE,
+        };
         let children = if labelled { self.vouched_children(pid) } else { BTreeSet::new() };
         let process = self.table.get(pid)?;
         let mut subject = process.subject();

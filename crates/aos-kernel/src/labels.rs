@@ -15,9 +15,9 @@ use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Kernel;
 use crate::process::Process;
 use crate::table::PageStore;
+use crate::{InFlight, Kernel};
 
 /// What a call at a driver reads that others may have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -225,6 +225,30 @@ impl<P: PageStore> Kernel<P> {
                 })
             }
         }
+    }
+
+    /// What the files carry that a command runs: what they hold, and what another's command may be fetching into them now,
+    /// since the one waits for the other's end.
+    pub(crate) fn labels_run(&mut self, pid: Pid) -> Labels {
+        let held = self.labels_read(pid, Reads::Files);
+        let Some(workspace) = self.table.get(pid).map(|process| process.workspace.clone()) else { return held };
+        let calls = self.globals.in_flight.values().filter_map(|in_flight| match in_flight {
+            InFlight::Call { by, call, reads: Reads::Files, .. } if *by != pid => Some((*by, *call)),
+            InFlight::Call { .. } | InFlight::Infer { .. } | InFlight::Serve { .. } => None,
+        });
+        calls.collect::<Vec<_>>().into_iter().fold(held, |labels, (by, call)| {
+            let Some(other) = self.table.get(by) else { return labels };
+            let runs = other.step.get(call).is_some_and(|call| call.name == Name::ExecCmd.as_str());
+            let here = match (&workspace, &other.workspace) {
+                (Workspace::Folder(one), Workspace::Folder(other)) => have_common(one, other),
+                (one, other) => one == other,
+            };
+            let reaches = self.policy.role(&other.policy_role).and_then(|role| role.exec.as_ref());
+            match runs && here && reaches.is_some_and(|exec| exec.net == ExecNet::Rules) {
+                true => labels.and(self.policy.labels_of_answers(&other.policy_role)),
+                false => labels,
+            }
+        })
     }
 
     /// What a command may send of the files that it can read. That of a file by a rule which calls it untrusted says nothing

@@ -327,14 +327,8 @@ impl<P: PageStore> Kernel<P> {
         let due: Vec<String> =
             process.proposals.iter().filter(|(_, open)| open.expires_at <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
-            let Some(open) = self.open_proposal(pid, &id).cloned() else { continue };
-            if open.hold
-                && let Some(rule) = self.asks_by_now(pid, &open)
-            {
-                let error = CallError::new(Code::Rejected, format!("by now a person has to be asked: {rule}"))
-                    .hint("make the call again, so that a person is asked");
-                self.expire(pid, &id, Some(format!("by now a person has to be asked: {rule}")), error);
-            } else if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
+            let Some(open) = self.open_proposal(pid, &id) else { continue };
+            if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
                 if let Some(open) = self.take_proposal(pid, &id) {
                     self.approved(pid, &id, open);
                 }
@@ -418,6 +412,14 @@ impl<P: PageStore> Kernel<P> {
             let late = "the approval is over: it came too late, or its process was stopped for too long";
             let error = CallError::new(Code::Rejected, late).hint("propose it again if it still matters");
             return Some(Err(error));
+        }
+        // Nobody's silence says yes to what would be asked about by now, whenever it runs.
+        if open.hold
+            && self.globals.at >= open.expires_at
+            && let Some(rule) = self.asks_by_now(pid, open)
+        {
+            let error = CallError::new(Code::Rejected, format!("by now a person has to be asked: {rule}"));
+            return Some(Err(error.hint("make the call again, so that a person is asked")));
         }
         let call = match Syscall::parse(&open.name, &open.args) {
             Ok(call) => call,

@@ -12,7 +12,7 @@ use aos_policy::terms::HOLD_MS;
 use aos_policy::{Labels, Permit, Ruling};
 
 use crate::effect::{Authority, Effect};
-use crate::labels::{Reads, reads, told};
+use crate::labels::{reads, told};
 use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, Wait};
 use crate::proposals::Question;
@@ -151,7 +151,7 @@ impl<P: PageStore> Kernel<P> {
         let generation = self.policy.generation().to_owned();
         let step = self.table.get(pid).and_then(|process| process.step.iter().find(|call| call.call_id == call_id));
         let runs = step.is_some_and(|call| call.name == Name::ExecCmd.as_str());
-        let files = if runs { self.labels_read(pid, Reads::Files).only(Labels::UNTRUSTED) } else { Labels::NONE };
+        let files = if runs { self.labels_run(pid).only(Labels::UNTRUSTED) } else { Labels::NONE };
         let labels = self.labels_of(pid).and(files).held().map(str::to_owned).collect();
         self.fact(pid, Body::Verdict { call_id, verdict, rule, given, generation, labels, took_us: Took::default() });
     }

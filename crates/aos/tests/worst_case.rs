@@ -189,7 +189,18 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     let asked = run_on(&rig, "Run `sh report.sh`", &folder).asked;
     let why = "the files it could run were changed after untrusted content was read by another agent";
     assert_eq!(asked, [("EXEC_CMD".to_owned(), why.to_owned())]);
+    // By another name it is the same folder.
+    let link = folder.with_file_name("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    for other in [link, folder.join("../mine")] {
+        assert_eq!(run_on(&rig, "Run `sh report.sh`", &other).asked.len(), 1, "{}", other.display());
+    }
     assert!(!folder.join("out.txt").exists());
+    // Nor are an agent's own files another one's folder.
+    let own = rig.file("workspaces/2");
+    fs::create_dir_all(&own).unwrap();
+    let ran = rig.aos(&["run", "-w", own.to_str().unwrap(), "Run `sh report.sh`"]);
+    assert!(ran.code != 0 && ran.err.contains("an agent's own workspace"), "{ran:?}");
 }
 
 /// A parent that has a hostile page and a hostile file judged by a quarantined child, and goes on with what it answers.

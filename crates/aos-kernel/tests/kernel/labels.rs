@@ -259,6 +259,43 @@ fn a_command_with_a_network_whose_end_nobody_saw_leaves_its_files_marked() {
     "#);
 }
 
+/// Commands of one folder run one after the other: what the first fetches, the second would run.
+#[test]
+fn a_command_is_not_run_unasked_beside_one_that_may_be_fetching() {
+    let policy = LABELS.replace("net: none}", "net: rules}").replace(", label: untrusted.file", "");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident folder=/w run it
+        2: => EXEC_CMD {"cmd":"a"}
+        spawn resident folder=/w/b Run `b`
+        explain 3 EXEC_CMD {"cmd":"b"}
+        spawn resident folder=/v Run `b`
+        explain 4 EXEC_CMD {"cmd":"b"}
+        done 2 EXEC_CMD
+        explain 3 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w run it
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"a"}
+      → call 2 EXEC_CMD {"cmd":"a"}
+    > spawn resident folder=/w/b Run `b`
+      → infer 3 turn [task]
+    > explain 3 EXEC_CMD {"cmd":"b"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    > spawn resident folder=/v Run `b`
+      → infer 4 turn [task]
+    > explain 4 EXEC_CMD {"cmd":"b"}
+    allow by role assistant: exec
+    > done 2 EXEC_CMD
+      → infer 2 turn [task, turn, exec_cmd]
+    > explain 3 EXEC_CMD {"cmd":"b"}
+    allow by role assistant: exec
+    "#);
+}
+
 /// Nobody's silence says yes to what would be asked about by now.
 #[test]
 fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
@@ -275,6 +312,16 @@ fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
         done 3 FS_WRITE
         after 11
         2: => EXEC_CMD {"cmd":"sh report.sh"}
+        spawn resident folder=/x Run `sh report.sh`
+        4: => EXEC_CMD {"cmd":"sh report.sh"}
+        signal 4 STOP
+        after 11
+        spawn resident folder=/x fetch it
+        5: => NET_FETCH {"url":"https://example.com/"}
+        done 5 NET_FETCH
+        5: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 5 FS_WRITE
+        signal 4 CONT
         "#,
     );
     assert_snapshot!(told, @r#"
@@ -301,6 +348,28 @@ fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
     > 2: => EXEC_CMD {"cmd":"sh report.sh"}
     2 ask by label: labels[0] untrusted
     2 proposal p2 pending
+    > spawn resident folder=/x Run `sh report.sh`
+      → infer 4 turn [task]
+    > 4: => EXEC_CMD {"cmd":"sh report.sh"}
+    4 hold by role assistant: exec
+    4 proposal p3 pending
+    > signal 4 STOP
+    > after 11
+    > spawn resident folder=/x fetch it
+      → infer 5 turn [task]
+    > 5: => NET_FETCH {"url":"https://example.com/"}
+      → call 5 NET_FETCH {"url":"https://example.com/"}
+    > done 5 NET_FETCH
+    5 labelled untrusted.web
+      → infer 5 turn [task, turn, net_fetch]
+    > 5: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 5 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 5 FS_WRITE
+      → infer 5 turn [task, turn, net_fetch, turn, fs_write]
+    > signal 4 CONT
+    4 proposal p3 expired
+    4 EXEC_CMD = EREJECTED by now a person has to be asked: label: labels[0] untrusted
+      → infer 4 turn [task, turn, exec_cmd]
     "#);
 }
 

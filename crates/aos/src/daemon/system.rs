@@ -189,9 +189,14 @@ impl Daemon {
         let workspaces = real(&self.home.workspaces());
         let inside = |own: &PathBuf| {
             let own = real(own);
-            own.starts_with(&folder) || (folder.starts_with(&own) && !folder.starts_with(&workspaces))
+            own.starts_with(&folder) || folder.starts_with(&own)
         };
-        if !self.home.roots().iter().any(inside) && folder != workspaces {
+        // What is known of the files of an agent's own workspace is known by its process alone.
+        if folder.starts_with(&workspaces) {
+            return Err(ApiError::usage(format!("{} is an agent's own workspace", folder.display()))
+                .hint("`aos fork PID` goes on with a copy of it; or copy what you need to a folder of yours"));
+        }
+        if !self.home.roots().iter().any(inside) {
             return Ok(());
         }
         Err(ApiError::usage(format!("{} holds files of AOS itself, which no agent may see", folder.display()))
@@ -304,7 +309,7 @@ impl System for Daemon {
         })
     }
 
-    async fn spawn(&self, request: SpawnRequest) -> Answer<Started> {
+    async fn spawn(&self, mut request: SpawnRequest) -> Answer<Started> {
         if request.mode == Mode::Program {
             return Err(ApiError::usage("a program is made with its key").hint("`aos models key NAME`"));
         }
@@ -318,8 +323,13 @@ impl System for Daemon {
                 ApiError::usage(format!("`{folder}` is no folder")).hint("`workspace` is an existing folder, absolute")
             );
         }
-        if let Some(folder) = &request.workspace {
+        if let Some(folder) = &mut request.workspace {
             self.keep_out(Path::new(folder))?;
+            // One folder has one name here, or what is known of its files would be known under another.
+            let real = Path::new(folder).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok());
+            *folder = real.ok_or_else(|| {
+                ApiError::usage(format!("`{folder}` has no name in UTF-8")).hint("rename it, or name another folder")
+            })?;
         }
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
