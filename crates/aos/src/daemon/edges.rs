@@ -20,7 +20,7 @@ use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
 use aos_policy::{Permit, Policy};
 use futures_util::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -437,17 +437,18 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A result no larger than the journal takes.
+/// A result no larger than the journal takes. Of one that is larger stays what it carries: the call was made all the same.
 fn bounded(result: Value) -> Result<Value, CallError> {
     let bytes = result.to_string().len();
     if bytes <= aos_abi::limits::RESULT_BYTES_MAX {
         return Ok(result);
     }
-    Err(CallError::new(
+    let error = CallError::new(
         Code::Io,
         format!("the result holds {bytes} bytes, the most is {}", aos_abi::limits::RESULT_BYTES_MAX),
-    )
-    .hint("ask for less at once"))
+    );
+    let partial = result.get("label").map(|label| json!({ "label": label }));
+    Err(CallError { partial, ..error.hint("ask for less at once") })
 }
 
 #[cfg(test)]
