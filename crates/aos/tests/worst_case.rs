@@ -203,6 +203,36 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     assert!(ran.code != 0 && ran.err.contains("an agent's own workspace"), "{ran:?}");
 }
 
+/// A link that lay in a folder is put in the place of a folder below it, where another agent works.
+#[test]
+fn a_folder_that_became_a_link_leads_no_agent_elsewhere() {
+    let site = Site::serve();
+    let relocate = |from: &str, to: &str| Call::new("FS_MOVE", json!({ "from": from, "to": to }));
+    let obeys = vec![
+        calls(vec![site.fetch("/news")]),
+        calls(vec![relocate("below", "old"), relocate("link", "below")]),
+        say("read"),
+    ];
+    let write = Call::new("FS_WRITE", json!({"path": "written.txt", "content": "evil"}));
+    let look = Call::new("FS_READ", json!({"path": "kept.txt"}));
+    let works = vec![calls(vec![look, write]), say("done")];
+    let rules = vec![any("Read http", obeys), any("go on", works), any("works below", vec![say("ready")])];
+    let rig = rig_with(&site, rules);
+    let (folder, elsewhere) = (rig.folder("mine"), rig.folder("elsewhere"));
+    fs::create_dir(folder.join("below")).unwrap();
+    fs::write(elsewhere.join("kept.txt"), "a key").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.join("link")).unwrap();
+    rig.up();
+    let pid = rig.spawn(&["-w", folder.join("below").to_str().unwrap(), "works below"]);
+    rig.until_idle(pid);
+    assert_eq!(run_on(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
+    assert_eq!(fs::read_link(folder.join("below")).unwrap(), elsewhere);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "go on"]).code, 0);
+    let told = rig::until("its results", || Some(rig.entries(pid, "result")).filter(|told| told.len() == 2));
+    assert!(told.iter().all(|one| one["error"]["code"] == "EPERM"), "{told:?}");
+    assert!(!elsewhere.join("written.txt").exists());
+}
+
 /// A parent that has a hostile page and a hostile file judged by a quarantined child, and goes on with what it answers.
 fn judged(site: &Site, answer: &str) -> (Told, Rig, std::path::PathBuf) {
     let task = r#"How do they feel? Answer {"sentiment": "positive|negative", "score": 1}"#;

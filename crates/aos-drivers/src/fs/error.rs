@@ -57,6 +57,9 @@ pub(crate) enum Error {
     /// Only a part was added.
     #[error("only {written} of {bytes} bytes were appended to `{path}`: {source}")]
     Short { path: String, written: u64, bytes: usize, source: std::io::Error },
+    /// A symbolic link has taken the place of the workspace, or of a folder above it.
+    #[error("the workspace `{path}` is not where it was: there is a symbolic link in its path")]
+    Replaced { path: String },
     /// Whatever the operating system says.
     #[error("{}", words(path, *errno))]
     System { path: String, errno: Errno },
@@ -89,7 +92,7 @@ impl Error {
             Error::Outside { .. } | Error::Root | Error::Link { .. } | Error::Kind { .. } => Code::Perm,
             Error::Mounted { .. } => Code::Perm,
             Error::Mount { errno, .. } => code_of(*errno),
-            Error::HardLinked { .. } => Code::Perm,
+            Error::HardLinked { .. } | Error::Replaced { .. } => Code::Perm,
             Error::Name { .. } | Error::TooLarge { .. } | Error::NotText { .. } | Error::Occurs { .. } => Code::Inval,
             Error::EmptyOld { .. } | Error::NoEdits | Error::Pattern { .. } | Error::IntoItself { .. } => Code::Inval,
             Error::Changed { .. } => Code::Again,
@@ -110,6 +113,7 @@ impl Error {
                 "links are not followed; FS_LIST shows them, FS_DELETE removes the link itself".into()
             }
             Error::Mounted { .. } => "write it under another name in the workspace".into(),
+            Error::Replaced { .. } => "this takes a person: the folder has to be put back in its place".into(),
             Error::Mount { .. } => "this takes a person: `aos doctor` names the folder of the host".into(),
             Error::Kind { .. } => "only regular files can be read and written".into(),
             Error::HardLinked { .. } => "FS_WRITE with mode `replace` gives the name a file of its own".into(),

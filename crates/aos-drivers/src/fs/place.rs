@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, ResolveFlags};
 use rustix::io::Errno;
 
 use super::error::Error;
-use super::workspace::FOLDER;
+use super::workspace::{FOLDER, Workspace};
 
 /// Where a process's files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,14 @@ impl Place {
     /// A workspace without mounts.
     pub fn new(root: impl Into<PathBuf>) -> Place {
         Place { root: root.into(), mounts: Vec::new() }
+    }
+
+    /// Whether the workspace is the folder that was named: whoever opens it by its path has to ask before.
+    ///
+    /// # Errors
+    /// Why not, as an agent is told.
+    pub fn check(&self) -> Result<(), aos_abi::CallError> {
+        Ok(Workspace::open(self).map(drop)?)
     }
 
     /// The mount that a path leads into, and the rest of the path from there.

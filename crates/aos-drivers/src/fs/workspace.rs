@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::error::Error;
@@ -42,10 +42,16 @@ pub(crate) struct Workspace<'p> {
 }
 
 impl<'p> Workspace<'p> {
-    /// Opens the folder. Its own path comes from the daemon and is trusted, links included.
+    /// Opens the folder. Its path comes from the daemon and holds no link, unless somebody who can write above it has put
+    /// one there since: then it is not the folder that was named.
     pub(crate) fn open(place: &'p Place) -> Result<Workspace<'p>, Error> {
+        let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let shown = place.root.display().to_string();
-        let root = rustix::fs::open(&place.root, FOLDER, Mode::empty()).map_err(Error::system(&shown))?;
+        let opened = rustix::fs::openat2(CWD, &place.root, FOLDER, Mode::empty(), plain);
+        let root = opened.map_err(|errno| match errno {
+            Errno::LOOP => Error::Replaced { path: shown },
+            errno => Error::system(&shown)(errno),
+        })?;
         Ok(Workspace { root, place })
     }
 

@@ -70,6 +70,8 @@ impl Edges {
         workspaces: PathBuf,
     ) -> Edges {
         let (live, _) = broadcast::channel(LIVE_MAX);
+        // A workspace is opened through no link.
+        let workspaces = workspaces.canonicalize().unwrap_or(workspaces);
         Edges {
             runtime,
             completions,
@@ -339,7 +341,11 @@ impl Edges {
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
                 let folder = place.root.clone();
-                let permit = blocking(move || held(bound.as_deref(), &place, permit.call()).map(|()| permit)).await?;
+                let looked = move || {
+                    place.check()?;
+                    held(bound.as_deref(), &place, permit.call()).map(|()| permit)
+                };
+                let permit = blocking(looked).await?;
                 let requests = Requests::new(&authority, &call_id, self.completions.clone());
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, requests, token).await?;
                 let undo = Arc::clone(&self.undo);

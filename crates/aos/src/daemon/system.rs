@@ -438,6 +438,7 @@ impl System for Daemon {
                 let new = kernel.next_pid();
                 let mut spec = kernel.fork_of(pid)?;
                 spec.name = request.name;
+                aos_drivers::fs::Place::new(&source).check()?;
                 super::past::copy_folder(&source, &workspaces.join(new.to_string()))
                     .map_err(|error| CallError::new(Code::Io, format!("the workspace could not be copied: {error}")))?;
                 let body =
