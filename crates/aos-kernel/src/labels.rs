@@ -32,10 +32,8 @@ pub(crate) enum Reads {
 
 /// Whether a memory namespace belongs to whoever names it.
 fn is_own(namespace: Option<&String>) -> bool {
-    namespace.is_none_or(|namespace| {
-        let namespace = namespace.trim_matches('/');
-        namespace.is_empty() || namespace == "self" || namespace.starts_with("self/")
-    })
+    let mut words = namespace.into_iter().flat_map(|namespace| namespace.split('/'));
+    words.find(|word| !matches!(*word, "" | ".")).is_none_or(|first| first == "self")
 }
 
 /// What a call reads.

@@ -249,11 +249,12 @@ pub(crate) fn below(path: &str) -> Option<Target<'_>> {
 
 const WORKSPACE_HINT: &str = "give a path relative to the workspace, such as `notes.txt`, without `..`";
 
-/// A process's own namespace is `self`, also where it is left out.
+/// A process's own namespace is `self`, also where it is left out or empty.
 fn memory(namespace: Option<&str>) -> Result<Target<'_>, Floor> {
-    path(namespace.unwrap_or("self")).map(words).map_err(|_| {
+    let named = path(namespace.unwrap_or("self")).map_err(|_| {
         floor("the namespace is no plain path", "leave `namespace` out for your own, or name one such as `team`")
-    })
+    })?;
+    Ok(words(if named.is_empty() { vec!["self".into()] } else { named }))
 }
 
 fn net<'a>(url: &str, name: &str) -> Result<Target<'a>, Floor> {

@@ -17,14 +17,13 @@ const HITS: usize = 6;
 /// Most hits and rows at once.
 const ROWS_MAX: usize = 1000;
 
-/// The namespace in the store: `self` belongs to the process that says it.
+/// The namespace in the store: `self`, or none, belongs to the process that says it. Read as the policy and the kernel do.
 fn namespace(pid: Pid, given: Option<&str>) -> String {
-    match given.unwrap_or("self").trim_matches('/') {
-        "self" => format!("self/{pid}"),
-        other => match other.strip_prefix("self/") {
-            Some(below) => format!("self/{pid}/{below}"),
-            None => other.to_owned(),
-        },
+    let words: Vec<&str> = given.unwrap_or("self").split('/').filter(|word| !matches!(*word, "" | ".")).collect();
+    match words.split_first() {
+        None => format!("self/{pid}"),
+        Some((&"self", below)) => [&["self", &pid.to_string()], below].concat().join("/"),
+        Some(_) => words.join("/"),
     }
 }
 
@@ -137,5 +136,11 @@ mod tests {
         assert_eq!(namespace(Pid(7), Some("self")), "self/7");
         assert_eq!(namespace(Pid(7), Some("self/notes")), "self/7/notes");
         assert_eq!(namespace(Pid(7), Some("team")), "team");
+        // However it is written: another one would be shared, and nobody would know what it carries.
+        for own in ["", "/", ".", "./self", "self/", "/self/."] {
+            assert_eq!(namespace(Pid(7), Some(own)), "self/7", "{own}");
+        }
+        assert_eq!(namespace(Pid(7), Some("./self//notes")), "self/7/notes");
+        assert_eq!(namespace(Pid(7), Some("./team/")), "team");
     }
 }
