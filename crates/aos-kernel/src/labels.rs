@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use aos_abi::entry::Outcome;
+use aos_abi::entry::{Outcome, Requested, Verdict};
 use aos_abi::process::Workspace;
 use aos_abi::{Body, Name, Pid, Syscall};
 use aos_policy::settings::ExecNet;
@@ -162,6 +162,18 @@ impl<P: PageStore> Kernel<P> {
         let workspace = self.table.get(pid).map(|process| process.workspace.clone());
         if let (Reads::Files, false, Some(workspace)) = (reads, told.is_empty(), workspace) {
             self.mark_files(&workspace, told);
+        }
+    }
+
+    /// A command was let reach something: what came of it may be seen in its files before its result is here.
+    pub(crate) fn labels_reached(&mut self, pid: Pid, requested: &Requested) {
+        let Some(process) = self.table.get(pid) else { return };
+        let mut calls = process.step.iter().filter(|call| call.call_id == requested.call_id);
+        let runs = calls.any(|call| call.name == Name::ExecCmd.as_str());
+        let reached = requested.requests.iter().any(|request| request.verdict == Verdict::Allow);
+        if runs && (reached || requested.more > 0) {
+            let workspace = process.workspace.clone();
+            self.mark_files(&workspace, Labels::WEB);
         }
     }
 

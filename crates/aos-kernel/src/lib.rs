@@ -293,6 +293,8 @@ impl<P: PageStore> Kernel<P> {
             Body::Rested => _ = self.put_back_all(),
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
+            // What else its requests brought back comes with the call's result.
+            Body::Requested(requested) => self.labels_reached(pid, requested),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
             Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),
             Body::Budgeted { budget } => self.budgeted(pid, budget),
@@ -306,8 +308,6 @@ impl<P: PageStore> Kernel<P> {
             | Body::Circuit { .. }
             | Body::Syscall { .. }
             | Body::Verdict { .. }
-            // What its requests brought back comes with the call's result.
-            | Body::Requested(_)
             | Body::Result { effect: None, .. }
             | Body::Charged { .. }
             | Body::Ahead { .. }

@@ -28,6 +28,9 @@ pub trait Bounds: Send + Sync + Debug {
     /// # Errors
     /// `EPERM` with the rule that decides.
     fn allows(&self, call: &Syscall) -> Result<(), CallError>;
+
+    /// Its changes are about to be made: what has to be known before anybody sees them is told now.
+    fn keeps(&self) {}
 }
 
 /// Paths of the workspace that may not be read, the topmost of each: all that is below them is hidden too. Blocks.

@@ -169,6 +169,7 @@ impl Driver {
             layer.discard()?;
             return Ok(Ran { answer: Err(unkept(answer, refused)), changes: Changes::Direct });
         }
+        scene.bounds.keeps();
         match layer.clone().commit(&scene.workspace, Some(began), scene.note) {
             Ok(committed) => Ok(Ran { answer, changes: Changes::Committed(committed) }),
             Err(error) => {

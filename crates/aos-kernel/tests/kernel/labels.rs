@@ -259,6 +259,58 @@ fn a_command_with_a_network_whose_end_nobody_saw_leaves_its_files_marked() {
     "#);
 }
 
+/// A large change takes seconds to be made, and whoever reads the first of its files would know nothing of it.
+#[test]
+fn what_a_command_reached_marks_its_files_before_its_end() {
+    let policy = LABELS.replace("net: none}", "net: rules}").replace(", label: untrusted.file", "");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident folder=/w get it
+        2: => EXEC_CMD {"cmd":"a"}
+        spawn resident folder=/w read
+        3: => FS_READ {"path":"before"}
+        done 3 FS_READ
+        reaches 2 EXEC_CMD
+        3: => FS_READ {"path":"README"}
+        done 3 FS_READ
+        done 2 EXEC_CMD {"label":"untrusted.web"}
+        spawn resident folder=/v look
+        4: => NET_FETCH {"url":"https://example.com/"}
+        reaches 4 NET_FETCH
+        explain 4 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident folder=/w get it
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"a"}
+      → call 2 EXEC_CMD {"cmd":"a"}
+    > spawn resident folder=/w read
+      → infer 3 turn [task]
+    > 3: => FS_READ {"path":"before"}
+      → call 3 FS_READ {"path":"before"}
+    > done 3 FS_READ
+      → infer 3 turn [task, turn, fs_read]
+    > reaches 2 EXEC_CMD
+    > 3: => FS_READ {"path":"README"}
+      → call 3 FS_READ {"path":"README"}
+    > done 3 FS_READ
+    3 labelled untrusted.web
+      → infer 3 turn [task, turn, fs_read, turn, fs_read]
+    > done 2 EXEC_CMD {"label":"untrusted.web"}
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, exec_cmd]
+    > spawn resident folder=/v look
+      → infer 4 turn [task]
+    > 4: => NET_FETCH {"url":"https://example.com/"}
+      → call 4 NET_FETCH {"url":"https://example.com/"}
+    > reaches 4 NET_FETCH
+    > explain 4 EXEC_CMD {"cmd":"b"}
+    allow by role assistant: exec
+    "#);
+}
+
 /// Commands of one folder run one after the other: what the first fetches, the second would run.
 #[test]
 fn a_command_is_not_run_unasked_beside_one_that_may_be_fetching() {

@@ -10,6 +10,7 @@
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
 //! | `shown VALUE TOKEN` | what is answered next was asked with that token in the place of that value |
 //! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
+//! | `reaches PID NAME` | that call is let reach something of the network |
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
 //! | `key PID [rpm=N] [tiers=…]` · `ask PID N MODEL [MOST]` · `hangup PID N` | a program (`spawn program`) gets a key · asks, under a number · gives up |
 //! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails |
@@ -32,8 +33,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aos_abi::entry::{
-    Asked, Configured, Examined, InferenceOutcome, Key, Outcome, Personal, ProposalState, ServedOutcome,
-    WebhookRequest, WindowItem,
+    Asked, Configured, Examined, InferenceOutcome, Key, NetRequest, Outcome, Personal, ProposalState, Requested,
+    ServedOutcome, Took, Verdict, WebhookRequest, WindowItem,
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
@@ -220,6 +221,25 @@ impl Rig {
                 self.apply(Pid::SYSTEM, Body::Configured(Box::new(self.config.clone())));
             }
             "done" | "lost" => self.result(word == "done", pid, tail),
+            "reaches" => {
+                let running = self.calls.iter().find(|call| call.0 == pid && call.2 == tail).unwrap();
+                let request = NetRequest {
+                    method: "GET".into(),
+                    to: "https://example.com/".into(),
+                    verdict: Verdict::Allow,
+                    rule: None,
+                    why: None,
+                };
+                let requested = Requested {
+                    call_id: running.1.clone(),
+                    generation: String::new(),
+                    labels: Vec::new(),
+                    took_us: Took::default(),
+                    requests: vec![request],
+                    more: 0,
+                };
+                self.offer(pid, Body::Requested(Box::new(requested)));
+            }
             "input" => self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT }),
             "eof" => self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }),
             "signal" => {

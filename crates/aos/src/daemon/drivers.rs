@@ -42,6 +42,7 @@ const BURSTS_MAX: usize = 16;
 struct Bounds {
     authority: Authority,
     policy: policy_watch::Receiver<Policy>,
+    requests: Arc<Requests>,
 }
 
 impl exec::Bounds for Bounds {
@@ -51,6 +52,11 @@ impl exec::Bounds for Bounds {
 
     fn allows(&self, call: &Syscall) -> Result<(), CallError> {
         self.authority.still_allows(&self.policy.borrow(), call).map(drop)
+    }
+
+    /// That it has reached something marks the files.
+    fn keeps(&self) {
+        self.requests.send();
     }
 }
 
@@ -258,7 +264,11 @@ impl Drivers {
             workspace,
             // Only the sandbox can show a command a layer in the place of its workspace.
             layer: (isolation == Isolation::Full).then_some(keeping.layer),
-            bounds: Arc::new(Bounds { authority: authority.clone(), policy: self.policy() }),
+            bounds: Arc::new(Bounds {
+                authority: authority.clone(),
+                policy: self.policy(),
+                requests: outlet.requests(),
+            }),
             note: keeping.note,
             mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),

@@ -53,7 +53,7 @@ struct Rules {
     secrets: Secrets,
     /// By whom TLS is opened.
     opener: Option<Arc<net::Authority>>,
-    requests: Requests,
+    requests: Arc<Requests>,
     told: Mutex<Told>,
 }
 
@@ -87,7 +87,7 @@ impl Outlet {
         // A command can send whatever it can read.
         let labels = authority.labels.and(authority.files);
         let (authority, policy) = (Authority { labels, ..authority.clone() }, drivers.policy());
-        let told = Mutex::default();
+        let (told, requests) = (Mutex::default(), Arc::new(requests));
         let rules = Rules { authority, policy, configured, private, secrets, opener, requests, told };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
@@ -124,6 +124,11 @@ impl Outlet {
         });
         (server.ports, server.addresses) = (ports, addresses);
         server
+    }
+
+    /// What it was asked for, on its way to the journal.
+    pub(crate) fn requests(&self) -> Arc<Requests> {
+        Arc::clone(&self.rules.requests)
     }
 
     /// Closes it, and says what was asked of it.

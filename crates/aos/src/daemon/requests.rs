@@ -23,6 +23,7 @@ const METHOD_CHARS_MAX: usize = 32;
 pub(crate) const GATHERED_FOR: Duration = Duration::from_millis(250);
 
 /// What one call asks for beyond what it was allowed for.
+#[derive(Debug)]
 pub(crate) struct Requests {
     pid: Pid,
     call_id: CallId,
@@ -31,7 +32,7 @@ pub(crate) struct Requests {
     gathered: Mutex<Gathered>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Gathered {
     generation: String,
     deciding: Duration,
