@@ -4,13 +4,13 @@
 //! [`Undo::took`]. Each change has a folder named by its effect, with the sandbox's record of it: in `undo/` while it is
 //! made, taken back or not yet known to the journal, in `undo/kept/` once it is at rest, so that a start looks only at what
 //! the last stop interrupted. What always holds: a change is journaled for as long as it stands, also where the daemon
-//! stopped between the two; one changing call of a workspace runs at a time; what is kept is bounded, the oldest of whoever
-//! keeps the most goes first and says so.
+//! stopped between the two; of the calls that change files of one folder one runs at a time, whichever folder above or
+//! below it they work on; what is kept is bounded, the oldest of whoever keeps the most goes first and says so.
 
 mod told;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -45,8 +45,12 @@ pub(crate) struct Undo {
     counted: OnceLock<()>,
     /// Held while a folder goes to its rest or comes back from it.
     moving: Mutex<()>,
-    turns: Mutex<HashMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<BTreeMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
 }
+
+/// Nobody else changes the files of a workspace while it is held.
+#[must_use]
+pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] Vec<OwnedMutexGuard<()>>);
 
 /// One change that is kept.
 #[derive(Clone, Copy, Debug)]
@@ -190,30 +194,35 @@ impl Undo {
         if kept.exists() { kept } else { self.dir.join(effect.to_string()) }
     }
 
-    /// Waits until no other changing call of the workspace is under way.
+    /// Waits until no other changing call is under way in the workspace, in a folder of it, or in one that it lies in: what
+    /// a command runs is what it was decided on.
     ///
     /// # Errors
     /// `EAGAIN` where that takes too long, `EINTR` where the call is given up.
-    pub(crate) async fn turn(
-        &self,
-        workspace: &Path,
-        token: &CancellationToken,
-    ) -> Result<OwnedMutexGuard<()>, CallError> {
+    pub(crate) async fn turn(&self, workspace: &Path, token: &CancellationToken) -> Result<Turn, CallError> {
         let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        let turn = {
+        let wanted: Vec<Arc<tokio::sync::Mutex<()>>> = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             turns.retain(|_, turn| turn.strong_count() > 0);
             let known = turns.get(&workspace).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                let new = Arc::default();
-                turns.insert(workspace, Arc::downgrade(&new));
-                new
-            })
+            let own = known.unwrap_or_default();
+            turns.insert(workspace.clone(), Arc::downgrade(&own));
+            let common =
+                turns.iter().filter(|(other, _)| other.starts_with(&workspace) || workspace.starts_with(other));
+            common.filter_map(|(_, turn)| turn.upgrade()).collect()
+        };
+        // By their paths, so that no two wait for each other.
+        let held = async move {
+            let mut held = Vec::new();
+            for turn in wanted {
+                held.push(turn.lock_owned().await);
+            }
+            Turn(held)
         };
         tokio::select! {
             biased;
             () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
-            turn = turn.lock_owned() => Ok(turn),
+            turn = held => Ok(turn),
             () = tokio::time::sleep(Duration::from_secs(limits::WORKSPACE_WAIT_S)) => {
                 let waited = format!("another call has been changing this workspace for {} s", limits::WORKSPACE_WAIT_S);
                 Err(CallError::new(Code::Again, waited).hint("try again, or give the agents workspaces of their own"))
@@ -418,6 +427,31 @@ mod tests {
         match undo.took(layer.commit(workspace, None, note.written()).unwrap()) {
             Some((Pid(2), Body::Changed(changed))) => *changed,
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_that_change_common_files_take_turns_and_others_do_not() {
+        let home = tempfile::tempdir().unwrap();
+        let (undo, _) = Undo::open(home.path().join("undo")).unwrap();
+        let token = CancellationToken::new();
+        let turn = async |path: &str| {
+            let turn = undo.turn(Path::new(path), &token);
+            tokio::time::timeout(Duration::from_millis(50), turn).await.ok().map(Result::unwrap)
+        };
+        for held in ["/nowhere/w", "/nowhere/w/a/b"] {
+            let first = turn(held).await.unwrap();
+            for (other, waits) in [
+                ("/nowhere/w", true),
+                ("/nowhere/w/a", true),
+                ("/nowhere/w/a/b/c", true),
+                ("/nowhere", true),
+                ("/nowhere/w2", false),
+            ] {
+                assert_eq!(turn(other).await.is_none(), waits, "{other} beside {held}");
+            }
+            drop(first);
+            assert!(turn("/nowhere").await.is_some());
         }
     }
 
