@@ -230,7 +230,8 @@ impl<P: PageStore> Kernel<P> {
                     labels.and(self.labels_of_folders(common))
                 });
                 mounted.and(match workspace {
-                    Workspace::Home(owner) => self.table.get(owner).map(|owner| owner.files).unwrap_or_default(),
+                    // What was known of them went with a process that was pruned.
+                    Workspace::Home(owner) => self.table.get(owner).map_or(Labels::WEB, |owner| owner.files),
                     Workspace::Folder(path) => self.labels_of_folders(|other| have_common(&path, other)),
                 })
             }

@@ -311,6 +311,55 @@ fn what_a_command_reached_marks_its_files_before_its_end() {
     "#);
 }
 
+/// A fork's files are a copy of files that the one who is gone knew about.
+#[test]
+fn a_copy_of_files_of_which_nothing_is_known_any_more_is_not_run_unasked() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident have it fetched
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["EXEC_CMD","FS_READ **"]}
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_WRITE {"path":"report.sh","content":"evil"}
+        done 2 FS_WRITE
+        3: => SYS_EXIT {}
+        2: => SYS_EXIT {}
+        prune 2
+        fork 3
+        explain 4 EXEC_CMD {"cmd":"sh report.sh"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident have it fetched
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["EXEC_CMD","FS_READ **"]}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: => NET_FETCH {"url":"https://example.com/"}
+      → call 2 NET_FETCH {"url":"https://example.com/"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, spawn_agent, turn, net_fetch]
+    > 2: => FS_WRITE {"path":"report.sh","content":"evil"}
+      → call 2 FS_WRITE {"path":"report.sh","content":"evil"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, spawn_agent, turn, net_fetch, turn, fs_write]
+    > 3: => SYS_EXIT {}
+    3 charged 1000 + 100 tokens, $0.0011
+    3 exited 0: SYS_EXIT
+    > 2: => SYS_EXIT {}
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: SYS_EXIT
+    > prune 2
+    > fork 3
+    > explain 4 EXEC_CMD {"cmd":"sh report.sh"}
+    ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read
+    "#);
+}
+
 /// Commands of one folder run one after the other: what the first fetches, the second would run.
 #[test]
 fn a_command_is_not_run_unasked_beside_one_that_may_be_fetching() {
