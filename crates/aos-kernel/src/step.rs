@@ -224,7 +224,9 @@ impl<P: PageStore> Kernel<P> {
             return;
         };
         self.labels_leave(pid, &permit);
-        let (labels, reads) = (permit.obligations().labels, reads(permit.call()));
+        let reads = reads(permit.call());
+        // What it reads carries what it carries now, also where another policy mounts it no more when the result comes.
+        let labels = permit.obligations().labels.and(self.labels_read(pid, reads));
         let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, index, permit.call());

@@ -859,3 +859,24 @@ fn what_stands_in_a_mounted_folder_carries_the_labels_of_who_wrote_there() {
         assert_eq!(told.matches("3 labelled untrusted.web").count(), 1, "{host}: {told}");
     }
 }
+
+/// What is on its way when a policy takes the mount away comes with what it carried.
+#[test]
+fn what_was_read_of_a_mount_carries_its_labels_also_where_it_is_gone_when_it_comes() {
+    let mount = "    mounts: [{host: /w, at: handbook, ops: [read]}]\n    exec:";
+    let told = replay_under(
+        &LABELS.replacen("    exec:", mount, 1),
+        r#"
+        spawn resident folder=/w write
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_WRITE {"path":"x","content":"y"}
+        done 2 FS_WRITE
+        spawn resident read
+        3: => FS_READ {"path":"handbook/x"}
+        policy {host: /w, => {host: /v,
+        done 3 FS_READ
+        "#,
+    );
+    assert!(told.contains("3 labelled untrusted.web"), "{told}");
+}
