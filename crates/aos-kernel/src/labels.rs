@@ -10,7 +10,7 @@ use std::path::Path;
 use aos_abi::entry::{Outcome, Requested, Verdict};
 use aos_abi::process::Workspace;
 use aos_abi::{Body, Name, Pid, Syscall};
-use aos_policy::settings::ExecNet;
+use aos_policy::settings::{ExecNet, Mount};
 use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,6 +75,27 @@ fn is_wordless(value: &Value, given: &Given<'_>) -> bool {
 /// Whether one folder lies in the other: then they have files in common.
 fn have_common(one: &str, other: &str) -> bool {
     Path::new(one).starts_with(other) || Path::new(other).starts_with(one)
+}
+
+/// The same of two workspaces.
+fn are_common(one: &Workspace, other: &Workspace) -> bool {
+    match (one, other) {
+        (Workspace::Folder(one), Workspace::Folder(other)) => have_common(one, other),
+        (one, other) => one == other,
+    }
+}
+
+/// Whether a mount shows files of a folder. Where the person's home is, only the edge knows; then any folder may be the one.
+fn is_mounted(mount: &Mount, folder: &str) -> bool {
+    mount.host.starts_with('~') || have_common(&mount.host, folder)
+}
+
+/// The same as far as a folder's name tells: for what passes, any folder at all would be too much.
+fn is_in_mount(mount: &Mount, folder: &str) -> bool {
+    match mount.host.strip_prefix("~/") {
+        Some(below) => format!("{folder}/").contains(&format!("/{}/", below.trim_end_matches('/'))),
+        None => have_common(&mount.host, folder),
+    }
 }
 
 /// What a driver says that its result carries: what a command was let reach is known only at its end.
@@ -181,9 +202,27 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn labels_lost(&mut self, pid: Pid, call: &str) {
         let Some(process) = self.table.get(pid).filter(|_| call == Name::ExecCmd.as_str()) else { return };
         let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
-        let reaches = self.policy.role(&role).and_then(|role| role.exec.as_ref());
-        if reaches.is_some_and(|exec| exec.net == ExecNet::Rules) {
-            self.mark_files(&workspace, self.policy.labels_of_answers(&role));
+        self.mark_files(&workspace, self.labels_fetched(&role));
+    }
+
+    /// What commands under way may have fetched by the policy that holds, with their roles.
+    pub(crate) fn labels_fetching(&mut self) -> Vec<(Workspace, String, Labels)> {
+        let by = self.commands_under_way();
+        let of = by.into_iter().filter_map(|by| {
+            let process = self.table.get(by)?;
+            let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
+            let labels = self.labels_fetched(&role);
+            Some((workspace, role, labels))
+        });
+        of.collect()
+    }
+
+    /// Another policy holds: what is in their files stays there, also where it would have let them fetch nothing of that.
+    pub(crate) fn labels_stay(&mut self, fetching: Vec<(Workspace, String, Labels)>) {
+        for (workspace, role, labels) in fetching {
+            if !labels.within(self.labels_fetched(&role)) {
+                self.mark_files(&workspace, labels);
+            }
         }
     }
 
@@ -199,10 +238,14 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What the files of a process carry that are a copy of another one's, or of a folder's.
+    /// What the files of a process carry that are a copy of another one's, or of a folder's: also what a command under way
+    /// may have put there while they were copied.
     pub(crate) fn labels_of_copy(&mut self, pid: Pid, of: Option<Pid>, folder: Option<&str>) {
-        let read = of.map_or(Labels::NONE, |of| self.labels_read(of, Reads::Files));
-        let there = folder.map_or(Labels::NONE, |folder| self.labels_of_folders(|other| have_common(folder, other)));
+        let read = of.map_or(Labels::NONE, |of| self.labels_read(of, Reads::Files).and(self.labels_coming(of, None)));
+        let there = folder.map_or(Labels::NONE, |folder| {
+            let written = self.labels_of_folders(|other| have_common(folder, other));
+            written.and(self.labels_coming_to(None, |other| are_common(&Workspace::Folder(folder.to_owned()), other)))
+        });
         let labels = read.and(there);
         self.with(pid, |process| process.files = process.files.and(labels));
     }
@@ -223,12 +266,8 @@ impl<P: PageStore> Kernel<P> {
             Reads::Files => {
                 let Some(process) = self.table.get(pid) else { return Labels::NONE };
                 let workspace = process.workspace.clone();
-                let mounts = self.policy.role(&process.policy_role).map_or(&[][..], |role| &role.mounts);
-                let mounted = mounts.iter().fold(Labels::NONE, |labels, mount| {
-                    // Where the person's home is, only the edge knows; then any folder may be the one.
-                    let common = |other: &str| mount.host.starts_with('~') || have_common(&mount.host, other);
-                    labels.and(self.labels_of_folders(common))
-                });
+                let mounts = self.policy.mounts_of(&process.policy_role);
+                let mounted = self.labels_of_folders(|other| mounts.iter().any(|mount| is_mounted(mount, other)));
                 mounted.and(match workspace {
                     // What was known of them went with a process that was pruned.
                     Workspace::Home(owner) => self.table.get(owner).map_or(Labels::WEB, |owner| owner.files),
@@ -242,30 +281,54 @@ impl<P: PageStore> Kernel<P> {
     /// since the one waits for the other's end.
     pub(crate) fn labels_run(&mut self, pid: Pid) -> Labels {
         let held = self.labels_read(pid, Reads::Files);
-        let Some(workspace) = self.table.get(pid).map(|process| process.workspace.clone()) else { return held };
+        held.and(self.labels_coming(pid, Some(pid)))
+    }
+
+    /// What commands under way, but for those of `except`, may be fetching into files that a process reads.
+    fn labels_coming(&mut self, pid: Pid, except: Option<Pid>) -> Labels {
+        let Some(process) = self.table.get(pid) else { return Labels::NONE };
+        let workspace = process.workspace.clone();
+        let mounts = self.policy.mounts_of(&process.policy_role).to_vec();
+        self.labels_coming_to(except, |other| {
+            let mounted = |other: &str| mounts.iter().any(|mount| is_in_mount(mount, other));
+            are_common(&workspace, other) || matches!(other, Workspace::Folder(folder) if mounted(folder))
+        })
+    }
+
+    fn labels_coming_to(&mut self, except: Option<Pid>, here: impl Fn(&Workspace) -> bool) -> Labels {
+        let commands = self.commands_under_way();
+        commands.into_iter().filter(|by| Some(*by) != except).fold(Labels::NONE, |labels, by| {
+            let role = self.table.get(by).filter(|other| here(&other.workspace)).map(|other| other.policy_role.clone());
+            role.map_or(labels, |role| labels.and(self.labels_fetched(&role)))
+        })
+    }
+
+    /// Whose commands have not come back.
+    fn commands_under_way(&mut self) -> Vec<Pid> {
         let calls = self.globals.in_flight.values().filter_map(|in_flight| match in_flight {
-            InFlight::Call { by, call, reads: Reads::Files, .. } if *by != pid => Some((*by, *call)),
+            InFlight::Call { by, call, reads: Reads::Files, .. } => Some((*by, *call)),
             InFlight::Call { .. } | InFlight::Infer { .. } | InFlight::Serve { .. } => None,
         });
-        calls.collect::<Vec<_>>().into_iter().fold(held, |labels, (by, call)| {
-            let Some(other) = self.table.get(by) else { return labels };
-            let runs = other.step.get(call).is_some_and(|call| call.name == Name::ExecCmd.as_str());
-            let here = match (&workspace, &other.workspace) {
-                (Workspace::Folder(one), Workspace::Folder(other)) => have_common(one, other),
-                (one, other) => one == other,
-            };
-            let reaches = self.policy.role(&other.policy_role).and_then(|role| role.exec.as_ref());
-            match runs && here && reaches.is_some_and(|exec| exec.net == ExecNet::Rules) {
-                true => labels.and(self.policy.labels_of_answers(&other.policy_role)),
-                false => labels,
-            }
-        })
+        let runs = calls.collect::<Vec<_>>().into_iter().filter(|(by, call)| {
+            let step = self.table.get(*by).and_then(|process| process.step.get(*call));
+            step.is_some_and(|call| call.name == Name::ExecCmd.as_str())
+        });
+        runs.map(|(by, _)| by).collect()
+    }
+
+    /// What a command of this role may fetch.
+    fn labels_fetched(&self, role: &str) -> Labels {
+        let exec = self.policy.role(role).and_then(|role| role.exec.as_ref());
+        match exec.is_some_and(|exec| exec.net == ExecNet::Rules) {
+            true => self.policy.labels_of_answers(role),
+            false => Labels::NONE,
+        }
     }
 
     /// What a command may send of the files that it can read. That of a file by a rule which calls it untrusted says nothing
     /// of who steers the command.
     pub(crate) fn labels_sent(&mut self, pid: Pid) -> Labels {
-        let written = self.labels_read(pid, Reads::Files);
+        let written = self.labels_run(pid);
         let Some(process) = self.table.get(pid) else { return written };
         written.and(self.policy.labels_of_files(&process.policy_role, ".").without(Labels::UNTRUSTED))
     }

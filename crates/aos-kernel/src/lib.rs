@@ -395,8 +395,9 @@ impl<P: PageStore> Kernel<P> {
 
     fn configure(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
-        let before = self.policy.generation().to_owned();
+        let (before, fetching) = (self.policy.generation().to_owned(), self.labels_fetching());
         self.take_config(config.clone());
+        self.labels_stay(fetching);
         if self.policy.generation() != before {
             self.perform(Effect::Policy(self.policy.clone()));
             self.questions_are_over();

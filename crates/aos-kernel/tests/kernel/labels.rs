@@ -397,6 +397,36 @@ fn a_command_is_not_run_unasked_beside_one_that_may_be_fetching() {
     "#);
 }
 
+/// What a command fetches is in its files before anybody says so: it counts for copies made meanwhile, for whoever sees the
+/// folder as a mount, and also where another policy lets it fetch nothing by then.
+#[test]
+fn what_a_command_under_way_may_be_fetching_counts_wherever_its_files_go() {
+    let policy = LABELS.replace("net: none}", "net: rules}").replace(", label: untrusted.file", "");
+    let reader = "roles:\n  reader: {exec: {shell: true, programs: [sh], net: none}, mounts: [{host: /w/a, at: a, ops: [read]}]}\n";
+    let told = replay_under(
+        &policy.replace("roles:\n", reader),
+        r#"
+        spawn resident folder=/w get it
+        2: => EXEC_CMD {"cmd":"a"}
+        fork 2
+        spawn resident copy=/w try it
+        spawn resident copy=/v try it
+        spawn resident role=reader read
+        explain 3 EXEC_CMD {"cmd":"b"}
+        explain 4 EXEC_CMD {"cmd":"b"}
+        explain 6 EXEC_CMD {"cmd":"b"}
+        explain 5 EXEC_CMD {"cmd":"b"}
+        spawn resident folder=/w read
+        policy net: rules} => net: none}
+        signal 2 KILL
+        explain 7 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ")).collect();
+    let asked = |line: &&str| line.starts_with("ask by label");
+    assert_eq!(said.iter().map(asked).collect::<Vec<_>>(), [true, true, true, false, true], "{told}");
+}
+
 /// Nobody's silence says yes to what would be asked about by now.
 #[test]
 fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
