@@ -172,7 +172,10 @@ impl<P: PageStore> Kernel<P> {
                 self.globals.memory = self.globals.memory.and(labels);
             }
             call => match call.name() {
-                Name::FsWrite | Name::FsEdit | Name::FsMove | Name::ExecCmd => self.mark_files(&workspace, labels),
+                // What is taken away changes what a command does, too: the next file of a name that is looked for is taken.
+                Name::FsWrite | Name::FsEdit | Name::FsMove | Name::FsDelete | Name::ExecCmd => {
+                    self.mark_files(&workspace, labels);
+                }
                 _ => {}
             },
         }

@@ -427,6 +427,28 @@ fn what_a_command_under_way_may_be_fetching_counts_wherever_its_files_go() {
     assert_eq!(said.iter().map(asked).collect::<Vec<_>>(), [true, true, true, false, true], "{told}");
 }
 
+/// `make` takes the next makefile where the first is gone. What a person asked to be deleted marks nothing.
+#[test]
+fn what_was_taken_away_after_untrusted_content_counts_as_changed() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident folder=/w Fetch it, and delete `old.txt`
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_DELETE {"path":"old.txt"}
+        done 2 FS_DELETE
+        spawn resident folder=/w make
+        explain 3 EXEC_CMD {"cmd":"make"}
+        2: => FS_DELETE {"path":"GNUmakefile"}
+        done 2 FS_DELETE
+        explain 3 EXEC_CMD {"cmd":"make"}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ")).collect();
+    assert!(said[0].starts_with("allow") && said[1].starts_with("ask by label"), "{told}");
+}
+
 /// Nobody's silence says yes to what would be asked about by now.
 #[test]
 fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
