@@ -352,6 +352,13 @@ impl<P: PageStore> Kernel<P> {
         (said.verdict == Verdict::Ask).then_some(said.rule)
     }
 
+    /// What a person should know who is asked about it now.
+    pub(crate) fn risk_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
+        let call = Syscall::parse(&open.name, &open.args).ok()?;
+        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &[], &call))?;
+        said.lacking.map(|lacking| self.risk(pid, &lacking))
+    }
+
     /// A proposal is over unanswered; its process gets the error. `why` is what people are told, if it was not the time.
     pub(crate) fn expire(&mut self, pid: Pid, id: &str, why: Option<String>, error: CallError) {
         let Some(open) = self.take_proposal(pid, id) else { return };

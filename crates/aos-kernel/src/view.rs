@@ -127,6 +127,9 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn proposal_view(&mut self, id: &str, pid: Pid) -> Option<ProposalView> {
+        // The files that it runs may have been changed since it was asked.
+        let by_now = self.table.get(pid)?.proposals.get(id).filter(|open| open.risk.is_none()).cloned();
+        let by_now = by_now.and_then(|open| self.risk_by_now(pid, &open));
         let process = self.table.get(pid)?;
         let (open, state) = match process.proposals.get(id) {
             Some(open) => (open, ProposalState::Pending),
@@ -143,7 +146,7 @@ impl<P: PageStore> Kernel<P> {
             verdict: if open.hold { Verdict::Hold } else { Verdict::Ask },
             rule: open.rule.clone(),
             why: open.why.clone(),
-            risk: open.risk.clone(),
+            risk: open.risk.clone().or(by_now),
             state,
             ended: None,
             expires_at: open.expires_at,

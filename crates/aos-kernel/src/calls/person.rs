@@ -50,7 +50,13 @@ impl<P: PageStore> Kernel<P> {
         }
         self.count_rates(pid, &ruling.obligations);
         let rule = "PROPOSE".to_owned();
-        let question = Question { name, args: canonical, hold_ms: None, rule, why: Some(args.why), risk: args.risk };
+        // What is known of it first: a process that was told what to propose was told what to say of it, too.
+        let known = ruling.lacking.map(|lacking| self.risk(pid, &lacking));
+        let risk = match (known, args.risk) {
+            (Some(known), Some(said)) => Some(format!("{known}. It says itself: {said}")),
+            (known, said) => known.or(said),
+        };
+        let question = Question { name, args: canonical, hold_ms: None, rule, why: Some(args.why), risk };
         self.propose(pid, index, question);
         // `propose` has put the call into its waiting state already.
         Done::Ended

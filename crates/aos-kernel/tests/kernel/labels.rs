@@ -449,6 +449,33 @@ fn what_was_taken_away_after_untrusted_content_counts_as_changed() {
     assert!(said[0].starts_with("allow") && said[1].starts_with("ask by label"), "{told}");
 }
 
+/// Whoever was told what to propose was told what to say of it; and what waits for an answer changes meanwhile.
+#[test]
+fn who_is_asked_is_told_what_is_known_and_not_what_the_agent_says_alone() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident fetch it
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => PROPOSE {"action":{"name":"EXEC_CMD","args":{"cmd":"b"}},"why":"it is needed","risk":"none at all"}
+        spawn resident folder=/w run it
+        3: => PROPOSE {"action":{"name":"EXEC_CMD","args":{"cmd":"b"}},"why":"it is needed"}
+        risks
+        spawn resident folder=/w fetch it
+        4: => NET_FETCH {"url":"https://example.com/"}
+        done 4 NET_FETCH
+        4: => FS_DELETE {"path":"GNUmakefile"}
+        risks
+        "#,
+    );
+    let risks: Vec<&str> = told.lines().filter(|line| line.starts_with('p')).collect();
+    let own = "p1 the argument `cmd` stands neither in your request nor in a file that it names, and this agent has read what \
+               others wrote (untrusted.web). It says itself: none at all";
+    let files = "p2 the files it could run were changed after untrusted content was read by another agent";
+    assert_eq!(risks, [own, "p2 ", own, files], "{told}");
+}
+
 /// Nobody's silence says yes to what would be asked about by now.
 #[test]
 fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {

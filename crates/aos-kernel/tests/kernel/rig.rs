@@ -358,6 +358,11 @@ impl Rig {
             }
             "boot" => self.boot(),
             "ps" => self.ps(pid),
+            "risks" => {
+                for open in self.kernel.proposals() {
+                    let _ = writeln!(self.out, "{} {}", open.id, open.risk.unwrap_or_default());
+                }
+            }
             "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
             "rest" => self.apply(Pid::SYSTEM, Body::Rested),
