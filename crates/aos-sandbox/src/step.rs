@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -213,10 +213,12 @@ pub(crate) fn inside() -> ResolveFlags {
     ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
 }
 
-/// Opens a workspace.
+/// Opens a workspace by its real path: a link that has taken its place, or that of a folder above, since leads nowhere.
 pub(crate) fn open_root(workspace: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(workspace, flags, Mode::empty()).map_err(|errno| at(workspace)(errno.into()))
+    let plain = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = rustix::fs::openat2(CWD, workspace, flags, Mode::empty(), plain);
+    opened.map_err(|errno| at(workspace)(errno.into()))
 }
 
 /// Opens a folder below the workspace. Links in it are a command's work and lead nowhere.

@@ -442,3 +442,21 @@ fn set_id_bits_and_attributes_come_back() {
         }
     }
 }
+
+/// Whoever may write above a workspace may put a link in its place; then taking back wrote where it leads.
+#[test]
+fn nothing_is_taken_back_through_a_link_in_the_place_of_the_workspace() {
+    let room = Room::new(Place::Same);
+    let committed = edits(&room).unwrap();
+    let (away, elsewhere) = (room.layers.path().join("away"), room.layers.path().join("elsewhere"));
+    std::fs::rename(room.work.path(), &away).unwrap();
+    assert!(std::process::Command::new("cp").arg("-a").args([&away, &elsewhere]).status().unwrap().success());
+    std::os::unix::fs::symlink(&elsewhere, room.work.path()).unwrap();
+    assert!(committed.in_the_way().is_err());
+    assert!(committed.clone().undo(json!("undone")).is_err());
+    assert_eq!(std::fs::read_to_string(elsewhere.join("edited")).unwrap(), "the new edited");
+    std::fs::remove_file(room.work.path()).unwrap();
+    std::fs::rename(&away, room.work.path()).unwrap();
+    committed.undo(json!("undone")).unwrap();
+    assert_eq!(std::fs::read_to_string(room.at("edited")).unwrap(), "the old edited");
+}
