@@ -16,18 +16,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self) {
         // First: a call that goes on below may begin a watch of its own.
         for pid in self.globals.watchers.clone() {
-            let Some(process) = self.table.get(pid) else { continue };
-            let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
-            for (watch_id, spec) in process.watches.clone() {
-                self.perform(Effect::Watch {
-                    pid,
-                    watch_id,
-                    workspace: workspace.clone(),
-                    role: role.clone(),
-                    path: spec.path,
-                    glob: spec.glob,
-                });
-            }
+            self.begin_watches(pid);
         }
         self.examine_again();
         self.cut_off();

@@ -395,11 +395,13 @@ impl<P: PageStore> Kernel<P> {
 
     fn configure(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
-        let (before, fetching) = (self.policy.generation().to_owned(), self.labels_fetching());
+        let before = self.policy.generation().to_owned();
+        let (fetching, mounted) = (self.labels_fetching(), self.mounted_to_watchers());
         self.take_config(config.clone());
         self.labels_stay(fetching);
         if self.policy.generation() != before {
             self.perform(Effect::Policy(self.policy.clone()));
+            self.watch_what_is_mounted(mounted);
             self.questions_are_over();
         }
         // Purses are filled anew by what holds now.

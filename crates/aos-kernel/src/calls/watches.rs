@@ -2,6 +2,7 @@
 
 use aos_abi::syscall::{FsUnwatch, FsWatch};
 use aos_abi::{CallError, Code, Pid, limits};
+use aos_policy::settings::Mount;
 use serde_json::{Value, json};
 
 use crate::Kernel;
@@ -41,5 +42,46 @@ impl<P: PageStore> Kernel<P> {
         }
         self.perform(Effect::Unwatch { pid, watch_id: args.watch_id.clone() });
         Ok(json!({}))
+    }
+
+    /// Has everything watched that a process watches.
+    pub(crate) fn begin_watches(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
+        for (watch_id, spec) in process.watches.clone() {
+            self.perform(Effect::Watch {
+                pid,
+                watch_id,
+                workspace: workspace.clone(),
+                role: role.clone(),
+                path: spec.path,
+                glob: spec.glob,
+            });
+        }
+    }
+
+    /// The folders that whoever watches has mounted by the policy that holds.
+    pub(crate) fn mounted_to_watchers(&mut self) -> Vec<(Pid, Vec<Mount>)> {
+        let watchers = self.globals.watchers.clone().into_iter().filter_map(|pid| {
+            let role = self.table.get(pid)?.policy_role.clone();
+            Some((pid, self.policy.mounts_of(&role).to_vec()))
+        });
+        watchers.collect()
+    }
+
+    /// Another policy holds: a folder that it mounts no more is watched no more, and its names would come unlabelled.
+    pub(crate) fn watch_what_is_mounted(&mut self, before: Vec<(Pid, Vec<Mount>)>) {
+        let place = |mount: &Mount| (mount.at.clone(), mount.host.clone());
+        for (pid, before) in before {
+            let Some(process) = self.table.get(pid) else { continue };
+            let now = self.policy.mounts_of(&process.policy_role);
+            if now.iter().map(place).eq(before.iter().map(place)) {
+                continue;
+            }
+            for watch_id in process.watches.keys().cloned().collect::<Vec<_>>() {
+                self.perform(Effect::Unwatch { pid, watch_id });
+            }
+            self.begin_watches(pid);
+        }
     }
 }

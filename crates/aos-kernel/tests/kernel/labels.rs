@@ -959,3 +959,20 @@ fn what_was_read_of_a_mount_carries_its_labels_also_where_it_is_gone_when_it_com
     );
     assert!(told.contains("3 labelled untrusted.web"), "{told}");
 }
+
+/// Its names would come without what the folder carries, since nothing says any more that it is the process's.
+#[test]
+fn a_mount_that_a_policy_takes_away_is_watched_no_more() {
+    let mount = "    mounts: [{host: /w, at: handbook, ops: [read]}]\n    exec:";
+    let told = replay_under(
+        &LABELS.replacen("    exec:", mount, 1),
+        r#"
+        spawn resident read
+        2: => FS_WATCH {"path":"handbook"}
+        policy shell: true, => shell: false,
+        policy {host: /w, => {host: /v,
+        "#,
+    );
+    let effects: Vec<&str> = told.lines().filter(|line| line.contains("watch ") && line.contains('→')).collect();
+    assert_eq!(effects, ["  → watch 2 w1", "  → unwatch 2 w1", "  → watch 2 w1"], "{told}");
+}
