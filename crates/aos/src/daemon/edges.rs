@@ -18,7 +18,7 @@ use aos_drivers::exec::Changes;
 use aos_drivers::fs::{self, Keeping, Place, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
-use aos_policy::{Permit, Policy};
+use aos_policy::{Labels, Permit, Policy};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -32,7 +32,7 @@ use super::history::History;
 use super::inference::Models;
 use super::relay::Relays;
 use super::requests::Requests;
-use super::undo::{Note, Undo};
+use super::undo::{Note, Undo, Wants};
 
 /// Live events a slow watcher may be behind; beyond, it goes back to the journal.
 const LIVE_MAX: usize = 4096;
@@ -309,6 +309,7 @@ impl Edges {
         }
         let drivers = Arc::clone(&self.drivers);
         let spec = permit.call().name().spec();
+        let untrusted = authority.labels.and(authority.files).any_of(Labels::UNTRUSTED);
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
                 blocking(move || {
@@ -318,7 +319,8 @@ impl Edges {
                 .await
             }
             Handler::Files => {
-                let _turn = self.undo.turn(&place.root, &token).await?;
+                let wants = Wants { workspace: &place.root, mounted: &[], untrusted };
+                let _turn = self.undo.turn(wants, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 let keeping = self.undo.layer(id).map(|layer| Keeping { layer, note });
                 let undo = Arc::clone(&self.undo);
@@ -336,7 +338,9 @@ impl Edges {
             }
             Handler::Memory => blocking(move || drivers.memory(id, permit)).await,
             Handler::Exec => {
-                let _turn = self.undo.turn(&place.root, &token).await?;
+                let mounted: Vec<PathBuf> = place.mounts.iter().map(|mount| mount.host.clone()).collect();
+                let wants = Wants { workspace: &place.root, mounted: &mounted, untrusted };
+                let _turn = self.undo.turn(wants, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;

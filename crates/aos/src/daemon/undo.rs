@@ -24,7 +24,7 @@ use aos_policy::Permit;
 use aos_sandbox::{Committed, Recovered, Stage, recover};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use told::changed;
@@ -45,12 +45,47 @@ pub(crate) struct Undo {
     counted: OnceLock<()>,
     /// Held while a folder goes to its rest or comes back from it.
     moving: Mutex<()>,
-    turns: Mutex<BTreeMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<Turns>,
+    /// The folders that commands are shown as mounts, and those that are changed under untrusted content.
+    shown: Mutex<Turns>,
 }
 
-/// Nobody else changes the files of a workspace while it is held.
+/// The locks of folders, for as long as somebody wants them.
+type Turns = BTreeMap<PathBuf, Weak<RwLock<()>>>;
+
+/// Whose turn it is to change files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants<'a> {
+    /// Where it changes them.
+    pub(crate) workspace: &'a Path,
+    /// What a command is shown beside it.
+    pub(crate) mounted: &'a [PathBuf],
+    /// Whether untrusted content may have led to it.
+    pub(crate) untrusted: bool,
+}
+
+/// Nobody else changes the files of a workspace while it is held, nor, under untrusted content, those that are mounted.
 #[must_use]
-pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] Vec<OwnedMutexGuard<()>>);
+#[expect(dead_code, reason = "held until it is dropped")]
+pub(crate) struct Turn {
+    changes: Vec<OwnedRwLockWriteGuard<()>>,
+    reads: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+/// The locks of these folders, and of all that have files in common with what is wanted of them; `is` says which, and
+/// whether it is wanted alone. By their paths, so that no two wait for each other.
+fn wanted(turns: &Mutex<Turns>, own: &[&Path], is: impl Fn(&Path) -> Option<bool>) -> Vec<(Arc<RwLock<()>>, bool)> {
+    let mut turns = turns.lock().unwrap_or_else(PoisonError::into_inner);
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let mut new = Vec::new();
+    for folder in own.iter().filter(|folder| !turns.contains_key(**folder)).collect::<Vec<_>>() {
+        let turn = Arc::default();
+        turns.insert(folder.to_path_buf(), Arc::downgrade(&turn));
+        new.push(turn);
+    }
+    let wanted = turns.iter().filter_map(|(folder, turn)| Some((is(folder)?, turn.upgrade()?)));
+    wanted.map(|(alone, turn)| (turn, alone)).collect()
+}
 
 /// One change that is kept.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +175,7 @@ impl Undo {
             counted: OnceLock::new(),
             moving: Mutex::default(),
             turns: Mutex::default(),
+            shown: Mutex::default(),
         };
         let mut owed = Vec::new();
         for (effect, path) in changes_in(&undo.dir)? {
@@ -195,29 +231,33 @@ impl Undo {
     }
 
     /// Waits until no other changing call is under way in the workspace, in a folder of it, or in one that it lies in: what
-    /// a command runs is what it was decided on.
+    /// a command runs is what it was decided on. For what is mounted, only what untrusted content may have led to waits:
+    /// once it has changed something, commands that see it are asked about. Paths are real, and taken as they are: what a
+    /// link in the place of one leads to is another folder.
     ///
     /// # Errors
     /// `EAGAIN` where that takes too long, `EINTR` where the call is given up.
-    pub(crate) async fn turn(&self, workspace: &Path, token: &CancellationToken) -> Result<Turn, CallError> {
-        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        let wanted: Vec<Arc<tokio::sync::Mutex<()>>> = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, turn| turn.strong_count() > 0);
-            let known = turns.get(&workspace).and_then(Weak::upgrade);
-            let own = known.unwrap_or_default();
-            turns.insert(workspace.clone(), Arc::downgrade(&own));
-            let common =
-                turns.iter().filter(|(other, _)| other.starts_with(&workspace) || workspace.starts_with(other));
-            common.filter_map(|(_, turn)| turn.upgrade()).collect()
-        };
-        // By their paths, so that no two wait for each other.
+    pub(crate) async fn turn(&self, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
+        let Wants { workspace, mounted, untrusted } = wants;
+        let common = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+        let here = |folder: &Path| common(folder, workspace);
+        let changed = untrusted.then_some(workspace);
+        let own: Vec<&Path> = mounted.iter().map(PathBuf::as_path).chain(changed).collect();
+        // First, since whoever has its turn waits for nothing more.
+        let mut all = wanted(&self.shown, &own, |folder| match untrusted && here(folder) {
+            true => Some(true),
+            false => mounted.iter().any(|mount| common(folder, mount)).then_some(false),
+        });
+        all.extend(wanted(&self.turns, &[workspace], |folder| here(folder).then_some(true)));
         let held = async move {
-            let mut held = Vec::new();
-            for turn in wanted {
-                held.push(turn.lock_owned().await);
+            let (mut changes, mut reads) = (Vec::new(), Vec::new());
+            for (turn, alone) in all {
+                match alone {
+                    true => changes.push(turn.write_owned().await),
+                    false => reads.push(turn.read_owned().await),
+                }
             }
-            Turn(held)
+            Turn { changes, reads }
         };
         tokio::select! {
             biased;
@@ -436,7 +476,11 @@ mod tests {
         let (undo, _) = Undo::open(home.path().join("undo")).unwrap();
         let token = CancellationToken::new();
         let turn = async |path: &str| {
-            let turn = undo.turn(Path::new(path), &token);
+            let (path, mounted) = path.split_once('+').unwrap_or((path, ""));
+            let mounted: Vec<PathBuf> = mounted.split('+').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+            let (path, untrusted) = path.strip_suffix('!').map_or((path, false), |path| (path, true));
+            let wants = Wants { workspace: Path::new(path), mounted: &mounted, untrusted };
+            let turn = undo.turn(wants, &token);
             tokio::time::timeout(Duration::from_millis(50), turn).await.ok().map(Result::unwrap)
         };
         for held in ["/nowhere/w", "/nowhere/w/a/b"] {
@@ -453,6 +497,24 @@ mod tests {
             drop(first);
             assert!(turn("/nowhere").await.is_some());
         }
+        // What is mounted is read by many, and not changed meanwhile by whoever untrusted content may have told to.
+        let first = turn("/nowhere/one+/nowhere/docs/a").await.unwrap();
+        for (other, waits) in [
+            ("/nowhere/two+/nowhere/docs/a", false),
+            ("/nowhere/docs/a", false),
+            ("/nowhere/docs/a!", true),
+            ("/nowhere/docs!", true),
+            ("/nowhere/docs/a/b!", true),
+            ("/nowhere/docs/b!", false),
+            ("/nowhere/two!+/nowhere/one", false),
+        ] {
+            assert_eq!(turn(other).await.is_none(), waits, "{other}");
+        }
+        drop(first);
+        let first = turn("/nowhere/docs/a!+/nowhere/docs").await.unwrap();
+        assert!(turn("/nowhere/two+/nowhere/docs").await.is_none());
+        drop(first);
+        assert!(turn("/nowhere/docs/a+/nowhere/docs").await.is_some());
     }
 
     /// A process that wrote much deleted what others could take back.

@@ -16,7 +16,7 @@ use aos_sandbox::{Altered, Committed, Error, Kind, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::told::{changed, file_change, reversed};
-use super::{Note, Undo};
+use super::{Note, Undo, Wants};
 
 /// What an id stands for.
 #[derive(Clone, Debug)]
@@ -80,7 +80,9 @@ impl Undo {
         let id = proposal.id.clone();
         let link = links.get(&id).ok_or_else(|| not_undoable(&proposal))?.clone();
         let (committed, _) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
-        let _turn = self.turn(&committed.workspace(), &CancellationToken::new()).await?;
+        let workspace = committed.workspace();
+        let wants = Wants { workspace: &workspace, mounted: &[], untrusted: false };
+        let _turn = self.turn(wants, &CancellationToken::new()).await?;
         // It may have been another's turn before.
         let (committed, note) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
         if note.until < super::super::heart::now() {
