@@ -287,3 +287,22 @@ fn prunes_and_power_cuts_lose_nobody_and_bring_nobody_back() {
     assert!(folders.is_empty(), "no workspace of a pruned process stays: {folders:?}");
     assert_eq!(rig.aos_fed(&["attach", &stays.to_string()], b"ping\n").out, "echo: ping\n");
 }
+
+/// What its files carry is known by the process that is gone; nobody would know, and every command of its child be asked about.
+#[test]
+fn whose_files_another_still_works_on_is_not_pruned() {
+    let spawn = Call::new("SPAWN_AGENT", json!({"role": "You run things.", "permissions": ["EXEC_CMD"]}));
+    let run = Call::new("EXEC_CMD", json!({"cmd": "true"}));
+    let rules =
+        vec![any("alpha", vec![calls(vec![spawn]), say("done")]), any("go", vec![calls(vec![run]), say("ran")])];
+    let rig = Rig::with(rules, with_role(EXEC));
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    assert_eq!(rig.json(&["prune"])["pids"], json!([]));
+    assert_eq!(rig.aos(&["send", "3", "go"]).code, 0);
+    let told = rig::until("its result", || rig.entries(3, "result").pop());
+    assert_eq!(told["name"], "EXEC_CMD", "{told}");
+    assert_eq!(rig.json(&["proposals", "--all"]), json!([]));
+    assert_eq!(rig.aos(&["kill", "3"]).code, 0);
+    let both = |pruned: &Value| pruned["pids"] == json!([2, 3]);
+    until("both to be pruned", || Some(rig.json(&["prune"])).filter(both));
+}

@@ -2,7 +2,7 @@
 //!
 //! What always holds: a change is durable when its future resolves; a look shows only what is durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -682,11 +682,25 @@ impl System for Daemon {
         // Only what a checkpoint holds can be taken out, and who prunes means what has ended by now.
         self.heart.save().await?;
         let (before, mut pids, mut after) = (request.before, Vec::new(), Some(Pid::SYSTEM));
+        let mut shared = Vec::new();
         while let Some(from) = after {
-            let (old, next) = self.glance(from, move |kernel, pids| kernel.prunable(pids, before)).await?;
+            let look = move |kernel: &mut LiveKernel, pids: &[Pid]| {
+                let owner = |pid: &Pid| match kernel.process(*pid)?.workspace {
+                    Workspace::Home(owner) => Some((*pid, owner)).filter(|(pid, owner)| pid != owner),
+                    Workspace::Folder(_) => None,
+                };
+                let shared: Vec<(Pid, Pid)> = pids.iter().filter_map(owner).collect();
+                (kernel.prunable(pids, before), shared)
+            };
+            let ((old, used), next) = self.glance(from, look).await?;
             pids.extend(old);
+            shared.extend(used);
             after = next;
         }
+        // What is known of files is known by the process whose they are, so it stays while another one works on them.
+        let going: BTreeSet<Pid> = pids.iter().copied().collect();
+        let used: BTreeSet<Pid> = shared.into_iter().filter(|(by, _)| !going.contains(by)).map(|(_, of)| of).collect();
+        pids.retain(|pid| !used.contains(pid));
         let reader = self.journal.reader();
         let plan = blocking(move || reader.prune_plan(pids)).await?;
         let (pids, entries) = (plan.pids().to_vec(), plan.entries());
