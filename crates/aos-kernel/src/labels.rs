@@ -336,7 +336,7 @@ impl<P: PageStore> Kernel<P> {
         written.and(self.policy.labels_of_files(&process.policy_role, ".").without(Labels::UNTRUSTED))
     }
 
-    fn labels_of_folders(&self, which: impl Fn(&str) -> bool) -> Labels {
+    pub(crate) fn labels_of_folders(&self, which: impl Fn(&str) -> bool) -> Labels {
         let folders = self.globals.folders.iter().filter(|(folder, _)| which(folder));
         folders.fold(Labels::NONE, |labels, (_, held)| labels.and(*held))
     }

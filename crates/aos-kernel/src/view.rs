@@ -171,6 +171,12 @@ impl<P: PageStore> Kernel<P> {
         self.proposal_view(id, pid)
     }
 
+    /// Whether what stands at a path of the host may be what untrusted content told somebody to put there.
+    #[must_use]
+    pub fn is_untrusted(&self, path: &std::path::Path) -> bool {
+        self.labels_of_folders(|folder| path.starts_with(folder)).any_of(aos_policy::Labels::UNTRUSTED)
+    }
+
     /// Who answers a webhook path.
     pub fn route(&mut self, path: &str) -> Option<(Pid, Route)> {
         let pid = *self.globals.routes.get(path)?;

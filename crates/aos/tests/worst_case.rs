@@ -231,6 +231,13 @@ fn a_folder_that_became_a_link_leads_no_agent_elsewhere() {
     let told = rig::until("its results", || Some(rig.entries(pid, "result")).filter(|told| told.len() == 2));
     assert!(told.iter().all(|one| one["error"]["code"] == "EPERM"), "{told:?}");
     assert!(!elsewhere.join("written.txt").exists());
+    // Nor does a person who names it come to work elsewhere unknowingly.
+    let ran = rig.aos(&["run", "-w", folder.join("below").to_str().unwrap(), "go on"]);
+    assert!(ran.code == 2 && ran.err.contains("leads through the link"), "{ran:?}");
+    let link = rig.folder("own").join("link");
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    let pid = rig.spawn(&["-w", link.to_str().unwrap(), "works below"]);
+    rig.until_idle(pid);
 }
 
 /// A parent that has a hostile page and a hostile file judged by a quarantined child, and goes on with what it answers.

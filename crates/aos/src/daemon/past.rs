@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
 use aos_abi::entry::{ItemKind, Proposal, ProposalState, WindowItem};
@@ -187,6 +187,32 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
         ended: None,
         expires_at: proposal.expires_at,
     }
+}
+
+/// Links followed at most, as the system does.
+const LINKS_MAX: usize = 40;
+
+/// The symbolic links that a path leads through, each by its real path.
+pub(crate) fn links_on(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+    let (mut found, mut at, mut rest) = (Vec::new(), PathBuf::new(), parts(&path));
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        // What begins at the root begins anew.
+        let next = at.join(part);
+        match std::fs::read_link(&next) {
+            Ok(leads) if found.len() < LINKS_MAX => {
+                rest.extend(parts(&leads));
+                found.push(next);
+            }
+            _ => at = next,
+        }
+    }
+    found
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links.

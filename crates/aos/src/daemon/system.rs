@@ -324,12 +324,23 @@ impl System for Daemon {
             );
         }
         if let Some(folder) = &mut request.workspace {
-            self.keep_out(Path::new(folder))?;
+            let links = super::past::links_on(Path::new(folder));
             // One folder has one name here, or what is known of its files would be known under another.
             let real = Path::new(folder).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok());
-            *folder = real.ok_or_else(|| {
+            let real = real.ok_or_else(|| {
                 ApiError::usage(format!("`{folder}` has no name in UTF-8")).hint("rename it, or name another folder")
             })?;
+            self.keep_out(Path::new(&real))?;
+            // Whoever wrote there may have put the link there: a folder that the person did not mean.
+            let put = move |kernel: &mut LiveKernel| links.into_iter().find(|link| kernel.is_untrusted(link));
+            if let Some(link) = self.heart.look(put).await? {
+                let message = format!(
+                    "`{folder}` leads through the link {}, in a folder that was changed after untrusted content was read",
+                    link.display()
+                );
+                return Err(ApiError::usage(message).hint(format!("name {real} itself if that is the folder you mean")));
+            }
+            *folder = real;
         }
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
