@@ -113,7 +113,9 @@ impl Error {
                 "links are not followed; FS_LIST shows them, FS_DELETE removes the link itself".into()
             }
             Error::Mounted { .. } => "write it under another name in the workspace".into(),
-            Error::Replaced { .. } => "this takes a person: the folder has to be put back in its place".into(),
+            Error::Replaced { .. } => {
+                "this takes a person, who puts the folder back in its place, or starts an agent on its real path".into()
+            }
             Error::Mount { .. } => "this takes a person: `aos doctor` names the folder of the host".into(),
             Error::Kind { .. } => "only regular files can be read and written".into(),
             Error::HardLinked { .. } => "FS_WRITE with mode `replace` gives the name a file of its own".into(),
