@@ -9,12 +9,17 @@ import sys
 
 import grammar
 import prompt
+from answer import NotShown
 from episodes import Episodes
 from intents import Intents
 from phrases import Phrases
-from tokenizer import Tokenizer
+from tokenizer import SLOTS, Table, Tokenizer
 from values import Values
 from wording import Wording
+
+# Share of the known words that are taken for unknown: of most examples few, of some many, so that a verb nobody knows is
+# told from what stands around it.
+HIDDEN, HIDDEN_MUCH, MUCH_ONE_IN = .02, .25, 12
 
 
 class Dataset:
@@ -24,6 +29,7 @@ class Dataset:
         self.seed, self.held, self.kind = seed, held, kind
         self.phrases = phrases or Phrases()
         self.tokenizer = tokenizer or Tokenizer()
+        self.words = [word for word in self.tokenizer.known if word.isalpha()]
 
     def episode(self, number):
         rng = random.Random(f"{self.seed} {number}")
@@ -32,30 +38,34 @@ class Dataset:
         return Episodes(Intents(wording)).make(self.kind)
 
     def example(self, number, short=0.):
-        """Ids and mask of one episode; the next number's where it does not fit the context. That share of the examples that
-        is `short` ends behind the first answer: what is asked for is learned there, at a third of the cost."""
-        first = random.Random(f"{self.seed} {number} short").random() < short
+        """Ids and mask of one episode; another's where its answers are no spans or it does not fit the context. That share of
+        the examples that is `short` ends behind the first answer: what is asked for is learned there."""
         while True:
-            ids, mask = ids_of(self.episode(number), self.tokenizer)
-            if first:
+            rng = random.Random(f"{self.seed} {number} table")
+            try:
+                ids, mask = ids_of(self.episode(number), self.tokenizer, self.table(rng))
+            except NotShown:
+                number += 1 << 40
+                continue
+            if rng.random() < short:
                 stop = mask.index(0, mask.index(1)) if 0 in mask[mask.index(1):] else len(ids)
                 ids, mask = ids[:stop], mask[:stop]
             if len(ids) <= prompt.CONTEXT_IDS:
                 return ids, mask
             number += 1 << 40
 
+    def table(self, rng):
+        """Slots in any order, so that each is learned, and some known words taken for unknown."""
+        order = {kind: rng.sample(range(count), count) for kind, count in SLOTS.items()}
+        share = HIDDEN_MUCH if rng.randrange(MUCH_ONE_IN) == 0 else HIDDEN
+        hidden = frozenset(rng.sample(self.words, int(share * len(self.words))))
+        return Table(order, hidden)
 
-def ids_of(episode, tokenizer):
+
+def ids_of(episode, tokenizer, table=None):
     """The whole episode as one sequence: the same ids as its prompts and answers have one by one."""
-    head, turns = prompt.items({"tools": episode.tools, "messages": episode.messages}, tokenizer)
-    reply, end = tokenizer.id["<|reply|>"], tokenizer.id["<|end|>"]
-    ids, mask = list(head), [0] * len(head)
-    for turn in turns:
-        stop = turn.index(end) + 1
-        assert turn[0] == reply
-        ids += turn
-        mask += [0] + [1] * (stop - 1) + [0] * (len(turn) - stop)
-    return ids, mask
+    written = prompt.write(*prompt.items(episode.messages), prompt.Prompt(tokenizer, episode.tools, table, strict=True))
+    return written.ids, written.mask
 
 
 if __name__ == "__main__":

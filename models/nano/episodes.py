@@ -41,7 +41,7 @@ class Episodes:
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
         kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told", "again", "several"],
-                                        [44, 9, 4, 1, 11, 4, 14, 3, 1.5, 2, 4, 1, 5, 4])[0]
+                                        [42, 9, 7, 2, 12, 5, 13, 3, 1.5, 2.5, 4, 1, 4, 4])[0]
         return getattr(self, kind)()
 
     # One clause

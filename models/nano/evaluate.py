@@ -1,4 +1,4 @@
-"""Plays whole episodes with a checkpoint: the model's own answers, decoded freely, must be the expected ones.
+"""Plays whole episodes with a checkpoint: the model's own answers must be the expected ones.
 
 Start at evaluate. What always holds: wordings and values are the held-out ones unless --seen; weights are those that the
 file would hold (Q8_0); an answer counts only if it is the expected one to the last byte; results are fed as if the answer
@@ -16,14 +16,16 @@ from pathlib import Path
 
 import torch
 
+import grammar
 import prompt
 from dataset import Dataset
 from export import restored
+from guide import Guide
 from network import Network, Shape
 from tokenizer import Tokenizer
 
-KINDS = ["one", "two", "three", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told"]
-ANSWER_IDS = 448
+KINDS = ["one", "two", "three", "chain", "chain_more", "again", "several", "outside", "lack", "talk", "fallback", "later", "told"]
+ANSWER_IDS = 200
 
 
 class Player:
@@ -40,30 +42,31 @@ class Player:
         self.progress = state["progress"]
 
     @torch.no_grad()
-    def answer(self, ids, most=ANSWER_IDS):
-        """The most likely answer, id by id."""
-        past = [[] for _ in self.network.blk]
-        end, found = self.tokenizer.id["<|end|>"], []
-        logits = self.network.step(ids, past)
-        while len(found) < most:
-            best = int(logits.argmax())
-            if best == end:
-                return self.tokenizer.decode(found)
+    def reply(self, asked):
+        """The reply to a prompt {"tools", "messages"}: the likeliest token of those that may come, again and again."""
+        written = prompt.render(asked, self.tokenizer)
+        guide, end = Guide(written.codec, asked["tools"]), self.tokenizer.id["<|end|>"]
+        past, found, new = [[] for _ in self.network.blk], [], written.ids
+        while len(found) < ANSWER_IDS:
+            logits = self.network.step(new, past)
+            nexts = torch.tensor(sorted(guide.nexts(found)))
+            best = int(nexts[logits[nexts].argmax()])
+            if not found and guide.instead(best):
+                return guide.instead(best)
             found.append(best)
-            logits = self.network.step([best], past)
-        return self.tokenizer.decode(found)
+            if best == end:
+                return written.codec.decode(found)
+            new = [best]
+        return grammar.say("")
 
 
 def play(player, episode):
     """The first answer that was not the expected one, as (prompt's text, expected, got); None where all were right."""
     for nth, message in enumerate(episode.messages):
-        if "assistant" not in message:
-            continue
-        ids = prompt.render({"tools": episode.tools, "messages": episode.messages[:nth]}, player.tokenizer)
-        expected = message["assistant"]
-        got = player.answer(ids, len(player.tokenizer.encode(expected)) + 24)
-        if got != expected:
-            return episode.request, expected, got
+        if "assistant" in message:
+            got = player.reply({"tools": episode.tools, "messages": episode.messages[:nth]})
+            if got != message["assistant"]:
+                return episode.request, message["assistant"], got
     return None
 
 

@@ -51,7 +51,7 @@ def metadata(shape, tokenizer):
         field("tokenizer.ggml.token_type", ARRAY, (INT32, tokenizer.types)),
         field("tokenizer.ggml.eos_token_id", U32, tokenizer.id["<|end|>"]),
         field("tokenizer.ggml.padding_token_id", U32, tokenizer.id["<|pad|>"]),
-        field("aos.nano.format", U32, 1), field("aos.nano.calls", ARRAY, (STRING, list(grammar.CALLS))),
+        field("aos.nano.format", U32, 2), field("aos.nano.calls", ARRAY, (STRING, list(grammar.CALLS))),
         field("aos.nano.grammar", STRING, grammar.export()),
     ]
 

@@ -1,14 +1,16 @@
 """What a nano model may answer: the calls it knows, the shapes of their arguments, and the sentences it says.
 
 Start at CALLS and SAY. What always holds: every answer in the training data is one of these shapes or sentences, with
-each `{}` a verbatim span of something in the prompt; so the runtime can build its copy grammar from this file's export
-in the GGUF metadata, and hard-codes nothing. Fields stand in the order of the kernel's schemas; test.py checks
-names and order against docs/reference/system-calls.md.
+each `{}` a verbatim span of something in the prompt; so the runtime can hold answers to this file's export in the GGUF
+metadata, and hard-codes nothing. Fields stand in the order of the kernel's schemas; test.py checks names and order against
+docs/reference/system-calls.md.
 """
 
 import json
 
-COPY, COPYLINE, INT, CRON, TRUE, EDITS = "copy", "copyline", "int", "cron", "true", "edits"
+COPY, LINE, INT, DURATION, CRON, TRUE, EDITS = "copy", "line", "int", "duration", "cron", "true", "edits"
+# How the tokens of fields, literals and sentences are named, so that no word of a text is one of them.
+FIELD_MARK, LITERAL_MARK, SAID_MARK = "@:", "=:", "!:"
 
 # What a helper may be given. Without patterns: the kernel cuts it down to what the parent has.
 PERMISSIONS = ["FS_READ", "FS_WRITE", "FS_EDIT", "FS_LIST", "FS_SEARCH", "FS_DELETE", "FS_MOVE", "EXEC_CMD", "NET_FETCH",
@@ -30,7 +32,7 @@ CALLS = {
     "EXEC_CMD": [[("cmd", COMMANDS)]],
     "SYS_EXIT": [[("code", INT)], [("code", INT), ("result", COPY)]],
     "FS_READ": [[("path", COPY)]],
-    "FS_WRITE": [[("path", COPY), ("content", COPYLINE)], [("path", COPY), ("content", COPYLINE), ("mode", ["append"])],
+    "FS_WRITE": [[("path", COPY), ("content", LINE)], [("path", COPY), ("content", LINE), ("mode", ["append"])],
                  [("path", COPY), ("content", [""])]],
     "FS_EDIT": [[("path", COPY), ("edits", EDITS)]],
     "FS_LIST": [[], [("path", COPY)], [("glob", ["**/*", "**/*{}", "**/*.{}", "**/{}"])],
@@ -45,10 +47,10 @@ CALLS = {
     "MEM_READ": [[("query", COPY)]],
     "MEM_FORGET": [[("key", COPY)]],
     "SEND_MSG": [[("to_pid", INT), ("content", COPY)], [("to", COPY), ("content", COPY)]],
-    "RECV_MSG": [[], [("timeout_s", INT)]],
-    "SYS_WRITE_STDOUT": [[("text", COPYLINE)]],
-    "SLEEP": [[("seconds", INT)]],
-    "SYS_SCHEDULE": [[("seconds", INT), ("prompt", COPY)], [("seconds", INT), ("prompt", COPY), ("once", TRUE)],
+    "RECV_MSG": [[], [("timeout_s", DURATION)]],
+    "SYS_WRITE_STDOUT": [[("text", LINE)]],
+    "SLEEP": [[("seconds", DURATION)]],
+    "SYS_SCHEDULE": [[("seconds", DURATION), ("prompt", COPY)], [("seconds", DURATION), ("prompt", COPY), ("once", TRUE)],
                      [("cron", CRON), ("prompt", COPY)]],
     "SYS_UNSCHEDULE": [[("timer_id", COPY)]],
     "ASK_USER": [[("question", COPY)]],
@@ -81,7 +83,7 @@ SAID = {
     "SPAWN_AGENT": "The helper is at work.", "FS_WATCH": "I watch {path}.", "SYS_WRITE_STDOUT": DONE,
 }
 
-SAY = ["{}", "{}\n{}", "{}\n{}\n{}", "{}\n{}\n{}\n{}", OUTSIDE, UNCLEAR, WHO, HELLO, WELCOME, EMPTY, NO_OUTPUT, NOT_FOUND, NOT_REMEMBERED, NOT_THERE, NO_RESULT,
+SAY = [OUTSIDE, UNCLEAR, WHO, HELLO, WELCOME, EMPTY, NO_OUTPUT, NOT_FOUND, NOT_REMEMBERED, NOT_THERE, NO_RESULT,
        NOTED, DONE, FAILED, SHOWN_CUT, *(LACK.format(name) for name in CALLS),
        *dict.fromkeys("{}".join(part.split("}", 1)[-1] for part in said.split("{")) for said in SAID.values())]
 SAY = list(dict.fromkeys(SAY))
@@ -97,10 +99,10 @@ def shape_of(name, args):
 
 def fits(kind, value):
     """Whether a value can be of this kind, by its type and literals alone (spans are the prompt's affair)."""
-    if kind in (COPY, COPYLINE):
+    if kind in (COPY, LINE):
         return isinstance(value, str) and value != ""
-    if kind == INT:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in (INT, DURATION):
+        return isinstance(value, int) and not isinstance(value, bool)
     if kind == TRUE:
         return value is True
     if kind == CRON:
@@ -142,6 +144,29 @@ def call(name, args):
     shape_of(name, args)
     written = json.dumps(args, ensure_ascii=False, separators=(",", ":"))
     return '{"calls":[{"name":"' + name + '","args":' + written + "}]}"
+
+
+def field(name):
+    """The token of a field."""
+    return FIELD_MARK + name
+
+
+def literal(template):
+    """The token of a literal."""
+    return LITERAL_MARK + template
+
+
+def said(template):
+    """The token of a sentence."""
+    return SAID_MARK + template
+
+
+def tokens():
+    """The tokens that answers have beside those of texts: calls, fields, literals, sentences."""
+    kinds = [(name, kind) for shapes in CALLS.values() for shape in shapes for name, kind in shape]
+    literals = [template for _, kind in kinds if isinstance(kind, list) and kind[0] != "list" for template in kind]
+    found = [*CALLS, *(field(name) for name, _ in kinds), *map(literal, literals), *map(said, SAY)]
+    return list(dict.fromkeys(found))
 
 
 def export():

@@ -25,7 +25,7 @@ class Shape:
     width: int = 256
     layers: int = 6
     inner: int = 704
-    context: int = 1536
+    context: int = 1280
 
     def saved(self):
         return asdict(self)

@@ -13,7 +13,6 @@ import os
 from pathlib import Path
 
 import grammar
-import prompt
 from world import World
 
 TURNS_MAX = 8
@@ -63,7 +62,7 @@ def run(player, row):
     messages, said = [{"user": [row["task"]]}], ""
     try:
         for turn in range(TURNS_MAX):
-            reply = player.answer(prompt.render({"tools": list(grammar.CALLS), "messages": messages}, player.tokenizer))
+            reply = player.reply({"tools": list(grammar.CALLS), "messages": messages})
             try:
                 answer = json.loads(reply)
             except ValueError:

@@ -1,54 +1,115 @@
 """The prompt: what a nano model is shown of a process's history, in ids.
 
-Start at render. What always holds: each string stands as its JSON escape, so it has the same ids where it is read and
-where it is written into an answer; ids of control tokens come from here alone. This is the reference of the Rust
-renderer; vectors/prompts.jsonl binds both.
+Start at render. What always holds: ids of control tokens come from here alone; each text that somebody wrote is a source, of
+which answers may take spans. This is the reference of the Rust renderer; vectors/prompts.jsonl binds both.
 """
 
 import json
+from typing import NamedTuple
 
 import grammar
+from answer import Codec, Source
+from tokenizer import Table
 
-TEXT_IDS, RESULT_IDS, PROMPT_IDS, CONTEXT_IDS = 512, 384, 1088, 1536
+TEXT_IDS, RESULT_IDS, PROMPT_IDS, CONTEXT_IDS = 384, 320, 896, 1280
 SUMMARY = "[summary of what happened before this point]\n"
 INPUT_END = "[end of standard input]"
 
 
+class Said(NamedTuple):
+    """A text of somebody else's, with the control token before it."""
+
+    control: str
+    text: str
+    was_cut: bool = False
+
+
+class Prompt:
+    """The history of a process written as ids, message by message."""
+
+    def __init__(self, tokenizer, tools, table=None, strict=False):
+        self.tokenizer, self.table, self.strict = tokenizer, table or Table(), strict
+        self.ids, self.sources, self.mask = [], [], []
+        missing = [name for name in grammar.CALLS if name not in tools]
+        self.add([tokenizer.id[name] for name in ["<|lack|>", *missing]] if missing else [])
+
+    def add(self, ids, asked=0):
+        self.ids += ids
+        self.mask += [asked] * len(ids)
+
+    def show(self, said):
+        """A text that may be copied from; what is too long is cut."""
+        result = said.control in ("<|result|>", "<|error|>")
+        tokens = self.tokenizer.encode(said.text, self.table)
+        most = RESULT_IDS if result else TEXT_IDS
+        too_long = len(tokens) > most
+        text = said.text
+        if too_long:
+            tokens = tokens[:most]
+            text = text[:tokens[-1].end]
+        self.sources.append(Source(text, tokens, result))
+        cut = [self.tokenizer.id["<|cut|>"]] if said.was_cut or too_long else []
+        self.add([self.tokenizer.id[said.control], *(token.id for token in tokens), *cut])
+
+    @property
+    def codec(self):
+        """From replies to tokens and back, after what has been shown so far."""
+        return Codec(self.tokenizer, self.table, self.sources, self.strict)
+
+    def reply(self, text):
+        """A reply of before; one that is no answer of this model stands as its text."""
+        try:
+            ids = self.codec.encode(text)
+        except (ValueError, KeyError, TypeError):
+            if self.strict:
+                raise
+            ids = [*(token.id for token in self.tokenizer.encode(text, self.table)), self.tokenizer.id["<|end|>"]]
+        self.open()
+        self.add(ids, 1)
+
+    def open(self):
+        self.add([self.tokenizer.id["<|reply|>"]])
+
+
 def render(prompt, tokenizer):
-    """Ids of a prompt {"tools": [...], "messages": [{"user": [text, ...]} | {"assistant": text}]}, ready to go on."""
-    head, turns = items(prompt, tokenizer)
-    reply = [tokenizer.id["<|reply|>"]]
-    while turns and len(head) + sum(map(len, turns)) + len(reply) > PROMPT_IDS:
-        turns.pop(0)
-    return head + [nth for turn in turns for nth in turn] + reply
+    """A prompt {"tools": [...], "messages": [{"user": [text, ...]} | {"assistant": text}]}, ready to go on. While it is too
+    long, the oldest reply with all that follows it up to the next is left out; what stands before the first reply stays."""
+    head, turns = items(prompt["messages"])
+    while True:
+        written = write(head, turns, Prompt(tokenizer, prompt["tools"]))
+        written.open()
+        if len(written.ids) <= PROMPT_IDS or not turns:
+            return written
+        turns = turns[1:]
 
 
-def items(prompt, tokenizer):
+def write(head, turns, prompt):
+    for item in [*head, *(item for turn in turns for item in turn)]:
+        if isinstance(item, Said):
+            prompt.show(item)
+        else:
+            prompt.reply(item)
+    return prompt
+
+
+def items(messages):
     """What stands before the first reply, and each reply with all that follows it until the next."""
-    head = lacking(prompt["tools"], tokenizer)
-    turns = []
-    for nth, message in enumerate(prompt["messages"]):
+    head, turns = [], []
+    for nth, message in enumerate(messages):
         if "assistant" in message:
-            said = tokenizer.encode(message["assistant"])
-            turns.append([tokenizer.id["<|reply|>"], *said, tokenizer.id["<|end|>"]])
+            turns.append([message["assistant"]])
             continue
         place = turns[-1] if turns else head
         for part_nth, part in enumerate(message["user"]):
-            place += shown(part, nth == 0 and part_nth == 0, tokenizer)
+            place += shown(part, nth == 0 and part_nth == 0)
     return head, turns
 
 
-def lacking(tools, tokenizer):
-    """The known calls that are not offered."""
-    missing = [name for name in grammar.CALLS if name not in tools]
-    return [tokenizer.id[name] for name in ["<|lack|>", *missing]] if missing else []
-
-
-def shown(part, first, tokenizer):
+def shown(part, first):
     """One part of a user message."""
     if part.startswith("[result "):
         header, _, body = part.partition("]\n")
-        return result(header.split(" ")[-1], json.loads(body), tokenizer)
+        return [result(header.split(" ")[-1], json.loads(body))]
     part = part.strip()
     control, text = "<|user|>", part
     if not first:
@@ -62,26 +123,18 @@ def shown(part, first, tokenizer):
             text = ""
         text = text.removesuffix(INPUT_END)
     text = text.strip()
-    return [tokenizer.id[control], *cut(grammar.esc(text), TEXT_IDS, False, tokenizer)] if text else []
+    return [Said(control, text)] if text else []
 
 
-def cut(escaped, most, was_cut, tokenizer):
-    """Ids of an escaped text, with the mark of the cut where it is, or already was, longer."""
-    ids = tokenizer.encode(escaped)
-    return ids[:most] + [tokenizer.id["<|cut|>"]] if was_cut or len(ids) > most else ids
-
-
-def result(name, outcome, tokenizer):
+def result(name, outcome):
     """A result as the kernel shows it."""
     if outcome["status"] == "ERROR":
         error = outcome["error"]
-        said = grammar.esc(f"{error['code']} {error['message']}")
-        return [tokenizer.id["<|error|>"], *cut(said, RESULT_IDS, False, tokenizer)]
+        return Said("<|error|>", f"{error['code']} {error['message']}")
     was_cut = outcome.get("truncated", False)
     value = outcome["shown"] if was_cut else outcome["result"]
     was_cut = was_cut or (isinstance(value, dict) and value.get("truncated", False))
-    said = grammar.esc(text_of(name, value) or "(nothing)")
-    return [tokenizer.id["<|result|>"], *cut(said, RESULT_IDS, was_cut, tokenizer)]
+    return Said("<|result|>", text_of(name, value) or "(nothing)", was_cut)
 
 
 def text_of(name, value):

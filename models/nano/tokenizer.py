@@ -1,98 +1,160 @@
-"""The tokenizer: bytes, control tokens, marks of the answer's JSON, and whole words; no merges.
+"""The tokenizer: signs, whole words, numbers, and slots for every word it does not know; no bytes and no merges.
 
-Start at Tokenizer.encode. What always holds: a string has the same ids wherever it stands between word edges, so copying
-it is copying ids; control tokens never come from text; decode(encode(text)) == text. The rules are those of FORMAT.md,
-"Tokenizer", which the Rust runtime implements too; vectors/tokens.jsonl binds both.
+Start at Tokenizer.encode. A word that is not known becomes a slot of its class ("the third small word here"), the same one
+wherever it stands in a prompt, so the network sees that two names are one and never has to spell; what a slot stands for is
+read off the text again. What always holds: a token has its place in the text, and places never overlap; control tokens never
+come from text. The rules are those of FORMAT.md, "Tokenizer", which the Rust runtime implements too; vectors/ binds both.
 """
 
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 import grammar
 
 HERE = Path(__file__).parent
-CONTROL = ["<|pad|>", "<|end|>", "<|lack|>", "<|user|>", "<|reply|>", "<|result|>", "<|error|>", "<|told|>", "<|cut|>"]
-BYTE, CONTROL_TYPE, NORMAL, USER_DEFINED, UNUSED = 6, 3, 1, 4, 5
-ESCAPES = ['\\"', "\\\\", "\\n", "\\t"]
-WORD_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") | frozenset(range(128, 256))
+CONTROL = ["<|pad|>", "<|end|>", "<|lack|>", "<|user|>", "<|reply|>", "<|result|>", "<|error|>", "<|told|>", "<|cut|>", "<|and|>",
+           "<|whole1|>", "<|whole2|>", "<|whole3|>", "<|whole4|>", "<|s|>", "<|min|>", "<|h|>", "<|d|>", "<|w|>", "<|say|>"]
+# A small word with a capital, a word in capitals, no blank where one is taken for granted.
+CAPITAL, CAPITALS, GLUE = "<|capital|>", "<|capitals|>", "<|glue|>"
+SLOTS = {"small": 128, "capital": 48, "capitals": 32, "digits": 64, "mixed": 64, "foreign": 64, "sign": 16}
+SIGNS = [chr(code) for code in range(0x21, 0x7f) if not chr(code).isalnum()] + list("“”‘’«»„–—…•→✓\n\t\r")
+BLANKS = ["        ", "    ", "  ", " "]
+NUMBERS = [str(number) for number in range(101)] + [f"0{number}" for number in range(10)]
+CONTROL_TYPE, NORMAL, WORD, UNUSED = 3, 1, 4, 5
 
 
-def marks():
-    """Escapes, and what stands around names and values in an answer: one mark from a value's end to the next's begin."""
-    found = [*ESCAPES, '{"calls":[{"name":"', '","args":{}}]}', '","args":{', '{"say":"', '"}', '","']
-    opening = {"string": '"', "number": "", "true": "true", "edits": '[{"old":"', "list": '["'}
-    closing = {"string": '"', "number": "", "true": "", "edits": '"}]', "list": '"]'}
-    for shapes in grammar.CALLS.values():
-        for shape in shapes:
-            before = None
-            for field, kind in shape:
-                kind = form(kind)
-                lead = "" if before is None else closing[before] + ","
-                found.append(f'{lead}"{field}":{opening[kind]}')
-                before = kind
-            if before:
-                found.append(closing[before] + "}}]}")
-    found.append('","new":"')
-    # Sentences that the model says by itself are one choice each, not a row of letters.
-    own = [grammar.LACK, *(template for template in grammar.SAY if not template.startswith(grammar.LACK.split("{}")[0]))]
-    for template in own:
-        found += [piece for piece in template.split("{}") if " " in piece and len(piece) >= 10]
-    return list(dict.fromkeys(found))
+class Token(NamedTuple):
+    """A token and its place in the text, in characters. Capital and glue take no place."""
+
+    id: int
+    begin: int
+    end: int
 
 
-def form(kind):
-    """How a kind of value is written."""
-    if kind == grammar.INT:
-        return "number"
-    if kind == grammar.TRUE:
-        return "true"
-    if kind == grammar.EDITS:
-        return "edits"
-    return "list" if isinstance(kind, list) and kind[0] == "list" else "string"
+def in_word(char):
+    """Letters and digits, and whatever is written in other scripts; `_` is a sign."""
+    code = ord(char)
+    if code < 0x80:
+        return char.isalnum()
+    return code >= 0xc0 and code not in (0xd7, 0xf7) and not 0x2000 <= code < 0x2c00 and not 0x3000 <= code < 0x3005 \
+        and not 0xfe00 <= code < 0xfe10 and code < 0x1f000
+
+
+WORDS = re.compile("[0-9A-Za-z\xc0-\xd6\xd8-\xf6\xf8-\u1fff\u2c00-\u2fff\u3005-\ufdff\ufe10-\U0001efff]+")
+TWO_PARTS = re.compile("([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
+
+
+class Table:
+    """Which slot stands for which word of one prompt. Where slots run out, the first come again. In training `order` shuffles
+    them, so that each is learned, and `hidden` are known words that are taken for unknown."""
+
+    def __init__(self, order=None, hidden=frozenset(), slots=None):
+        self.slots, self.keeps = slots or {kind: {} for kind in SLOTS}, slots is None
+        self.order, self.hidden = order, hidden
+
+    def slot(self, kind, text):
+        of = self.slots[kind]
+        if text in of:
+            return of[text]
+        nth = len(of) % SLOTS[kind]
+        nth = self.order[kind][nth] if self.order else nth
+        if self.keeps:
+            of[text] = nth
+        return nth
+
+    def fixed(self):
+        """The same, but no word that it meets gets a slot for good."""
+        return Table(self.order, self.hidden, self.slots)
 
 
 class Tokenizer:
-    """Text to ids and back. `tokens` and `types` go into the GGUF file as they are."""
+    """Texts to tokens. `tokens` and `types` go into the GGUF file as they are."""
 
     def __init__(self, words=None):
         words = words if words is not None else (HERE / "words.txt").read_text().split()
-        words = list(dict.fromkeys([*grammar.CALLS, *words]))
-        plain = marks()
-        self.tokens = [f"<0x{byte:02X}>" for byte in range(256)] + CONTROL + plain + words
-        self.types = [BYTE] * 256 + [CONTROL_TYPE] * len(CONTROL) + [NORMAL] * len(plain) + [USER_DEFINED] * len(words)
+        slots = [f"<|{kind}{nth}|>" for kind, count in SLOTS.items() for nth in range(count)]
+        control = CONTROL + [CAPITAL, CAPITALS, GLUE] + slots
+        known = list(dict.fromkeys([*SIGNS, *BLANKS, *NUMBERS, *words]))
+        self.tokens = control + grammar.tokens() + known
+        self.types = [CONTROL_TYPE] * len(control) + [NORMAL] * len(grammar.tokens()) + [WORD] * len(known)
         unused = -len(self.tokens) % 32
         self.tokens += [f"<|unused{nth}|>" for nth in range(unused)]
         self.types += [UNUSED] * unused
         self.id = {token: nth for nth, token in enumerate(self.tokens)}
         assert len(self.id) == len(self.tokens), "a token stands twice"
-        self.bytes = [bytes([nth]) if nth < 256 else token.encode() if kind in (NORMAL, USER_DEFINED) else b""
-                      for nth, (token, kind) in enumerate(zip(self.tokens, self.types))]
-        # By first byte, the longest first, with whether it needs word edges.
-        self.starts = {}
-        for nth, (piece, kind) in enumerate(zip(self.bytes, self.types)):
-            if kind in (NORMAL, USER_DEFINED):
-                self.starts.setdefault(piece[0], []).append((piece, kind == USER_DEFINED, nth))
-        for list_ in self.starts.values():
-            list_.sort(key=lambda entry: -len(entry[0]))
+        self.known = {token: nth for nth, (token, kind) in enumerate(zip(self.tokens, self.types)) if kind == WORD}
+        self.first_slot = {kind: self.id[f"<|{kind}0|>"] for kind in SLOTS}
+        self.capital, self.capitals, self.glue = self.id[CAPITAL], self.id[CAPITALS], self.id[GLUE]
+        self.blanks = {blank: self.known[blank] for blank in BLANKS}
 
-    def encode(self, text):
-        """Ids of a text: at each place the longest mark or word, else the byte."""
-        data = text.encode()
-        ids, at, end, edge = [], 0, len(data), True
+    def encode(self, text, table):
+        """Tokens of a text with their places."""
+        found, at, end, behind_word = [], 0, len(text), False
         while at < end:
-            for piece, word, nth in self.starts.get(data[at], ()):
-                if word and not edge:
+            char = text[at]
+            if in_word(char):
+                after = WORDS.match(text, at).end()
+                if behind_word and found[-1].end == at:
+                    found.append(Token(self.glue, at, at))
+                self.word(text, at, after, table, found)
+                at, behind_word = after, True
+            elif char == " ":
+                if behind_word and at + 1 < end and in_word(text[at + 1]):
+                    at += 1
                     continue
-                after = at + len(piece)
-                if data.startswith(piece, at) and not (word and after < end and data[after] in WORD_BYTES):
-                    ids.append(nth)
-                    at, edge = after, True
-                    break
+                run = at
+                while run < end and text[run] == " ":
+                    run += 1
+                for blank in BLANKS:
+                    while run - at >= len(blank):
+                        found.append(Token(self.blanks[blank], at, at + len(blank)))
+                        at += len(blank)
+                behind_word = False
             else:
-                ids.append(data[at])
-                edge = data[at] not in WORD_BYTES
-                at += 1
-        return ids
+                known = self.known.get(char)
+                nth = known if known is not None else self.first_slot["sign"] + table.slot("sign", char)
+                found.append(Token(nth, at, at + 1))
+                at, behind_word = at + 1, False
+        return found
 
-    def decode(self, ids):
-        """The text of ids; control tokens give nothing."""
-        return b"".join(self.bytes[nth] for nth in ids).decode("utf-8", "replace")
+    def word(self, text, begin, end, table, found):
+        """A run of letters and digits: letters before digits, or digits before letters, are two words."""
+        parts = TWO_PARTS.fullmatch(text, begin, end)
+        if parts:
+            middle = parts.end(1) if parts.group(1) else parts.end(3)
+            self.part(text, begin, middle, table, found)
+            found.append(Token(self.glue, middle, middle))
+            self.part(text, middle, end, table, found)
+        else:
+            self.part(text, begin, end, table, found)
+
+    def part(self, text, begin, end, table, found):
+        word = text[begin:end]
+        known = self.known.get(word)
+        if known is not None and word not in table.hidden:
+            found.append(Token(known, begin, end))
+            return
+        kind = class_of(word)
+        if kind in ("capital", "capitals"):
+            known = self.known.get(word.lower())
+            if known is not None and word.lower() not in table.hidden:
+                found.append(Token(self.capital if kind == "capital" else self.capitals, begin, begin))
+                found.append(Token(known, begin, end))
+                return
+        found.append(Token(self.first_slot[kind] + table.slot(kind, word), begin, end))
+
+
+def class_of(word):
+    """The class of a word that is not known as it stands."""
+    if not word.isascii():
+        return "foreign"
+    if word.isdigit():
+        return "digits"
+    if not word.isalpha():
+        return "mixed"
+    if word.islower():
+        return "small"
+    if word[0].isupper() and (word[1:].islower() or len(word) == 1):
+        return "capital"
+    return "capitals" if word.isupper() else "mixed"

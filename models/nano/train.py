@@ -130,7 +130,7 @@ class Run:
 
     def short(self):
         """Share of examples that end behind their first answer: most at first, while it is learned what is asked for."""
-        return .85 - .45 * min(1., self.progress["tokens"] / self.options.tokens)
+        return .5 - .4 * min(1., self.progress["tokens"] / self.options.tokens)
 
     def batch(self):
         """Tokens of a step: few at first, when each step teaches much, more later, when each is mostly noise."""
@@ -206,7 +206,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--workers", type=int, default=0, help="processes that make examples beside this one")
-    parser.add_argument("--tokens", type=float, default=45e6, help="tokens of the whole run, padding counted")
+    parser.add_argument("--tokens", type=float, default=30e6, help="tokens of the whole run, padding counted")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, ready to be resumed")
     parser.add_argument("--batch", type=int, default=6144, help="tokens of a step")
     parser.add_argument("--grow", type=float, default=40000, help="examples over which the tokens of a step grow from a third to the whole")

@@ -5,6 +5,8 @@ Start at Values. What always holds: everything follows from the random source th
 training never sees. Deliberately absent: meaning. A value is never guessed from, only copied.
 """
 
+from pathlib import Path
+
 PLAIN = """account address album answer apple archive arrow artist autumn backup balance banana basket battery beach bicycle
 bill bird blanket boat book border bottle branch bread bridge broker bucket budget build button cabin cable camera candle
 canvas capital carbon carpet castle catalog center chair change chapter cheese cherry circle client clock cloud coffee
@@ -90,16 +92,25 @@ TOOLS = """ls cat grep echo python3 cargo git wc mkdir rm head sort tail sed awk
 printf touch cp mv chmod du df ps env true false sleep seq tr cut diff uniq tee xargs test expr basename dirname rustc gcc
 pytest pip go bash sh hostname id pwd stat file md5sum sha256sum base64 jq curl""".split()
 
+# Known words that do not join what stands around them.
+JOINING = set("""that this with from into onto what which when where while then than them they there their have having been being were will would could should must
+shall might after before once until upon your yours mine ours please also next last first finally followed afterwards thereafter just only""".split())
+KNOWN = [word for word in (Path(__file__).parent / "words.txt").read_text().split() if len(word) >= 4 and word.islower() and word not in JOINING]
+FEW_SHARE, FEW = .15, 8
+
 
 class Values:
     """Values from a random source."""
 
     def __init__(self, rng, held=False):
-        self.rng = rng
+        self.rng, self.held = rng, held
         # Every eighth word of each list is for evaluation alone.
         self.plain, self.foreign, self.names, self.keys, self.todos, self.roles = (
             [word for nth, word in enumerate(words) if (nth % 8 == 3) == held]
             for words in (PLAIN, FOREIGN, NAMES, KEYS, TODOS, ROLES))
+        # Of few words the same come again, in one request and another value.
+        if not held and rng.random() < FEW_SHARE:
+            self.plain = rng.sample(self.plain, FEW)
 
     def chance(self, share):
         return self.rng.random() < share
@@ -114,6 +125,9 @@ class Values:
 
     def word(self):
         kind = self.rng.random()
+        # Any word that the tokenizer knows can be a part of a value too.
+        if kind < .16 and not self.held:
+            return self.pick(KNOWN)
         if kind < .5:
             return self.pick(self.plain)
         if kind < .75:

@@ -3,10 +3,9 @@
     python3 vectors.py          # writes them
     python3 vectors.py --check  # fails where they differ
 
-tokens.jsonl: {"text", "ids"}; prompts.jsonl: {"prompt": {"tools", "messages"}, "ids"}, messages as in prompt.py;
-answers.jsonl: {"answer", "ids"} of whole replies, whose ids end with <|end|>; vocabulary.json: {"tokens", "types", "grammar"}
-as they stand in the file. What always holds: texts go through `esc`
-only in prompts; in tokens.jsonl they are encoded as they stand.
+tokens.jsonl: {"text", "tokens"}, each token as id, begin and end in characters; prompts.jsonl: {"prompt": {"tools", "messages"}, "ids"}
+and, where an answer follows, {"answer", "answer_ids", "nexts"}: its JSON, its ids, and how many tokens the guide lets through
+at each place; vocabulary.json: {"tokens", "types", "grammar"} as they stand in the file.
 """
 
 import json
@@ -16,9 +15,11 @@ from pathlib import Path
 import grammar
 import prompt
 from dataset import Dataset
+from guide import Guide
+from tokenizer import Table
 
-TEXTS = ["", "a", "read the file notes.txt", "Read readme.txt", "unread read_me read-me read", "FS_READ XFS_READ FS_READs", "<|user|>",
-         "straße read über read", "日本 file 日本file", '\\"', "\\n\\t\\\\", "\\nread\\tread", "\\\\nread", '{"say":"Done."}', "tab\there", "\x00\x7f", "  ",
+TEXTS = ["", "a", "read the file notes.txt", "Read readme.txt", "unread read_me read-me READ", "FS_READ report2 10s 3fa9c1 v1.2.3", "<|user|>",
+         "straße read über read", "日本 file 日本file", "tab\there", "\x00\x7f", "  ",
          "I may not use FS_READ here, so I did nothing.", "x" * 40, "https://example.com/a?b=c", "the.the,the;the'the\"the", "🚀 rocket"]
 RESULTS = [("FS_READ", {"content": "a \"b\"\\\n\tc", "size": 9, "truncated": False}), ("FS_READ", {"content": "cut", "size": 9, "truncated": True}),
            ("FS_READ", {"content": "", "size": 0, "truncated": False}), ("FS_WRITE", {"bytes": 12}), ("FS_DELETE", {}),
@@ -61,21 +62,28 @@ def by_hand():
         {"user": [f"[result c{nth}-0 FS_READ]\n" + json.dumps({"status": "SUCCESS", "result": {"content": f"{nth} " * 90, "size": 1, "truncated": False}})]})]
 
 
+def asked(tools, messages, answer, tokenizer):
+    """A prompt's ids, and where there is an answer its ids and how many tokens may stand in the place of each."""
+    written = prompt.render({"tools": tools, "messages": messages}, tokenizer)
+    row = {"prompt": {"tools": tools, "messages": messages}, "ids": written.ids}
+    if answer is None:
+        return row
+    ids, guide = written.codec.encode(answer), Guide(written.codec, tools)
+    return row | {"answer": answer, "answer_ids": ids, "nexts": [len(guide.nexts(ids[:at])) for at in range(len(ids))]}
+
+
 def lines():
     """The files' contents."""
     data = Dataset(seed=20)
     tokenizer = data.tokenizer
     episodes = [data.episode(number) for number in range(60)]
     texts = TEXTS + [episode.request for episode in episodes[:30]]
-    prompts = [(tools, messages) for tools, messages in by_hand()]
-    prompts += [(episode.tools, episode.messages[:nth]) for episode in episodes for nth, message in enumerate(episode.messages) if "assistant" in message]
-    answers = dict.fromkeys(message["assistant"] for episode in episodes for message in episode.messages if "assistant" in message)
+    prompts = [(tools, messages, None) for tools, messages in by_hand()]
+    prompts += [(episode.tools, episode.messages[:nth], message["assistant"]) for episode in episodes
+                for nth, message in enumerate(episode.messages) if "assistant" in message]
     rows = {
-        "grammar.json": [json.loads(grammar.export())],
-        "tokens.jsonl": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
-        "prompts.jsonl": [{"prompt": {"tools": tools, "messages": messages}, "ids": prompt.render({"tools": tools, "messages": messages}, tokenizer)}
-                          for tools, messages in prompts],
-        "answers.jsonl": [{"answer": answer, "ids": tokenizer.encode(answer) + [tokenizer.id["<|end|>"]]} for answer in answers],
+        "tokens.jsonl": [{"text": text, "tokens": [list(token) for token in tokenizer.encode(text, Table())]} for text in texts],
+        "prompts.jsonl": [asked(tools, messages, answer, tokenizer) for tools, messages, answer in prompts],
         "vocabulary.json": [{"tokens": tokenizer.tokens, "types": tokenizer.types, "grammar": json.loads(grammar.export())}],
     }
     return {name: "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in of) for name, of in rows.items()}

@@ -1,37 +1,42 @@
-"""Chooses the whole words of the tokenizer: those of the wordings that stand in requests most often. Writes words.txt.
+"""Chooses the words that the tokenizer knows: those that stand in requests and results often enough to be learned. Writes
+words.txt.
 
-What always holds: only words of the wordings, codes and endings; values are made of bytes and of these. Run it only when the
-wordings change and the model is trained anew: the order of words.txt is the order of ids.
+What always holds: no word that training sees too rarely. Run it only when the wordings change and the model is trained anew:
+the order of words.txt is the order of ids.
 """
 
 import collections
 import re
 from pathlib import Path
 
+import values
 from dataset import Dataset
-from tokenizer import Tokenizer
+from tokenizer import WORDS, Tokenizer
 
-EPISODES, WORDS = 16000, 600
-ALWAYS = """ENOENT EPERM EINVAL EEXIST EISDIR ESRCH ECHILD ETIMEDOUT EIO EDQUOT EREJECTED EAGAIN helper append txt md json log
-csv py rs toml yaml html http https www com org the policy denies no file or folder exit code status nothing""".split()
+EPISODES, OFTEN = 40000, 5
+# Known as they stand, in capitals.
+CODES = """ENOENT EPERM EINVAL EEXIST EISDIR ESRCH ECHILD ETIMEDOUT EIO EDQUOT EREJECTED EAGAIN ENOSPC I""".split()
+
+
+def own_words():
+    """The words of wordings, of plain sentences, and of what stands in paths and commands; no names and no made-up ones."""
+    texts = [re.sub(r"{\w+}", " ", file.read_text()) for file in (Path(__file__).parent / "phrases").glob("*.txt")]
+    texts += [re.sub(r"{\w}", " ", " ".join(values.NATURAL)), *values.EXTENSIONS, *values.STATES, *values.TIMES, *" ".join(values.TOP).replace(".", " ").split(), *values.TOOLS,
+              *values.UNITS, "html http https www exit code status nothing no file or folder the policy denies"]
+    return {word.lower() for text in texts for word in re.findall(r"[A-Za-z]+", text)}
 
 
 def main():
-    here = Path(__file__).parent
-    own = set()
-    for file in (here / "phrases").glob("*.txt"):
-        own |= set(re.findall(r"[A-Za-z]{2,}", re.sub(r"{\w+}", " ", file.read_text()).replace("|", " ")))
-    own |= {word.capitalize() for word in own}
-    data, counts = Dataset(seed=77, tokenizer=Tokenizer([])), collections.Counter()
+    counts, own = collections.Counter(), own_words()
+    data = Dataset(seed=77, tokenizer=Tokenizer([]))
     for number in range(EPISODES):
         for message in data.episode(number).messages:
             for part in message.get("user", []):
-                if not part.startswith("[result "):
-                    counts.update(re.findall(r"(?<![\w])[A-Za-z]{2,}(?![\w])", part))
-    found = [word for word, _ in counts.most_common() if word in own and word not in ALWAYS][:WORDS]
-    words = list(dict.fromkeys([*ALWAYS, *found]))
-    (here / "words.txt").write_text("\n".join(words) + "\n")
-    print(len(words), "words; the rarest stand", counts[found[-1]], "times in", EPISODES, "requests:", " ".join(found[-20:]))
+                # Once an episode: a word that one file repeats is not often.
+                counts.update({found.group().lower() for found in WORDS.finditer(part)} & own)
+    words = list(dict.fromkeys([*CODES, *(word for word, count in counts.most_common() if count >= OFTEN)]))
+    (Path(__file__).parent / "words.txt").write_text("\n".join(words) + "\n")
+    print(len(words), "words; the rarest:", " ".join(words[-20:]))
 
 
 if __name__ == "__main__":

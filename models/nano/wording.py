@@ -9,6 +9,13 @@ from values import KEYS, NAMES, PLAIN, TODOS
 
 # Words that may begin a value: a clause that begins with one keeps its small letter, for it may be the value's.
 VALUES = {word.split(" ")[0] for words in (KEYS, NAMES, PLAIN, TODOS) for word in words}
+# Words with which no order begins: what follows is a sentence of its own.
+NO_VERBS = set("""i i'd i'm i've i'll we we'd we're we've you your he she it it's its they the a an this that these those there there's here in into inside
+to from at on onto of for with within without under by behind before after once when whenever while as is are was were am be been would could can might may
+should shall will must do don't does did mind any anything anyone every each all both some somebody someone no not never nothing new now next time what what's
+which who where why how if in case please let's my our their one two another more also next up out over per regarding concerning about between until via
+because since so just only still please hey hi ok okay""".split())
+NEUTRAL = ["hey, ", "hi, ", "ok, ", "okay: ", "please: ", "hello, ", "so, ", "- ", "right, ", "hm, ", "next: ", "now: ", "task: "]
 QUOTES = ['""', "''", "``", "“”", "«»", "‘’", "„“"]
 
 
@@ -65,7 +72,11 @@ class Wording:
     def sentence(self, text, ask=False, tail=False):
         """The clause as one would say it: politeness before and behind, a capital, a full stop."""
         rng = self.rng
-        if ask:
+        if not ask and text.split(" ")[0].lower().rstrip(",:") in NO_VERBS or not text[:1].isalpha():
+            # A sentence of its own: "I would like you to I need …" nobody says.
+            before = rng.choice(NEUTRAL) if rng.random() < .2 else ""
+            behind = rng.choice([" please", ", please", ", thanks", ". Thanks", " thanks"]) if rng.random() < .12 else ""
+        elif ask:
             before = self.phrases.pick("before.ask", rng) if rng.random() < .25 else ""
             behind = self.phrases.pick("behind.ask", rng) if rng.random() < .75 else ""
         else:

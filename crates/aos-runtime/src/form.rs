@@ -4,21 +4,22 @@
 //! that anybody wrote can end a turn or begin one. Deliberately absent: the Jinja templates that files carry, which mix
 //! the two; the forms that are known here are recognised by their control tokens.
 
+use std::sync::Arc;
+
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt};
 use aos_abi::syscall::CallSet;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::grammar;
 use crate::guide::{Guide, Guides};
-use crate::nano::{Nano, Refusals};
+use crate::nano::{self, Nano};
 use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
 
 /// How a model is talked to.
 pub(crate) enum Form {
-    /// aos-nano's own, with what its answers may look like.
-    Nano(Box<Nano>, Value),
+    /// aos-nano's own.
+    Nano(Arc<Nano>),
     /// `<|im_start|>role … <|im_end|>`: SmolLM, Qwen and many more.
     ChatMl { begin: u32, end: u32, bos: Option<u32> },
     /// `<|start_header_id|>role<|end_header_id|> … <|eot_id|>`: Llama 3.
@@ -32,8 +33,6 @@ pub(crate) struct Written {
     pub(crate) role: usize,
     /// What holds the answer; nothing where any text will do.
     pub(crate) guide: Option<Guide>,
-    /// What is said in the place of calls that may not be made.
-    pub(crate) refusals: Option<Refusals>,
 }
 
 impl Form {
@@ -42,10 +41,8 @@ impl Form {
     /// # Errors
     /// [`Fault::Unsupported`] where no form that is known here fits its control tokens.
     pub(crate) fn of(weights: &Weights, vocabulary: &Vocabulary) -> Result<Form, Fault> {
-        if let Ok(shapes) = weights.text("aos.nano.grammar") {
-            let shapes = serde_json::from_str(shapes)
-                .map_err(|error| weights.unsupported(format!("its aos.nano.grammar is no JSON: {error}")))?;
-            return Ok(Form::Nano(Box::new(Nano::of(weights, vocabulary)?), shapes));
+        if weights.text("aos.nano.grammar").is_ok() {
+            return Ok(Form::Nano(Arc::new(Nano::of(weights, vocabulary)?)));
         }
         let control = |name: &str| vocabulary.control(name);
         let bos = vocabulary.bos.filter(|_| weights.flag("tokenizer.ggml.add_bos_token"));
@@ -77,20 +74,16 @@ impl Form {
         guides: &mut Guides,
     ) -> Result<Written, Fault> {
         match self {
-            Form::Nano(nano, shapes) => {
-                let shown = nano.prompt(prompt, vocabulary);
-                let grammar = grammar::of_nano(shapes, prompt.tools, &shown.sources).ok_or_else(|| {
-                    Fault::Grammar("aos.nano.grammar is not of the form that is known here".to_owned())
-                })?;
-                let said = shapes["say"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
-                let refusals = nano.refusals(&said, prompt.tools, vocabulary);
-                // Its prompt has no such beginning.
-                Ok(Written { ids: shown.ids, role: 0, guide: Some(guides.start(grammar)?), refusals })
+            Form::Nano(nano) => {
+                let (ids, shown) = nano.prompt(prompt);
+                let guide = Guide::Nano(Box::new(nano::Guide::new(nano.clone(), shown, prompt.tools)));
+                // Its prompt has no beginning that is the role's.
+                Ok(Written { ids, role: 0, guide: Some(guide) })
             }
             Form::ChatMl { .. } | Form::Llama3 { .. } => {
                 let (ids, role) = self.chat(prompt, vocabulary);
                 let guide = (prompt.tools != CallSet::EMPTY).then(|| guides.calls(prompt.tools)).transpose()?;
-                Ok(Written { ids, role, guide, refusals: None })
+                Ok(Written { ids, role, guide })
             }
         }
     }

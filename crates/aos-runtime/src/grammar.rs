@@ -1,16 +1,13 @@
 //! The grammar of a reply, written for `llguidance`: well formed, and naming no call that the process may not make.
 //!
-//! Start at [`of_calls`], made from the system calls' schemas and the process's own set of calls, and at [`of_nano`], in
-//! which each argument must moreover be copied from what the model was given. What always holds: whatever either lets
-//! through, `aos_abi::decode` takes without an error; every list and string has an end. Deliberately absent: null for
-//! what may be left out, since it can be left out.
+//! Start at [`of_calls`], made from the system calls' schemas and the process's own set of calls. What always holds:
+//! whatever it lets through, `aos_abi::decode` takes without an error; every list and string has an end. Deliberately
+//! absent: null for what may be left out, since it can be left out.
 
 use std::fmt::Write as _;
 
 use aos_abi::syscall::{CallSet, schema};
 use serde_json::Value;
-
-use crate::nano::escaped;
 
 /// Most calls of one reply. A small model that makes more is repeating itself.
 const CALLS_MAX: usize = 8;
@@ -23,8 +20,8 @@ const DEPTH_MAX: usize = 3;
 /// Digits that fit every number of 64 bits, and every program that reads numbers as floating point.
 const DIGITS_MAX: usize = 15;
 
-/// The rules that both grammars share. No string holds a surrogate, which would be JSON and no text.
-fn common() -> String {
+/// The rules of values. No string holds a surrogate, which would be JSON and no text.
+fn values() -> String {
     let character = r#"([^"\\\x00-\x1f\x7f]|\\(["\\bfnrt]|u00[01][0-9a-f]))"#;
     format!(
         "STRING: /\"{character}{{0,{STRING_CHARS_MAX}}}\"/\n\
@@ -37,7 +34,7 @@ fn common() -> String {
 /// Replies of the constrained encoding: `{"calls":[…],"say":"…"}`, with calls of the set alone. Where there is no call
 /// there are words.
 pub(crate) fn of_calls(set: CallSet) -> String {
-    let mut grammar = Grammar { rules: common(), set };
+    let mut grammar = Grammar { rules: values(), set };
     for depth in 0..=DEPTH_MAX {
         grammar.any(depth);
     }
@@ -182,127 +179,4 @@ fn whole(schema: &Value) -> String {
 /// A literal of the grammar. Its strings are written as JSON's.
 fn literal(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
-}
-
-/// Replies of aos-nano (`models/nano/FORMAT.md`, part 5): one call or one sentence, each argument a span of a source.
-/// `shapes` is the file's `aos.nano.grammar`. Nothing where it is not of that form.
-pub(crate) fn of_nano(shapes: &Value, set: CallSet, sources: &[String]) -> Option<String> {
-    let mut rules = common();
-    let sources: Vec<Vec<String>> =
-        sources.iter().map(|source| pieces(source)).filter(|pieces| !pieces.is_empty()).collect();
-    for (nth, pieces) in sources.iter().enumerate() {
-        let spans = serde_json::json!({ "substring_chunks": pieces });
-        let _ = writeln!(rules, "SOURCE{nth}: %regex {spans}");
-    }
-    let any: Vec<String> = (0..sources.len()).map(|nth| format!("SOURCE{nth}")).collect();
-    if !sources.is_empty() {
-        let _ = writeln!(rules, "SPAN: ({}) & /(?s:.+)/", any.join(" | "));
-        // Not only white space, which as an escape is a backslash and a letter.
-        let words = r#"/(\s|\\[bfnrt])*([^\s\\]|\\["\\\/])(?s:.*)/"#;
-        let _ = writeln!(rules, "SAID: ({}) & {words}", any.join(" | "));
-        rules.push_str("COPY: \"\\\"\" SPAN \"\\\"\"\n");
-        rules.push_str("COPYLINE: \"\\\"\" SPAN (\"\\\\n\")? \"\\\"\"\n");
-    }
-    let copies = !sources.is_empty();
-    let said: Vec<&str> = shapes.get("say")?.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
-    let _ = writeln!(rules, "SAY: {}", templates(&said, copies)?);
-    let mut calls = Vec::new();
-    let mut kinds = 0;
-    for name in set.iter() {
-        let Some(of) = shapes.get("calls")?.get(name.as_str()) else { continue };
-        let schema = schema(name);
-        for shape in of.as_array()? {
-            let mut way = literal(&format!("{name}\",\"args\":{{"));
-            for (nth, field) in shape.as_array()?.iter().enumerate() {
-                let [field, kind] = field.as_array()?.as_slice() else { return None };
-                let field = field.as_str()?;
-                let comma = if nth == 0 { "" } else { "," };
-                let Some(value) = value(kind, &schema["properties"][field], copies, &mut rules, &mut kinds) else {
-                    way.clear();
-                    break;
-                };
-                let _ = write!(way, " {} {value}", literal(&format!("{comma}\"{field}\":")));
-            }
-            if !way.is_empty() {
-                calls.push(format!("{way} \"}}}}]}}\""));
-            }
-        }
-    }
-    let mut start = "start: \"{\\\"say\\\":\" SAY \"}\"\n".to_owned();
-    if !calls.is_empty() {
-        start += "  | \"{\\\"calls\\\":[{\\\"name\\\":\\\"\" call\n";
-        let _ = writeln!(rules, "call: {}", calls.join("\n  | "));
-    }
-    Some(start + &rules)
-}
-
-/// The expression of a field; nothing where it would have to be copied and there is no source.
-fn value(kind: &Value, schema: &Value, copies: bool, rules: &mut String, kinds: &mut usize) -> Option<String> {
-    let copied = |rule: &str| copies.then(|| rule.to_owned());
-    match kind {
-        Value::String(kind) => match kind.as_str() {
-            "copy" => copied("COPY"),
-            "copyline" => copied("COPYLINE"),
-            "int" if self::kind(schema) == "integer" => Some(whole(schema)),
-            "int" => Some("NUMBER".to_owned()),
-            "cron" => Some(r#"/"[0-9*,\/\-]{1,12}( [0-9*,\/\-]{1,12}){4}"/"#.to_owned()),
-            "true" => Some("\"true\"".to_owned()),
-            "edits" => copied("\"[{\\\"old\\\":\" COPY \",\\\"new\\\":\" (COPY | \"\\\"\\\"\") \"}]\""),
-            _ => None,
-        },
-        Value::Array(items) => match items.as_slice() {
-            [Value::String(list), Value::Array(words)] if list == "list" => {
-                let words: Vec<String> = words.iter().map(|word| literal(&word.to_string())).collect();
-                let word = format!("({})", words.join(" | "));
-                Some(format!("\"[\" {word} (\",\" {word}){{0,3}} \"]\""))
-            }
-            words => {
-                let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
-                let rule = format!("CHOICE{kinds}");
-                let _ = writeln!(rules, "{rule}: {}", templates(&words, copies)?);
-                *kinds += 1;
-                Some(rule)
-            }
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
-    }
-}
-
-/// A JSON string that is one of these, with a span for each `{}`, and never blank. One terminal, since only all of it shows
-/// where a span ends.
-fn templates(templates: &[&str], copies: bool) -> Option<String> {
-    let one = |template: &&str| {
-        let pieces: Vec<String> = template
-            .split("{}")
-            .map(|piece| if piece.is_empty() { String::new() } else { literal(&escaped(piece)) })
-            .collect();
-        let mut joined = pieces.join(" SPAN ");
-        if template.replace("{}", "").trim().is_empty() {
-            joined = joined.replacen(" SPAN ", " SAID ", 1);
-        }
-        if joined.trim().is_empty() { "\"\"".to_owned() } else { joined }
-    };
-    let all: Vec<String> = templates.iter().filter(|template| copies || !template.contains("{}")).map(one).collect();
-    (!all.is_empty()).then(|| format!("\"\\\"\" ({}) \"\\\"\"", all.join(" | ")))
-}
-
-/// An escaped text in the pieces between which a span may begin and end: its characters, an escape being one. What an
-/// escape was cut off from is left out.
-fn pieces(source: &str) -> Vec<String> {
-    let mut pieces = Vec::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let len = match (first, rest.as_bytes().get(1)) {
-            ('\\', Some(b'u')) => 6,
-            ('\\', _) => 2,
-            _ => first.len_utf8(),
-        };
-        let Some((piece, after)) = rest.split_at_checked(len) else { break };
-        // What a cut left of a character is no part of any text.
-        if piece != "\u{fffd}" {
-            pieces.push(piece.to_owned());
-        }
-        rest = after;
-    }
-    pieces
 }

@@ -1,11 +1,10 @@
 //! What may come next in a reply: a grammar in progress, and the choice of a token under it.
 //!
-//! Start at [`Guides::start`]. What always holds: a token that the grammar does not let through is never chosen, however
+//! Start at [`Guides::calls`]. aos-nano brings a guide of its own. What always holds: a token that the grammar does not let through is never chosen, however
 //! likely it is; near the end of its room a reply is closed rather than cut, so that no half call comes out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use aos_abi::syscall::CallSet;
 use llguidance::api::TopLevelGrammar;
@@ -14,6 +13,7 @@ use toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTr
 
 use crate::fault::Fault;
 use crate::grammar;
+use crate::nano;
 use crate::vocabulary::Vocabulary;
 
 /// Most sets of calls whose grammar is kept. They follow from roles, so there are few.
@@ -25,12 +25,17 @@ pub(crate) struct Guides {
     by_calls: HashMap<CallSet, Matcher>,
 }
 
+/// A reply in progress.
+pub(crate) enum Guide {
+    /// Held to the system calls' schemas.
+    Calls(Box<Matched>),
+    /// Held to what aos-nano answers.
+    Nano(Box<nano::Guide>),
+}
+
 /// One grammar in progress.
-pub(crate) struct Guide {
+pub(crate) struct Matched {
     matcher: Matcher,
-    /// Time spent on masks, and how many there were.
-    pub(crate) spent: Duration,
-    pub(crate) masks: u32,
 }
 
 impl Guides {
@@ -56,43 +61,62 @@ impl Guides {
     /// A reply of the constrained encoding with calls of the set.
     pub(crate) fn calls(&mut self, set: CallSet) -> Result<Guide, Fault> {
         if let Some(kept) = self.by_calls.get(&set) {
-            return Ok(Guide::new(kept.clone()));
+            return Ok(Guide::matched(kept.clone()));
         }
-        let guide = self.start(grammar::of_calls(set))?;
+        let grammar = TopLevelGrammar::from_lark(grammar::of_calls(set));
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        if let Some(error) = matcher.get_error() {
+            return Err(Fault::Grammar(error.lines().next().unwrap_or_default().to_owned()));
+        }
         if self.by_calls.len() >= SETS_MAX {
             self.by_calls.clear();
         }
-        self.by_calls.insert(set, guide.matcher.clone());
-        Ok(guide)
-    }
-
-    /// A grammar from its beginning.
-    pub(crate) fn start(&self, grammar: String) -> Result<Guide, Fault> {
-        let matcher = Matcher::new(self.factory.create_parser(TopLevelGrammar::from_lark(grammar)));
-        match matcher.get_error() {
-            Some(error) => Err(Fault::Grammar(error.lines().next().unwrap_or_default().to_owned())),
-            None => Ok(Guide::new(matcher)),
-        }
+        self.by_calls.insert(set, matcher.clone());
+        Ok(Guide::matched(matcher))
     }
 }
 
 impl Guide {
-    fn new(matcher: Matcher) -> Guide {
-        Guide { matcher, spent: Duration::ZERO, masks: 0 }
+    fn matched(matcher: Matcher) -> Guide {
+        Guide::Calls(Box::new(Matched { matcher }))
     }
 
-    /// The likeliest token that may come; `closing` prefers what ends strings, objects and lists. The grammar goes on with
-    /// it. Nothing where the reply is at its end.
+    /// The likeliest token that may come; `closing` prefers what brings the reply to its end. The guide goes on with it.
+    /// Nothing where the reply is at its end.
     pub(crate) fn choose(
         &mut self,
         logits: &[f32],
         closing: bool,
         vocabulary: &Vocabulary,
     ) -> Result<Option<u32>, Fault> {
+        match self {
+            Guide::Calls(matched) => matched.choose(logits, closing, vocabulary),
+            Guide::Nano(guide) => Ok(guide.choose(logits, closing)),
+        }
+    }
+
+    /// Whether the reply is whole.
+    pub(crate) fn ended(&self) -> bool {
+        match self {
+            Guide::Calls(matched) => matched.matcher.is_stopped(),
+            Guide::Nano(guide) => guide.reply().is_some(),
+        }
+    }
+
+    /// The reply, where its text is not that of its tokens; once it is whole.
+    pub(crate) fn reply(&self) -> Option<&str> {
+        match self {
+            Guide::Calls(_) => None,
+            Guide::Nano(guide) => guide.reply(),
+        }
+    }
+}
+
+impl Matched {
+    fn choose(&mut self, logits: &[f32], closing: bool, vocabulary: &Vocabulary) -> Result<Option<u32>, Fault> {
         if self.matcher.is_stopped() {
             return Ok(None);
         }
-        let began = Instant::now();
         let mask = self.matcher.compute_mask().map_err(|error| broken(&error))?;
         let mut best: Option<(u32, u8, f32)> = None;
         mask.iter_set_entries(|id| {
@@ -111,9 +135,7 @@ impl Guide {
                 best = Some((id, rank, logit));
             }
         });
-        self.masks += 1;
         let Some((id, ..)) = best else {
-            self.spent += began.elapsed();
             return match self.matcher.is_accepting() {
                 Ok(true) => Ok(None),
                 Ok(false) => Err(Fault::Grammar("nothing may come next".to_owned())),
@@ -121,13 +143,7 @@ impl Guide {
             };
         };
         self.matcher.consume_token(id).map_err(|error| broken(&error))?;
-        self.spent += began.elapsed();
         Ok(Some(id))
-    }
-
-    /// Whether the reply is whole.
-    pub(crate) fn ended(&self) -> bool {
-        self.matcher.is_stopped()
     }
 }
 

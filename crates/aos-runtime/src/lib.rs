@@ -1,8 +1,8 @@
 //! Models that run inside the daemon, on the CPU: GGUF files of the llama architecture, and encoders that make vectors.
 //!
-//! Start at [`Runtime::ask`]. `weights` opens a file and checks it; `vocabulary` and `words` turn text into tokens; `form`
-//! and `nano` write a prompt as a model reads it; `grammar` and `guide` hold an answer to the system calls that its
-//! process may make; `llama` and `attention` compute, behind the trait in `decoder`; `kv` is what a process has read, and
+//! Start at [`Runtime::ask`]. `weights` opens a file and checks it; `vocabulary` turns text into tokens; `form` writes a
+//! prompt as a model reads it; `grammar` and `guide` hold an answer to the system calls that its process may make; `nano`
+//! does all three for aos-nano; `llama` and `attention` compute, behind the trait in `decoder`; `kv` is what a process has read, and
 //! `worker` the thread that serves all processes of one model. [`Runtime::embed`] has vectors made of texts: `encoder` is
 //! the thread of such a model, `bert` computes.
 //!
@@ -27,7 +27,6 @@ mod runtime;
 mod tests;
 mod vocabulary;
 mod weights;
-mod words;
 mod worker;
 
 pub use encoder::Embedded;

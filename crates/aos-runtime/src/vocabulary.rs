@@ -16,7 +16,6 @@ use tokenizers::{SplitDelimiterBehavior, Tokenizer};
 
 use crate::fault::Fault;
 use crate::weights::Weights;
-use crate::words::{Kind, Words};
 
 /// What the types of tokens in a GGUF file mean (`llama_token_type` of llama.cpp).
 const NORMAL: i64 = 1;
@@ -40,7 +39,9 @@ pub(crate) struct Vocabulary {
 }
 
 enum Encoder {
-    Words(Words),
+    /// aos-nano's own, which needs to know what else a prompt holds; see `nano`. Its words are known here, and nothing is
+    /// written with them.
+    Nano,
     /// `true`: SentencePiece, in which a space is written `▁`.
     Merges(Box<Tokenizer>, bool),
 }
@@ -62,7 +63,12 @@ impl Vocabulary {
         let id = |key: &str| weights.id(key).filter(|id| (*id as usize) < tokens.len());
         let eos = id("tokenizer.ggml.eos_token_id").ok_or_else(|| missing("tokenizer.ggml.eos_token_id"))?;
         let bos = id("tokenizer.ggml.bos_token_id");
-        let is_text = |nth: usize| matches!(types[nth], NORMAL | USER_DEFINED | BYTE) && nth != eos as usize;
+        // Of aos-nano's tokens only the words are text: how calls and sentences begin is its own affair.
+        let of_text = |nth: usize| match kind.as_str() {
+            "aos-nano" => types[nth] == USER_DEFINED,
+            _ => matches!(types[nth], NORMAL | USER_DEFINED | BYTE),
+        };
+        let is_text = |nth: usize| of_text(nth) && nth != eos as usize;
         let text = |nth: usize, token: &String| -> Result<Vec<u8>, Fault> {
             match (is_text(nth), types[nth], kind.as_str()) {
                 (false, ..) => Ok(Vec::new()),
@@ -84,17 +90,7 @@ impl Vocabulary {
             .map(|(nth, token)| (token.clone(), nth as u32))
             .collect();
         let encoder = match kind.as_str() {
-            "aos-nano" => {
-                let kind = |nth: usize| match types[nth] {
-                    BYTE => Kind::Byte,
-                    NORMAL => Kind::Mark,
-                    USER_DEFINED => Kind::Word,
-                    _ => Kind::None,
-                };
-                let texts = bytes.iter().enumerate().map(|(nth, text)| (text.as_slice(), kind(nth)));
-                let words = Words::new(texts);
-                Encoder::Words(words.ok_or_else(|| weights.unsupported("it lacks a token for some byte".to_owned()))?)
-            }
+            "aos-nano" => Encoder::Nano,
             "llama" => Encoder::Merges(Box::new(sentencepiece(weights, &tokens)?), true),
             "gpt2" => Encoder::Merges(Box::new(byte_level(weights, &tokens)?), false),
             other => return Err(weights.unsupported(format!("its tokenizer is `{other}`"))),
@@ -112,6 +108,14 @@ impl Vocabulary {
         self.bytes.get(id as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// Each token that stands for a text, with it.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (u32, &str)> {
+        let texts = self.bytes.iter().enumerate().map(|(id, bytes)| (id as u32, bytes.as_slice()));
+        texts
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .filter_map(|(id, bytes)| Some((id, std::str::from_utf8(bytes).ok()?)))
+    }
+
     /// The control token of this name.
     pub(crate) fn control(&self, name: &str) -> Option<u32> {
         self.control.get(name).copied()
@@ -120,7 +124,7 @@ impl Vocabulary {
     /// The tokens of a text.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         match &self.encoder {
-            Encoder::Words(words) => words.encode(text.as_bytes()),
+            Encoder::Nano => Vec::new(),
             Encoder::Merges(tokenizer, spaces) => {
                 let ids = merged(tokenizer, text, *spaces);
                 if ids.iter().all(|id| !self.bytes(*id).is_empty()) {
@@ -134,12 +138,6 @@ impl Vocabulary {
                     .collect()
             }
         }
-    }
-
-    /// The text of tokens; bytes that are no UTF-8 are replaced.
-    pub(crate) fn decode(&self, ids: &[u32]) -> String {
-        let bytes: Vec<u8> = ids.iter().flat_map(|id| self.bytes(*id)).copied().collect();
-        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 

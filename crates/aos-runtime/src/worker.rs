@@ -17,8 +17,6 @@ use crate::decoder::{Decoder, Piece};
 use crate::fault::Fault;
 use crate::form::{Form, told};
 use crate::guide::{Guide, Guides};
-use crate::nano::Refusals;
-
 use crate::vocabulary::Vocabulary;
 
 /// Tokens of one prompt read in one round: others get their next token in between.
@@ -96,7 +94,8 @@ struct Running<S> {
     reused: usize,
     most: usize,
     guide: Option<Guide>,
-    refusals: Option<Refusals>,
+    /// Time spent on what may come next.
+    masks: Duration,
     first: Option<Instant>,
     /// Bytes of the answer, and how many of them were told.
     bytes: Vec<u8>,
@@ -281,7 +280,7 @@ impl<D: Decoder> Worker<D> {
                 reused,
                 most,
                 guide: written.guide,
-                refusals: written.refusals,
+                masks: Duration::ZERO,
                 first: None,
                 bytes: Vec::new(),
                 told: 0,
@@ -317,7 +316,7 @@ impl<D: Decoder> Worker<D> {
     }
 
     fn finish(&mut self, running: Running<D::State>, outcome: Result<bool, Fault>) {
-        let Running { job, ids, read, state, prompt, role, reused, guide, first, bytes, .. } = running;
+        let Running { job, ids, read, state, prompt, role, reused, masks, first, bytes, .. } = running;
         let answer = outcome.map(|whole| {
             let written = String::from_utf8_lossy(&bytes).into_owned();
             let (text, calls) = told(written, &job.prompt);
@@ -331,7 +330,7 @@ impl<D: Decoder> Worker<D> {
                 answer_tokens: ids.len() - prompt,
                 first: first.duration_since(job.asked),
                 rest: first.elapsed(),
-                masks: guide.map_or(Duration::ZERO, |guide| guide.spent),
+                masks,
             }
         });
         let _ = job.reply.send(answer);
@@ -364,26 +363,24 @@ impl<S> Running<S> {
     fn next(&mut self, logits: &[f32], vocabulary: &Vocabulary, end: u32) -> Result<Option<bool>, Fault> {
         self.first.get_or_insert_with(Instant::now);
         let left = self.most - (self.ids.len() - self.prompt);
+        let began = Instant::now();
         let chosen = match &mut self.guide {
             Some(guide) => guide.choose(logits, left <= CLOSING.min(self.most / 2), vocabulary)?,
             None => likeliest(logits).filter(|id| *id != end && *id != vocabulary.eos),
         };
-        let Some(id) = chosen else { return Ok(Some(true)) };
-        let opens = |id: u32| self.refusals.as_ref().filter(|refusals| refusals.follow(id));
-        let named = self.ids[self.prompt..].last().and_then(|last| opens(*last));
-        if let Some(reply) = named.and_then(|refusals| refusals.instead(logits, id)) {
+        self.masks += began.elapsed();
+        if let Some(id) = chosen {
+            self.ids.push(id);
+            // What aos-nano's tokens mean shows when they are all there.
+            if !matches!(self.guide, Some(Guide::Nano(_))) {
+                self.bytes.extend(vocabulary.bytes(id));
+            }
+        }
+        if let Some(reply) = self.guide.as_ref().and_then(Guide::reply) {
             self.bytes = reply.as_bytes().to_vec();
-            self.tell();
-            return Ok(Some(true));
         }
-        let held_back = opens(id).is_some();
-        self.ids.push(id);
-        self.bytes.extend(vocabulary.bytes(id));
-        // That a call begins is told with its name: it may become a sentence yet.
-        if !held_back {
-            self.tell();
-        }
-        if self.guide.as_ref().is_some_and(Guide::ended) {
+        self.tell();
+        if chosen.is_none() || self.guide.as_ref().is_some_and(Guide::ended) {
             return Ok(Some(true));
         }
         Ok((left == 1).then_some(false))

@@ -42,19 +42,17 @@ impl Gguf {
         };
         let tokens = texts("tokens");
         let types = of["types"].as_array().unwrap().iter().map(|kind| kind.as_i64().unwrap() as i32).collect();
-        let written = vectors("grammar.json");
-        let grammar: Value = serde_json::from_str(&written).unwrap();
-        let calls = grammar["calls"].as_object().unwrap().keys().cloned().collect();
+        let calls = of["grammar"]["calls"].as_object().unwrap().keys().cloned().collect();
         // As wide as candle needs for the products of the vector unit at hand.
-        let mut gguf = Gguf::llama(seed, tokens.len(), 1536, 256);
+        let mut gguf = Gguf::llama(seed, tokens.len(), 1280, 256);
         gguf.meta.extend([
             ("tokenizer.ggml.model".to_owned(), Meta::Text("aos-nano".to_owned())),
             ("tokenizer.ggml.tokens".to_owned(), Meta::Texts(tokens)),
             ("tokenizer.ggml.token_type".to_owned(), Meta::I32s(types)),
-            ("tokenizer.ggml.eos_token_id".to_owned(), Meta::U32(257)),
-            ("aos.nano.format".to_owned(), Meta::U32(1)),
+            ("tokenizer.ggml.eos_token_id".to_owned(), Meta::U32(1)),
+            ("aos.nano.format".to_owned(), Meta::U32(2)),
             ("aos.nano.calls".to_owned(), Meta::Texts(calls)),
-            ("aos.nano.grammar".to_owned(), Meta::Text(written)),
+            ("aos.nano.grammar".to_owned(), Meta::Text(of["grammar"].to_string())),
         ]);
         gguf
     }

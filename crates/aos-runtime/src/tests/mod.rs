@@ -2,7 +2,7 @@
 
 mod encoder;
 mod folder;
-mod gguf;
+pub(crate) mod gguf;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -15,11 +15,9 @@ use aos_abi::{Lsn, Name, Pid};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use self::gguf::{Gguf, Kind, Meta, vectors};
+use self::gguf::{Gguf, Kind, Meta};
 use crate::decoder::{Decoder, Piece};
 use crate::form::Form;
-use crate::guide::{Guide, Guides};
-use crate::nano::Nano;
 use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
 use crate::worker::{Answered, Job, Note, Worker};
@@ -173,7 +171,7 @@ fn a_small_model_says_that_it_may_not_instead_of_doing_something_else() {
         let answered = answer(&mut worker, 1, prompt("read a.txt", set, 200));
         let reply: Value = serde_json::from_str(&answered.text).unwrap();
         let said = reply["say"].as_str().unwrap_or_default();
-        refused += usize::from(said.starts_with("I may not use ") && answered.answer_tokens == 1);
+        refused += usize::from(said.starts_with("I may not use ") && answered.answer_tokens == 0);
         made += usize::from(reply["calls"][0]["name"] == "FS_READ");
         assert!(!said.contains("FS_READ"), "that one it may: {said}");
     }
@@ -364,131 +362,24 @@ fn a_file_that_cannot_be_used_is_refused_with_a_way_out() {
     assert_eq!(Runtime::check(&path), Ok(()), "weights may be of any type");
 }
 
-fn nano() -> (Home, PathBuf) {
-    let home = Home::new();
-    let file = home.put("nano.gguf", &Gguf::nano(1));
-    (home, file)
-}
-
-fn lines(name: &str) -> Vec<Value> {
-    vectors(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    value["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-}
-
-#[test]
-fn texts_and_prompts_are_tokens_as_the_training_has_them() {
-    let (_home, file) = nano();
-    let weights = Weights::open(&file, None).unwrap();
-    let vocabulary = Vocabulary::of(&weights).unwrap();
-    for line in lines("tokens.jsonl") {
-        let text = line["text"].as_str().unwrap();
-        assert_eq!(vocabulary.encode(text), ids(&line), "{text:?}");
-        assert_eq!(vocabulary.decode(&ids(&line)), text);
-    }
-    let nano = Nano::of(&weights, &vocabulary).unwrap();
-    for line in lines("prompts.jsonl") {
-        let of = &line["prompt"];
-        let tools =
-            of["tools"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().parse().unwrap()).collect();
-        let message = |message: &Value| match message["assistant"].as_str() {
-            Some(text) => Message::Assistant { text: text.to_owned(), calls: vec![] },
-            None => {
-                let parts = message["user"].as_array().unwrap().iter();
-                Message::User(parts.map(|part| Part::Text(part.as_str().unwrap().to_owned())).collect())
-            }
-        };
-        let messages = of["messages"].as_array().unwrap().iter().map(message).collect();
-        let shown = nano.prompt(&Prompt { messages, ..prompt("", tools, 100) }, &vocabulary);
-        assert_eq!(shown.ids, ids(&line), "{of}");
-    }
-}
-
-/// Each of these tokens is chosen where it is the likeliest, and the answer is at its end then.
-fn lets_through(guide: &mut Guide, ids: &[u32], vocabulary: &Vocabulary, answer: &str) {
-    for (nth, id) in ids.iter().enumerate() {
-        let mut logits = vec![0.0; vocabulary.len()];
-        logits[*id as usize] = 1.0;
-        let got = guide.choose(&logits, false, vocabulary).unwrap();
-        assert_eq!(got, Some(*id), "token {nth} of {answer}");
-    }
-    assert!(guide.ended(), "{answer}");
-}
-
-/// Every answer of the training passes the grammar, given a prompt that holds what it copies.
-#[test]
-fn the_grammar_lets_every_answer_of_the_training_through() {
-    let (_home, file) = nano();
-    let weights = Weights::open(&file, None).unwrap();
-    let vocabulary = Vocabulary::of(&weights).unwrap();
-    let form = Form::of(&weights, &vocabulary).unwrap();
-    let guides = Guides::new(&vocabulary, vocabulary.eos).unwrap();
-    for line in lines("answers.jsonl") {
-        let answer = line["answer"].as_str().unwrap();
-        // Each string of the answer is a source of its own, and so is each line of it.
-        let mut strings = Vec::new();
-        collect(&serde_json::from_str(answer).unwrap(), &mut strings);
-        let sources: Vec<String> = strings
-            .iter()
-            .flat_map(|text| [text.as_str()].into_iter().chain(text.split_inclusive(['\n', ' '])))
-            .map(crate::nano::escaped)
-            .collect();
-        let Form::Nano(_, shapes) = &form else { panic!("another form") };
-        let grammar = crate::grammar::of_nano(shapes, CallSet::all(), &sources).unwrap();
-        let mut guide = guides.start(grammar).unwrap();
-        let mut ids = ids(&line);
-        assert_eq!(ids.pop(), Some(vocabulary.eos));
-        lets_through(&mut guide, &ids, &vocabulary, answer);
-    }
-}
-
-/// A span begins, goes on and ends anywhere in a text, also around characters of several bytes.
-#[test]
-fn a_span_goes_on_behind_a_character_of_several_bytes() {
-    let (_home, file) = nano();
-    let weights = Weights::open(&file, None).unwrap();
-    let vocabulary = Vocabulary::of(&weights).unwrap();
-    let Form::Nano(_, shapes) = Form::of(&weights, &vocabulary).unwrap() else { panic!("another form") };
-    let guides = Guides::new(&vocabulary, vocabulary.eos).unwrap();
-    let source = "show me what is inside the document město.java or 文件-שלום/x as \"soon\" as you can";
-    for path in ["město.java", "m", "mě", "ěsto", "文件-שלום/x", "件-ש", "document město.java or 文"] {
-        let grammar = crate::grammar::of_nano(&shapes, CallSet::all(), &[crate::nano::escaped(source)]).unwrap();
-        let mut guide = guides.start(grammar).unwrap();
-        let answer = format!("{{\"calls\":[{{\"name\":\"FS_READ\",\"args\":{{\"path\":\"{path}\"}}}}]}}");
-        lets_through(&mut guide, &vocabulary.encode(&answer), &vocabulary, &answer);
-    }
-}
-
-fn collect(value: &Value, strings: &mut Vec<String>) {
-    match value {
-        Value::String(text) => strings.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, strings)),
-        Value::Object(fields) => fields.values().for_each(|item| collect(item, strings)),
-        _ => {}
-    }
-}
-
 #[test]
 fn no_text_is_a_control_token() {
     let home = Home::new();
-    for gguf in [Gguf::nano(1), Gguf::chat(1)] {
-        let weights = Weights::open(&home.put("m.gguf", &gguf), None).unwrap();
-        let vocabulary = Vocabulary::of(&weights).unwrap();
-        for text in [
-            "<|im_end|>",
-            "<|im_start|>system\n",
-            "a<|end|>b",
-            "<|endoftext|>",
-            "<|user|>",
-            "\u{0}\u{1}é日\u{10ffff}",
-            "the lather's",
-        ] {
-            let ids = vocabulary.encode(text);
-            assert!(ids.iter().all(|id| !vocabulary.bytes(*id).is_empty()), "{text:?}: {ids:?}");
-            assert_eq!(vocabulary.decode(&ids), text);
-        }
+    let weights = Weights::open(&home.put("m.gguf", &Gguf::chat(1)), None).unwrap();
+    let vocabulary = Vocabulary::of(&weights).unwrap();
+    for text in [
+        "<|im_end|>",
+        "<|im_start|>system\n",
+        "a<|end|>b",
+        "<|endoftext|>",
+        "<|user|>",
+        "\u{0}\u{1}é日\u{10ffff}",
+        "the lather's",
+    ] {
+        let ids = vocabulary.encode(text);
+        assert!(ids.iter().all(|id| !vocabulary.bytes(*id).is_empty()), "{text:?}: {ids:?}");
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| vocabulary.bytes(*id)).copied().collect();
+        assert_eq!(String::from_utf8_lossy(&bytes), text);
     }
 }
 

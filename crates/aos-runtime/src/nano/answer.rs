@@ -1,0 +1,354 @@
+//! Answers of aos-nano as tokens, and back (`models/nano/FORMAT.md`, part 5).
+//!
+//! Start at [`Codec::decode`]. A reply is one call, its token and then each field's token with its value, or one sentence. A
+//! value is a choice among literals, a number, or spans; a span is the tokens of a source, or the whole of one of the last
+//! results. The runtime writes the JSON from it, so the model never does. What always holds: what is decoded names what was
+//! shown to the last byte, or is a literal of the file's.
+
+use serde_json::{Map, Value, json};
+
+use super::grammar::{Field, Grammar, Kind, Template};
+use super::words::{Table, Token, Words};
+
+/// Units of time and their seconds, the largest first.
+pub(crate) const UNITS: [(&str, u64); 5] = [("w", 604_800), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
+/// Last results that can be named whole.
+pub(crate) const WHOLES: usize = 4;
+
+/// A text of the prompt that may be copied from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<Token>,
+    /// What a call brought, its error included.
+    pub(crate) result: bool,
+}
+
+impl Source {
+    /// Each place where these tokens stand.
+    fn places<'a>(&'a self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+        let windows = self.tokens.windows(ids.len().max(1)).enumerate();
+        let alike = move |window: &[Token]| window.iter().map(|token| &token.id).eq(ids);
+        windows.filter(move |(_, window)| alike(window)).map(|(at, _)| at)
+    }
+
+    /// The text of some tokens.
+    fn cut(&self, at: usize, count: usize) -> &str {
+        &self.text[self.tokens[at].begin..self.tokens[at + count - 1].end]
+    }
+}
+
+/// What a prompt showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) table: Table,
+}
+
+impl Shown {
+    /// The last results, the latest first.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().rev().filter(|source| source.result).take(WHOLES)
+    }
+}
+
+/// The tokens that answers are built with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    pub(crate) end: u32,
+    pub(crate) say: u32,
+    pub(crate) and: u32,
+    pub(crate) wholes: [u32; WHOLES],
+    pub(crate) units: [u32; UNITS.len()],
+}
+
+/// From replies to tokens and back, after what has been shown.
+pub(crate) struct Codec<'a> {
+    pub(crate) grammar: &'a Grammar,
+    pub(crate) words: &'a Words,
+    pub(crate) marks: Marks,
+    pub(crate) shown: &'a Shown,
+}
+
+// From a reply to tokens.
+impl Codec<'_> {
+    /// The tokens of a reply, its end included; `None` where it is no answer of this model.
+    pub(crate) fn encode(&self, reply: &str) -> Option<Vec<u32>> {
+        let reply: Value = serde_json::from_str(reply).ok()?;
+        let mut ids = match reply.get("say") {
+            Some(text) => self.sentence(text.as_str()?),
+            None => {
+                let [made] = reply.get("calls")?.as_array()?.as_slice() else { return None };
+                let (call, args) = (self.grammar.call(made.get("name")?.as_str()?)?, made.get("args")?.as_object()?);
+                let shape = call.shapes.iter().find(|shape| self.fits(shape, args))?;
+                let mut ids = vec![call.id];
+                for field in shape {
+                    ids.push(field.id);
+                    ids.extend(self.value(&field.kind, &args[&field.name])?);
+                }
+                ids
+            }
+        };
+        ids.push(self.marks.end);
+        Some(ids)
+    }
+
+    fn fits(&self, shape: &[Field], args: &Map<String, Value>) -> bool {
+        let of = |field: &Field, value: &Value| match &field.kind {
+            Kind::Copy | Kind::Line => value.as_str().is_some_and(|text| !text.is_empty()),
+            Kind::Int | Kind::Duration => value.is_i64() || value.is_u64(),
+            Kind::Cron => value.as_str().is_some_and(|text| text.split(' ').count() == 5),
+            Kind::True => *value == Value::Bool(true),
+            Kind::Edits => value.as_array().is_some_and(|edits| edits.iter().all(|edit| edit["old"].is_string())),
+            Kind::List(names) => value.as_array().is_some_and(|all| {
+                all.iter().all(|item| names.iter().any(|(name, _)| Some(name.as_str()) == item.as_str()))
+            }),
+            Kind::Literals(templates) => {
+                value.as_str().is_some_and(|text| templates.iter().any(|template| could_be(&template.text, text)))
+            }
+        };
+        let named = shape.iter().map(|field| &field.name).eq(args.keys());
+        named && shape.iter().zip(args.values()).all(|(field, value)| of(field, value))
+    }
+
+    fn sentence(&self, text: &str) -> Vec<u32> {
+        if let Some(template) = self.grammar.say.iter().find(|template| template.text == text) {
+            return vec![template.id];
+        }
+        let filled = |template: &Template| Some((template.id, self.filled(&template.text, text)?));
+        let of_spans = self.grammar.say.iter().filter(|template| template.spans() > 0);
+        match of_spans.map(filled).find_map(|found| found) {
+            Some((id, spans)) => [vec![id], spans].concat(),
+            None => [vec![self.marks.say], self.lines(text)].concat(),
+        }
+    }
+
+    /// A text made of spans with a line feed between each and the next, as few of them as may be.
+    fn lines(&self, text: &str) -> Vec<u32> {
+        if let Some(whole) = self.span(text) {
+            return whole;
+        }
+        let mut cuts: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+        cuts.reverse();
+        for at in cuts {
+            if let Some(first) = self.span(&text[..at]) {
+                return [first, vec![self.marks.and], self.lines(&text[at + 1..])].concat();
+            }
+        }
+        self.plain(text)
+    }
+
+    fn value(&self, kind: &Kind, value: &Value) -> Option<Vec<u32>> {
+        match kind {
+            Kind::Copy => Some(self.copied(value.as_str()?)),
+            Kind::Line => {
+                let text = value.as_str()?;
+                let line = text.strip_suffix('\n').unwrap_or(text);
+                Some(self.span(line).unwrap_or_else(|| self.copied(text)))
+            }
+            Kind::Int => Some(self.copied(&value.to_string())),
+            Kind::Duration => Some(self.duration(value.as_u64()?)),
+            Kind::Cron => Some(self.plain(value.as_str()?)),
+            Kind::True => Some(Vec::new()),
+            Kind::Edits => {
+                let [edit] = value.as_array()?.as_slice() else { return None };
+                let (old, new) = (edit.get("old")?.as_str()?, edit.get("new")?.as_str()?);
+                let new = if new.is_empty() { Vec::new() } else { self.copied(new) };
+                Some([self.copied(old), vec![self.marks.and], new].concat())
+            }
+            Kind::List(names) => {
+                let id = |item: &Value| names.iter().find(|(name, _)| Some(name.as_str()) == item.as_str());
+                value.as_array()?.iter().map(|item| id(item).map(|(_, id)| *id)).collect()
+            }
+            Kind::Literals(templates) => {
+                let text = value.as_str()?;
+                templates.iter().find_map(|template| {
+                    let spans = self.filled(&template.text, text)?;
+                    Some([vec![template.id], spans].concat())
+                })
+            }
+        }
+    }
+
+    /// As it was said: the count that stands before a word with the unit's letter; else the largest unit that goes.
+    fn duration(&self, seconds: u64) -> Vec<u32> {
+        let fitting = || {
+            let units = UNITS.iter().zip(self.marks.units).filter(|((_, size), _)| seconds.is_multiple_of(*size));
+            units.map(|((name, size), id)| (seconds / size, name, id))
+        };
+        let said = |count: u64, name: &str| {
+            let letter = name.chars().next();
+            self.shown.sources.iter().any(|source| is_said(source, &count.to_string(), letter))
+        };
+        let known = |count: u64| self.words.known(&count.to_string()).is_some();
+        let found = fitting()
+            .find(|(count, name, _)| said(*count, name))
+            .or_else(|| fitting().find(|(count, ..)| known(*count)))
+            .map_or((seconds, self.marks.units[UNITS.len() - 1]), |(count, _, id)| (count, id));
+        [self.plain(&found.0.to_string()), vec![found.1]].concat()
+    }
+
+    /// The tokens of the spans with which a template makes a text.
+    fn filled(&self, template: &str, text: &str) -> Option<Vec<u32>> {
+        let parts: Vec<&str> = template.split("{}").collect();
+        match parts.as_slice() {
+            [whole] => (*whole == text).then(Vec::new),
+            [first, rest @ ..] => self.rest(rest, text.strip_prefix(first)?),
+            [] => None,
+        }
+    }
+
+    fn rest(&self, parts: &[&str], text: &str) -> Option<Vec<u32>> {
+        let (part, others) = parts.split_first()?;
+        if others.is_empty() {
+            return self.span(text.strip_suffix(part).filter(|span| !span.is_empty())?);
+        }
+        let places = text.match_indices(part).filter(|(at, _)| *at > 0);
+        places.map(|(at, _)| at).find_map(|at| {
+            let span = self.span(&text[..at])?;
+            let behind = self.rest(others, &text[at + part.len()..])?;
+            Some([span, vec![self.marks.and], behind].concat())
+        })
+    }
+
+    /// The tokens of a text that stands in what was shown.
+    fn span(&self, text: &str) -> Option<Vec<u32>> {
+        if let Some(nth) = self.shown.results().position(|source| source.text == text) {
+            return Some(vec![self.marks.wholes[nth]]);
+        }
+        let ids = self.plain(text);
+        let stands = |source: &Source| source.places(&ids).any(|at| source.cut(at, ids.len()) == text);
+        self.shown.sources.iter().any(stands).then_some(ids)
+    }
+
+    /// A span; what another model said, or a person's hand made of it, stands as it is.
+    fn copied(&self, text: &str) -> Vec<u32> {
+        self.span(text).unwrap_or_else(|| self.plain(text))
+    }
+
+    fn plain(&self, text: &str) -> Vec<u32> {
+        self.words.sought(text, &self.shown.table).iter().map(|token| token.id).collect()
+    }
+}
+
+// From tokens to a reply.
+impl Codec<'_> {
+    /// The reply that tokens mean, its end included; `None` where they mean none.
+    pub(crate) fn decode(&self, ids: &[u32]) -> Option<String> {
+        let (head, body) = ids.strip_suffix(&[self.marks.end])?.split_first()?;
+        let say = |text: String| Some(format!("{{\"say\":{}}}", Value::from(text)));
+        if *head == self.marks.say {
+            return say(self.texts(body)?.join("\n"));
+        }
+        if let Some(template) = self.grammar.say.iter().find(|template| template.id == *head) {
+            return say(self.meant_by(template, body)?);
+        }
+        let call = self.grammar.calls.iter().find(|call| call.id == *head)?;
+        let args = call.shapes.iter().find_map(|shape| self.args(shape, body))?;
+        Some(format!("{{\"calls\":[{{\"name\":{},\"args\":{args}}}]}}", Value::from(call.name.as_str())))
+    }
+
+    /// The arguments in the order of the shape; `None` where the tokens are not of this shape.
+    fn args(&self, shape: &[Field], body: &[u32]) -> Option<String> {
+        let is_field = |id: &u32| {
+            self.grammar.calls.iter().flat_map(|call| call.shapes.iter().flatten()).any(|field| field.id == *id)
+        };
+        let mut rest = body;
+        let mut written = Vec::new();
+        for field in shape {
+            let behind = rest.strip_prefix(&[field.id])?;
+            let len = behind.iter().position(is_field).unwrap_or(behind.len());
+            let (value, after) = behind.split_at(len);
+            written.push(format!("{}:{}", Value::from(field.name.as_str()), self.meant(&field.kind, value)?));
+            rest = after;
+        }
+        rest.is_empty().then(|| format!("{{{}}}", written.join(",")))
+    }
+
+    fn meant(&self, kind: &Kind, value: &[u32]) -> Option<Value> {
+        match kind {
+            Kind::Copy => Some(Value::from(self.text(value)?)),
+            Kind::Line => {
+                let text = self.text(value)?;
+                Some(Value::from(if text.ends_with('\n') { text } else { text + "\n" }))
+            }
+            Kind::Int => self.number(value).map(Value::from),
+            Kind::Duration => {
+                let one = |pair: &[u32]| {
+                    let [count, unit] = pair else { return None };
+                    let nth = self.marks.units.iter().position(|id| id == unit)?;
+                    self.number(&[*count])?.checked_mul(UNITS[nth].1)
+                };
+                let sum = value.chunks(2).try_fold(0u64, |sum, pair| sum.checked_add(one(pair)?))?;
+                (!value.is_empty()).then(|| Value::from(sum))
+            }
+            Kind::Cron => self.words.spelled(value).map(Value::from),
+            Kind::True => value.is_empty().then_some(Value::Bool(true)),
+            Kind::Edits => {
+                let at = value.iter().position(|id| *id == self.marks.and)?;
+                let new = if at + 1 == value.len() { String::new() } else { self.text(&value[at + 1..])? };
+                Some(json!([{ "old": self.text(&value[..at])?, "new": new }]))
+            }
+            Kind::List(names) => {
+                let name = |id: &u32| names.iter().find(|(_, of)| of == id).map(|(name, _)| Value::from(name.as_str()));
+                (!value.is_empty()).then(|| value.iter().map(name).collect::<Option<Vec<_>>>().map(Value::from))?
+            }
+            Kind::Literals(templates) => {
+                let (id, spans) = value.split_first()?;
+                let template = templates.iter().find(|template| template.id == *id)?;
+                Some(Value::from(self.meant_by(template, spans)?))
+            }
+        }
+    }
+
+    fn meant_by(&self, template: &Template, body: &[u32]) -> Option<String> {
+        let spans = if body.is_empty() { Vec::new() } else { self.texts(body)? };
+        template.fill(&spans)
+    }
+
+    fn texts(&self, body: &[u32]) -> Option<Vec<String>> {
+        body.split(|id| *id == self.marks.and).map(|span| self.text(span)).collect()
+    }
+
+    /// A whole number that was shown, or that the model knows. What is too large for JSON's readers is none.
+    fn number(&self, value: &[u32]) -> Option<u64> {
+        self.text(value)?.parse().ok().filter(|number| *number < 1 << 53)
+    }
+
+    /// The text of a span: of a whole result, or of the first place where its tokens stand.
+    fn text(&self, span: &[u32]) -> Option<String> {
+        if let [id] = span
+            && let Some(nth) = self.marks.wholes.iter().position(|whole| whole == id)
+        {
+            return self.shown.results().nth(nth).map(|source| source.text.clone());
+        }
+        let stands = |source: &Source| source.places(span).next().map(|at| source.cut(at, span.len()).to_owned());
+        self.shown.sources.iter().find_map(stands).or_else(|| match span {
+            [id] => self.words.number(*id).map(str::to_owned),
+            _ => None,
+        })
+    }
+}
+
+/// Whether this number stands there with a word behind it that begins with this letter.
+fn is_said(source: &Source, count: &str, letter: Option<char>) -> bool {
+    source.tokens.split_last().is_some_and(|(_, tokens)| {
+        tokens.iter().filter(|token| &source.text[token.begin..token.end] == count).any(|token| {
+            let behind: String = source.text[token.end..].chars().take(3).collect();
+            behind.trim_start_matches([' ', '-']).to_lowercase().chars().next() == letter
+        })
+    })
+}
+
+/// Whether a template could have made a text; spans may be anything but empty.
+fn could_be(template: &str, text: &str) -> bool {
+    let parts: Vec<&str> = template.split("{}").collect();
+    let [first, between @ ..] = parts.as_slice() else { return false };
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some((last, between)) = between.split_last() else { return rest.is_empty() };
+    for part in between {
+        let Some((at, _)) = rest.match_indices(part).find(|(at, _)| *at > 0) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() > last.len() && rest.ends_with(last)
+}

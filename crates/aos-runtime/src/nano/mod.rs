@@ -1,0 +1,253 @@
+//! aos-nano: what it is shown of a process's history, and what it may answer.
+//!
+//! Start at [`Nano::prompt`]. It follows `models/nano/FORMAT.md`, whose vectors are tests here: `words` turns texts into
+//! tokens, `result` says what a result is as text, `grammar` is what may be answered, `answer` goes from replies to tokens
+//! and back, `guide` chooses. What always holds: control tokens come from here alone; each text that somebody wrote is a
+//! source, of which answers may take spans, and an answer holds nothing else but the file's own literals.
+
+mod answer;
+mod grammar;
+mod guide;
+mod result;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::HashMap;
+
+use aos_abi::Name;
+use aos_abi::inference::{Message, Part, Prompt};
+use aos_abi::syscall::CallSet;
+use serde_json::Value;
+
+use self::answer::{Codec, Marks, Shown, Source, UNITS};
+use self::grammar::Grammar;
+pub(crate) use self::guide::Guide;
+use self::result::{is_cut, text_of};
+use self::words::Words;
+use crate::fault::Fault;
+use crate::vocabulary::Vocabulary;
+use crate::weights::Weights;
+
+const TEXT_IDS: usize = 384;
+const RESULT_IDS: usize = 320;
+const PROMPT_IDS: usize = 896;
+const SUMMARY: &str = "[summary of what happened before this point]\n";
+const INPUT_END: &str = "[end of standard input]";
+
+/// The form of a model: its words, its answers, and the tokens between them.
+pub(crate) struct Nano {
+    words: Words,
+    grammar: Grammar,
+    marks: Marks,
+    /// The calls that it knows, in their order.
+    calls: Vec<(Name, u32)>,
+    lack: u32,
+    user: u32,
+    reply: u32,
+    result: u32,
+    error: u32,
+    told: u32,
+    cut: u32,
+}
+
+/// A message as it is shown: somebody's text, or a reply of the model's.
+enum Item {
+    Said { control: u32, text: String, was_cut: bool },
+    Reply(String),
+}
+
+impl Nano {
+    /// What a file says of the form.
+    pub(crate) fn of(weights: &Weights, vocabulary: &Vocabulary) -> Result<Nano, Fault> {
+        if weights.id("aos.nano.format") != Some(2) {
+            return Err(weights.unsupported("its aos.nano.format is not 2".to_owned()));
+        }
+        let control = |name: &str| {
+            vocabulary.control(name).ok_or_else(|| weights.unsupported(format!("it has no control token {name}")))
+        };
+        let known: HashMap<String, u32> = vocabulary.texts().map(|(id, text)| (text.to_owned(), id)).collect();
+        let words = Words::new(vocabulary, known);
+        let written: Value = serde_json::from_str(weights.text("aos.nano.grammar")?)
+            .map_err(|error| weights.unsupported(format!("its aos.nano.grammar is no JSON: {error}")))?;
+        let grammar = Grammar::of(&written, vocabulary);
+        let of = |name: &String| Name::ALL.iter().copied().find(|known| known.as_str() == name);
+        let calls = weights.texts("aos.nano.calls").unwrap_or_default();
+        let calls = calls.iter().map(|name| {
+            let call = of(name).ok_or_else(|| weights.unsupported(format!("there is no system call {name}")))?;
+            Ok((call, control(name)?))
+        });
+        let mut units = [0; UNITS.len()];
+        for (id, (name, _)) in units.iter_mut().zip(UNITS) {
+            *id = control(&format!("<|{name}|>"))?;
+        }
+        let wholes = [control("<|whole1|>")?, control("<|whole2|>")?, control("<|whole3|>")?, control("<|whole4|>")?];
+        let marks =
+            Marks { end: control("<|end|>")?, say: control("<|say|>")?, and: control("<|and|>")?, wholes, units };
+        Ok(Nano {
+            words: words.ok_or_else(|| weights.unsupported("it lacks the tokens of words".to_owned()))?,
+            grammar: grammar
+                .ok_or_else(|| weights.unsupported("its aos.nano.grammar is of another form".to_owned()))?,
+            marks,
+            calls: calls.collect::<Result<_, Fault>>()?,
+            lack: control("<|lack|>")?,
+            user: control("<|user|>")?,
+            reply: control("<|reply|>")?,
+            result: control("<|result|>")?,
+            error: control("<|error|>")?,
+            told: control("<|told|>")?,
+            cut: control("<|cut|>")?,
+        })
+    }
+
+    /// A prompt, ready to go on, and what was shown in it. Where it is too long, the oldest replies with what follows them are
+    /// left out.
+    pub(crate) fn prompt(&self, prompt: &Prompt) -> (Vec<u32>, Shown) {
+        let (head, mut turns) = self.items(&prompt.messages);
+        loop {
+            let (mut ids, shown) = self.write(prompt.tools, head.iter().chain(turns.iter().flatten()));
+            ids.push(self.reply);
+            if ids.len() <= PROMPT_IDS || turns.is_empty() {
+                return (ids, shown);
+            }
+            turns.remove(0);
+        }
+    }
+
+    /// From replies to tokens and back.
+    fn codec<'a>(&'a self, shown: &'a Shown) -> Codec<'a> {
+        Codec { grammar: &self.grammar, words: &self.words, marks: self.marks, shown }
+    }
+
+    /// The whole reply in the place of a call that the process may not make; `None` where it may, or where no call begins
+    /// with this token. Under the rest of the grammar the model would make the likeliest other call, which nobody asked for.
+    fn refusal(&self, id: u32, tools: CallSet) -> Option<String> {
+        let (name, _) = self.calls.iter().find(|(name, of)| *of == id && !tools.contains(*name))?;
+        let said = self.grammar.refusal(name.as_str()).unwrap_or_default();
+        Some(format!("{{\"say\":{}}}", Value::from(said)))
+    }
+
+    /// Whether a token is no part of a text: it ends a span.
+    fn is_structure(&self, id: u32) -> bool {
+        id == self.marks.and
+            || self.grammar.calls.iter().flat_map(|call| call.shapes.iter().flatten()).any(|field| field.id == id)
+    }
+
+    fn write<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item>) -> (Vec<u32>, Shown) {
+        let (mut ids, mut shown) = (Vec::new(), Shown::default());
+        let lacking: Vec<u32> =
+            self.calls.iter().filter(|(name, _)| !tools.contains(*name)).map(|(_, id)| *id).collect();
+        if !lacking.is_empty() {
+            ids.push(self.lack);
+            ids.extend(lacking);
+        }
+        for item in items {
+            match item {
+                Item::Said { control, text, was_cut } => {
+                    ids.push(*control);
+                    let too_long = self.show(*control, text, &mut shown, &mut ids);
+                    if *was_cut || too_long {
+                        ids.push(self.cut);
+                    }
+                }
+                Item::Reply(text) => {
+                    let encoded = self.codec(&shown).encode(text);
+                    ids.push(self.reply);
+                    ids.extend(encoded.unwrap_or_else(|| {
+                        let tokens = self.words.shown(text, &mut shown.table);
+                        tokens.iter().map(|token| token.id).chain([self.marks.end]).collect()
+                    }));
+                }
+            }
+        }
+        (ids, shown)
+    }
+
+    /// A text that may be copied from; whether it was too long, and was cut.
+    fn show(&self, control: u32, text: &str, shown: &mut Shown, ids: &mut Vec<u32>) -> bool {
+        let result = control == self.result || control == self.error;
+        let mut tokens = self.words.shown(text, &mut shown.table);
+        let most = if result { RESULT_IDS } else { TEXT_IDS };
+        let too_long = tokens.len() > most;
+        tokens.truncate(most);
+        let end = if too_long { tokens.last().map_or(0, |token| token.end) } else { text.len() };
+        ids.extend(tokens.iter().map(|token| token.id));
+        shown.sources.push(Source { text: text[..end].to_owned(), tokens, result });
+        too_long
+    }
+
+    /// What stands before the first reply, and each reply with all that follows it until the next.
+    fn items(&self, messages: &[Message]) -> (Vec<Item>, Vec<Vec<Item>>) {
+        let (mut head, mut turns): (Vec<Item>, Vec<Vec<Item>>) = (Vec::new(), Vec::new());
+        for (nth, message) in messages.iter().enumerate() {
+            match message {
+                Message::Assistant { text, .. } => turns.push(vec![Item::Reply(text.clone())]),
+                Message::User(parts) => {
+                    let place = turns.last_mut().unwrap_or(&mut head);
+                    for (part_nth, part) in parts.iter().enumerate() {
+                        if let Part::Text(text) = part {
+                            place.extend(self.part(text, nth == 0 && part_nth == 0));
+                        }
+                    }
+                }
+                Message::Result { name, content, .. } => {
+                    turns.last_mut().unwrap_or(&mut head).push(self.outcome(name, content));
+                }
+            }
+        }
+        (head, turns)
+    }
+
+    fn part(&self, part: &str, first: bool) -> Option<Item> {
+        if let Some(rest) = part.strip_prefix("[result ")
+            && let Some((header, body)) = rest.split_once("]\n")
+        {
+            let name = header.rsplit(' ').next().unwrap_or_default();
+            return Some(self.outcome(name, body));
+        }
+        let part = part.trim();
+        let (mut control, mut text) = (self.user, part);
+        if !first {
+            if part.starts_with("<untrusted ") {
+                control = self.told;
+                let inner = part.split_once('\n').map_or("", |(_, inner)| inner);
+                text = inner.rsplit_once("\n</untrusted>").map_or("", |(inner, _)| inner);
+            } else if let Some(summary) = part.strip_prefix(SUMMARY) {
+                (control, text) = (self.told, summary);
+            } else if ["[input, ", "[timer ", "[message "].iter().any(|begin| part.starts_with(begin))
+                && let Some((_, inner)) = part.split_once("]\n")
+            {
+                text = inner;
+            } else if part.starts_with('[') && part.ends_with(']') && !part.contains('\n') {
+                text = "";
+            }
+            text = text.strip_suffix(INPUT_END).unwrap_or(text);
+        }
+        let text = text.trim();
+        (!text.is_empty()).then(|| Item::Said { control, text: text.to_owned(), was_cut: false })
+    }
+
+    /// A result as the kernel shows it.
+    fn outcome(&self, name: &str, body: &str) -> Item {
+        // What is no outcome is shown as it stands, so that nothing is lost without a word.
+        let outcome: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
+        if let Some(error) = outcome.get("error") {
+            let of = |key: &str| error[key].as_str().unwrap_or_default();
+            let text = format!("{} {}", of("code"), of("message"));
+            return Item::Said { control: self.error, text, was_cut: false };
+        }
+        let by_kernel = is_cut(&outcome);
+        let value = match by_kernel {
+            true => outcome.get("shown"),
+            false => outcome.get("result"),
+        };
+        let value = value.unwrap_or(&outcome);
+        let said = text_of(name, value);
+        // Line feeds at its end say nothing.
+        let text = match said.trim_end_matches(['\r', '\n']) {
+            "" => "(nothing)".to_owned(),
+            said => said.to_owned(),
+        };
+        Item::Said { control: self.result, text, was_cut: by_kernel || is_cut(value) }
+    }
+}

@@ -1,0 +1,130 @@
+//! The form of aos-nano against the vectors of its training, which `models/nano/vectors.py` writes.
+
+use std::sync::Arc;
+
+use aos_abi::inference::Encoding;
+use serde_json::Value;
+
+use super::*;
+use crate::tests::gguf::{Gguf, vectors};
+
+fn nano() -> Arc<Nano> {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("nano.gguf");
+    Gguf::nano(1).write(&file);
+    let weights = Weights::open(&file, None).unwrap();
+    Arc::new(Nano::of(&weights, &Vocabulary::of(&weights).unwrap()).unwrap())
+}
+
+fn lines(name: &str) -> Vec<Value> {
+    vectors(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn numbers(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+fn prompt(of: &Value) -> Prompt {
+    let message = |message: &Value| match message["assistant"].as_str() {
+        Some(text) => Message::Assistant { text: text.to_owned(), calls: vec![] },
+        None => {
+            let parts = message["user"].as_array().unwrap().iter();
+            Message::User(parts.map(|part| Part::Text(part.as_str().unwrap().to_owned())).collect())
+        }
+    };
+    Prompt {
+        system: String::new(),
+        messages: of["messages"].as_array().unwrap().iter().map(message).collect(),
+        status: String::new(),
+        tools: of["tools"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().parse().unwrap()).collect(),
+        encoding: Encoding::Constrained,
+        max_output: 100,
+    }
+}
+
+fn asked(text: &str) -> Prompt {
+    let messages = vec![Message::User(vec![Part::Text(text.to_owned())])];
+    let of = serde_json::json!({ "tools": [], "messages": [] });
+    Prompt { messages, tools: CallSet::all(), ..prompt(&of) }
+}
+
+#[test]
+fn texts_are_tokens_as_the_training_has_them() {
+    let nano = nano();
+    for line in lines("tokens.jsonl") {
+        let text = line["text"].as_str().unwrap();
+        // The vectors count characters.
+        let at = |byte: usize| text[..byte].chars().count();
+        let tokens = nano.words.shown(text, &mut Default::default());
+        let tokens: Vec<Value> =
+            tokens.iter().map(|token| serde_json::json!([token.id, at(token.begin), at(token.end)])).collect();
+        assert_eq!(Value::from(tokens), line["tokens"], "{text:?}");
+    }
+}
+
+#[test]
+fn prompts_and_answers_are_tokens_as_the_training_has_them() {
+    let nano = nano();
+    let mut answers = 0;
+    for line in lines("prompts.jsonl") {
+        let prompt = prompt(&line["prompt"]);
+        let (ids, shown) = nano.prompt(&prompt);
+        assert_eq!(ids, numbers(&line["ids"]), "{}", line["prompt"]);
+        let Some(answer) = line["answer"].as_str() else { continue };
+        answers += 1;
+        let ids = numbers(&line["answer_ids"]);
+        assert_eq!(nano.codec(&shown).encode(answer).as_ref(), Some(&ids), "{answer}");
+        assert_eq!(nano.codec(&shown).decode(&ids).as_deref(), Some(answer));
+        let mut guide = Guide::new(nano.clone(), shown, prompt.tools);
+        for (id, count) in ids.iter().zip(numbers(&line["nexts"])) {
+            assert_eq!(guide.take(*id), Some(count as usize), "{answer}");
+        }
+    }
+    assert!(answers > 100, "{answers} answers");
+}
+
+/// Whatever is let through decodes, in the order of a stranger's likings.
+#[test]
+fn every_answer_that_is_let_through_decodes() {
+    let nano = nano();
+    let task = "remind me in 5 minutes to put \"x y\" into the 2 files a.txt and \t b_9.md, every * 3-4 of 12,30";
+    let mut heads = std::collections::BTreeSet::new();
+    for seed in 0..300_u64 {
+        let (_, shown) = nano.prompt(&asked(task));
+        let mut guide = Guide::new(nano.clone(), shown, CallSet::all());
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut count = 0;
+        while guide.reply().is_none() {
+            // Splitmix64: any order will do, as long as it is the same one each time.
+            let mut liking = || {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                (mixed >> 40) as f32
+            };
+            let logits: Vec<f32> = (0..8192).map(|_| liking()).collect();
+            guide.choose(&logits, count > 40);
+            count += 1;
+            assert!(count < 200, "it does not end");
+        }
+        let reply: Value = serde_json::from_str(guide.reply().unwrap()).unwrap();
+        heads.insert(reply["calls"][0]["name"].as_str().unwrap_or("say").to_owned());
+        if let Some(said) = reply["say"].as_str() {
+            assert!(!said.trim().is_empty());
+        }
+    }
+    assert!(heads.len() > 15, "{heads:?}");
+}
+
+#[test]
+fn a_file_of_another_form_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("nano.gguf");
+    for gguf in [
+        Gguf::nano(1).with("aos.nano.format", crate::tests::gguf::Meta::U32(1)),
+        Gguf::nano(1).with("aos.nano.grammar", crate::tests::gguf::Meta::Text("{\"calls\":[]}".to_owned())),
+    ] {
+        gguf.write(&file);
+        let weights = Weights::open(&file, None).unwrap();
+        assert!(Nano::of(&weights, &Vocabulary::of(&weights).unwrap()).is_err());
+    }
+}
