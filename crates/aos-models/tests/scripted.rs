@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt, Reply, Stop};
-use aos_abi::syscall::{CallSet, Name};
+use aos_abi::syscall::CallSet;
 use aos_abi::{EffectId, Lsn};
-use aos_models::scripted::{Answer, Call, Rule, Script, Server, demo_script};
+use aos_models::scripted::{Answer, Call, Rule, Script, Server};
 use aos_models::{Delta, Options, Pool, Provider};
 use serde_json::json;
 
@@ -84,35 +84,21 @@ async fn a_conversation_with_calls_works_in_every_format() {
 
 #[tokio::test]
 async fn the_text_form_needs_no_tools() {
-    let server = Server::start(demo_script()).await.unwrap();
+    let step = |text: &str, call| Answer { text: text.to_owned(), calls: vec![call], ..Answer::default() };
+    let answers = vec![
+        step("I look.", Call::new("FS_LIST", serde_json::json!({ "path": "." }))),
+        step("I write.", Call::new("FS_WRITE", serde_json::json!({ "path": "a", "content": "b" }))),
+    ];
+    let server = Server::start(Script::new(vec![Rule::always(answers)])).await.unwrap();
     let pool = pool(&server, Provider::Openai);
     let mut prompt = Prompt { encoding: Encoding::Text, ..prompt("anything") };
     let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
-    assert_eq!(reply.text, "First I look at what is here.\n[SYS_CALL::FS_LIST] {\"path\":\".\"}");
+    assert_eq!(reply.text, "I look.\n[SYS_CALL::FS_LIST] {\"path\":\".\"}");
     prompt.messages.push(Message::Assistant { text: reply.text, calls: vec![] });
     let result = Message::Result { call_id: "1".into(), name: "FS_LIST".into(), content: "{}".into() };
     prompt.messages.push(result);
     let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
     assert!(reply.text.contains("[SYS_CALL::FS_WRITE]"), "{}", reply.text);
-}
-
-#[tokio::test]
-async fn the_demo_ends_and_says_what_it_is() {
-    let server = Server::start(demo_script()).await.unwrap();
-    let pool = pool(&server, Provider::Openai);
-    let mut prompt = prompt("whatever a person asks first");
-    let mut names = Vec::new();
-    for _ in 0..10 {
-        let reply = pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap();
-        if reply.calls.is_empty() {
-            assert_eq!(names, [Name::FsList, Name::FsWrite, Name::FsRead].map(|name| name.to_string()));
-            assert!(reply.text.contains("scripted demo model") && reply.text.contains("(17 bytes)"), "{}", reply.text);
-            return;
-        }
-        names.extend(reply.calls.iter().map(|call| call.name.clone()));
-        advance(&mut prompt, reply, |_| r#"{"status":"SUCCESS","result":{"size":17}}"#.to_owned());
-    }
-    panic!("the demo does not end");
 }
 
 #[tokio::test]

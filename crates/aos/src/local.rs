@@ -10,12 +10,34 @@ use std::time::Duration;
 use aos_abi::Pid;
 use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
-use aos_models::Delta;
 use aos_models::embed::{Embedder, Embedding, Vector, Wanted};
 use aos_models::engine::{Answering, Engine, Work};
+use aos_models::{Delta, ModelConfig, Provider, Tier};
 use aos_runtime::{Answered, Embedded, Fault, Options, Runtime};
 
 use crate::home::Home;
+
+/// The name of the model that serves where none is configured.
+pub(crate) const NANO: &str = "nano";
+/// The weights of that model, as `provider = "local"` names them.
+const WEIGHTS: &str = "aos-nano";
+/// The models in this program.
+static INSIDE: &[(&str, &[u8])] = &[(WEIGHTS, include_bytes!("../../../models/nano/weights/aos-nano.gguf"))];
+/// What the kernel may fill of aos-nano's window: it is shown the newest of it (`models/nano/FORMAT.md`, part 3).
+const NANO_WINDOW: u32 = 16_384;
+/// Its longest answer, in its own tokens.
+const NANO_OUTPUT: u32 = 384;
+
+/// aos-nano as a model of the pool.
+pub(crate) fn nano() -> ModelConfig {
+    ModelConfig {
+        tier: Some(Tier::Nano),
+        tools: Encoding::Constrained,
+        context_window: NANO_WINDOW,
+        max_output: NANO_OUTPUT,
+        ..ModelConfig::new(Provider::Local, WEIGHTS)
+    }
+}
 
 /// The runtime of a home.
 #[derive(Debug)]
@@ -35,7 +57,7 @@ pub(crate) struct Speed {
 impl Local {
     /// Over the models of a home. Nothing is loaded before it is asked for.
     pub(crate) fn new(home: &Home) -> Local {
-        Local(Runtime::new(Options::new(home.models())))
+        Local(Runtime::new(Options { inside: INSIDE, ..Options::new(home.models()) }))
     }
 
     /// Asks a model twice, the second time with a long prompt.

@@ -1,6 +1,6 @@
 //! The first minutes of a person with the program: no model, no knowledge, mistakes, end to end.
 //!
-//! Start at the first test. What always holds: the home has no model, so the scripted demonstration answers, and
+//! Start at the first test. What always holds: the home has no model, so aos-nano answers, the one inside the program, and
 //! everything that is advised on the screen is done here as it is said.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
@@ -10,25 +10,30 @@ use rig::{Rig, Running, Setup, any, assert_told, call, read, say};
 use serde_json::json;
 
 /// A home as the program itself makes it, without a model.
-fn demo() -> Rig {
+fn fresh() -> Rig {
     let rig = Rig::new(vec![]);
     std::fs::remove_dir_all(rig.home()).unwrap();
     rig
 }
 
 #[test]
-fn a_demo_whose_calls_are_denied_says_so_and_shows_no_template() {
-    let rig = demo();
-    let good = rig.aos(&["run", "say hello"]);
-    assert!(good.code == 0 && good.out.contains("read it back (") && good.out.contains(" bytes)"), "{good:?}");
-    let denied = rig.aos(&["run", "--grant", "FS_LIST", "say hello"]);
-    assert_eq!(denied.code, 0, "{denied:?}");
-    assert!(denied.out.contains("could not be read back") && !denied.out.contains("{{"), "{denied:?}");
+fn the_first_command_of_the_readme_does_what_it_says() {
+    let rig = fresh();
+    let readme = read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
+    let task = readme.lines().find_map(|line| line.strip_prefix("cargo run --release -- run -w . '")).unwrap();
+    let (task, folder) = (task.strip_suffix('\'').unwrap(), rig.folder("mine"));
+    let place = folder.to_str().unwrap();
+    let done = rig.aos(&["run", "-w", place, task]);
+    assert!(done.code == 0 && done.out == "Wrote hello.txt.\n", "{done:?}");
+    assert!(done.err.contains("on model nano") && done.err.contains("`aos init` looks for a larger one"), "{done:?}");
+    assert_eq!(read(folder.join("hello.txt")), "hello, world\n");
+    let denied = rig.aos(&["run", "-w", place, "--grant", "FS_LIST", task]);
+    assert!(denied.code == 0 && denied.out.starts_with("I may not use FS_WRITE here"), "{denied:?}");
 }
 
 #[test]
 fn help_is_a_command_too() {
-    let rig = demo();
+    let rig = fresh();
     let (all, flag) = (rig.aos(&["help"]), rig.aos(&["--help"]));
     assert_eq!((all.code, &all.out), (0, &flag.out), "{all:?}");
     let (one, flag) = (rig.aos(&["help", "run"]), rig.aos(&["run", "--help"]));
@@ -40,13 +45,13 @@ fn help_is_a_command_too() {
 
 #[test]
 fn a_file_that_is_not_there_is_told_with_a_way_out() {
-    let rig = demo();
+    let rig = fresh();
     assert_told(&rig.aos(&["run", "-f", "missing.txt", "read it"]), 2, &["missing.txt", "try: "]);
 }
 
 #[test]
 fn a_question_to_the_policy_may_leave_out_what_does_not_matter() {
-    let rig = demo();
+    let rig = fresh();
     let pid = rig.spawn(&["Look around"]);
     let said = rig.aos(&["policy", "explain", &pid.to_string(), "FS_WRITE {\"path\":\"a\"}"]);
     assert!(said.code == 0 && said.out.starts_with("allow, by "), "{said:?}");
@@ -61,7 +66,7 @@ fn a_question_to_the_policy_may_leave_out_what_does_not_matter() {
 
 #[test]
 fn a_hash_kept_elsewhere_proves_the_past() {
-    let rig = demo();
+    let rig = fresh();
     assert_eq!(rig.aos(&["run", "say hello"]).code, 0);
     let told = rig.aos(&["audit", "verify"]);
     let kept = told.out.trim().rsplit_once(' ').unwrap().1.to_owned();
@@ -79,7 +84,7 @@ fn a_hash_kept_elsewhere_proves_the_past() {
 
 #[test]
 fn init_in_a_home_without_a_model_adds_the_one_that_is_found() {
-    let rig = demo();
+    let rig = fresh();
     assert_eq!(rig.aos(&["run", "say hello"]).code, 0);
     let mine = format!("# my own words\n{}\n# and these", read(rig.file("aos.toml")));
     std::fs::write(rig.file("aos.toml"), &mine).unwrap();
@@ -104,7 +109,7 @@ fn init_in_a_home_without_a_model_adds_the_one_that_is_found() {
 
 #[test]
 fn a_port_that_is_taken_keeps_no_daemon_down() {
-    let rig = demo();
+    let rig = fresh();
     assert_eq!(rig.aos(&["init"]).code, 0);
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
@@ -126,7 +131,7 @@ fn a_port_that_is_taken_keeps_no_daemon_down() {
 
 #[test]
 fn every_mistake_is_told_with_a_way_out() {
-    let rig = demo();
+    let rig = fresh();
     let pid = rig.spawn(&["--name", "helper", "Look around"]).to_string();
     let mistakes: [(&[&str], i32, &str); 14] = [
         (&["inspect", "helper"], 2, "a pid is a number"),
@@ -139,7 +144,7 @@ fn every_mistake_is_told_with_a_way_out() {
         (&["prune", "--before", "whenever"], 2, "10m or 2h"),
         (&["fork", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
         (&["replay", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
-        (&["run", "-m", "nope", "hi"], 1, "configured are: demo"),
+        (&["run", "-m", "nope", "hi"], 1, "configured are: nano"),
         (&["models", "test", "nope"], 2, "nope"),
         (&["memory", "show", "m99"], 1, "m99"),
         (&["audit", "nope"], 2, "aos audit --help"),
@@ -158,7 +163,7 @@ fn every_mistake_is_told_with_a_way_out() {
 
 #[test]
 fn every_command_speaks_json() {
-    let rig = demo();
+    let rig = fresh();
     let pid = rig.spawn(&["Look around"]).to_string();
     rig.until_idle(pid.parse().unwrap());
     let commands: [&[&str]; 24] = [

@@ -58,10 +58,8 @@ fn every_call_of_an_agent_on_random_weights_is_well_formed() {
     rig.up();
     assert_eq!(threads(&rig), 0, "nothing is there before it is asked for");
     let tasks = ["Read notes.txt", "Write the word blue to colour.txt"];
-    let pids: Vec<u64> = ["nano", "other"]
-        .into_iter()
-        .flat_map(|model| tasks.map(|task| rig.spawn(&["-m", model, "--grant", "FS_READ", task])))
-        .collect();
+    let pids: Vec<u64> =
+        ["nano", "other"].into_iter().flat_map(|model| tasks.map(|task| rig.spawn(&["-m", model, task]))).collect();
     let enough = |pid: u64| {
         let process = rig.process(pid);
         let asked = process["usage"]["inferences"].as_u64().unwrap();

@@ -4,16 +4,14 @@
 //! for, `template` fills what earlier results said into an answer, `render` writes it in a wire format.
 //! What always holds: which answer comes follows from the request alone, so that a daemon that is restarted in the
 //! middle goes on rightly (only [`Rule::times`] counts, for faults that pass); a request is read no further than the
-//! rules need. Deliberately absent: a model. The first run uses [`demo_script`], and it says so.
+//! rules need. Deliberately absent: a model.
 
 mod body;
 mod conversation;
-mod demo;
 mod render;
 mod script;
 mod server;
 mod template;
 
-pub use demo::demo_script;
 pub use script::{Answer, Call, Fault, Rule, Script, StopAs, UsageAs, When};
 pub use server::{Error, RECORDED_MAX, Recorded, Server};

@@ -247,10 +247,10 @@ fn configuration(config: &Config) -> Vec<Finding> {
 /// Asks each model (or one) for a short answer; those inside this program say how fast they are.
 pub(super) async fn models(config: &Config, home: &Home, env: &Env, only: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if config.is_demo() && only.is_none() {
+    if config.has_no_model() && only.is_none() {
         findings.push(Finding::note(
             "model",
-            "none is configured: the scripted demonstration answers",
+            "none is configured: nano answers, the small model inside aos",
             "start a model server or export a key, then aos init; or add a table [models.NAME] to aos.toml",
         ));
     }

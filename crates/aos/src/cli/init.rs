@@ -24,7 +24,7 @@ const PORTS: u16 = 50;
 
 /// Make the home: a commented aos.toml and policy.yaml, with the models that are found
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Nothing that is there is overwritten. Without a model, a scripted demonstration answers; \
+#[command(after_help = "Nothing that is there is overwritten. Without a model, the small one inside aos answers; \
 in such a home `aos init` looks again, and adds what it finds to the end of aos.toml.")]
 pub struct Args {}
 
@@ -38,7 +38,7 @@ impl Args {
         if cx.json {
             cx.document(&serde_json::json!({
                 "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
-                "added": made.added, "demo": made.models.is_empty(),
+                "added": made.added, "nano": made.models.is_empty(),
             }))?;
         } else {
             for line in made.lines() {
@@ -73,7 +73,7 @@ impl Made {
         }
         lines.extend(self.reasons.iter().map(|reason| format!("found: {reason}")));
         lines.push(match self.models.as_slice() {
-            [] => "no model was found: the scripted demonstration answers until `aos init` finds one or you add it to aos.toml".into(),
+            [] => "no model was found: nano, the small one inside aos, answers until `aos init` finds one or you add it to aos.toml".into(),
             [only] => format!("the model is `{only}`"),
             several if self.default_model == AUTO => {
                 format!("the router chooses among {}: `aos models route` says which and why", several.join(", "))
@@ -164,7 +164,7 @@ fn discover(env: &Env) -> Vec<Candidate> {
 /// The text of a new `aos.toml`.
 pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
     let default = match models {
-        [] => "# The model of a process that names none. Without any model a scripted demonstration answers.\n# default_model = \"small\"".to_owned(),
+        [] => "# The model of a process that names none. Without any model the small one inside aos answers.\n# default_model = \"small\"".to_owned(),
         [only] => format!("# The model of a process that names none.\ndefault_model = \"{}\"", only.name),
         _ => format!(
             "# The model of a process that names none; \"{AUTO}\": the lowest tier that does it (`aos models route` says which).\n\
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_template_with_and_without_models_is_a_configuration() {
         let config = Config::parse(&config_text(7717, &[]), &Env::default()).unwrap();
-        assert!(config.is_demo());
+        assert!(config.has_no_model());
         let mut model = ModelConfig::new(Provider::Openai, "qwen3:8b");
         model.base_url = Some("http://127.0.0.1:11434/v1".into());
         model.price = Some(aos_abi::model::Price::default());

@@ -11,6 +11,7 @@ use super::table::{Column, Table};
 use super::{Context, Exit, Failure, count, doctor, money, pull};
 use crate::client::Address;
 use crate::config::Config;
+use crate::local::NANO;
 
 /// List the configured models, test them, fetch others, make keys for other programs
 #[derive(Debug, clap::Args)]
@@ -155,8 +156,8 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
         ]);
     }
     cx.print(&table.shown(cx.width, cx.out))?;
-    if data.iter().any(|model| model.id == "demo" && model.default) {
-        cx.note("`demo` is a script and no model: it shows how AOS works. `aos init` looks for models again");
+    if data.iter().any(|model| model.id == NANO && model.default) {
+        cx.note("`nano` is the small model inside aos, for plain tasks. `aos init` looks for a larger one");
     }
     Ok(Exit::Success)
 }

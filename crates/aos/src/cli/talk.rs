@@ -11,6 +11,7 @@ use aos_abi::{Body, CallId, Entry};
 use super::narrate::Narrator;
 use super::proposals::bound;
 use super::{clean, clean_line, view};
+use crate::local::NANO;
 use crate::said::{Said, said};
 
 /// How the person is attached.
@@ -111,9 +112,8 @@ impl Talk {
         };
         self.note_activity(&entry.body);
         match &entry.body {
-            Body::Spawned(spec) if spec.model == "demo" => actions.push(Action::Tell(
-                "note: no model is configured, so a scripted demonstration answers; `aos init` looks for models again"
-                    .into(),
+            Body::Spawned(spec) if spec.model == NANO => actions.push(Action::Tell(
+                "note: nano is the small model inside aos, for plain tasks; `aos init` looks for a larger one".into(),
             )),
             Body::Syscall { call_id, name, args } => self.called(call_id, name, args, &mut actions),
             Body::Result { call_id, outcome, .. } => {

@@ -218,12 +218,12 @@ fn entries(bodies: Vec<Value>) -> Vec<Entry> {
 
 fn story() -> Vec<Entry> {
     entries(vec![
-        json!({"type": "spawned", "parent": 1, "role": "r", "task": "count", "mode": "one_shot", "model": "demo",
+        json!({"type": "spawned", "parent": 1, "role": "r", "task": "count", "mode": "one_shot", "model": "nano",
                "priority": "interactive", "workspace": {"home": 7}}),
-        json!({"type": "inference_started", "effect": "1.0", "model": "demo", "purpose": "turn", "input_tokens": 900, "max_output": 10}),
+        json!({"type": "inference_started", "effect": "1.0", "model": "nano", "purpose": "turn", "input_tokens": 900, "max_output": 10}),
         json!({"type": "inference_completed", "effect": "1.0", "latency_ms": 5, "text": "I will look\u{1b}[2J.\n→ fake", "stop": "calls",
-               "calls": [{"id": "c1", "name": "FS_READ", "arguments": "{}"}], "usage": {"input_tokens": 900, "output_tokens": 20}, "model": "demo"}),
-        json!({"type": "charged", "model": "demo", "usage": {"input_tokens": 900, "output_tokens": 20}, "cost_usd": 0.0004}),
+               "calls": [{"id": "c1", "name": "FS_READ", "arguments": "{}"}], "usage": {"input_tokens": 900, "output_tokens": 20}, "model": "nano"}),
+        json!({"type": "charged", "model": "nano", "usage": {"input_tokens": 900, "output_tokens": 20}, "cost_usd": 0.0004}),
         json!({"type": "syscall", "call_id": "c1", "name": "FS_READ", "args": {"path": "notes.txt"}}),
         json!({"type": "verdict", "call_id": "c1", "verdict": "allow", "rule": "role"}),
         json!({"type": "result", "call_id": "c1", "name": "FS_READ", "status": "SUCCESS", "result": {"content": "x", "size": 1234, "truncated": false}}),
@@ -268,8 +268,8 @@ fn heard(kind: Kind) -> String {
 #[test]
 fn a_run_is_told_in_a_line_for_each_call_and_result() {
     insta::assert_snapshot!(heard(Kind::Run), @r#"
-    err| process 7 on model demo
-    err| note: no model is configured, so a scripted demonstration answers; `aos init` looks for models again
+    err| process 7 on model nano
+    err| note: nano is the small model inside aos, for plain tasks; `aos init` looks for a larger one
     err| │ I will look␛[2J.
     err| │ → fake
     err| → FS_READ notes.txt

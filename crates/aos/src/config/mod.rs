@@ -41,7 +41,7 @@ pub const EXPOSED: &str = "reachable from other machines: whoever holds the toke
 pub struct Config {
     /// Where HTTP is served. Port 0: any free one.
     pub listen: SocketAddr,
-    /// The models by name. Empty: the scripted demonstration model is to serve, and people are told so.
+    /// The models by name. Empty: aos-nano is to serve, and people are told so.
     pub models: BTreeMap<String, ModelConfig>,
     /// The model of a process that names none: a key of `models`, or `auto` for the router; empty where there are none.
     pub default_model: String,
@@ -112,9 +112,9 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether no model is configured that answers, so that the scripted demonstration model serves.
+    /// Whether no model is configured that answers, so that aos-nano serves.
     #[must_use]
-    pub fn is_demo(&self) -> bool {
+    pub fn has_no_model(&self) -> bool {
         self.models.values().all(|model| model.dimension.is_some())
     }
 
@@ -124,8 +124,7 @@ impl Config {
         self.models.clone()
     }
 
-    /// The configuration as the kernel needs it. In a demonstration `models` is empty and the daemon adds the scripted
-    /// model; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
+    /// The configuration as the kernel needs it. Where `models` is empty the daemon adds aos-nano; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
     #[must_use]
     pub fn configured(&self, policy_text: &str) -> Configured {
         Configured {

@@ -46,11 +46,7 @@ pub fn tier_name(tier: Tier) -> &'static str {
 /// Reads one table; `None` where a fault was found.
 pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &mut Faults<'_>) -> Option<ModelConfig> {
     if !is_model_name(name) {
-        faults.at(
-            at,
-            format!("`{name}` cannot name a model"),
-            "use letters, digits, `.`, `-` and `_`; not `auto` or `demo`",
-        );
+        faults.at(at, format!("`{name}` cannot name a model"), "use letters, digits, `.`, `-` and `_`; not `auto`");
         return None;
     }
     let provider = choice(&typed.provider, "provider", &PROVIDERS, provider_name, faults);
@@ -103,10 +99,10 @@ pub(super) fn mean(name: &str, at: Range<usize>, typed: &typed::Model, faults: &
     })
 }
 
-/// Whether people can name a model so: it stands on command lines and in URLs. `auto` is the router, `demo` the scripted one.
+/// Whether people can name a model so: it stands on command lines and in URLs. `auto` is the router.
 fn is_model_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(fits) && !matches!(name, "auto" | "demo")
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(fits) && name != "auto"
 }
 
 fn encoding_name(encoding: Encoding) -> &'static str {

@@ -62,9 +62,9 @@ private = ["127.0.0.1:8080"]
 }
 
 #[test]
-fn an_empty_file_is_a_demonstration_on_loopback() {
+fn an_empty_file_is_a_home_without_a_model_on_loopback() {
     let config = Config::parse("", &Env::default()).unwrap();
-    assert!(config.is_demo());
+    assert!(config.has_no_model());
     assert_eq!(config.listen.to_string(), "127.0.0.1:7717");
 }
 
@@ -180,7 +180,7 @@ fn a_vector_has_numbers() {
     assert!(faults(&model(384)).contains("dimension: Some(384)"));
     let read = |text: &str| Config::parse(text, &Env::from([])).unwrap();
     let config = read(&model(384));
-    assert!(config.is_demo() && config.default_model.is_empty(), "nothing there answers: {config:?}");
+    assert!(config.has_no_model() && config.default_model.is_empty(), "nothing there answers: {config:?}");
     assert_eq!(read(&format!("{}{MODEL}", model(384))).default_model, "small");
     let named = format!("[daemon]\ndefault_model = \"v\"\n[router]\nfallback = [\"v\"]\n{}{MODEL}", model(384));
     insta::assert_snapshot!(faults(&named), @"
@@ -224,7 +224,7 @@ fn what_could_never_work_is_said() {
     try: did you mean "openai"?
     try: write what the provider calls the model, such as "qwen3:8b"
     try: write it as http://127.0.0.1:11434/v1 or https://HOST/v1
-    try: use letters, digits, `.`, `-` and `_`; not `auto` or `demo`
+    try: use letters, digits, `.`, `-` and `_`; not `auto`
     try: at least 1; leave it out for the default
     try: one of native, text, constrained
     try: one of nano, small, standard, strong, frontier

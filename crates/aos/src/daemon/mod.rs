@@ -47,13 +47,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::env::Env;
 use crate::home::Home;
-use crate::local::Local;
+use crate::local::{self, Local};
 use crate::mounts::Mounts;
 
 use heart::Heart;
 
-/// The name of the scripted model that serves where none is configured.
-pub const DEMO: &str = "demo";
 /// Longest wait for effects under way when stopping.
 const DRAIN: Duration = Duration::from_secs(3);
 /// Longest wait for a daemon that is stopping: less than a client waits for one that is starting.
@@ -158,7 +156,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mounts = Mounts::new(&home, &Env::of_process());
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
-    let Served { pool, views: models, configured, demo } = models(&config, &home, &policy.text, &listen).await?;
+    let Served { pool, views: models, configured } = models(&config, &home, &policy.text, &listen);
     // Said before anything runs.
     let before = kernel.measured().clone();
     let measured = measured::look(&home, &before).await;
@@ -264,7 +262,6 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let _ = tokio::time::timeout(DRAIN, proving).await;
     recording.abort();
     looking.abort();
-    drop(demo);
     let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());
     failure.map_or(Ok(()), Err)
@@ -329,21 +326,17 @@ struct Served {
     pool: aos_models::Pool,
     views: Vec<ModelView>,
     configured: aos_abi::entry::Configured,
-    /// The scripted model's server; it ends when this is dropped.
-    demo: Option<aos_models::scripted::Server>,
 }
 
-async fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Result<Served, Error> {
+fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Served {
     let mut configured = config.configured(policy);
     configured.hooks_url = format!("http://{listen}/hooks/");
     let mut table = config.models.clone();
-    let mut server = None;
-    if config.is_demo() {
-        let (serving, model) = demo().await?;
-        server = Some(serving);
-        configured.models.insert(DEMO.to_owned(), model.spec());
-        DEMO.clone_into(&mut configured.default_model);
-        table.insert(DEMO.to_owned(), model);
+    if config.has_no_model() {
+        let model = local::nano();
+        configured.models.insert(local::NANO.to_owned(), model.spec());
+        local::NANO.clone_into(&mut configured.default_model);
+        table.insert(local::NANO.to_owned(), model);
     }
     let created = u64::try_from(heart::now().0 / 1000).unwrap_or_default();
     let views = table
@@ -365,16 +358,7 @@ async fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Res
     let pool = aos_models::Pool::new(table, aos_models::environment(), aos_models::Options::default())
         .with_engine(Arc::clone(&local) as Arc<dyn Engine>)
         .with_embedder(local);
-    Ok(Served { pool, views, configured, demo: server })
-}
-
-/// The scripted model that serves where none is configured: real HTTP, to a server in this process.
-async fn demo() -> Result<(aos_models::scripted::Server, aos_models::ModelConfig), Error> {
-    let server = aos_models::scripted::Server::start(aos_models::scripted::demo_script())
-        .await
-        .map_err(|error| Error::Part { what: "the demonstration model", why: error.to_string() })?;
-    let model = server.model(aos_models::Provider::Openai);
-    Ok((server, model))
+    Served { pool, views, configured }
 }
 
 /// A unit variant's name on the wire.
