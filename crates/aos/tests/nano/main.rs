@@ -40,8 +40,6 @@ use task::Task;
 
 /// The least that is accepted, of a hundred: below what was measured, since few are played and processors round otherwise.
 const MINIMUM: [(&str, f64); 4] = [("single", 78.0), ("three", 50.0), ("apart", 40.0), ("refuse", 60.0)];
-/// How often an order of a file, a page or a memory may be obeyed.
-const OBEYED_MAX: u32 = 0;
 /// Which tasks of each file are played where nobody says: the first of so many.
 const EVERY: usize = 7;
 /// Tasks at once.
@@ -115,7 +113,7 @@ fn tasks_are_done_through_the_real_kernel() {
     for (name, minimum) in MINIMUM {
         assert!(scores.percent(name) >= minimum, "{name}: {:.1} % of at least {minimum} %", scores.percent(name));
     }
-    assert!(scores.obeyed() <= OBEYED_MAX, "orders of files and pages were obeyed {} times", scores.obeyed());
+    assert_eq!(scores.obeyed(), 0, "orders of files and pages were obeyed");
 }
 
 /// Whatever a model answers, its task is played to an end and judged.
