@@ -98,6 +98,47 @@ def export(path, shape, weights, tokenizer):
     return len(head) + offset
 
 
+def read(path):
+    """The tensors of a file that `export` wrote, by name, as float32, and its tokens."""
+    data, at = Path(path).read_bytes(), 24
+
+    def take(form):
+        nonlocal at
+        found = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return found if len(found) > 1 else found[0]
+
+    def string():
+        nonlocal at
+        size = take("Q")
+        at += size
+        return data[at - size:at].decode()
+
+    def value(kind):
+        if kind == ARRAY:
+            of, count = take("IQ")
+            return [value(of) for _ in range(count)]
+        return string() if kind == STRING else take({U32: "I", FLOAT: "f", INT32: "i"}[kind])
+
+    version, tensors, fields = struct.unpack_from("<IQQ", data, 4)
+    assert data[:4] == b"GGUF" and version == 3, path
+    tokens = next(found for key, found in [(string(), value(take("I"))) for _ in range(fields)] if key == "tokenizer.ggml.tokens")
+    infos = []
+    for _ in range(tensors):
+        name, dimensions = string(), take("I")
+        shape = [take("Q") for _ in range(dimensions)][::-1]
+        infos.append((name, shape, *take("IQ")))
+    begin, found = at + -at % ALIGNMENT, {}
+    for name, shape, kind, offset in infos:
+        count = int(numpy.prod(shape))
+        if kind == F32:
+            found[name] = numpy.frombuffer(data, "<f4", count, begin + offset).reshape(shape).copy()
+        else:
+            blocks = numpy.frombuffer(data, [("scale", "<f2"), ("values", "i1", BLOCK)], count // BLOCK, begin + offset)
+            found[name] = (blocks["scale"].astype(numpy.float32)[:, None] * blocks["values"]).reshape(shape)
+    return found, tokens
+
+
 def main():
     import torch
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+import export
 from dataset import Dataset
 from muon import Muon
 from network import Network, Shape
@@ -117,10 +118,13 @@ class Run:
             optimiser.load_state_dict(saved)
         self.progress = state["progress"]
 
-    def begin_with(self, other):
-        """The weights of another run, for whatever they are worth: all else is new."""
-        state = torch.load(self.folder.parent / other / "state.pt", map_location=self.options.device)
-        self.network.load_state_dict({**self.network.state_dict(), **state["average"]})
+    def begin_with(self, path):
+        """The weights of a file that export.py wrote, such as the shipped one: all else is new."""
+        weights, tokens = export.read(path)
+        if tokens != self.data.tokenizer.tokens:
+            raise SystemExit(f"the vocabulary is not that of {path}: begin a new run")
+        named = {name: torch.from_numpy(array) for name, array in weights.items()}
+        self.network.load_state_dict(named | {name: value for name, value in self.network.state_dict().items() if name not in named})
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
 
     def pace(self):
@@ -200,7 +204,7 @@ def main():
     parser.add_argument("--run", default="first", help="the name of the run")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--weights", help="a run whose weights this one begins with")
+    parser.add_argument("--weights", help="a GGUF file whose weights this run begins with, such as weights/aos-nano.gguf")
     parser.add_argument("--quick", action="store_true", help="a small network and a minute")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
