@@ -39,7 +39,7 @@ fn means_something(config: &Config) {
     assert_eq!(configured.models.keys().collect::<Vec<_>>(), config.models.keys().collect::<Vec<_>>());
     assert_eq!((&configured.default_model, configured.policy.as_str()), (&config.default_model, policy));
     assert_eq!(configured.usd_per_day, config.usd_per_day);
-    if config.is_demo() {
+    if config.has_no_model() {
         assert_eq!(config.default_model, "");
     } else {
         assert!(config.models.contains_key(&config.default_model));
