@@ -24,7 +24,7 @@
 //! | `off SECONDS` | time passes while the daemon is off, then it boots |
 //! | `boot` | the daemon stops and starts again |
 //! | `times N LINE` | does a line so many times |
-//! | `ps PID` · `explain PID CALL {json}` · `budgets` · `idle` | prints the state of a process · what the policy says to a call · every account · whether anything is due |
+//! | `ps PID` · `explain PID CALL {json}` · `budgets` · `idle` · `risks` | prints the state of a process · what the policy says to a call · every account · whether anything is due · what a person is told of each open question |
 //!
 //! Every boot replays the whole journal into a fresh kernel and asserts that it makes the same entries.
 
