@@ -30,10 +30,17 @@ pub(crate) enum Reads {
     Memory,
 }
 
+/// A command under way, and what it may have fetched by the policy that holds.
+pub(crate) struct Fetching {
+    by: Pid,
+    workspace: Workspace,
+    role: String,
+    labels: Labels,
+}
+
 /// Whether a memory namespace belongs to whoever names it.
 fn is_own(namespace: Option<&String>) -> bool {
-    let mut words = namespace.into_iter().flat_map(|namespace| namespace.split('/'));
-    words.find(|word| !matches!(*word, "" | ".")).is_none_or(|first| first == "self")
+    aos_policy::namespace(namespace.map(String::as_str)).first() == Some(&"self")
 }
 
 /// What a call reads.
@@ -208,21 +215,24 @@ impl<P: PageStore> Kernel<P> {
         self.mark_files(&workspace, self.labels_fetched(&role));
     }
 
-    /// What commands under way may have fetched by the policy that holds, with their roles.
-    pub(crate) fn labels_fetching(&mut self) -> Vec<(Workspace, String, Labels)> {
-        let by = self.commands_under_way();
-        let of = by.into_iter().filter_map(|by| {
-            let process = self.table.get(by)?;
-            let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
-            let labels = self.labels_fetched(&role);
-            Some((workspace, role, labels))
+    /// The commands that have not come back.
+    pub(crate) fn fetching(&mut self) -> Vec<Fetching> {
+        let calls = self.globals.in_flight.values().filter_map(|in_flight| match in_flight {
+            InFlight::Call { by, call, reads: Reads::Files, .. } => Some((*by, *call)),
+            InFlight::Call { .. } | InFlight::Infer { .. } | InFlight::Serve { .. } => None,
         });
-        of.collect()
+        let commands = calls.collect::<Vec<_>>().into_iter().filter_map(|(by, call)| {
+            let process = self.table.get(by)?;
+            process.step.get(call).filter(|call| call.name == Name::ExecCmd.as_str())?;
+            let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
+            Some(Fetching { by, labels: self.labels_fetched(&role), workspace, role })
+        });
+        commands.collect()
     }
 
     /// Another policy holds: what is in their files stays there, also where it would have let them fetch nothing of that.
-    pub(crate) fn labels_stay(&mut self, fetching: Vec<(Workspace, String, Labels)>) {
-        for (workspace, role, labels) in fetching {
+    pub(crate) fn labels_stay(&mut self, fetching: Vec<Fetching>) {
+        for Fetching { workspace, role, labels, .. } in fetching {
             if !labels.within(self.labels_fetched(&role)) {
                 self.mark_files(&workspace, labels);
             }
@@ -299,24 +309,8 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn labels_coming_to(&mut self, except: Option<Pid>, here: impl Fn(&Workspace) -> bool) -> Labels {
-        let commands = self.commands_under_way();
-        commands.into_iter().filter(|by| Some(*by) != except).fold(Labels::NONE, |labels, by| {
-            let role = self.table.get(by).filter(|other| here(&other.workspace)).map(|other| other.policy_role.clone());
-            role.map_or(labels, |role| labels.and(self.labels_fetched(&role)))
-        })
-    }
-
-    /// Whose commands have not come back.
-    fn commands_under_way(&mut self) -> Vec<Pid> {
-        let calls = self.globals.in_flight.values().filter_map(|in_flight| match in_flight {
-            InFlight::Call { by, call, reads: Reads::Files, .. } => Some((*by, *call)),
-            InFlight::Call { .. } | InFlight::Infer { .. } | InFlight::Serve { .. } => None,
-        });
-        let runs = calls.collect::<Vec<_>>().into_iter().filter(|(by, call)| {
-            let step = self.table.get(*by).and_then(|process| process.step.get(*call));
-            step.is_some_and(|call| call.name == Name::ExecCmd.as_str())
-        });
-        runs.map(|(by, _)| by).collect()
+        let others = self.fetching().into_iter().filter(|one| Some(one.by) != except && here(&one.workspace));
+        others.fold(Labels::NONE, |labels, one| labels.and(one.labels))
     }
 
     /// What a command of this role may fetch.

@@ -396,7 +396,7 @@ impl<P: PageStore> Kernel<P> {
     fn configure(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
         let before = self.policy.generation().to_owned();
-        let (fetching, mounted) = (self.labels_fetching(), self.mounted_to_watchers());
+        let (fetching, mounted) = (self.fetching(), self.mounted_to_watchers());
         self.take_config(config.clone());
         self.labels_stay(fetching);
         if self.policy.generation() != before {

@@ -61,4 +61,5 @@ pub use permit::Permit;
 pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;
 pub use standing::Standing;
+pub use target::namespace;
 pub use terms::{Obligations, Rate, Terms};

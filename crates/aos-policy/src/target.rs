@@ -217,6 +217,18 @@ fn word(text: &str) -> Target<'_> {
     words(Domain::Word.split(text).into_iter().map(Cow::Borrowed).collect())
 }
 
+/// The words of a memory namespace, by which it has one name however it is written: `self` is the process's own, also where
+/// none is given or it has no word.
+#[must_use]
+pub fn namespace(given: Option<&str>) -> Vec<&str> {
+    let words: Vec<&str> = given.into_iter().flat_map(segments).collect();
+    if words.is_empty() { vec!["self"] } else { words }
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|word| !matches!(*word, "" | "."))
+}
+
 /// The segments of a relative path, `.` and empty ones left out.
 fn path(text: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     if text.starts_with('/') {
@@ -225,8 +237,7 @@ fn path(text: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
     if text.contains('\0') {
         return Err("the path holds a NUL");
     }
-    let words: Vec<Cow<'_, str>> =
-        text.split('/').filter(|word| !matches!(*word, "" | ".")).map(Cow::Borrowed).collect();
+    let words: Vec<Cow<'_, str>> = segments(text).map(Cow::Borrowed).collect();
     if words.iter().any(|word| word == "..") { Err("the path has `..`") } else { Ok(words) }
 }
 
@@ -249,12 +260,11 @@ pub(crate) fn below(path: &str) -> Option<Target<'_>> {
 
 const WORKSPACE_HINT: &str = "give a path relative to the workspace, such as `notes.txt`, without `..`";
 
-/// A process's own namespace is `self`, also where it is left out or empty.
-fn memory(namespace: Option<&str>) -> Result<Target<'_>, Floor> {
-    let named = path(namespace.unwrap_or("self")).map_err(|_| {
+fn memory(given: Option<&str>) -> Result<Target<'_>, Floor> {
+    path(given.unwrap_or_default()).map_err(|_| {
         floor("the namespace is no plain path", "leave `namespace` out for your own, or name one such as `team`")
     })?;
-    Ok(words(if named.is_empty() { vec!["self".into()] } else { named }))
+    Ok(words(namespace(given).into_iter().map(Cow::Borrowed).collect()))
 }
 
 fn net<'a>(url: &str, name: &str) -> Result<Target<'a>, Floor> {

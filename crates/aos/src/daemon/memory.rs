@@ -19,11 +19,10 @@ const ROWS_MAX: usize = 1000;
 
 /// The namespace in the store: `self`, or none, belongs to the process that says it. Read as the policy and the kernel do.
 fn namespace(pid: Pid, given: Option<&str>) -> String {
-    let words: Vec<&str> = given.unwrap_or("self").split('/').filter(|word| !matches!(*word, "" | ".")).collect();
+    let words = aos_policy::namespace(given);
     match words.split_first() {
-        None => format!("self/{pid}"),
         Some((&"self", below)) => [&["self", &pid.to_string()], below].concat().join("/"),
-        Some(_) => words.join("/"),
+        _ => words.join("/"),
     }
 }
 
