@@ -250,14 +250,11 @@ impl Codec<'_> {
 
     /// The arguments in the order of the shape; `None` where the tokens are not of this shape.
     fn args(&self, shape: &[Field], body: &[u32]) -> Option<String> {
-        let is_field = |id: &u32| {
-            self.grammar.calls.iter().flat_map(|call| call.shapes.iter().flatten()).any(|field| field.id == *id)
-        };
         let mut rest = body;
         let mut written = Vec::new();
         for field in shape {
             let behind = rest.strip_prefix(&[field.id])?;
-            let len = behind.iter().position(is_field).unwrap_or(behind.len());
+            let len = behind.iter().position(|id| self.grammar.is_field(*id)).unwrap_or(behind.len());
             let (value, after) = behind.split_at(len);
             written.push(format!("{}:{}", Value::from(field.name.as_str()), self.meant(&field.kind, value)?));
             rest = after;

@@ -125,6 +125,11 @@ impl Grammar {
         Some(Grammar { calls, say: say.collect::<Option<_>>()? })
     }
 
+    /// Whether a token is that of a field.
+    pub(crate) fn is_field(&self, id: u32) -> bool {
+        self.calls.iter().flat_map(|call| call.shapes.iter().flatten()).any(|field| field.id == id)
+    }
+
     pub(crate) fn call(&self, name: &str) -> Option<&Call> {
         self.calls.iter().find(|call| call.name == name)
     }

@@ -129,8 +129,7 @@ impl Nano {
 
     /// Whether a token is no part of a text: it ends a span.
     fn is_structure(&self, id: u32) -> bool {
-        id == self.marks.and
-            || self.grammar.calls.iter().flat_map(|call| call.shapes.iter().flatten()).any(|field| field.id == id)
+        id == self.marks.and || self.grammar.is_field(id)
     }
 
     fn write<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item>) -> (Vec<u32>, Shown) {

@@ -165,16 +165,41 @@ impl Words {
     }
 
     fn each(&self, text: &str, slot: &mut dyn FnMut(Class, &str) -> u32) -> Vec<Token> {
-        let mut found: Vec<Token> = Vec::new();
-        let (mut at, mut behind_word) = (0, false);
+        let mut reading = Reading { words: self, text, slot, found: Vec::new() };
+        reading.all();
+        reading.found
+    }
+}
+
+/// A text on its way into tokens.
+struct Reading<'r> {
+    words: &'r Words,
+    text: &'r str,
+    /// The slot of a word that is not known.
+    slot: &'r mut dyn FnMut(Class, &str) -> u32,
+    found: Vec<Token>,
+}
+
+impl Reading<'_> {
+    fn put(&mut self, id: u32, begin: usize, end: usize) {
+        self.found.push(Token { id, begin, end });
+    }
+
+    fn slot(&mut self, class: Class, begin: usize, end: usize) {
+        let id = self.words.first_slots[class as usize] + (self.slot)(class, &self.text[begin..end]);
+        self.put(id, begin, end);
+    }
+
+    fn all(&mut self) {
+        let (text, mut at, mut behind_word) = (self.text, 0, false);
         while let Some(first) = text[at..].chars().next() {
             let rest = &text[at..];
             if in_word(first) {
                 let end = at + rest.find(|char| !in_word(char)).unwrap_or(rest.len());
-                if behind_word && found.last().is_some_and(|last| last.end == at) {
-                    found.push(Token { id: self.glue, begin: at, end: at });
+                if behind_word && self.found.last().is_some_and(|last| last.end == at) {
+                    self.put(self.words.glue, at, at);
                 }
-                self.word(text, at, end, slot, &mut found);
+                self.word(at, end);
                 (at, behind_word) = (end, true);
             } else if first == ' ' {
                 if behind_word && rest[1..].chars().next().is_some_and(in_word) {
@@ -183,72 +208,51 @@ impl Words {
                     continue;
                 }
                 let run = at + rest.find(|char| char != ' ').unwrap_or(rest.len());
-                for (id, blank) in self.blanks.into_iter().zip(BLANKS) {
+                for (id, blank) in self.words.blanks.into_iter().zip(BLANKS) {
                     while run - at >= blank.len() {
-                        found.push(Token { id, begin: at, end: at + blank.len() });
+                        self.put(id, at, at + blank.len());
                         at += blank.len();
                     }
                 }
                 behind_word = false;
             } else {
                 let end = at + first.len_utf8();
-                let sign = &text[at..end];
-                let id = self.known(sign).unwrap_or_else(|| self.slot(Class::Sign, sign, slot));
-                found.push(Token { id, begin: at, end });
+                match self.words.known(&text[at..end]) {
+                    Some(id) => self.put(id, at, end),
+                    None => self.slot(Class::Sign, at, end),
+                }
                 (at, behind_word) = (end, false);
             }
         }
-        found
-    }
-
-    fn slot(&self, class: Class, word: &str, slot: &mut dyn FnMut(Class, &str) -> u32) -> u32 {
-        self.first_slots[class as usize] + slot(class, word)
     }
 
     /// A run of letters and digits: letters before digits, or digits before letters, are two words.
-    fn word(
-        &self,
-        text: &str,
-        begin: usize,
-        end: usize,
-        slot: &mut dyn FnMut(Class, &str) -> u32,
-        found: &mut Vec<Token>,
-    ) {
-        let word = &text[begin..end];
-        match two_parts(word) {
-            Some(len) => {
-                let middle = begin + len;
-                self.part(text, begin, middle, slot, found);
-                found.push(Token { id: self.glue, begin: middle, end: middle });
-                self.part(text, middle, end, slot, found);
-            }
-            None => self.part(text, begin, end, slot, found),
-        }
+    fn word(&mut self, begin: usize, end: usize) {
+        let Some(len) = two_parts(&self.text[begin..end]) else { return self.part(begin, end) };
+        let middle = begin + len;
+        self.part(begin, middle);
+        self.put(self.words.glue, middle, middle);
+        self.part(middle, end);
     }
 
-    fn part(
-        &self,
-        text: &str,
-        begin: usize,
-        end: usize,
-        slot: &mut dyn FnMut(Class, &str) -> u32,
-        found: &mut Vec<Token>,
-    ) {
-        let word = &text[begin..end];
-        if let Some(id) = self.known(word) {
-            return found.push(Token { id, begin, end });
+    fn part(&mut self, begin: usize, end: usize) {
+        let word = &self.text[begin..end];
+        if let Some(id) = self.words.known(word) {
+            return self.put(id, begin, end);
         }
         let class = Class::of(word);
         let written = match class {
-            Class::Capital => Some(self.capital),
-            Class::Capitals => Some(self.capitals),
+            Class::Capital => Some(self.words.capital),
+            Class::Capitals => Some(self.words.capitals),
             _ => None,
         };
-        if let (Some(written), Some(id)) = (written, self.known(&word.to_ascii_lowercase())) {
-            found.push(Token { id: written, begin, end: begin });
-            return found.push(Token { id, begin, end });
+        match (written, self.words.known(&word.to_ascii_lowercase())) {
+            (Some(written), Some(id)) => {
+                self.put(written, begin, begin);
+                self.put(id, begin, end);
+            }
+            _ => self.slot(class, begin, end),
         }
-        found.push(Token { id: self.slot(class, word, slot), begin, end });
     }
 }
 
