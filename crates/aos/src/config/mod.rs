@@ -124,7 +124,8 @@ impl Config {
         self.models.clone()
     }
 
-    /// The configuration as the kernel needs it. Where `models` is empty the daemon adds aos-nano; where `listen` has port 0 the daemon puts the true one into `hooks_url`.
+    /// The configuration as the kernel needs it. Where no model answers the daemon adds aos-nano; where `listen` has port 0
+    /// it puts the true one into `hooks_url`.
     #[must_use]
     pub fn configured(&self, policy_text: &str) -> Configured {
         Configured {

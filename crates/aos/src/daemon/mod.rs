@@ -9,6 +9,7 @@ mod counters;
 mod drivers;
 mod edges;
 mod example;
+mod folders;
 mod ground;
 mod handles;
 mod heart;

@@ -173,23 +173,46 @@ impl Daemon {
     async fn staged(&self, request: &SpawnRequest) -> Answer<Option<tempfile::TempDir>> {
         let (true, Some(folder)) = (request.dry_run, &request.workspace) else { return Ok(self.stage(request)?) };
         let (folder, workspaces) = (PathBuf::from(folder), self.home.workspaces());
-        let copied = tokio::task::spawn_blocking(move || super::past::copy_apart(&folder, &workspaces)).await;
+        let copied = tokio::task::spawn_blocking(move || super::folders::copy_apart(&folder, &workspaces)).await;
         let dir = copied.map_err(|error| ApiError::internal(error.to_string()))??;
         if let Some(files) = self.stage(request)? {
-            super::past::copy_folder(files.path(), dir.path())
+            super::folders::copy_folder(files.path(), dir.path())
                 .map_err(|error| ApiError::internal(error.to_string()))?;
         }
         Ok(Some(dir))
     }
 
-    /// Refuses a folder through which an agent would see the daemon's own files.
-    fn keep_out(&self, folder: &std::path::Path) -> Answer<()> {
-        let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = real(folder);
+    /// The real path of a folder that a person names. One folder has one name here, or what is known of its files would be
+    /// known under another.
+    async fn real_folder(&self, named: &str) -> Answer<String> {
+        if !Path::new(named).is_dir() {
+            return Err(
+                ApiError::usage(format!("`{named}` is no folder")).hint("`workspace` is an existing folder, absolute")
+            );
+        }
+        let links = super::folders::links_on(Path::new(named));
+        let real = Path::new(named).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok());
+        let real = real.ok_or_else(|| {
+            ApiError::usage(format!("`{named}` has no name in UTF-8")).hint("rename it, or name another folder")
+        })?;
+        self.keep_out(Path::new(&real))?;
+        // Whoever wrote there may have put the link there: a folder that the person did not mean.
+        let put = move |kernel: &mut LiveKernel| links.into_iter().find(|link| kernel.is_untrusted(link));
+        let Some(link) = self.heart.look(put).await? else { return Ok(real) };
+        let message = format!(
+            "`{named}` leads through the link {}, in a folder that was changed after untrusted content was read",
+            link.display()
+        );
+        Err(ApiError::usage(message).hint(format!("name {real} itself if that is the folder you mean")))
+    }
+
+    /// Refuses a real folder through which an agent would see the daemon's own files.
+    fn keep_out(&self, folder: &Path) -> Answer<()> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let workspaces = real(&self.home.workspaces());
         let inside = |own: &PathBuf| {
             let own = real(own);
-            own.starts_with(&folder) || folder.starts_with(&own)
+            own.starts_with(folder) || folder.starts_with(&own)
         };
         // What is known of the files of an agent's own workspace is known by its process alone.
         if folder.starts_with(&workspaces) {
@@ -316,31 +339,8 @@ impl System for Daemon {
         if request.mode == Mode::OneShot && request.task.as_deref().unwrap_or_default().trim().is_empty() {
             return Err(ApiError::usage("a one-shot process needs a task").hint("say what it should do in `task`"));
         }
-        if let Some(folder) = &request.workspace
-            && !Path::new(folder).is_dir()
-        {
-            return Err(
-                ApiError::usage(format!("`{folder}` is no folder")).hint("`workspace` is an existing folder, absolute")
-            );
-        }
         if let Some(folder) = &mut request.workspace {
-            let links = super::past::links_on(Path::new(folder));
-            // One folder has one name here, or what is known of its files would be known under another.
-            let real = Path::new(folder).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok());
-            let real = real.ok_or_else(|| {
-                ApiError::usage(format!("`{folder}` has no name in UTF-8")).hint("rename it, or name another folder")
-            })?;
-            self.keep_out(Path::new(&real))?;
-            // Whoever wrote there may have put the link there: a folder that the person did not mean.
-            let put = move |kernel: &mut LiveKernel| links.into_iter().find(|link| kernel.is_untrusted(link));
-            if let Some(link) = self.heart.look(put).await? {
-                let message = format!(
-                    "`{folder}` leads through the link {}, in a folder that was changed after untrusted content was read",
-                    link.display()
-                );
-                return Err(ApiError::usage(message).hint(format!("name {real} itself if that is the folder you mean")));
-            }
-            *folder = real;
+            *folder = self.real_folder(folder).await?;
         }
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
@@ -450,7 +450,7 @@ impl System for Daemon {
                 let mut spec = kernel.fork_of(pid)?;
                 spec.name = request.name;
                 aos_drivers::fs::Place::new(&source).check()?;
-                super::past::copy_folder(&source, &workspaces.join(new.to_string()))
+                super::folders::copy_folder(&source, &workspaces.join(new.to_string()))
                     .map_err(|error| CallError::new(Code::Io, format!("the workspace could not be copied: {error}")))?;
                 let body =
                     Body::Forked { from_pid: pid, from_lsn: past.upto, spec: Box::new(spec), window: past.window };

@@ -1,0 +1,88 @@
+//! Folders of the host that processes work on: how they are named, and copied.
+//!
+//! What always holds: links are copied as links and never followed. Deliberately absent: what a process changes in them,
+//! which is `undo`'s affair.
+
+use std::path::{Path, PathBuf};
+
+use aos_gateway::ApiError;
+
+/// Links followed at most, as the system does.
+const LINKS_MAX: usize = 40;
+
+/// The symbolic links that a path leads through, each by its real path.
+pub(crate) fn links_on(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+    let (mut found, mut at, mut rest) = (Vec::new(), PathBuf::new(), parts(&path));
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        // What begins at the root begins anew.
+        let next = at.join(part);
+        match std::fs::read_link(&next) {
+            Ok(leads) if found.len() < LINKS_MAX => {
+                rest.extend(parts(&leads));
+                found.push(next);
+            }
+            _ => at = next,
+        }
+    }
+    found
+}
+
+/// Copies a workspace for a fork: files and folders; links are copied as links.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    let listing = match std::fs::read_dir(from) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for found in listing {
+        let found = found?;
+        let (source, target) = (found.path(), to.join(found.file_name()));
+        let kind = found.file_type()?;
+        if kind.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
+        } else if kind.is_file() {
+            std::fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Most entries and bytes of a folder that is copied for a dry run.
+const COPIED_ENTRIES_MAX: usize = 100_000;
+const COPIED_BYTES_MAX: u64 = 4 << 30;
+
+/// Copies a person's folder to a new one, on which a dry run works. File systems that can share blocks do.
+pub(crate) fn copy_apart(folder: &Path, into: &Path) -> Result<tempfile::TempDir, ApiError> {
+    let (mut entries, mut bytes) = (0, 0);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for found in std::fs::read_dir(&at).into_iter().flatten().flatten() {
+            let Ok(meta) = found.metadata() else { continue };
+            entries += 1;
+            bytes += if meta.is_file() { meta.len() } else { 0 };
+            if meta.is_dir() {
+                folders.push(found.path());
+            }
+        }
+        if entries > COPIED_ENTRIES_MAX || bytes > COPIED_BYTES_MAX {
+            let message = format!(
+                "the folder is too large to be copied for a dry run: {COPIED_ENTRIES_MAX} entries and {} GiB are the most",
+                COPIED_BYTES_MAX >> 30
+            );
+            return Err(ApiError::usage(message).hint("run it on a folder below; `aos undo` takes changes back"));
+        }
+    }
+    let failed = |error: std::io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));
+    let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(into).map_err(failed)?;
+    copy_folder(folder, dir.path()).map_err(failed)?;
+    Ok(dir)
+}
