@@ -32,6 +32,12 @@ fn the_first_command_of_the_readme_does_what_it_says() {
 }
 
 #[test]
+fn the_model_inside_can_be_tried() {
+    let told = fresh().aos(&["models", "test", "nano"]);
+    assert!(told.code == 0 && told.out.contains("tokens a second"), "{told:?}");
+}
+
+#[test]
 fn help_is_a_command_too() {
     let rig = fresh();
     let (all, flag) = (rig.aos(&["help"]), rig.aos(&["--help"]));

@@ -255,14 +255,15 @@ pub(super) async fn models(config: &Config, home: &Home, env: &Env, only: Option
         ));
     }
     let keys = env.clone();
+    let serving = config.serving();
     let pool = Pool::new(
-        config.model_configs(),
+        serving.clone(),
         Arc::new(move |name: &str| keys.text(name).map(str::to_owned)),
         aos_models::Options::default(),
     );
     let local = Arc::new(Local::new(home));
     let pool = pool.with_embedder(Arc::clone(&local) as Arc<dyn Embedder>);
-    let checks = config.models.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).map(|(name, model)| {
+    let checks = serving.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).map(|(name, model)| {
         let (pool, local) = (&pool, &local);
         async move {
             if model.dimension.is_some() {

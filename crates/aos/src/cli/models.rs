@@ -194,9 +194,14 @@ async fn route(cx: &Context, request: RouteRequest) -> Result<Exit, Failure> {
 }
 
 async fn test(cx: &Context, only: Option<&str>) -> Result<Exit, Failure> {
-    let config = Config::load(&cx.home.config_file(), &cx.env)?;
-    if let Some(name) = only.filter(|name| !config.models.contains_key(*name)) {
-        let known: Vec<&str> = config.models.keys().map(String::as_str).collect();
+    // Before the home is made, the model inside the program can be tried.
+    let config = match cx.home.is_new() {
+        true => Config::parse("", &cx.env)?,
+        false => Config::load(&cx.home.config_file(), &cx.env)?,
+    };
+    let serving = config.serving();
+    if let Some(name) = only.filter(|name| !serving.contains_key(*name)) {
+        let known: Vec<&str> = serving.keys().map(String::as_str).collect();
         return Err(
             Failure::usage(format!("no model `{name}` is configured")).hint(format!("there are: {}", known.join(", ")))
         );

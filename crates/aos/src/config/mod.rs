@@ -29,6 +29,7 @@ pub(crate) use keys::nearest;
 pub use model::{CONTEXT_WINDOW_MIN, provider_name, tier_name};
 
 use crate::env::Env;
+use crate::local::{self, NANO};
 use fault::Faults;
 
 /// The words in `[exec] sandbox` by which a person consents to commands without a sandbox.
@@ -118,10 +119,11 @@ impl Config {
         self.models.values().all(|model| model.dimension.is_some())
     }
 
-    /// The models by name, as the model edge takes them.
+    /// The models that serve, by name: those that are configured, and aos-nano where none of them answers.
     #[must_use]
-    pub fn model_configs(&self) -> BTreeMap<String, ModelConfig> {
-        self.models.clone()
+    pub fn serving(&self) -> BTreeMap<String, ModelConfig> {
+        let nano = self.has_no_model().then(|| (NANO.to_owned(), local::nano()));
+        self.models.clone().into_iter().chain(nano).collect()
     }
 
     /// The configuration as the kernel needs it. Where no model answers the daemon adds aos-nano; where `listen` has port 0

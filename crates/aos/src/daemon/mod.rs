@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::env::Env;
 use crate::home::Home;
-use crate::local::{self, Local};
+use crate::local::{Local, NANO};
 use crate::mounts::Mounts;
 
 use heart::Heart;
@@ -332,12 +332,10 @@ struct Served {
 fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Served {
     let mut configured = config.configured(policy);
     configured.hooks_url = format!("http://{listen}/hooks/");
-    let mut table = config.models.clone();
+    let table = config.serving();
     if config.has_no_model() {
-        let model = local::nano();
-        configured.models.insert(local::NANO.to_owned(), model.spec());
-        local::NANO.clone_into(&mut configured.default_model);
-        table.insert(local::NANO.to_owned(), model);
+        configured.models.insert(NANO.to_owned(), table[NANO].spec());
+        NANO.clone_into(&mut configured.default_model);
     }
     let created = u64::try_from(heart::now().0 / 1000).unwrap_or_default();
     let views = table
