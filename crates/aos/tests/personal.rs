@@ -90,7 +90,7 @@ fn a_model_elsewhere_sees_tokens_and_files_and_the_person_get_the_values() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let sent: Vec<String> = rig.requests().iter().map(ToString::to_string).collect();
     assert_eq!(sent.len(), 3);
-    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111")), "{sent:?}");
+    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111 1111")), "{sent:?}");
     assert!(sent[1].contains("[EMAIL_1]") && sent[1].contains("[CARD_1]"), "{}", sent[1]);
     assert!(
         sent[2].contains("to [EMAIL_1], card [CARD_1]"),
@@ -211,7 +211,7 @@ fn tokens_outlive_the_daemon_and_memory_holds_values_that_models_see_as_tokens()
     let hit = results.iter().rev().find(|entry| entry["name"] == "MEM_READ").unwrap().to_string();
     assert!(hit.contains(&format!("mail {ADDRESS}")), "memory holds the value: {hit}");
     let sent: Vec<String> = rig.requests().iter().map(ToString::to_string).collect();
-    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111")), "{sent:?}");
+    assert!(sent.iter().all(|body| !body.contains(ADDRESS) && !body.contains("4111 1111")), "{sent:?}");
     assert!(sent.last().unwrap().contains("mail [EMAIL_1]"), "{sent:?}");
     assert!(!rig.log().contains(ADDRESS), "{}", rig.log());
 }
