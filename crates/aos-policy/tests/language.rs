@@ -4,7 +4,7 @@ mod rig;
 
 use aos_abi::entry::Verdict;
 use aos_policy::settings::ExecNet;
-use aos_policy::{Labels, Policy, Subject};
+use aos_policy::{Given, Labels, Policy, Subject};
 use rig::{call, file, line, say, subject};
 
 const COMPLETE: &str = include_str!("complete.yaml");
@@ -158,6 +158,15 @@ fn the_default_file_is_for_a_newcomer() {
     assert_eq!(say(&policy, r#"SYS_REGISTER_WEBHOOK {"path":"hooks/a"}"#).verdict, Verdict::Allow);
     assert_eq!(say(&policy, r#"FS_WRITE {"path":"contracts/a","content":""}"#).verdict, Verdict::Ask);
     assert_eq!(say(&policy, r#"NET_FETCH {"url":"http://127.0.0.1:8080/"}"#).verdict, Verdict::Allow);
+    // Whoever calls a webhook asks for an answer: what the agent puts into it, a person sees before.
+    let reply = |text: &str, given: &[String]| {
+        let given = Given { texts: given, ..Given::default() };
+        let asked = Subject { labels: Labels::WEBHOOK, given, ..subject(&[]) };
+        policy.explain(&asked, &call(text)).verdict
+    };
+    let task = ["Answer each call with status 200 and `got it`.".to_owned()];
+    assert_eq!(reply(r#"SYS_WEBHOOK_REPLY {"request_id":"1-2","status":200,"body":"the notes"}"#, &task), Verdict::Ask);
+    assert_eq!(reply(r#"SYS_WEBHOOK_REPLY {"request_id":"1-2","status":200,"body":"got it"}"#, &task), Verdict::Allow);
     assert_ne!(policy.generation(), file(Policy::default_text()).generation());
 }
 
