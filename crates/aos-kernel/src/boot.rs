@@ -76,7 +76,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         self.globals.in_flight.remove(&id);
-        self.labels_lost(by, &call.name);
+        self.labels_lost(by, call.made());
         let error = CallError::new(
             Code::Intr,
             "the kernel stopped while this ran; its outcome is unknown and it was not run again",

@@ -200,7 +200,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn labels_reached(&mut self, pid: Pid, requested: &Requested) {
         let Some(process) = self.table.get(pid) else { return };
         let mut calls = process.step.iter().filter(|call| call.call_id == requested.call_id);
-        let runs = calls.any(|call| call.name == Name::ExecCmd.as_str());
+        let runs = calls.any(|call| call.made() == Name::ExecCmd.as_str());
         let reached = requested.requests.iter().any(|request| request.verdict == Verdict::Allow);
         if runs && (reached || requested.more > 0) {
             let workspace = process.workspace.clone();
@@ -223,7 +223,7 @@ impl<P: PageStore> Kernel<P> {
         });
         let commands = calls.collect::<Vec<_>>().into_iter().filter_map(|(by, call)| {
             let process = self.table.get(by)?;
-            process.step.get(call).filter(|call| call.name == Name::ExecCmd.as_str())?;
+            process.step.get(call).filter(|call| call.made() == Name::ExecCmd.as_str())?;
             let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
             Some(Fetching { by, labels: self.labels_fetched(&role), workspace, role })
         });

@@ -374,7 +374,7 @@ impl<P: PageStore> Kernel<P> {
             .step
             .iter()
             .filter_map(|call| match call.state {
-                CallState::Running(effect) => Some((effect, call.name.clone())),
+                CallState::Running(effect) => Some((effect, call.made().to_owned())),
                 CallState::Queued | CallState::Waiting | CallState::Done(..) => None,
             })
             .collect();

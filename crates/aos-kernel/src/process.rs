@@ -278,6 +278,14 @@ pub struct StepCall {
     pub approved: Option<(String, OpenProposal)>,
 }
 
+impl StepCall {
+    /// The name of the call that is made: what was proposed, where proposing is what the model wrote.
+    #[must_use]
+    pub fn made(&self) -> &str {
+        self.approved.as_ref().map_or(&self.name, |(_, open)| &open.name)
+    }
+}
+
 /// Why a call did not decode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fault {

@@ -337,6 +337,48 @@ fn a_command_is_not_run_unasked_beside_one_that_may_be_fetching() {
     "#);
 }
 
+/// An agent may put a command before a person by itself, and has it made by another name then.
+#[test]
+fn a_command_that_was_proposed_is_a_command() {
+    let proposed = r#"=> PROPOSE {"action":{"name":"EXEC_CMD","args":{"cmd":"a"}},"why":"it fetches"}"#;
+    let told = replayed(
+        &with_a_network(),
+        &format!(
+            r#"
+            spawn resident folder=/beside get it
+            2: {proposed}
+            approve p1
+            spawn resident folder=/beside Run `b`
+            explain 3 EXEC_CMD {{"cmd":"b"}}
+            spawn resident folder=/reached get it
+            4: {proposed}
+            approve p2
+            reaches 4 EXEC_CMD
+            done 4 EXEC_CMD
+            spawn resident folder=/reached Run `b`
+            explain 5 EXEC_CMD {{"cmd":"b"}}
+            spawn resident folder=/killed get it
+            6: {proposed}
+            approve p3
+            signal 6 KILL
+            spawn resident folder=/killed Run `b`
+            explain 7 EXEC_CMD {{"cmd":"b"}}
+            spawn resident folder=/cut get it
+            8: {proposed}
+            approve p4
+            boot
+            spawn resident folder=/cut Run `b`
+            explain 9 EXEC_CMD {{"cmd":"b"}}
+            "#
+        ),
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by label") || line.contains("allow by")).collect();
+    let asked =
+        "ask by label: labels[0] untrusted; the files it could run were changed after untrusted content was read";
+    assert_eq!(said, [asked; 4], "{told}");
+}
+
+/// What a command fetches is in its files before anybody says so: it counts for copies made meanwhile, for whoever sees the
 /// folder as a mount, and also where another policy lets it fetch nothing by then.
 #[test]
 fn what_a_command_under_way_may_be_fetching_counts_wherever_its_files_go() {

@@ -70,7 +70,6 @@ fn what_came_from_the_network_leads_to_no_command_unasked() {
     "#);
 }
 
-/// What a command fetches is in its files before anybody says so: it counts for copies made meanwhile, for whoever sees the
 /// Whoever was told what to propose was told what to say of it; and what waits for an answer changes meanwhile.
 #[test]
 fn who_is_asked_is_told_what_is_known_and_not_what_the_agent_says_alone() {
