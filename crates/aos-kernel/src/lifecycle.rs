@@ -174,7 +174,8 @@ impl<P: PageStore> Kernel<P> {
         let empty = window.is_empty();
         self.enter(process);
         self.labels_of_copy(pid, Some(from), None);
-        let labels = self.table.get(from).map(|first| first.labels.and(first.incoming)).unwrap_or_default();
+        // What has come is in its past, read or not.
+        let labels = self.table.get(from).map(Process::labels_to_come).unwrap_or_default();
         self.learns(pid, labels);
         if !empty {
             self.want_turn(pid);
@@ -333,6 +334,8 @@ impl<P: PageStore> Kernel<P> {
             process.window = Window::default();
             process.words = Vec::new();
             process.named = Vec::new();
+            // Whoever forks it is shown what it never was.
+            process.incoming = process.labels_to_come();
             process.inbox = Default::default();
             process.stdin = Default::default();
             process.notices = Default::default();

@@ -575,6 +575,14 @@ impl Process {
         self.notices.len() + usize::from(self.terminating.is_none()) >= limits::NOTICES_MAX
     }
 
+    /// What its window carries once all that has come is shown.
+    #[must_use]
+    pub fn labels_to_come(&self) -> Labels {
+        let notices = self.notices.iter().chain(self.stdin.iter().map(|chunk| &chunk.notice));
+        let unread = notices.chain(self.inbox.iter().map(|letter| &letter.notice));
+        unread.fold(self.labels.and(self.incoming), |labels, notice| labels.and(notice.labels))
+    }
+
     /// Whether something waits to be shown that wakes an idle process.
     #[must_use]
     pub fn has_news(&self) -> bool {

@@ -224,6 +224,30 @@ fn what_is_said_carries_what_was_seen() {
     "#);
 }
 
+/// A fork is shown all that has come, also what the first one has not read yet, or never will.
+#[test]
+fn a_fork_carries_what_was_still_to_be_read() {
+    for (comes, label) in [
+        ("3: => SEND_MSG {\"to_pid\":2,\"content\":\"x\"}", "untrusted.web, untrusted.message"),
+        ("spawn resident pipe=2 go\n4: => NET_FETCH {\"url\":\"https://example.com/\"}\ndone 4 NET_FETCH\n4: x", "untrusted.web"),
+        ("hook x", "untrusted.webhook"),
+    ] {
+        for ends in ["", "signal 2 KILL"] {
+            let told = replay_under(
+                LABELS,
+                &format!(
+                    "spawn resident go\n2: => SYS_REGISTER_WEBHOOK {{\"path\":\"x\"}}\n2: ok\nsignal 2 STOP\n\
+                     spawn resident go\n3: => NET_FETCH {{\"url\":\"https://example.com/\"}}\ndone 3 NET_FETCH\n\
+                     {comes}\n{ends}\nfork 2\nboot"
+                ),
+            );
+            let fork = if comes.contains("pipe") { 5 } else { 4 };
+            assert!(told.contains(&format!("{fork} labelled {label}\n")), "{told}");
+            assert!(!told.contains("2 labelled"), "{told}");
+        }
+    }
+}
+
 /// Through files and memory that several share; what is one's own stays so.
 #[test]
 fn what_is_kept_carries_what_was_seen() {
