@@ -187,6 +187,8 @@ impl<P: PageStore> Kernel<P> {
             if !self.stays_here(pid, &call.name, &call.args) {
                 put_tokens(&mut call.args, &tokens);
             }
+            // What a child is shown of the network is asked for there, whatever of the call stays.
+            addresses(&call.name, &mut call.args).for_each(|address| put_tokens(address, &tokens));
         }
     }
 
@@ -249,6 +251,17 @@ fn look(value: &Value, field: &str, each: &mut dyn FnMut(&str, &str)) {
         }),
         Value::Null | Value::Bool(_) => {}
     }
+}
+
+/// The addresses in a call that makes a child, or proposes to.
+fn addresses<'v>(name: &str, args: &'v mut Value) -> impl Iterator<Item = &'v mut Value> {
+    let spawn = match name.parse() {
+        Ok(Name::SpawnAgent) => Some(args),
+        Ok(Name::Propose) if args["action"]["name"] == Name::SpawnAgent.as_str() => args.pointer_mut("/action/args"),
+        _ => None,
+    };
+    let attached = spawn.and_then(|spawn| spawn.get_mut("attachments")?.as_array_mut());
+    attached.into_iter().flatten().filter(|one| one.as_str().is_some_and(|one| one.contains("://")))
 }
 
 fn put_tokens(value: &mut Value, tokens: &[(&String, &String)]) {

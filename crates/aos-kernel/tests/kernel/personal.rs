@@ -47,6 +47,32 @@ fn what_leaves_has_tokens_and_what_stays_has_the_values() {
     assert!(lines(&told, "call 2 EXEC_CMD")[0].contains("echo a@example.com"), "it has no network: {told}");
 }
 
+/// What a child is shown of the network is asked for by its parent: the address leaves this machine.
+#[test]
+fn an_address_that_a_child_is_shown_has_tokens() {
+    let redact = policy("  - {when: personal, to: model.remote, do: redact}")
+        .replace("PROPOSE]", "PROPOSE, SPAWN_AGENT]")
+        .replace("POST /**", "GET /**");
+    let spawn = r#"{"role":"r","task":"of a@example.com","quarantine":true,"attachments":["https://example.com/a@example.com","a@example.com.txt"]}"#;
+    let told = replay_under(
+        &redact,
+        &format!(
+            r#"
+            spawn resident go
+            shown a@example.com [EMAIL_1]
+            2: => SPAWN_AGENT {spawn}
+            shown a@example.com [EMAIL_1]
+            2: => PROPOSE {{"action":{{"name":"SPAWN_AGENT","args":{spawn}}},"why":"?"}}
+            approve p1
+            boot
+            "#
+        ),
+    );
+    let fetched = lines(&told, "NET_FETCH {");
+    assert!(fetched.len() >= 2 && fetched.iter().all(|call| call.contains("https://example.com/[EMAIL_1]")), "{told}");
+    assert!(lines(&told, "FS_READ {").iter().all(|call| call.contains("a@example.com.txt")), "{told}");
+}
+
 #[test]
 fn a_call_whose_rule_says_redact_is_not_made_with_personal_data() {
     let redact = policy("  - {when: personal, to: net, do: redact}");
