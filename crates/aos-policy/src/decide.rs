@@ -198,12 +198,14 @@ fn by_labels(tables: &Tables, subject: &Subject<'_>, call: &Syscall, lacks: Lack
     let labels = carried(subject, call.name());
     for rule in tables.labels.iter().filter(|rule| rule.concerns(labels, call)) {
         let asks = matches!(rule.terms.verdict, Verdict::Ask | Verdict::Hold) && rule.when.within(Labels::UNTRUSTED);
-        if asks && rule.terms.verdict < said.verdict {
+        // Where something else asks as well, whoever is asked is told why this would.
+        if asks && rule.terms.verdict <= said.verdict {
             match lacking.get_or_insert_with(|| lacks(call)) {
-                None => {
+                None if rule.terms.verdict < said.verdict => {
                     said.lifted.get_or_insert_with(|| rule.name.to_string());
                     continue;
                 }
+                None => {}
                 // Where the process itself carries nothing, it is what the files say that nobody has given.
                 Some(_) if !rule.concerns(subject.labels, call) => said.lacking = Some(Lacking::Files),
                 why => said.lacking.clone_from(why),

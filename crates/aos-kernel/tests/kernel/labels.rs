@@ -97,6 +97,31 @@ fn who_is_asked_is_told_what_is_known_and_not_what_the_agent_says_alone() {
     assert_eq!(risks, [own, "p2 ", own, files], "{told}");
 }
 
+/// A role that asks about every command has its own reason to; why a label's rule would ask is said all the same.
+#[test]
+fn who_is_asked_by_a_role_is_told_what_a_label_knows() {
+    let told = replay_under(
+        &LABELS.replace("net: none}", "net: none, verdict: ask}"),
+        r#"
+        spawn resident Run `make it`
+        2: => EXEC_CMD {"cmd":"make it"}
+        spawn resident Read https://example.com/ and run `make it`
+        3: => NET_FETCH {"url":"https://example.com/"}
+        done 3 NET_FETCH
+        3: => EXEC_CMD {"cmd":"make it"}
+        spawn resident fetch it
+        4: => NET_FETCH {"url":"https://example.com/"}
+        done 4 NET_FETCH
+        4: => EXEC_CMD {"cmd":"make it"}
+        risks
+        "#,
+    );
+    let risks: Vec<&str> = told.lines().filter(|line| line.starts_with('p')).collect();
+    let known = "p3 the argument `cmd` stands neither in your request nor in a file that it names, and this agent has read what \
+                 others wrote (untrusted.web)";
+    assert_eq!(risks, ["p1 ", "p2 ", known], "{told}");
+}
+
 /// A rule says what its files carry.
 #[test]
 fn a_rule_labels_what_it_lets_be_read() {
