@@ -383,8 +383,9 @@ impl<P: PageStore> Kernel<P> {
         Some(open)
     }
 
-    /// The call may run: at once, or when its process goes on.
-    fn approved(&mut self, pid: Pid, id: &str, open: OpenProposal) {
+    /// The call may run: at once, or when its process goes on. Then what was known when it was approved must hold.
+    fn approved(&mut self, pid: Pid, id: &str, mut open: OpenProposal) {
+        open.risk = self.risk_by_now(pid, &open);
         self.with(pid, |process| {
             let call = &mut process.step[open.call];
             call.state = CallState::Queued;
@@ -427,6 +428,13 @@ impl<P: PageStore> Kernel<P> {
         {
             let error = CallError::new(Code::Rejected, format!("by now a person has to be asked: {rule}"));
             return Some(Err(error.hint("make the call again, so that a person is asked")));
+        }
+        // Nor does a yes to files that nobody had changed under untrusted content.
+        if open.risk.is_none()
+            && let Some(risk) = self.risk_by_now(pid, open)
+        {
+            let error = CallError::new(Code::Rejected, format!("the approval does not hold any more: {risk}"));
+            return Some(Err(error.hint("make the call again, so that a person is told")));
         }
         let call = match Syscall::parse(&open.name, &open.args) {
             Ok(call) => call,

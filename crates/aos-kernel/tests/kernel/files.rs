@@ -500,6 +500,34 @@ fn a_held_command_whose_files_were_changed_meanwhile_is_not_run_unasked() {
     "#);
 }
 
+/// A person said yes to what the files were then; whoever stops a process chooses when it is made.
+#[test]
+fn an_approval_is_for_the_files_as_they_were_known() {
+    let ask = LABELS.replace("net: none}", "net: none, verdict: ask}");
+    let told = replayed(
+        &ask,
+        r#"
+        spawn resident folder=/w Run `sh report.sh`
+        2: => EXEC_CMD {"cmd":"sh report.sh"}
+        signal 2 STOP
+        approve p1
+        spawn resident folder=/w fetch it
+        obeys 3
+        signal 2 CONT
+        2: => EXEC_CMD {"cmd":"sh report.sh"}
+        risks
+        signal 2 STOP
+        approve p2
+        signal 2 CONT
+        "#,
+    );
+    let late = "2 EXEC_CMD = EREJECTED the approval does not hold any more: the files it could run were changed after \
+                untrusted content was read by another agent";
+    assert!(told.contains(late), "{told}");
+    assert!(told.contains("p2 the files it could run were changed after untrusted content was read"), "{told}");
+    assert_eq!(told.matches("call 2 EXEC_CMD").count(), 1, "{told}");
+}
+
 /// A mount shows the files of a folder that another process may have changed.
 #[test]
 fn what_stands_in_a_mounted_folder_carries_the_labels_of_who_wrote_there() {
