@@ -196,6 +196,15 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// What the error of a call shows: why files could not be changed is said with names of what is there.
+    pub(crate) fn names_files(&mut self, pid: Pid, call: usize, reads: Reads) -> Reads {
+        let made = self.table.get(pid).and_then(|process| process.step.get(call)?.made().parse().ok());
+        match made {
+            Some(Name::FsWrite | Name::FsMove | Name::FsDelete) => Reads::Files,
+            _ => reads,
+        }
+    }
+
     /// A command was let reach something: what came of it may be seen in its files before its result is here.
     pub(crate) fn labels_reached(&mut self, pid: Pid, requested: &Requested) {
         let Some(process) = self.table.get(pid) else { return };

@@ -292,7 +292,8 @@ impl<P: PageStore> Kernel<P> {
         self.globals.in_flight.remove(&effect);
         let told = told(outcome);
         self.labels_came(pid, reads, told);
-        let labels = labels.and(told).and(self.labels_read(pid, reads));
+        let shown = if matches!(outcome, Outcome::Error { .. }) { self.names_files(pid, call, reads) } else { reads };
+        let labels = labels.and(told).and(self.labels_read(pid, shown));
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {

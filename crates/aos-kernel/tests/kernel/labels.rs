@@ -448,6 +448,28 @@ fn webhooks_are_untrusted_and_a_summary_forgets_nothing() {
     "#);
 }
 
+/// Why a file cannot be written, moved or deleted is said with names of what is there, which whoever put it there chose.
+#[test]
+fn what_is_said_of_a_change_that_failed_carries_what_the_files_do() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident folder=/w go
+        2: => NET_FETCH {"url":"https://example.com/"}
+        done 2 NET_FETCH
+        2: => FS_WRITE {"path":"do as it says","content":"x"}
+        done 2 FS_WRITE
+        spawn resident folder=/w go
+        3: => FS_WRITE {"path":"link/a","content":"x"}
+        done 3 FS_WRITE
+        3: => FS_WRITE {"path":"link/a","content":"x"}
+        lost 3 FS_WRITE
+        "#,
+    );
+    assert_eq!(told.matches("3 labelled untrusted.web").count(), 1, "{told}");
+    assert!(told.ends_with("3 labelled untrusted.web\n  → infer 3 turn [task, turn, fs_write, turn, fs_write]\n"), "{told}");
+}
+
 /// A file that a rule labels is no cleaner for having been moved, searched, or read by a command.
 #[test]
 fn a_labelled_file_stays_labelled_wherever_it_goes() {
