@@ -79,8 +79,12 @@ impl<P: PageStore> Kernel<P> {
         !tried && self.is_down(model, spec).is_none() && self.globals.scheduler.is_free(model, &spec.limits, now)
     }
 
-    /// Asks a second model the same; `false` where its window is too small or it cannot be paid now.
+    /// Asks a second model the same; `false` where it may not see that, its window is too small or it cannot be paid now.
     fn hedge(&mut self, pid: Pid, effect: EffectId, choice: Choice, spec: &ModelSpec) -> bool {
+        // The first may be one of this machine, which may see everything.
+        if !spec.local && !self.may_go_elsewhere(pid) {
+            return false;
+        }
         let Some(draft) = self.draft(pid, &choice.model, spec) else { return false };
         let need = draft.need(spec);
         if draft.infer.purpose != Purpose::Turn || !matches!(self.outlook(pid, need), Outlook::Now) {

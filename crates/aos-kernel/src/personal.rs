@@ -91,6 +91,14 @@ impl<P: PageStore> Kernel<P> {
         true
     }
 
+    /// Whether the policy lets a model elsewhere see what a process holds, as it is or with tokens; asks nobody.
+    pub(crate) fn may_go_elsewhere(&mut self, pid: Pid) -> bool {
+        let (labels, leave) = (self.labels_of(pid), self.leave(pid));
+        let flow = self.policy.model_flow(labels);
+        let blind = flow.obligations.redact && self.policy.detector().is_off();
+        flow.verdict == Verdict::Allow && !blind && (!flow.obligations.local_only || leave == Leave::Given)
+    }
+
     fn leave(&mut self, pid: Pid) -> Leave {
         if self.answers_hold(pid) {
             self.table.get(pid).map(|process| process.leave).unwrap_or_default()

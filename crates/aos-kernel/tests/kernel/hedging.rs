@@ -2,7 +2,8 @@
 
 use insta::assert_snapshot;
 
-use crate::rig::replay;
+use crate::labels::LABELS;
+use crate::rig::{replay, replay_under};
 
 /// Two models at two servers, and a second one is allowed after two seconds.
 const POOL: &str = r#"
@@ -65,6 +66,29 @@ fn the_first_answer_counts_and_the_other_is_given_up_and_paid() {
     > budgets
     2 of $1: spent $0.023324, reserved $0, carved $0
     ");
+}
+
+/// A model of this machine that is silent is no reason to show another one what must not leave it.
+#[test]
+fn what_the_policy_keeps_here_is_asked_of_no_second_model_elsewhere() {
+    for (here, hedged) in [("here slow", false), ("here slow\nhere quick", true)] {
+        let told = replay_under(
+            LABELS,
+            &format!(
+                r#"{POOL}{here}
+                spawn resident model=auto
+                input 2 hello
+                2: => NET_FETCH {{"url":"https://vault.example.com/"}}
+                done 2 NET_FETCH
+                2: ok
+                input 2 and now?
+                silent 2
+                "#
+            ),
+        );
+        assert!(told.contains("2 labelled untrusted.web, secret"), "{told}");
+        assert_eq!(told.contains("2 asks quick too"), hedged, "{told}");
+    }
 }
 
 #[test]
