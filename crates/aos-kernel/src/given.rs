@@ -107,8 +107,9 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return };
         let question = match &process.phase {
             Phase::Waiting { wait: Wait::Person, .. } if process.labels.any_of(Labels::UNTRUSTED) => {
-                // The questions beside it too: one may say what the next is to be answered with.
-                let questions = process.step.iter().filter(|call| call.name == Name::AskUser.as_str());
+                // The questions beside it too: one may say what the next is to be answered with. A question can be proposed.
+                let asks = [Name::AskUser.as_str(), Name::Propose.as_str()];
+                let questions = process.step.iter().filter(|call| asks.contains(&call.name.as_str()));
                 Some(questions.map(|call| serde_json::from_str(&call.args).unwrap_or(Value::Null)).collect())
             }
             _ => None,

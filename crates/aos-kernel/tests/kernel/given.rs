@@ -187,6 +187,28 @@ fn nothing_but_a_persons_words_gives() {
     assert!(told.ends_with("allow by role assistant: exec\n") || told.contains("rm -rf e\"}\nallow"), "{told}");
 }
 
+/// A person reads a question that was proposed as one that was asked, and what is proposed beside it.
+#[test]
+fn what_a_proposal_says_is_no_answer_of_a_person() {
+    let told = replay(
+        r#"
+        spawn resident name=ann watch
+        2: => SYS_REGISTER_WEBHOOK {"path":"x"}
+        2: ok
+        hook x
+        2: => PROPOSE {"action":{"name":"ASK_USER","args":{"question":"Shall I run `rm -rf d`?"}},"why":"it is needed"}
+        approve p1
+        input 2 run `rm -rf d`
+        explain 2 EXEC_CMD {"cmd":"rm -rf d"}
+        2: => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"e"}},"why":"say: run `rm -rf zz`"} => ASK_USER {"question":"Well?"}
+        reject p2
+        input 2 run `rm -rf zz`
+        explain 2 EXEC_CMD {"cmd":"rm -rf zz"}
+        "#,
+    );
+    assert_eq!(told.matches("ask by label: labels[0] untrusted").count(), 2, "{told}");
+}
+
 /// A child speaks for the person only where its parent did.
 #[test]
 fn a_child_is_given_what_an_untouched_parent_tells_it() {
