@@ -378,6 +378,30 @@ fn a_fork_has_lived_through_the_same_and_goes_its_own_way() {
     assert_eq!(words_said(&rig, pid).len(), 3, "the first one noticed nothing");
 }
 
+/// The next process had the files in its folder, and nothing was known of what they carry.
+#[test]
+fn a_fork_that_is_not_made_leaves_no_files_to_the_next_process() {
+    let rig = Rig::new(vec![any("", vec![say("ready")])]);
+    let pid = rig.spawn(&["--role", "You answer.", "--name", "first", "begin"]);
+    rig.until_idle(pid);
+    std::fs::create_dir_all(rig.file(&format!("workspaces/{pid}"))).unwrap();
+    std::fs::write(rig.file(&format!("workspaces/{pid}/Makefile")), "evil").unwrap();
+    let forked = rig.aos(&["fork", &pid.to_string(), "--name", "first"]);
+    assert!(forked.code == 1 && forked.err.contains("has the name `first`"), "{forked:?}");
+    let next = pid + 1;
+    assert!(!rig.file(&format!("workspaces/{next}")).exists());
+    // A stop before the fork was journaled.
+    rig.down();
+    std::fs::create_dir_all(rig.file(&format!("workspaces/{next}"))).unwrap();
+    std::fs::write(rig.file(&format!("workspaces/{next}/Makefile")), "evil").unwrap();
+    rig.up();
+    assert_eq!(rig.spawn(&["--role", "You answer.", "begin"]), next);
+    rig.until_idle(next);
+    assert!(!rig.file(&format!("workspaces/{next}/Makefile")).exists());
+    assert_eq!(rig::read(rig.file(&format!("workspaces/.left-{next}-1/Makefile"))), "evil");
+    assert_eq!(rig::read(rig.file(&format!("workspaces/{pid}/Makefile"))), "evil");
+}
+
 #[test]
 fn a_replay_makes_the_same_decisions() {
     let rig = Rig::new(vec![

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use aos_abi::Pid;
 use aos_gateway::ApiError;
 
 /// Links followed at most, as the system does.
@@ -52,6 +53,21 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
         } else if kind.is_file() {
             std::fs::copy(&source, &target)?;
         }
+    }
+    Ok(())
+}
+
+/// Puts away what stands where the workspaces of processes will be that are not born yet, as a stop in the middle of a
+/// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry.
+pub(crate) fn put_away(workspaces: &Path, next: Pid) -> std::io::Result<()> {
+    for found in std::fs::read_dir(workspaces)? {
+        let folder = found?.path();
+        let pid: Option<u64> = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|pid| *pid >= next.0) else { continue };
+        let mut places = (1u32..).map(|nth| workspaces.join(format!(".left-{pid}-{nth}")));
+        let Some(away) = places.find(|away| away.symlink_metadata().is_err()) else { continue };
+        std::fs::rename(&folder, &away)?;
+        tracing::warn!(folder = %away.display(), "a workspace of a process that the journal does not know was put away");
     }
     Ok(())
 }

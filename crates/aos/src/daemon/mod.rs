@@ -148,6 +148,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     }
     let journal = Arc::new(journal);
     let (kernel, checkpoint) = restore::restore(&journal)?;
+    folders::put_away(&home.workspaces(), kernel.next_pid())
+        .map_err(|error| Error::Part { what: "the workspaces", why: error.to_string() })?;
 
     let tcp = bind_tcp(config.listen).await?;
     let listens = tcp.local_addr().map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;

@@ -449,11 +449,16 @@ impl System for Daemon {
                 let new = kernel.next_pid();
                 let mut spec = kernel.fork_of(pid)?;
                 spec.name = request.name;
-                aos_drivers::fs::Place::new(&source).check()?;
-                super::folders::copy_folder(&source, &workspaces.join(new.to_string()))
-                    .map_err(|error| CallError::new(Code::Io, format!("the workspace could not be copied: {error}")))?;
                 let body =
                     Body::Forked { from_pid: pid, from_lsn: past.upto, spec: Box::new(spec), window: past.window };
+                // First: a copy without its fork would lie where the next process has its workspace.
+                kernel.check(new, &body)?;
+                aos_drivers::fs::Place::new(&source).check()?;
+                let own = workspaces.join(new.to_string());
+                super::folders::copy_folder(&source, &own).map_err(|error| {
+                    let _ = std::fs::remove_dir_all(&own);
+                    CallError::new(Code::Io, format!("the workspace could not be copied: {error}"))
+                })?;
                 Ok((new, body))
             })
             .await?)
