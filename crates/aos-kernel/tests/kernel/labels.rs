@@ -254,7 +254,10 @@ fn what_is_said_carries_what_was_seen() {
 fn a_fork_carries_what_was_still_to_be_read() {
     for (comes, label) in [
         ("3: => SEND_MSG {\"to_pid\":2,\"content\":\"x\"}", "untrusted.web, untrusted.message"),
-        ("spawn resident pipe=2 go\n4: => NET_FETCH {\"url\":\"https://example.com/\"}\ndone 4 NET_FETCH\n4: x", "untrusted.web"),
+        (
+            "spawn resident pipe=2 go\n4: => NET_FETCH {\"url\":\"https://example.com/\"}\ndone 4 NET_FETCH\n4: x",
+            "untrusted.web",
+        ),
         ("hook x", "untrusted.webhook"),
     ] {
         for ends in ["", "signal 2 KILL"] {
@@ -467,7 +470,10 @@ fn what_is_said_of_a_change_that_failed_carries_what_the_files_do() {
         "#,
     );
     assert_eq!(told.matches("3 labelled untrusted.web").count(), 1, "{told}");
-    assert!(told.ends_with("3 labelled untrusted.web\n  → infer 3 turn [task, turn, fs_write, turn, fs_write]\n"), "{told}");
+    assert!(
+        told.ends_with("3 labelled untrusted.web\n  → infer 3 turn [task, turn, fs_write, turn, fs_write]\n"),
+        "{told}"
+    );
 }
 
 /// A file that a rule labels is no cleaner for having been moved, searched, or read by a command.
