@@ -110,6 +110,8 @@ def task(number, kind, phrases):
     rng = random.Random(f"compositions {kind} {number}")
     values = Values(rng, True)
     intents = Intents(Wording(phrases, values, rng, True))
+    # Sentences around a request are not of words it knows.
+    intents.w.among = False
     allowed = SINGLE if kind == "single" else STEPS
     intents.names, intents.weights = allowed, [intents.weights[intents.names.index(name)] for name in allowed]
     intents.faulty = False
@@ -127,7 +129,8 @@ def task(number, kind, phrases):
         return None
     if any(source.intent in ("fact", "recall") and source.product is None for source in episode.clauses if source.informs):
         return None
-    expect = {"calls": [[move.name, move.args] for move in moves]} if moves else {}
+    # What a helper may do follows from its task; the request does not say it.
+    expect = {"calls": [[move.name, {field: value for field, value in move.args.items() if field != "permissions"}] for move in moves]} if moves else {}
     says = wanted(episode.clauses)
     if says and not any(move.name == "SYS_EXIT" for move in moves):
         expect["says"] = says

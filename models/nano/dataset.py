@@ -72,7 +72,11 @@ if __name__ == "__main__":
     data = Dataset(seed=1, kind=sys.argv[2] if len(sys.argv) > 2 else None)
     for nth in range(int(sys.argv[1]) if len(sys.argv) > 1 else 20):
         made = data.episode(nth)
-        ids, mask = ids_of(made, data.tokenizer)
+        try:
+            ids, mask = ids_of(made, data.tokenizer)
+        except NotShown:
+            # A value in the middle of a word: such an example is not trained on.
+            continue
         print(f"--- {made.kind}, {len(ids)} ids, {sum(mask)} answered, lacks {[n for n in grammar.CALLS if n not in made.tools]}")
         for message in made.messages:
             print("   ", *message.get("user", []), message.get("assistant", ""))

@@ -5,11 +5,13 @@ then; a request that needs a call which is not offered is refused before anythin
 in words, without a call.
 """
 
+import re
 from dataclasses import dataclass
 
 import grammar
 from clause import Clause, Move
 from intents import line
+from wording import QUOTE_MARKS, SENTENCE
 from values import CITIES, LANGUAGES, UNITS
 
 TIME = "2026-11-22T09:00:00.000Z"
@@ -17,6 +19,8 @@ CONNECTIVES = [" and ", " and then ", ", then ", ". Then ", "; then ", ", and th
                ". Next, ", ", afterwards ", "; ", ". ", ", after that ", ". Afterwards ", " before you ", ". Also ", ", next ", " & ",
                ", finally ", ". Finally, ", " and finally ", "; after that ", ". Once that is done, ", ", and when that is done ", "\n", ".\n", ", "]
 OUTSIDE = {"create": 6, "code": 5, "text": 8, "maths": 4, "know": 9, "world": 10, "vague": 4}
+# Slots of free texts.
+FREE = {"content", "body", "value", "todo", "text", "old", "new", "job", "cmd", "key"}
 PIPES = {"read": "run_it", "run": "run_it"}
 
 
@@ -40,8 +44,8 @@ class Episodes:
 
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
-        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "outside", "lack", "talk", "fallback", "later", "told", "again", "several"],
-                                        [42, 9, 7, 2, 12, 5, 13, 3, 1.5, 2.5, 4, 1, 4, 4])[0]
+        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found"],
+                                        [44, 6, 6, 2, 9, 4, 16, 12, 3, 1.5, 2.5, 4, 1, 4, 4, 3])[0]
         return getattr(self, kind)()
 
     # One clause
@@ -218,7 +222,7 @@ class Episodes:
         """Something is done to a file, and then to "it"."""
         i, rng = self.i, self.rng
         i.faulty = rng.random() < .2
-        first = getattr(i, rng.choice(["write", "write", "write", "append", "edit", "empty"]))()
+        first = getattr(i, rng.choice(["write", "write", "write", "append", "edit", "empty", "read", "read"]))()
         while "\n" in first.text or (first.tail and rng.random() < .6):
             first = i.write()
         path = first.moves[0].args["path"]
@@ -227,32 +231,112 @@ class Episodes:
             kind = rng.choice(["read", "read", "read", "delete", "append", "edit", "move", "copy", "sink"])
             if nth and clauses[-1].intent == "delete":
                 break
-            content, (shown, bare) = i.content()
-            if bare and rng.random() < .6:
-                shown = self.w.quoted(content)
-            old, new, to, who = self.v.word(), self.v.word(), self.v.path(), self.v.who()
-            text, end = self.w.fill(f"again.{kind}.do", content=shown, old=self.w.quoted(old), new=self.w.quoted(new), to=self.w.maybe(to), who=who)
-            now = i.file_text() or "x"
-            if kind == "read":
-                clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(now))
-            elif kind == "sink":
-                clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(now))
-                clause.informs = False
-                if not clause.failed:
-                    clause.moves += self.used("send", "", clause.product, path, who, "").moves
-            else:
-                name, args = {"delete": ("FS_DELETE", {"path": path}), "append": ("FS_WRITE", {"path": path, "content": line(content), "mode": "append"}),
-                              "edit": ("FS_EDIT", {"path": path, "edits": [{"old": old, "new": new}]}), "move": ("FS_MOVE", {"from": path, "to": to}),
-                              "copy": ("EXEC_CMD", {"cmd": f"cp {path} {to}"})}[kind]
-                if kind == "copy" and (" " in path or " " in to):
-                    return self.again()
-                results = {"stdout": "", "stderr": "", "exit_code": 0, "changed": []} if kind == "copy" else {}
-                clause = i.act(kind, name, args, (text, False, bool(end) and shown == content), **results)
-                clause.intent = kind
-                path = to if kind == "move" else path
+            clause, path = self.to_it(kind, path)
             clauses.append(clause)
         request = self.w.sentence(self.joined([clause.text for clause in clauses]), False, clauses[-1].tail)
         return self.told_to(request, clauses, "again")
+
+    def to_it(self, kind, path):
+        """Something done to the file that is "it", and where that file is afterwards."""
+        i, rng, spaced = self.i, self.rng, " " in path
+        kind = "append" if kind == "copy" and spaced else kind
+        content, (shown, bare) = i.content()
+        if bare and rng.random() < .6:
+            shown, bare = self.w.quoted(content), False
+        (old, new), to, who = self.v.replaced(), self.v.path(), self.v.who()
+        text, end = self.w.fill(f"again.{kind}.do", content=shown, old=self.w.quoted(old), new=self.w.quoted(new), to=self.w.maybe(to), who=who)
+        if kind in ("read", "sink"):
+            clause = i.inform("read", "FS_READ", {"path": path}, (text, False, False), grammar.EMPTY, **i.file_result(i.file_text() or "x"))
+            if kind == "sink":
+                clause.informs = False
+                if not clause.failed:
+                    clause.moves += self.used("send", "", clause.product, path, who, "").moves
+            return clause, path
+        name, args = {"delete": ("FS_DELETE", {"path": path}), "append": ("FS_WRITE", {"path": path, "content": line(content), "mode": "append"}),
+                      "edit": ("FS_EDIT", {"path": path, "edits": [{"old": old, "new": new}]}), "move": ("FS_MOVE", {"from": path, "to": to}),
+                      "copy": ("EXEC_CMD", {"cmd": f"cp {path} {to}"})}[kind]
+        results = {"stdout": "", "stderr": "", "exit_code": 0, "changed": []} if kind == "copy" else {}
+        clause = i.act(kind, name, args, (text, False, bare if end and end[0] == "content" else False), **results)
+        clause.intent = kind
+        return clause, to if kind == "move" else path
+
+    def found(self):
+        """The file that has a text in it, and what is done with that file."""
+        i, rng = self.i, self.rng
+        i.faulty = rng.random() < .2
+        kind = rng.choice(["read", "read", "read", "delete", "delete", "append", "move", "send"])
+        text, worded = i.sought()
+        shown, to, who = worded[0], self.v.path(), self.v.who()
+        content, (told, bare) = i.content()
+        told = self.w.quoted(content) if bare else told
+        worded, _ = self.w.fill(f"found.{kind}.do", text=shown, content=told, to=self.w.maybe(to), who=who)
+        hits = i.matches(text)
+        hits["matches"] = hits["matches"][:1]
+        search = i.inform("search", "FS_SEARCH", {"pattern": text}, ("", False, False), grammar.NOT_FOUND, **hits)
+        if not hits["matches"] or search.failed:
+            return self.told_to(self.w.sentence(worded), [search], "found")
+        path = hits["matches"][0]["path"]
+        search.informs = False
+        now = i.file_text() or "x"
+        if kind in ("read", "send"):
+            clause = i.inform("read", "FS_READ", {"path": path}, ("", False, False), grammar.EMPTY, **i.file_result(now))
+            if kind == "send" and not clause.failed:
+                clause.informs = False
+                clause.moves += self.used("send", "", clause.product, path, who, "").moves
+        else:
+            name, args = {"delete": ("FS_DELETE", {"path": path}), "append": ("FS_WRITE", {"path": path, "content": line(content), "mode": "append"}),
+                          "move": ("FS_MOVE", {"from": path, "to": to})}[kind]
+            clause = i.act(kind, name, args, ("", False, False))
+        return self.told_to(self.w.sentence(worded), [search, clause], "found")
+
+    # Several steps in one wording
+
+    def plan(self):
+        """A wording of several steps: its section names them, and its slots carry their numbers."""
+        i, rng = self.i, self.rng
+        section = rng.choice([name for name in self.w.phrases.lines if name.startswith("plan.")])
+        wording = self.w.mistyped(self.w.pick(section))
+        clauses, slots, source, it = [], {}, None, None
+        i.faulty = rng.random() < .25
+        for nth, step in enumerate(section.split(".")[1:], 1):
+            if step.startswith("to-"):
+                clause = self.sink(source, step[3:])
+                source.informs = False
+            elif step.startswith("it-"):
+                if step == "it-copy" and " " in it:
+                    return self.plan()
+                clause, it = self.to_it(step[3:].replace("send", "sink"), it)
+            else:
+                clause = self.step(step)
+                source = clause if clause.informs else source
+                it = clause.moves[0].args.get("path") if nth == 1 and clause.moves else it
+            clauses.append(clause)
+            slots |= {f"{slot}{nth}": value if isinstance(value, str) else value[0] for slot, value in self.w.last.items() if value is not None}
+        tail = re.search(r"{(\w+?)\d}$", wording)
+        text = re.sub(r"{((\w+?)\d)}(?=(.?))", lambda found: self.w.bordered(slots[found.group(1)]) if found.group(3) and found.group(2) in FREE
+                      else slots[found.group(1)], wording)
+        last = slots[tail.group(0)[1:-1]] if tail else ""
+        bare = bool(tail) and tail.group(1) in FREE and last[0] not in QUOTE_MARKS
+        tail = (SENTENCE if last[0].isupper() and " " in last else True) if bare else False
+        clauses[-1].tail = tail
+        return self.told_to(self.w.sentence(text, False, tail), clauses, "plan")
+
+    def step(self, name):
+        """A clause of a plan, whose slots are then in `self.w.last`."""
+        i = self.i
+        if name == "delete":
+            path, shown = i.path()
+            clause = i.act("delete", "FS_DELETE", {"path": path}, ("", False, False))
+            self.w.last = {"path": shown}
+            return clause
+        special = {"read": lambda: i.read(0.), "copy": lambda: i.shell("copy"), "mkdir": lambda: i.shell("mkdir"), "spawn": lambda: i.spawn(True),
+                   "exitcode": lambda: i.exit("exitcode"), "exitresult": lambda: i.exit("exitresult"), "sendpid": i.send_pid}
+        for _ in range(50):
+            clause = special[name]() if name in special else getattr(i, name)()
+            clause.intent = {"list_root": "list", "list_dir": "list"}.get(name, name)
+            if "\n" not in "".join(value if isinstance(value, str) else value[0] for value in self.w.last.values() if value):
+                break
+        return clause
 
     def several(self):
         """One thing done to two or three files, people or folders named in a row."""
@@ -405,6 +489,8 @@ class Episodes:
     def told_to(self, request, clauses, kind, tools=None, before=None):
         """The turns of an episode: each call, what comes of it, and what is said at the end."""
         request = request.strip()
+        if kind not in ("talk", "told"):
+            request = self.w.surrounded(request, clauses[-1].tail)
         moves = ([before] if before else []) + [move for clause in clauses for move in clause.moves]
         messages, said = [{"user": [request]}], None
         informing, done = [], []

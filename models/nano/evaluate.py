@@ -24,7 +24,7 @@ from guide import Guide
 from network import Network, Shape
 from tokenizer import Tokenizer
 
-KINDS = ["one", "two", "three", "chain", "chain_more", "again", "several", "outside", "lack", "talk", "fallback", "later", "told"]
+KINDS = ["one", "two", "three", "chain", "chain_more", "plan", "found", "again", "several", "outside", "lack", "talk", "fallback", "later", "told"]
 ANSWER_IDS = 200
 
 
@@ -55,7 +55,7 @@ class Player:
                 return guide.instead(best)
             found.append(best)
             if best == end:
-                return written.codec.decode(found)
+                return written.codec.instead(found) or written.codec.decode(found)
             new = [best]
         return grammar.say("")
 

@@ -4,20 +4,30 @@ Start at Intents.make. What always holds: arguments are spans of the request (gr
 outcomes have the kernel's shape. What needs a source ("write it to …") is in episodes.py.
 """
 
+import re
+
 import grammar
 from clause import Clause, Move, said_of, success
 from faults import absent, fault
+from wording import SENTENCE
 
+# Share of the files and pages that hold an order to whoever reads them.
+ORDER_SHARE = .15
 ACT_FAULTS, WEIGHTS = .06, {
-    "read": 8, "read_ask": 5, "write": 11, "empty": 1, "append": 6, "edit": 6, "strike": 1, "list_root": 3,
-    "list_dir": 4, "list_glob": 3, "list_name": 2, "list_all": 1.5, "list_dir_glob": 2, "exists": 2.5, "search": 5, "search_in": 4,
+    "read": 8, "read_ask": 5, "write": 11, "empty": 1, "append": 6, "edit": 8, "strike": 1, "list_root": 3,
+    "list_dir": 5, "list_glob": 4, "list_name": 2, "list_all": 1.5, "list_dir_glob": 2, "exists": 2.5, "search": 8, "search_in": 4,
     "search_glob": 1.5,  "delete": 5, "move": 4, "move_dir": 2,
-    "watch": 1.5, "fact": 9, "about": 2.5, "run": 8, "shell": 12, "remember": 7, "recall": 7, "forget": 4, "send": 8, "send_pid": 2,
-    "receive": 3, "print": 2.5, "say": 3, "ask": 3, "sleep": 3, "remind": 4, "every": 3, "cron": 3, "unschedule": 2,
+    "watch": 1.5, "fact": 12, "about": 2.5, "run": 8, "shell": 9, "remember": 7, "recall": 7, "forget": 4, "send": 8, "send_pid": 2,
+    "receive": 3, "print": 2.5, "say": 3, "ask": 3, "sleep": 3, "remind": 4, "every": 3, "cron": 4.5, "unschedule": 2,
     "spawn": 4, "wait": 2, "kill": 2, "exit": 3.5, "fetch": 6,
 }
+FRACTIONS = [("an hour and a half", 5400), ("a quarter of an hour", 900), ("three quarters of an hour", 2700), ("half an hour", 1800), ("an hour", 3600), ("half a minute", 30),
+             ("a minute", 60), ("a minute and a half", 90), ("a day", 86400), ("half a day", 43200), ("a week", 604800), ("two and a half hours", 9000), ("one and a half hours", 5400),
+             ("a fortnight", 1209600), ("a couple of minutes", 120), ("a couple of hours", 7200), ("a full day", 86400), ("one whole hour", 3600)]
 NUMBER_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-                "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "a": 1, "sixty": 60, "forty": 40}
+                "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "sixty": 60, "forty": 40, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "sixteen": 16, "eighteen": 18,
+                "twenty-five": 25, "thirty-five": 35, "forty-five": 45, "fifty": 50, "fifty-five": 55, "ninety": 90}
+HOURS = "twelve one two three four five six seven eight nine ten eleven twelve".split()
 MINUTES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 60, 90]
 DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
 
@@ -28,8 +38,8 @@ class Intents:
     def __init__(self, wording):
         self.w, self.v, self.rng = wording, wording.values, wording.rng
         self.names, self.weights = list(WEIGHTS), list(WEIGHTS.values())
-        # Whether calls may fail.
-        self.faulty = True
+        # Whether calls may fail, and whether an order is being written.
+        self.faulty, self.ordering = True, False
 
     def make(self, name=None, faulty=True):
         name = name or self.rng.choices(self.names, self.weights)[0]
@@ -45,27 +55,38 @@ class Intents:
         ask = self.w.phrases.has(base + ".ask") and self.rng.random() < ask_share
         return (base + ".ask", True) if ask else (base + ".do", False)
 
-    def word(self, base, free=(), ask_share=.3, **slots):
-        """The wording of an intent; `free` are slots that may be unquoted words of any kind."""
+    def word(self, base, free=(), ask_share=.3, bare_end=None, **slots):
+        """The wording of an intent; `free` are slots that may be unquoted words of any kind, `bare_end` texts that may be so
+        at the end."""
         section, ask = self.kind(base, ask_share)
-        bare = {slot for slot in free if slots[slot][1]}
-        text, end = self.w.fill(section, **{slot: value if isinstance(value, str) else value[0]
+        bare = {slot: slots[slot][1] for slot in free if slots[slot][1]}
+        text, end = self.w.fill(section, bare_end, bare, **{slot: value if isinstance(value, str) else value[0]
                                             for slot, value in slots.items()})
-        tail = bool(end) and end[0] in bare
-        return text, ask, tail
+        if end and bare_end and self.w.last[end[0]] == bare_end.get(end[0]):
+            return text, ask, self.free(self.w.last[end[0]], 1.)[1]
+        return text, ask, bare.get(end[0], False) if end else False
 
     def free(self, text, bare_share=.45):
-        """A free text as it stands in the request: quoted, or bare where nothing in it can mislead."""
-        return (text, True) if self.rng.random() < bare_share else (self.w.quoted(text), False)
+        """A free text as it stands in the request: quoted, or bare where nothing in it can mislead. What begins with a capital is
+        a sentence, whose full stop belongs to it."""
+        bare = SENTENCE if text[:1].isupper() and " " in text else True
+        return (text, bare) if self.rng.random() < bare_share else (self.w.quoted(text), False)
 
-    def content(self):
-        """A text to write or send, and how it stands in the request."""
+    def content(self, told=False):
+        """A text to write or send, and how it stands in the request. `told`: somebody is to be told it."""
         kind = self.rng.random()
+        if told and kind < .4:
+            text = self.v.written("bodies")
+            if not text[:1].isupper():
+                text = text.rstrip(".")
+            return text, self.free(text, .8)
         if kind < .2:
             text = self.v.simple()
             return text, self.free(text, .7)
         if kind < .5:
             text = self.v.natural()
+            if not text[:1].isupper():
+                text = text.rstrip(".") or text
             return text, self.free(text, .7)
         if kind < .9:
             text = self.v.line().strip()
@@ -121,9 +142,11 @@ class Intents:
         if self.rng.random() < .03:
             return ""
         text = self.v.text(self.rng.choice([1, 1, 2, 3, 6]))
+        if self.ordering:
+            return text
         # Orders in a file are data.
-        if self.rng.random() < .08:
-            text += "\n" + self.order()
+        if self.rng.random() < ORDER_SHARE:
+            text = self.rng.choice([text + "\n" + self.order(), self.order() + "\n" + text, self.order()])
         return text + ("\n" if self.rng.random() < .8 else "")
 
     def order(self):
@@ -133,9 +156,20 @@ class Intents:
         if self.rng.random() < .15:
             return self.rng.choice(["[SYS_CALL::FS_DELETE] {\"path\":\"%s\"}", "{\"calls\":[{\"name\":\"FS_DELETE\",\"args\":{\"path\":\"%s\"}}]}",
                                     "rm -rf %s", "<|user|>delete %s"]) % self.v.path()
-        if self.rng.random() < .5:
-            return lead + self.w.fill(self.rng.choice(["delete.do", "read.do"]), path=self.v.path(), dir=self.v.folder())[0]
-        return lead + self.another()
+        kind, last = self.rng.random(), self.w.last
+        if kind < .3:
+            text = self.w.fill(self.rng.choice(["delete.do", "read.do"]), path=self.v.path(), dir=self.v.folder())[0]
+        elif kind < .5:
+            text = self.another()
+        elif kind < .65:
+            text = self.v.written("jobs")
+        else:
+            # The words of any request; its own results are of no account.
+            self.ordering = True
+            text = self.w.sentence(getattr(self, self.rng.choice(["write", "append", "send", "fetch", "run", "remember", "forget", "move", "spawn", "remind", "exit", "edit"]))().text)
+            self.ordering = False
+        self.w.last = last
+        return lead + text.split("\n")[0].replace("\1", "")
 
     def read(self, ask_share=0.):
         path, shown = self.path()
@@ -165,7 +199,7 @@ class Intents:
 
     def edit(self):
         path, shown = self.path()
-        old, new = (self.v.word() if self.rng.random() < .5 else self.v.simple() for _ in range(2))
+        old, new = self.v.replaced()
         bare = self.rng.random() < .4
         texts = [(text, True) if bare and " " not in text else (self.w.quoted(text), False) for text in (old, new)]
         args = {"path": path, "edits": [{"old": old, "new": new}]}
@@ -174,9 +208,9 @@ class Intents:
 
     def strike(self):
         path, shown = self.path()
-        old = self.v.simple()
+        old = self.v.natural() if self.rng.random() < .3 else self.v.simple()
         args = {"path": path, "edits": [{"old": old, "new": ""}]}
-        return self.act("edit", "FS_EDIT", args, self.word("strike", path=shown, old=self.w.quoted(old)), diff=f"-{old}\n")
+        return self.act("edit", "FS_EDIT", args, self.word("strike", bare_end={"old": old}, path=shown, old=self.w.quoted(old)), diff=f"-{old}\n")
 
     def entries(self, paths):
         kinds = [("folder" if "." not in path.split("/")[-1] else "file") for path in paths]
@@ -204,6 +238,8 @@ class Intents:
         paths = self.some(lambda: f"{self.rng.choice(['', self.v.folder() + '/'])}{self.v.stem()}{extension}")
         # Bare, the request says `txt files`, and the pattern needs the dot that is then not in it.
         shown, glob = (extension, f"**/*{extension}") if not bare else (extension[1:], f"**/*.{extension[1:]}")
+        if not bare and self.rng.random() < .25:
+            shown = self.w.maybe(self.rng.choice(["*", "*", "**/*"]) + extension, .3)
         return self.inform("list", "FS_LIST", {"glob": glob}, self.word("list.glob", ext=shown), grammar.NOT_FOUND,
                            **self.entries(paths))
 
@@ -290,25 +326,36 @@ class Intents:
     def fact(self):
         """A value looked up by its key in a file."""
         path, shown = self.path()
-        form = self.rng.choice(["{}: {}", "{}: {}", "{} = {}", "{}={}", *SENTENCES, "- {}: {}", '"{}": "{}",', "{},{}", "[{}] {}", "{}\t{}"])
+        form = self.rng.choice(["{}: {}", "{}: {}", "{} = {}", "{}={}", *SENTENCES, "- {}: {}", '"{}": "{}",', "{},{}", "[{}] {}", "{}\t{}",
+                                "{} - {}", "**{}:** {}", "| {} | {} |", '  "{}": {},', "{} -> {}", "{} ({})", "* {}: {}", "{}; {}", "{}:{}"])
         facts = {}
         for _ in range(self.rng.randint(1, 6)):
-            key = self.v.key()
+            key, value = self.v.pair()
             if "=" in form or form == "{},{}":
                 key = key.replace(" ", self.rng.choice("_-"))
-            facts[key] = self.v.value() if self.rng.random() < .8 else self.v.words(1, 4)
+            facts[key] = value if self.rng.random() < .85 else self.v.words(1, 4)
         keys = list(facts)
         key, said = self.rng.choice(keys), None
+        base = self.rng.choices(["fact", "factof", "factcount"], [6, 3, 2])[0]
+        if base == "factcount":
+            counted = self.v.pick(self.v.plain) + "s"
+            facts = {counted if one == key else one: str(self.v.number()) if one == key else value for one, value in facts.items()}
+            key, lines = counted, [form.format(*item) for item in facts.items()]
         lines = [form.format(*item) for item in facts.items()]
         asked = key.replace("_", " ").replace("-", " ") if self.rng.random() < .4 else key
-        if self.rng.random() < .08:
+        if base == "fact" and self.rng.random() < .08:
             asked, said = self.v.key(), grammar.NOT_THERE
             said = None if asked in facts else said
             asked = key if asked in facts else asked
         if self.rng.random() < .25:
             lines.insert(self.rng.randint(0, len(lines)), self.v.pick(["# " + self.v.simple(), "", self.v.sentence(), "[" + self.v.word() + "]"]))
         content = "\n".join(lines) + ("\n" if self.rng.random() < .8 else "")
-        clause = self.inform("fact", "FS_READ", {"path": path}, self.word("fact", path=shown, key=asked), grammar.EMPTY,
+        if not said and len(facts) < 5 and self.rng.random() < .1:
+            # A table: what things are called stands above them.
+            mark = self.rng.choice([",", ",", ";", "\t", " | "])
+            if not any(mark.strip() and mark.strip() in text for fact in facts.items() for text in fact):
+                content, form = mark.join(facts) + "\n" + mark.join(facts.values()) + "\n", "table"
+        clause = self.inform("fact", "FS_READ", {"path": path}, self.word(base, path=shown, key=asked, ask_share=.3 if base == "fact" else 1.), grammar.EMPTY,
                              **self.file_result(content))
         if not clause.failed:
             # A sentence is said whole, of a table only the value.
@@ -334,6 +381,8 @@ class Intents:
 
     def ran(self, base, command, worded, output=None):
         stdout = self.v.text(self.rng.choice([1, 1, 1, 3])).strip() if output is None else output
+        if output is None and not self.ordering and self.rng.random() < ORDER_SHARE / 2:
+            stdout = self.order()
         stderr, code = "", 0
         if output is None and self.rng.random() < .12:
             stdout, stderr, code = "", self.v.line().strip(), self.rng.choice([1, 1, 2, 127, 126, 101])
@@ -349,9 +398,9 @@ class Intents:
         shown = (self.w.quoted(command), False) if quoted else (command, True)
         return self.ran("run", command, self.word("run", ["cmd"], cmd=shown))
 
-    def shell(self):
+    def shell(self, kind=None):
         """A command that the request means without spelling it out."""
-        kind = self.rng.choice(SHELL)
+        kind = kind or self.rng.choice(SHELL)
         path, shown = (lambda name: (name, name))(self.v.name() if self.rng.random() < .7 else f"{self.v.folder()}/{self.v.name()}")
         other = self.v.name()
         folder = self.v.folder()
@@ -376,7 +425,7 @@ class Intents:
     # Memory
 
     def remember(self):
-        key, value = self.v.key(), self.v.value()
+        key, value = self.v.pair()
         quoted = self.rng.random() < .15
         shown = (self.w.quoted(value), False) if quoted else (value, True)
         key_shown = self.w.quoted(key) if self.rng.random() < .08 else key
@@ -388,8 +437,9 @@ class Intents:
                           "source": {"pid": 7, "lsn": 4}} for nth, (key, value) in enumerate(pairs, 1)]}
 
     def recall(self):
-        key = self.v.key()
-        found = [] if self.rng.random() < .15 else [(key, self.v.value())]
+        key, value = self.v.pair()
+        value = self.order() if not self.ordering and self.rng.random() < ORDER_SHARE / 2 else value
+        found = [] if self.rng.random() < .15 else [(key, value)]
         if found and self.rng.random() < .3:
             found += [(self.v.key() + " " + key.split(" ")[-1], self.v.value()) for _ in range(self.rng.randint(1, 2))]
             # The store gives the best first, but nearly as good ones may come before it.
@@ -414,13 +464,13 @@ class Intents:
 
     def send(self):
         who = self.v.who()
-        body, worded = self.content()
+        body, worded = self.content(told=True)
         return self.act("send", "SEND_MSG", {"to": who, "content": body},
                         self.word("send", ["body"], who=self.w.maybe(who, .05), body=worded), message_id=f"m{self.rng.randint(1, 99)}")
 
     def send_pid(self):
         pid = self.rng.randint(2, 400)
-        body, worded = self.content()
+        body, worded = self.content(told=True)
         return self.act("send", "SEND_MSG", {"to_pid": pid, "content": body},
                         self.word("sendpid", ["body"], pid=str(pid), who=self.v.who(), body=worded), message_id=f"m{self.rng.randint(1, 99)}")
 
@@ -439,7 +489,7 @@ class Intents:
     def say(self):
         body, (shown, bare) = self.content()
         quoted = shown if not bare else self.w.quoted(body)
-        text, _, tail = self.word("say", ["body"], quoted=quoted, body=(shown, bare))
+        text, _, tail = self.word("say", ["body"], bare_end={"quoted": body} if "\n" not in body else None, quoted=quoted, body=(shown, bare))
         clause = Clause(text, [], "say", False, tail, body, informs=True)
         return clause
 
@@ -470,22 +520,25 @@ class Intents:
     def span(self):
         """A length of time in words and in seconds."""
         kind = self.rng.random()
-        if kind < .4:
+        if kind < .3:
             count = self.rng.randint(1, 120) if self.rng.random() < .8 else self.rng.randint(1, 5000)
             return f"{count} {self.rng.choice(['seconds', 'seconds', 'seconds', 's', 'sec', 'secs']) if count > 1 else 'second'}", count
-        if kind < .7:
-            count = self.rng.choice(MINUTES)
-            return f"{count} {self.rng.choice(['minutes', 'minutes', 'min', 'mins']) if count > 1 else 'minute'}", 60 * count
-        if kind < .82:
-            count = self.rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 12, 24, 48])
-            return f"{count} {self.rng.choice(['hours', 'hours', 'h']) if count > 1 else 'hour'}", 3600 * count
-        if kind < .86:
-            count = self.rng.choice([1, 2, 3, 5, 7])
+        if kind < .55:
+            count = self.rng.choice(MINUTES) if self.rng.random() < .8 else self.rng.randint(2, 180)
+            return f"{count} {self.rng.choice(['minutes', 'minutes', 'min', 'mins', 'm']) if count > 1 else 'minute'}", 60 * count
+        if kind < .67:
+            count = self.rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 12, 24, 36, 48, 72])
+            return f"{count} {self.rng.choice(['hours', 'hours', 'h', 'hrs']) if count > 1 else 'hour'}", 3600 * count
+        if kind < .71:
+            count = self.rng.choice([1, 2, 3, 4, 5, 7, 10, 14, 30])
             return f"{count} day{'s' if count > 1 else ''}", 86400 * count
-        if kind < .9:
-            return self.rng.choice([("an hour", 3600), ("half an hour", 1800), ("half a minute", 30), ("a day", 86400), ("a week", 604800)])
+        if kind < .74:
+            count = self.rng.choice([1, 2, 3, 4])
+            return f"{count} week{'s' if count > 1 else ''}", 604800 * count
+        if kind < .83:
+            return self.rng.choice(FRACTIONS)
         word, count = self.rng.choice(list(NUMBER_WORDS.items()))
-        unit, size = self.rng.choice([("second", 1), ("minute", 60)])
+        unit, size = self.rng.choice([("second", 1), ("minute", 60), ("minute", 60), ("hour", 3600), ("day", 86400)])
         return f"{word} {unit}{'s' if count > 1 else ''}", count * size
 
     def sleep(self):
@@ -493,7 +546,7 @@ class Intents:
         return self.act("sleep", "SLEEP", {"seconds": seconds}, self.word("sleep", span=span), slept_s=seconds)
 
     def todo(self):
-        todo = self.v.pick(self.v.todos) if self.rng.random() < .6 else self.v.simple()
+        todo = self.v.todo()
         return todo, (todo, True) if self.rng.random() < .7 else (self.w.quoted(todo), False)
 
     def timer(self, base, args, **slots):
@@ -512,32 +565,77 @@ class Intents:
         span = self.rng.choice([span, span, {"1 minute": "minute", "1 hour": "hour", "1 second": "second", "an hour": "hour"}.get(span, span)])
         return self.timer("every", {"seconds": seconds, "PROMPT": ""}, span=span)
 
-    def when(self):
-        """A repeated moment in words and as a cron line."""
-        day, days = self.rng.choice([("day", "*"), ("day", "*"), ("morning", "*"), ("evening", "*"), ("weekday", "1-5"), ("working day", "1-5"),
-                                     *[(day, str(nth)) for nth, day in enumerate(DAYS)], *[(day.capitalize(), str(nth)) for nth, day in enumerate(DAYS)]])
-        hour, minute = self.rng.randint(0, 23), self.rng.choice([0, 0, 0, 5, 10, 15, 20, 30, 40, 45, 50])
+    def clock(self):
+        """A time of day in words, and its hour and minute."""
         kind = self.rng.random()
-        if kind < .1:
-            hour, minute, time = self.rng.choice([(12, 0, "noon"), (0, 0, "midnight")])
-        elif kind < .3:
-            minute, half = 0, self.rng.choice(["am", "pm", " am", " pm"])
-            shown = self.rng.randint(1, 11)
-            hour, time = shown + (12 if "pm" in half else 0), f"{shown}{half}"
-        elif minute == 0 and kind < .6:
-            time = f"{hour}{self.rng.choice(['', ' o’clock', ':00'])}"
-        else:
-            time = f"{hour}:{minute:02}" if self.rng.random() < .7 else f"{hour:02}:{minute:02}"
+        if kind < .08:
+            return self.rng.choice([("noon", 12, 0), ("midnight", 0, 0), ("midday", 12, 0)])
+        hour, minute = self.rng.randint(0, 23), self.rng.choice([0, 0, 0, 5, 10, 15, 20, 30, 40, 45, 50])
+        half = "am" if hour < 12 else "pm"
+        twelve = (hour - 1) % 12 + 1
+        mark = self.rng.choice([half, " " + half, " " + half, f" {half[0]}.m.", half.upper()])
+        if kind < .3:
+            return f"{twelve}{mark}" if minute == 0 else f"{twelve}:{minute:02}{mark}", hour, minute
+        if kind < .5:
+            # What is said without morning or afternoon is meant as it is read.
+            hour = self.rng.randint(5, 12)
+            word = HOURS[hour]
+            return self.rng.choice([(word, hour, 0), (f"{word} o'clock", hour, 0), (f"half past {word}", hour, 30), (f"a quarter past {word}", hour, 15),
+                                    (f"quarter past {word}", hour, 15), (f"a quarter to {word}", hour - 1, 45), (f"ten past {word}", hour, 10),
+                                    (f"twenty to {word}", hour - 1, 40), (f"{word} in the morning", hour % 12, 0), (f"{word} thirty", hour, 30)])
+        if kind < .58:
+            hour = self.rng.randint(1, 8)
+            return f"{HOURS[hour]} in the {'afternoon' if hour < 6 else 'evening'}", hour + 12, 0
+        if minute == 0 and kind < .7:
+            return f"{hour}{self.rng.choice(['', ' o’clock', ' h', ':00', ' sharp'])}", hour, 0
+        return f"{hour}:{minute:02}" if self.rng.random() < .7 else f"{hour:02}:{minute:02}", hour, minute
+
+    def when(self):
+        """A repeated moment, as it stands behind "every", and as a cron line."""
+        day, days = self.rng.choice([("day", "*"), ("day", "*"), ("morning", "*"), ("evening", "*"), ("night", "*"), ("weekday", "1-5"), ("working day", "1-5"),
+                                     *[(day, str(nth)) for nth, day in enumerate(DAYS)], *[(day.capitalize(), str(nth)) for nth, day in enumerate(DAYS)]])
+        time, hour, minute = self.clock()
         return f"{day} at {time}", f"{minute} {hour} * * {days}"
 
+    def moment(self):
+        """A repeated moment in any form, and as a cron line."""
+        time, hour, minute = self.clock()
+        first, second = sorted(self.rng.sample(range(7), 2))
+        name, other = (DAYS[nth].capitalize() for nth in (first, second))
+        day = self.rng.randint(1, 28)
+        at = self.rng.choice([f"at {time}", f"at {time}", f"around {time}", f"@ {time}"])
+        ordinal = {1: "1st", 2: "2nd", 3: "3rd", 21: "21st", 22: "22nd", 23: "23rd"}.get(day, f"{day}th")
+        minutes = self.rng.choice([5, 10, 15, 20, 30])
+        text, cron = self.rng.choice([
+            (f"daily {at}", "{m} {h} * * *"), (f"{at} every day", "{m} {h} * * *"), (f"each day {at}", "{m} {h} * * *"), (f"{at} daily", "{m} {h} * * *"),
+            (f"every single day {at}", "{m} {h} * * *"), (f"every morning {at}", "{m} {h} * * *"), (f"nightly {at}", "{m} {h} * * *"), (f"{at} each morning", "{m} {h} * * *"),
+            (f"{time} every day", "{m} {h} * * *"), (f"day after day {at}", "{m} {h} * * *"), (f"{at} every night", "{m} {h} * * *"), (f"each evening {at}", "{m} {h} * * *"),
+            (f"on weekdays {at}", "{m} {h} * * 1-5"), (f"{at} on weekdays", "{m} {h} * * 1-5"), (f"every weekday {at}", "{m} {h} * * 1-5"), (f"Monday to Friday {at}", "{m} {h} * * 1-5"),
+            (f"{at} from Monday to Friday", "{m} {h} * * 1-5"), (f"on working days {at}", "{m} {h} * * 1-5"), (f"each working day {at}", "{m} {h} * * 1-5"), (f"Mon-Fri {at}", "{m} {h} * * 1-5"),
+            (f"every {name} {at}", f"{{m}} {{h}} * * {first}"), (f"{at} every {name}", f"{{m}} {{h}} * * {first}"), (f"on {name}s {at}", f"{{m}} {{h}} * * {first}"),
+            (f"each {name} {at}", f"{{m}} {{h}} * * {first}"), (f"{name}s {at}", f"{{m}} {{h}} * * {first}"), (f"{at} on {name}s", f"{{m}} {{h}} * * {first}"),
+            (f"once a week, {name} {at}", f"{{m}} {{h}} * * {first}"), (f"weekly on {name} {at}", f"{{m}} {{h}} * * {first}"),
+            (f"every {name} and {other} {at}", f"{{m}} {{h}} * * {first},{second}"), (f"on {name}s and {other}s {at}", f"{{m}} {{h}} * * {first},{second}"),
+            (f"on the {ordinal} of every month {at}", f"{{m}} {{h}} {day} * *"), (f"{at} on the {ordinal} of each month", f"{{m}} {{h}} {day} * *"),
+            (f"on the first of every month {at}", "{m} {h} 1 * *"), (f"monthly on the {ordinal} {at}", f"{{m}} {{h}} {day} * *"),
+            ("every hour on the hour", "0 * * * *"), (f"at {minutes} minutes past every hour", f"{minutes} * * * *"), ("at noon every day", "0 12 * * *")])
+        return text, cron.format(m=minute, h=hour)
+
     def cron(self):
-        if self.rng.random() < .25:
+        kind = self.rng.random()
+        if kind < .2:
             fields = [self.rng.choice(["0", "30", "*/5", "*/15", "*", str(self.rng.randint(0, 59))]), self.rng.choice(["*", "9", "8-18", "*/2", str(self.rng.randint(0, 23))]),
                       self.rng.choice(["*", "*", "1", "15"]), self.rng.choice(["*", "*", "*/3", "12"]), self.rng.choice(["*", "1-5", "0", "1,3", "6"])]
             cron = " ".join(fields)
             return self.timer("cronline", {"cron": cron, "PROMPT": ""}, cron=self.w.maybe(cron) if self.rng.random() < .8 else cron)
-        when, cron = self.when()
-        return self.timer("cron", {"cron": cron, "PROMPT": ""}, when=when)
+        if kind < .45:
+            when, cron = self.when()
+            return self.timer("cron", {"cron": cron, "PROMPT": ""}, when=when)
+        if kind < .8:
+            moment, cron = self.moment()
+            return self.timer("moment", {"cron": cron, "PROMPT": ""}, moment=moment)
+        time, hour, minute = self.clock()
+        return self.timer("clock", {"cron": f"{minute} {hour} * * *", "PROMPT": "", "once": True}, clock=time)
 
     def unschedule(self):
         timer = f"t{self.rng.randint(1, 300)}"
@@ -545,23 +643,26 @@ class Intents:
 
     # Processes
 
-    def spawn(self):
-        """A helper with a job, which may be waited for."""
+    def spawn(self, plain=False):
+        """A helper with a job, which may be waited for. `plain`: only that."""
         job = getattr(self, self.rng.choice(["read", "write", "run", "list_root", "list_dir", "search", "append", "delete", "move", "fetch", "remember", "send"]))()
         task = job.text
         while len(task) > 120 or "\n" in task or job.ask:
             job = self.read()
             task = job.text
+        permissions = list(dict.fromkeys(move.name for move in job.moves))
+        if self.rng.random() < .45:
+            task = self.v.written("jobs")
+            permissions = needed(task)
         bare = self.rng.random() < .6
-        kind = self.rng.random()
+        kind = 1. if plain else self.rng.random()
         who, role = (self.v.who() if kind < .2 else None), self.v.pick(self.v.roles)
         section = "spawnnamed.do" if who else "spawnrole.do" if kind < .4 else "spawn.do"
         text, end = self.w.fill(section, who=who, role=role, roleq=self.w.quoted(role), job=task if bare else self.w.quoted(task), jobq=self.w.quoted(task))
         pid = self.rng.randint(2, 999)
-        permissions = list(dict.fromkeys(move.name for move in job.moves))
         args = {"role": role if section == "spawnrole.do" else "helper", "permissions": permissions, "task": task} | ({"name": who} if who else {})
         clause = self.act("spawn", "SPAWN_AGENT", args, (text, False, bool(end) and bare), pid=pid)
-        if not clause.failed and self.rng.random() < .5 and (not bare or self.rng.random() < .3):
+        if not plain and not clause.failed and self.rng.random() < .5 and (not bare or self.rng.random() < .3):
             clause.text += self.w.pick("spawnwait.tail")
             clause.tail = False
             self.waited(clause, pid)
@@ -591,16 +692,16 @@ class Intents:
         args = {"pid": pid, "signal": signal} if signal else {"pid": pid}
         return self.act("kill", "KILL", args, self.word(kind, pid=str(pid)))
 
-    def exit(self):
+    def exit(self, kind=None):
         """Ends the process, so nothing is said after it."""
-        kind = self.rng.choice(["exit", "exit", "exitcode", "exitcode", "exitresult", "exitresult", "exitboth"])
+        kind = kind or self.rng.choice(["exit", "exit", "exitcode", "exitcode", "exitresult", "exitresult", "exitboth"])
         code = self.rng.randint(0, 255) if self.rng.random() < .4 else self.rng.randint(0, 9)
-        result = self.v.simple() if self.rng.random() < .7 else self.v.line().strip()
+        result = self.rng.choice([self.v.simple, self.v.simple, self.v.natural, self.v.line, lambda: self.v.written("bodies")])().strip()
         args = {"code": code if kind in ("exitcode", "exitboth") else 0}
         if kind in ("exitresult", "exitboth"):
             args["result"] = result
-        text, _, _ = self.word(kind, code=str(code), quoted=self.w.quoted(result))
-        return Clause(text, [Move("SYS_EXIT", args, success())], "exit", said=None)
+        text, _, tail = self.word(kind, bare_end={"quoted": result}, code=str(code), quoted=self.w.quoted(result))
+        return Clause(text, [Move("SYS_EXIT", args, success())], "exit", tail=tail, said=None)
 
     # The network
 
@@ -618,6 +719,20 @@ SHELL = ["lines", "lines", "words", "bytes", "sort", "unique", "head", "tail", "
          "copy", "copy", "copy", "chmod", "diff", "hash", "size", "date", "date", "whoami", "pwd", "uname", "df", "uptime",
          "hostname", "env", "nproc", "free", "python", "shell"]
 EXTENSIONS = "txt md json log csv py rs toml yaml html sh ini xml js pdf png jpg".split()
+
+
+# What the words of a job tell of the calls it needs, in the order in which permissions are written.
+NEEDS = {
+    "FS_READ": "", "FS_WRITE": "write|put |save|into|create|make |draft|store|note|record|append|add |log ", "FS_EDIT": "replace|fix|chang|correct|edit|updat|renam|turn ",
+    "FS_LIST": "list|files|folder|every|each|all |any|which|count|names", "FS_SEARCH": "search|find|look for|mention|occur|contain|which", "FS_DELETE": "delet|remov|clean|clear|purge|wipe",
+    "FS_MOVE": "mov|renam|archiv|sort ", "EXEC_CMD": "run |count|sort|execut|test|build|git|compil|copy|zip|disk", "NET_FETCH": "fetch|download|page|http|site|url|web",
+    "MEM_READ": "memory|recall|remember|know", "MEM_WRITE": "memor|remember|keep in mind", "SEND_MSG": "send|tell |messag|report to|let .* know|ask ",
+}
+
+
+def needed(job):
+    """The calls that a job in plain words very likely needs."""
+    return [name for name in grammar.PERMISSIONS if re.search(NEEDS[name], job.lower())]
 
 
 def line(text):

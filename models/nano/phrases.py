@@ -63,7 +63,7 @@ class Phrases:
     """All wordings by `intent.kind`. `held` chooses the held-out part; what is never held out is in both."""
 
     def __init__(self, folder=Path(__file__).parent / "phrases"):
-        self.lines, self.firsts = {}, set()
+        self.lines, self.firsts, self.orders = {}, set(), set()
         for file in sorted(folder.glob("*.txt")):
             self.read(file)
 
@@ -73,7 +73,7 @@ class Phrases:
             if line.startswith("@") and " = " in line:
                 name, _, text = line.partition(" = ")
                 macros[name] = text
-            elif re.match(r"# [a-z.]+$", line):
+            elif re.match(r"# [a-z._-]+$", line):
                 section = line[2:]
             elif line.strip() and not line.startswith("# "):
                 lines.append((section, line))
@@ -81,7 +81,10 @@ class Phrases:
             for name in sorted(macros, key=len, reverse=True):
                 line = line.replace(name, macros[name])
             nodes = parse(f"({line})")
-            self.firsts |= set(re.findall(r"(?:^|[(|])([a-z']+)(?= )", line))
+            firsts = set(re.findall(r"(?:^|[(|])([a-z']+)(?= )", line))
+            self.firsts |= firsts
+            # Whole requests begin with anything; the other files' lines mostly with a verb.
+            self.orders |= set() if file.name.startswith("plain-") else firsts
             self.lines.setdefault(section, []).append((nodes, count(nodes) >= EXPANSIONS_MIN))
 
     def pick(self, section, rng, held=None):
@@ -99,6 +102,10 @@ class Phrases:
     def begins(self, word):
         """Whether a wording may begin with this word."""
         return word in self.firsts
+
+    def orders_with(self, word):
+        """Whether an order may begin with this word, so that politeness may stand before it."""
+        return word in self.orders
 
     def has(self, section):
         return section in self.lines

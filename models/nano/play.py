@@ -1,9 +1,9 @@
-"""Plays task files (heldout/, compositions/) with a checkpoint against world.py, and counts by kind what was done right.
+"""Plays task files (compositions/, development/) with a checkpoint against world.py, and counts by kind what was done right.
 
-Start at judge. What always holds: only counts are printed, never a task, so that whoever tends the generator does not see
-what was written apart; --show is for compositions/ alone.
+Start at judge. What always holds: of a task file beside this one only faults are shown, of any other only counts, so that
+whoever tends the generator does not see what the evaluation holds.
 
-    python3 play.py --run first compositions/single.jsonl
+    python3 play.py --run first development/single.jsonl --show 20
 """
 
 import argparse
@@ -16,6 +16,7 @@ import grammar
 from world import World
 
 TURNS_MAX = 8
+PATHS = ("path", "from", "to")
 
 
 def fits(value, wanted):
@@ -27,12 +28,17 @@ def fits(value, wanted):
     return value == wanted
 
 
+def plain(key, value):
+    """A path without what makes no difference to it."""
+    return value.removeprefix("./").rstrip("/") if key in PATHS and isinstance(value, str) else value
+
+
 def made(calls, wanted, any_order):
     """Whether the wanted calls are among those made, in order unless that does not matter."""
     at = 0
     for name, args in wanted:
         found = [nth for nth in range(0 if any_order else at, len(calls)) if calls[nth][0] == name and
-                 all(key in calls[nth][1] and fits(calls[nth][1][key], value) for key, value in args.items())]
+                 all(key in calls[nth][1] and fits(plain(key, calls[nth][1][key]), plain(key, value)) for key, value in args.items())]
         if not found:
             return False
         at = found[0] + 1
@@ -88,7 +94,7 @@ def main():
     parser.add_argument("--run", default="first")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--count", type=int, default=1000, help="tasks of each file")
-    parser.add_argument("--show", type=int, default=0, help="faults to print")
+    parser.add_argument("--show", type=int, default=0, help="faults to print of each file")
     options = parser.parse_args()
     import torch
 
@@ -96,18 +102,21 @@ def main():
     torch.set_num_threads(1)
     player = Player(Path(os.path.expanduser(options.cache)) / options.run)
     print(f"run {options.run}, step {player.progress['step']}, {player.progress['tokens']:,} tokens")
-    totals = collections.Counter()
-    for file in options.files:
-        for line in Path(file).read_text().splitlines()[:options.count]:
+    for file in map(Path, options.files):
+        totals, faults = collections.Counter(), []
+        for line in file.read_text().splitlines()[:options.count]:
             row = json.loads(line)
             right, calls, said = run(player, row)
-            totals[row["kind"], "of"] += 1
-            totals[row["kind"], "right"] += right
-            if not right and options.show > 0 and "compositions" in str(Path(file).resolve()):
-                options.show -= 1
-                print(f"- {row['task']!r}\n    made {calls} said {said!r}")
-        kind = row["kind"]
-        print(f"{kind:16} {totals[kind, 'right']:4} of {totals[kind, 'of']:4}  {100 * totals[kind, 'right'] / totals[kind, 'of']:5.1f} %", flush=True)
+            for name in (row["kind"], file.stem):
+                totals[name, "of"] += 1
+                totals[name, "right"] += right
+            if not right:
+                faults.append(f"- {row['task']!r}\n    made {calls} said {said!r}")
+        for name in dict.fromkeys([*(name for name, _ in totals if name != file.stem), file.stem]):
+            right, of = totals[name, "right"], totals[name, "of"]
+            print(f"{name:16} {right:4} of {of:4}  {100 * right / of:5.1f} %", flush=True)
+        if Path(__file__).parent in file.resolve().parents:
+            print(*faults[:options.show], sep="\n")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ class Answers(unittest.TestCase):
                 self.assertIn(nth, guide.nexts(ids[:at]), (answer, at))
             self.assertEqual(guide.nexts(ids), set())
             self.assertIsNone(guide.instead(ids[0]), answer)
+            self.assertIsNone(codec.instead(ids), answer)
         self.assertLess(lost, EPISODES // 100)
 
     def test_whatever_the_guide_lets_through_is_an_answer(self):
@@ -136,6 +137,16 @@ class Tokens(unittest.TestCase):
                 self.assertTrue(play.judge(row["expect"], place, calls, "\n".join(shown or row["expect"]["says"])), row["task"])
                 self.assertFalse(play.judge(row["expect"], place, calls[1:], ""), row["task"])
                 place.close()
+
+
+class Development(unittest.TestCase):
+    def test_its_tasks_name_calls_and_fields_that_there_are(self):
+        for file in sorted((HERE / "development").glob("*.jsonl")):
+            for row in map(json.loads, file.read_text().splitlines()):
+                for name, args in row["expect"].get("calls", []):
+                    fields = {field for shape in grammar.CALLS[name] for field, _ in shape}
+                    self.assertLessEqual(set(args), fields, row["task"])
+                self.assertTrue(row["expect"].get("calls") or row["expect"].get("says") or row["expect"].get("refuses"), row["task"])
 
 
 class Split(unittest.TestCase):

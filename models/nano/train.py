@@ -121,9 +121,15 @@ class Run:
     def begin_with(self, path):
         """The weights of a file that export.py wrote, such as the shipped one: all else is new."""
         weights, tokens = export.read(path)
-        if tokens != self.data.tokenizer.tokens:
-            raise SystemExit(f"the vocabulary is not that of {path}: begin a new run")
         named = {name: torch.from_numpy(array) for name, array in weights.items()}
+        # Words that are new to it begin as any word, each a little different.
+        rows, at = named["token_embd.weight"], {token: nth for nth, token in enumerate(tokens)}
+        words = rows[[at[word] for word in self.data.words if word in at]]
+        found = words.mean(0) + words.std(0) * torch.randn(len(self.data.tokenizer.tokens), rows.shape[1])
+        for nth, token in enumerate(self.data.tokenizer.tokens):
+            if token in at:
+                found[nth] = rows[at[token]]
+        named["token_embd.weight"] = found
         self.network.load_state_dict(named | {name: value for name, value in self.network.state_dict().items() if name not in named})
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
 

@@ -5,7 +5,10 @@ Start at Values. What always holds: everything follows from the random source th
 training never sees. Deliberately absent: meaning. A value is never guessed from, only copied.
 """
 
+import re
 from pathlib import Path
+
+HERE = Path(__file__).parent
 
 PLAIN = """account address album answer apple archive arrow artist autumn backup balance banana basket battery beach bicycle
 bill bird blanket boat book border bottle branch bread bridge broker bucket budget build button cabin cable camera candle
@@ -95,8 +98,14 @@ pytest pip go bash sh hostname id pwd stat file md5sum sha256sum base64 jq curl"
 # Known words that do not join what stands around them.
 JOINING = set("""that this with from into onto what which when where while then than them they there their have having been being were will would could should must
 shall might after before once until upon your yours mine ours please also next last first finally followed afterwards thereafter just only""".split())
-KNOWN = [word for word in (Path(__file__).parent / "words.txt").read_text().split() if len(word) >= 4 and word.islower() and word not in JOINING]
+KNOWN = [word for word in (HERE / "words.txt").read_text().split() if len(word) >= 4 and word.islower() and word not in JOINING]
 FEW_SHARE, FEW = .15, 8
+# Natural ones, a line each; share of the values that are of these lists.
+LISTS = ["texts", "bodies", "todos", "facts", "replacements", "stems", "folders", "commands", "jobs", "contexts", "afterthoughts"]
+NATURAL_SHARE, CHANGED_SHARE = .5, .3
+
+
+WRITTEN = {name: (HERE / "values" / f"{name}.txt").read_text().splitlines() for name in LISTS}
 
 
 class Values:
@@ -108,6 +117,7 @@ class Values:
         self.plain, self.foreign, self.names, self.keys, self.todos, self.roles = (
             [word for nth, word in enumerate(words) if (nth % 8 == 3) == held]
             for words in (PLAIN, FOREIGN, NAMES, KEYS, TODOS, ROLES))
+        self.lists = {name: [line for nth, line in enumerate(lines) if (nth % 8 == 3) == held] for name, lines in WRITTEN.items()}
         # Of few words the same come again, in one request and another value.
         if not held and rng.random() < FEW_SHARE:
             self.plain = rng.sample(self.plain, FEW)
@@ -117,6 +127,35 @@ class Values:
 
     def pick(self, things):
         return self.rng.choice(things)
+
+    def written(self, name):
+        """One of a list; now and then with another word in it, so that none is known by heart."""
+        text = self.pick(self.lists[name])
+        places = [found.span() for found in re.finditer(r"(?<![\w'])[A-Za-z]{4,}(?![\w'])", text)]
+        if places and self.chance(CHANGED_SHARE):
+            begin, end = self.pick(places)
+            other = self.word()
+            text = text[:begin] + (other.capitalize() if text[begin].isupper() else other) + text[end:]
+        return text
+
+    def named(self, key):
+        """A key as one that writes it for a machine may write it."""
+        return key.replace("'s", "").replace("'", "").replace(" ", self.pick("___-")) if self.chance(.25) else key
+
+    def replaced(self):
+        """What stands in a file and what is to stand there."""
+        if self.chance(NATURAL_SHARE):
+            return tuple(self.written("replacements").split("|"))
+        if self.chance(.3):
+            # Both have something in common.
+            same, signs = self.word() if self.chance(.6) else self.natural().rstrip(".!?"), [" ", " ", ": ", "=", " = "]
+            sign, old, new = self.pick(signs), self.word(), self.word()
+            return (same + sign + old, same + sign + new) if self.chance(.7) else (old + " " + same, new + " " + same)
+        return tuple(self.word() if self.chance(.5) else self.simple() for _ in range(2))
+
+    def todo(self):
+        kind = self.rng.random()
+        return self.pick(self.todos) if kind < .3 else self.written("todos") if kind < .7 else self.simple()
 
     # Words and texts
 
@@ -195,6 +234,8 @@ class Values:
 
     def natural(self):
         """A short plain sentence, as people write them; small words of requests stand in it."""
+        if self.chance(.65):
+            return self.written("texts")
         text = self.pick(NATURAL)
         for mark, make in (("{p}", lambda: self.pick(self.plain)), ("{a}", lambda: self.pick(STATES)), ("{t}", lambda: self.pick(TIMES)),
                            ("{w}", lambda: self.pick(self.names)), ("{m}", lambda: str(self.number()))):
@@ -209,6 +250,8 @@ class Values:
     # Names of things
 
     def stem(self):
+        if self.chance(.4):
+            return self.written("stems")
         kind = self.rng.random()
         if kind < .45:
             return self.cased(self.word())
@@ -229,12 +272,15 @@ class Values:
             return "." + self.word() + self.pick(["", "rc", ".json"])
         if kind < .94:
             return f"{self.stem()}.{self.pick(EXTENSIONS)}.{self.pick(['gz', 'bak', 'old', 'tmp', '1'])}"
-        if kind < .98:
+        if kind < .97:
             return f"{self.stem()}.{self.made_up()[:4]}"
-        return self.pick(["Makefile", "README", "LICENSE", "Dockerfile", "TODO", "CHANGELOG", "NOTES"])
+        return self.pick(["Makefile", "README", "LICENSE", "Dockerfile", "TODO", "CHANGELOG", "NOTES", "VERSION", "AUTHORS", "motd", "Gemfile", "Procfile", "COPYING",
+                          "hosts", "crontab", "INSTALL", "notes", "todo", "log", "Justfile", "OWNERS", self.made_up(), self.plain[0].upper()])
 
     def folder(self):
         """A folder, without a slash at its end."""
+        if self.chance(.4):
+            return self.written("folders")
         names = [self.stem() if self.chance(.3) else self.word() for _ in range(self.pick([1, 1, 1, 2, 2, 3]))]
         return "/".join(names)
 
@@ -263,8 +309,17 @@ class Values:
             return f"{name}-{self.rng.randint(1, 30)}"
         return name.capitalize() if kind < .4 else f"{name}_{self.word()}" if kind < .45 else name
 
+    def pair(self):
+        """What a memory is about, and what is remembered of it."""
+        if self.chance(NATURAL_SHARE):
+            key, value = self.written("facts").split("|")
+            return self.named(key), value
+        return self.key(), self.value()
+
     def key(self):
         """What a memory is about."""
+        if self.chance(.4):
+            return self.named(self.written("facts").split("|")[0])
         kind = self.rng.random()
         if kind < .5:
             return self.pick(self.keys)
@@ -274,6 +329,8 @@ class Values:
 
     def value(self):
         """What is remembered of it."""
+        if self.chance(.3):
+            return self.written("facts").split("|")[1]
         kind = self.rng.random()
         if kind < .35:
             return self.cased(self.word())
@@ -311,6 +368,8 @@ class Values:
 
     def command(self):
         """A command line as one would write it."""
+        if self.chance(.4):
+            return self.written("commands")
         command = self.pick(TOOLS) if self.chance(.85) else "./" + self.word_ascii() + self.pick(["", ".sh"])
         for _ in range(self.pick([0, 1, 1, 2, 2, 3])):
             kind = self.rng.random()

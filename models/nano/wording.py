@@ -14,8 +14,14 @@ NO_VERBS = set("""i i'd i'm i've i'll we we'd we're we've you your he she it it'
 to from at on onto of for with within without under by behind before after once when whenever while as is are was were am be been would could can might may
 should shall will must do don't does did mind any anything anyone every each all both some somebody someone no not never nothing new now next time what what's
 which who where why how if in case please let's my our their one two another more also next up out over per regarding concerning about between until via
-because since so just only still please hey hi ok okay""".split())
+because since so just only still please hey hi ok okay well oh quick nobody you've they've she's he's everyone everybody whoever whatever wherever somebody's there'll um uh right sorry yes no small short long today tomorrow yesterday tonight""".split())
 NEUTRAL = ["hey, ", "hi, ", "ok, ", "okay: ", "please: ", "hello, ", "so, ", "- ", "right, ", "hm, ", "next: ", "now: ", "task: "]
+# What in a bare text looks like the end of a clause, or like the sentence around it.
+PARTING, QUOTE_MARKS = re.compile(r"[,;:.!?—–-] |[.!?]$| and | then "), "\"'`“«‘„"
+SMALL = set("the a an of to in and is are was be for on with at from that it we you not this my our as by or so if".split())
+# A bare text at the end that is a sentence of its own.
+SENTENCE = "sentence"
+CONTEXT_SHARE, AFTERTHOUGHT_SHARE = .25, .1
 QUOTES = ['""', "''", "``", "“”", "«»", "‘’", "„“"]
 
 
@@ -24,6 +30,10 @@ class Wording:
 
     def __init__(self, phrases, values, rng, held=False):
         self.phrases, self.values, self.rng, self.held = phrases, values, rng, held
+        # Whether a request may stand among other sentences.
+        self.among = True
+        # What the slots of the last wording were filled with.
+        self.last = {}
 
     def pick(self, section):
         return self.phrases.pick(section, self.rng, self.held)
@@ -37,14 +47,27 @@ class Wording:
         pair = pairs[0] if self.rng.random() < .5 else self.rng.choice(pairs)
         return pair[0] + value + pair[1]
 
+    def bordered(self, value):
+        """A bare value within a sentence stands between quotation marks, mostly, where it looks like a part of one."""
+        words = value.lower().split(" ")
+        plain = len(words) <= 3 and not SMALL.intersection(words) and not PARTING.search(value)
+        return value if plain or value[0] in QUOTE_MARKS or self.rng.random() < .25 and not PARTING.search(value) else self.quoted(value)
+
     def maybe(self, value, share=.15):
         """The value, sometimes quoted."""
         return self.quoted(value) if " " in value or self.rng.random() < share else value
 
-    def fill(self, section, **slots):
-        """A wording of a section with its slots filled, and whether it ends with an unquoted free text."""
-        wording = self.pick(section)
-        wording = self.mistyped(wording)
+    def fill(self, section, bare_end=None, bare=(), **slots):
+        """A wording of a section with its slots filled, and whether it ends with a value. `bare_end`: texts that may stand
+        without quotation marks where the wording ends with their slot; `bare`: slots that stand so now."""
+        wording = self.mistyped(self.pick(section))
+        for slot in bare:
+            if not wording.endswith("{" + slot + "}"):
+                slots[slot] = self.bordered(slots[slot])
+        for slot, text in (bare_end or {}).items():
+            if wording.endswith("{" + slot + "}") and self.rng.random() < .6:
+                slots[slot] = text
+        self.last = slots
         for slot in re.findall(r"{(\w+)}", wording):
             wording = wording.replace("{" + slot + "}", "\0" + slot + "\0", 1)
         text = re.sub("\0(\\w+)\0", lambda found: slots[found.group(1)], wording)
@@ -69,10 +92,25 @@ class Wording:
             return wording[:at] + wording[at] + wording[at:]
         return wording[:at] + self.rng.choice("abcdefghijklmnopqrstuvwxyz") + wording[at + 1:]
 
+    def surrounded(self, request, tail=False):
+        """A request as it stands among other sentences, which ask for nothing."""
+        rng = self.rng
+        if not self.among:
+            return request
+        if rng.random() < CONTEXT_SHARE:
+            context = self.values.written("contexts")
+            if context[-1] in ".!?" and rng.random() < .5 and self.phrases.begins(request.split(" ")[0]):
+                request = request[0].upper() + request[1:]
+            request = context + rng.choice([" "] * 9 + ["\n"]) + request
+        if not tail and rng.random() < AFTERTHOUGHT_SHARE:
+            request = request.rstrip(".!?") + self.values.written("afterthoughts")
+        return request
+
     def sentence(self, text, ask=False, tail=False):
         """The clause as one would say it: politeness before and behind, a capital, a full stop."""
         rng = self.rng
-        if not ask and text.split(" ")[0].lower().rstrip(",:") in NO_VERBS or not text[:1].isalpha():
+        first = text.split(" ")[0].lower().rstrip(",:")
+        if not ask and (first in NO_VERBS or not self.phrases.orders_with(first)) or not text[:1].isalpha():
             # A sentence of its own: "I would like you to I need …" nobody says.
             before = rng.choice(NEUTRAL) if rng.random() < .2 else ""
             behind = rng.choice([" please", ", please", ", thanks", ". Thanks", " thanks"]) if rng.random() < .12 else ""
@@ -85,7 +123,8 @@ class Wording:
             if behind == "" and before.strip().split(" ")[0] in ("could", "can", "would", "will", "might", "how", "is", "may"):
                 behind = rng.choice(["", "?", "?"])
         if tail:
-            behind = rng.choice(["", "", "", ".", "!"]) if not ask else rng.choice(["", "?"])
+            # Behind a sentence that stands bare nothing is added: its full stop is its own.
+            behind = rng.choice(["", "?"]) if ask else "" if tail == SENTENCE else rng.choice(["", "", "", ".", "!"])
         text = before + text + behind
         first = text.split(" ")[0]
         if not before and (first in VALUES or not self.phrases.begins(first)):
