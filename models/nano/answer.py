@@ -12,13 +12,16 @@ import grammar
 
 UNITS = {"w": 604800, "d": 86400, "h": 3600, "min": 60, "s": 1}
 WHOLES = 4
+# What stands before the number of a new process.
+PID_MARK = "pid "
 
 
 class Source:
-    """A text of the prompt that may be copied from. `result`: what a call brought, its error included."""
+    """A text of the prompt that may be copied from. `result`: what a call brought, its error included. `steers`: how far it may
+    say what a call is about: wholly what a person said, names where lines begin (`"names"`), no further what was read."""
 
-    def __init__(self, text, tokens, result):
-        self.text, self.tokens, self.result = text, tokens, result
+    def __init__(self, text, tokens, result, steers=True):
+        self.text, self.tokens, self.result, self.steers = text, tokens, result, steers
         self.ids = [token.id for token in tokens]
 
     def spans(self, ids):
@@ -29,6 +32,14 @@ class Source:
     def cut(self, begin, count):
         """The text of some tokens."""
         return self.text[self.tokens[begin].begin:self.tokens[begin + count - 1].end]
+
+
+    def names(self, ids):
+        """Whether these tokens stand where this text may say what a call is about."""
+        if not self.steers:
+            return False
+        before = (self.text[:self.tokens[at].begin].rpartition("\n")[2] for at in self.spans(ids))
+        return any(self.steers is True or text in ("", PID_MARK) for text in before)
 
 
 class NotShown(ValueError):
@@ -42,6 +53,43 @@ class Codec:
         self.tokenizer, self.table, self.sources, self.strict = tokenizer, table.fixed(), sources, strict
         self.results = [source for source in reversed(sources) if source.result][:WHOLES]
         self.id = tokenizer.id
+
+    def instead(self, ids):
+        """The reply in the place of a call that something read would steer; None where each name, path, address and task in it
+        was said by a person, or stands where a list names it."""
+        if all(source.steers is True for source in self.sources) or self.is_asked(ids):
+            return None
+        return grammar.say(self.sources[-1].text if self.sources[-1].result else grammar.NOTED)
+
+    def is_asked(self, ids):
+        tokens = self.tokenizer.tokens
+        if tokens[ids[0]] not in grammar.CALLS:
+            return True
+        kinds = {field: kind for shape in grammar.CALLS[tokens[ids[0]]] for field, kind in shape}
+        field, values = None, []
+        for nth in ids[1:-1]:
+            if tokens[nth].startswith(grammar.FIELD_MARK):
+                field = tokens[nth][len(grammar.FIELD_MARK):]
+                values.append((field, []))
+            else:
+                values[-1][1].append(nth)
+        for field, value in values:
+            kind = kinds[field]
+            template = isinstance(kind, list) and kind[0] != "list"
+            if field in grammar.CONTENTS or not (template or kind in (grammar.COPY, grammar.PID)):
+                continue
+            spans = split([(nth, tokens[nth]) for nth in (value[1:] if template else value)])
+            # A count in a command steers nothing.
+            spans = [span for span in spans if span and (kind == grammar.PID or not (len(span) == 1 and span[0][1].isdigit()))]
+            if not all(self.is_said([nth for nth, _ in span]) for span in spans):
+                return False
+        return True
+
+    def is_said(self, span):
+        name = self.tokenizer.tokens[span[0]]
+        if name.startswith("<|whole"):
+            return bool(self.results[int(name[7]) - 1].steers)
+        return any(source.names(span) for source in self.sources)
 
     # From a reply to tokens
 
@@ -85,7 +133,7 @@ class Codec:
             return self.copied(value)
         if kind == grammar.LINE:
             return self.span(value.removesuffix("\n")) or self.copied(value)
-        if kind == grammar.INT:
+        if kind in (grammar.INT, grammar.PID):
             return self.span(str(value)) or self.number(value)
         if kind == grammar.DURATION:
             return self.duration(value)
@@ -202,7 +250,7 @@ class Codec:
         if kind == grammar.LINE:
             text = self.text(value)
             return text if text.endswith("\n") else text + "\n"
-        if kind == grammar.INT:
+        if kind in (grammar.INT, grammar.PID):
             return int(self.text(value))
         if kind == grammar.DURATION:
             return sum(int(self.text([count])) * UNITS[unit[1].strip("<|>")] for count, unit in zip(value[::2], value[1::2]))

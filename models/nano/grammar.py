@@ -8,9 +8,14 @@ docs/reference/system-calls.md.
 
 import json
 
-COPY, LINE, INT, DURATION, CRON, TRUE, EDITS = "copy", "line", "int", "duration", "cron", "true", "edits"
+COPY, LINE, INT, PID, DURATION, CRON, TRUE, EDITS = "copy", "line", "int", "pid", "duration", "cron", "true", "edits"
 # How the tokens of fields, literals and sentences are named, so that no word of a text is one of them.
 FIELD_MARK, LITERAL_MARK, SAID_MARK = "@:", "=:", "!:"
+
+# Fields whose text may come from anywhere: what is written, sent or said. All others steer a call.
+CONTENTS = ["content", "text", "value", "result"]
+# Calls that bring names: each line of what a list or a search says begins with one, and a new process has its number.
+NAMING = ["FS_LIST", "FS_SEARCH", "SPAWN_AGENT"]
 
 # What a helper may be given. Without patterns: the kernel cuts it down to what the parent has.
 PERMISSIONS = ["FS_READ", "FS_WRITE", "FS_EDIT", "FS_LIST", "FS_SEARCH", "FS_DELETE", "FS_MOVE", "EXEC_CMD", "NET_FETCH",
@@ -27,8 +32,8 @@ CALLS = {
     "SPAWN_AGENT": [[("role", ["helper"]), ("permissions", ["list", PERMISSIONS]), ("task", COPY)],
                     [("role", COPY), ("permissions", ["list", PERMISSIONS]), ("task", COPY)],
                     [("role", ["helper"]), ("permissions", ["list", PERMISSIONS]), ("task", COPY), ("name", COPY)]],
-    "WAIT": [[], [("pid", INT)]],
-    "KILL": [[("pid", INT)], [("pid", INT), ("signal", ["STOP", "CONT", "KILL"])]],
+    "WAIT": [[], [("pid", PID)]],
+    "KILL": [[("pid", PID)], [("pid", PID), ("signal", ["STOP", "CONT", "KILL"])]],
     "EXEC_CMD": [[("cmd", COMMANDS)]],
     "SYS_EXIT": [[("code", INT)], [("code", INT), ("result", COPY)]],
     "FS_READ": [[("path", COPY)]],
@@ -46,12 +51,12 @@ CALLS = {
     "MEM_WRITE": [[("key", COPY), ("value", COPY)]],
     "MEM_READ": [[("query", COPY)]],
     "MEM_FORGET": [[("key", COPY)]],
-    "SEND_MSG": [[("to_pid", INT), ("content", COPY)], [("to", COPY), ("content", COPY)]],
+    "SEND_MSG": [[("to_pid", PID), ("content", COPY)], [("to", COPY), ("content", COPY)]],
     "RECV_MSG": [[], [("timeout_s", DURATION)]],
     "SYS_WRITE_STDOUT": [[("text", LINE)]],
     "SLEEP": [[("seconds", DURATION)]],
     "SYS_SCHEDULE": [[("seconds", DURATION), ("prompt", COPY)], [("seconds", DURATION), ("prompt", COPY), ("once", TRUE)],
-                     [("cron", CRON), ("prompt", COPY)]],
+                     [("cron", CRON), ("prompt", COPY)], [("cron", CRON), ("prompt", COPY), ("once", TRUE)]],
     "SYS_UNSCHEDULE": [[("timer_id", COPY)]],
     "ASK_USER": [[("question", COPY)]],
 }
@@ -101,7 +106,7 @@ def fits(kind, value):
     """Whether a value can be of this kind, by its type and literals alone (spans are the prompt's affair)."""
     if kind in (COPY, LINE):
         return isinstance(value, str) and value != ""
-    if kind in (INT, DURATION):
+    if kind in (INT, PID, DURATION):
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == TRUE:
         return value is True
@@ -171,4 +176,4 @@ def tokens():
 
 def export():
     """The metadata value `aos.nano.grammar`."""
-    return json.dumps({"calls": CALLS, "say": SAY}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({"calls": CALLS, "say": SAY, "contents": CONTENTS, "naming": NAMING, "noted": NOTED}, ensure_ascii=False, separators=(",", ":"))

@@ -7,9 +7,19 @@ This is the reference of the Rust runtime's.
 
 import grammar
 from answer import UNITS
-from tokenizer import BLANKS, NUMBERS
+from tokenizer import BLANKS, NUMBERS, in_word
 
+# Signs that join the parts of a name.
+JOINTS = "._-"
 SPANS_MAX, ITEMS_MAX, FIELDS = 4, 6, 5
+
+
+def splits(text, end):
+    """Whether a span that ends here would end within a name: `notes.m`, `notes.` or `notes` of `notes.md`."""
+    before, after = text[end - 1], text[end:end + 2]
+    if after and in_word(after[0]):
+        return in_word(before) or before in JOINTS + "/"
+    return len(after) == 2 and after[0] in JOINTS and in_word(before) and in_word(after[1])
 
 
 class Guide:
@@ -27,6 +37,8 @@ class Guide:
         first = codec.tokenizer.first_slot["digits"]
         self.plain = {known[number] for number in NUMBERS}
         self.numbers = self.plain | {nth for nth in self.starts if first <= nth < first + 64}
+        # A process has a number that was told.
+        self.pids = self.numbers & self.starts or self.numbers
 
     def nexts(self, ids):
         """The tokens that may follow these; none behind the end."""
@@ -78,6 +90,8 @@ class Guide:
             return self.span(at)
         if kind == grammar.INT:
             return self.any(self.numbers, at)
+        if kind == grammar.PID:
+            return self.any(self.pids, at)
         if kind == grammar.DURATION:
             once = self.duration([at])
             return [*once, *self.duration(once)]
@@ -111,17 +125,17 @@ class Guide:
             return []
         if ids[at] in self.wholes:
             return [at + 1]
-        places = [(source.ids, nth) for source in self.codec.sources for nth, of in enumerate(source.ids) if of == ids[at]]
+        places = [(source, nth) for source in self.codec.sources for nth, of in enumerate(source.ids) if of == ids[at]]
         ends = []
         while places:
-            places = [(of, nth + 1) for of, nth in places]
             at += 1
-            if ids[at - 1] not in self.half:
+            if ids[at - 1] not in self.half and not all(splits(source.text, source.tokens[nth].end) for source, nth in places):
                 ends.append(at)
+            places = [(source, nth + 1) for source, nth in places if nth + 1 < len(source.ids)]
             if at == end:
-                self.found |= {of[nth] for of, nth in places if nth < len(of)}
+                self.found |= {source.ids[nth] for source, nth in places}
                 break
-            places = [(of, nth) for of, nth in places if nth < len(of) and of[nth] == ids[at]]
+            places = [(source, nth) for source, nth in places if source.ids[nth] == ids[at]]
         return ends
 
     def duration(self, places):

@@ -22,6 +22,8 @@ class Said(NamedTuple):
     control: str
     text: str
     was_cut: bool = False
+    # It names things: a list, a search, a new process.
+    names: bool = False
 
 
 class Prompt:
@@ -47,7 +49,7 @@ class Prompt:
         if too_long:
             tokens = tokens[:most]
             text = text[:tokens[-1].end]
-        self.sources.append(Source(text, tokens, result))
+        self.sources.append(Source(text, tokens, result, said.control == "<|user|>" or ("names" if said.names else False)))
         cut = [self.tokenizer.id["<|cut|>"]] if said.was_cut or too_long else []
         self.add([self.tokenizer.id[said.control], *(token.id for token in tokens), *cut])
 
@@ -134,7 +136,7 @@ def result(name, outcome):
     was_cut = outcome.get("truncated", False)
     value = outcome["shown"] if was_cut else outcome["result"]
     was_cut = was_cut or (isinstance(value, dict) and value.get("truncated", False))
-    return Said("<|result|>", text_of(name, value) or "(nothing)", was_cut)
+    return Said("<|result|>", text_of(name, value) or "(nothing)", was_cut, name in grammar.NAMING)
 
 
 def text_of(name, value):

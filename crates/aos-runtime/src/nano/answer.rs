@@ -22,7 +22,22 @@ pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
     /// What a call brought, its error included.
     pub(crate) result: bool,
+    pub(crate) steers: Steers,
 }
+
+/// How far a text may say what a call is about: its names, paths, addresses and tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steers {
+    /// A person said it.
+    Wholly,
+    /// It names things: where its lines begin, and as the number of a new process.
+    Names,
+    /// It was read: whoever wrote it asks for nothing.
+    Nothing,
+}
+
+/// What stands before the number of a new process.
+const PID_MARK: &str = "pid ";
 
 impl Source {
     /// Each place where these tokens stand.
@@ -30,6 +45,19 @@ impl Source {
         let windows = self.tokens.windows(ids.len().max(1)).enumerate();
         let alike = move |window: &[Token]| window.iter().map(|token| &token.id).eq(ids);
         windows.filter(move |(_, window)| alike(window)).map(|(at, _)| at)
+    }
+
+    /// Whether these tokens stand where this text may say what a call is about.
+    fn names(&self, ids: &[u32]) -> bool {
+        let begins = |at: usize| {
+            let line = self.text[..self.tokens[at].begin].rsplit('\n').next().unwrap_or_default();
+            line.is_empty() || line == PID_MARK
+        };
+        match self.steers {
+            Steers::Wholly => self.places(ids).next().is_some(),
+            Steers::Names => self.places(ids).any(begins),
+            Steers::Nothing => false,
+        }
     }
 
     /// The text of some tokens.
@@ -96,7 +124,7 @@ impl Codec<'_> {
     fn fits(&self, shape: &[Field], args: &Map<String, Value>) -> bool {
         let of = |field: &Field, value: &Value| match &field.kind {
             Kind::Copy | Kind::Line => value.as_str().is_some_and(|text| !text.is_empty()),
-            Kind::Int | Kind::Duration => value.is_i64() || value.is_u64(),
+            Kind::Int | Kind::Pid | Kind::Duration => value.is_i64() || value.is_u64(),
             Kind::Cron => value.as_str().is_some_and(|text| text.split(' ').count() == 5),
             Kind::True => *value == Value::Bool(true),
             Kind::Edits => value.as_array().is_some_and(|edits| edits.iter().all(|edit| edit["old"].is_string())),
@@ -146,7 +174,7 @@ impl Codec<'_> {
                 let line = text.strip_suffix('\n').unwrap_or(text);
                 Some(self.span(line).unwrap_or_else(|| self.copied(text)))
             }
-            Kind::Int => Some(self.copied(&value.to_string())),
+            Kind::Int | Kind::Pid => Some(self.copied(&value.to_string())),
             Kind::Duration => Some(self.duration(value.as_u64()?)),
             Kind::Cron => Some(self.plain(value.as_str()?)),
             Kind::True => Some(Vec::new()),
@@ -231,6 +259,57 @@ impl Codec<'_> {
     }
 }
 
+// What a call is about.
+impl Codec<'_> {
+    /// The reply in the place of a call that something read would steer: what was read, or that it was noted. `None` where
+    /// each name, path, address and task of it was said by a person, or stands where a list names it.
+    pub(crate) fn instead(&self, ids: &[u32]) -> Option<String> {
+        let sources = &self.shown.sources;
+        if sources.iter().all(|source| source.steers == Steers::Wholly) || self.is_asked(ids) {
+            return None;
+        }
+        let said = sources.last().filter(|source| source.result).map_or(&self.grammar.noted, |source| &source.text);
+        Some(format!("{{\"say\":{}}}", Value::from(said.as_str())))
+    }
+
+    fn is_asked(&self, ids: &[u32]) -> bool {
+        let Some((head, body)) = ids.split_first() else { return true };
+        let Some(call) = self.grammar.calls.iter().find(|call| call.id == *head) else { return true };
+        let fields: Vec<&Field> = call.shapes.iter().flatten().collect();
+        let body = body.strip_suffix(&[self.marks.end]).unwrap_or(body);
+        let (mut rest, mut asked) = (body, true);
+        while let Some((id, behind)) = rest.split_first() {
+            let len = behind.iter().position(|id| self.grammar.is_field(*id)).unwrap_or(behind.len());
+            let (value, after) = behind.split_at(len);
+            let field = fields.iter().find(|field| field.id == *id);
+            asked &= field.is_none_or(|field| self.is_asked_in(field, value));
+            rest = after;
+        }
+        asked
+    }
+
+    /// Whether what stands in a field is nobody's order: contents come from anywhere.
+    fn is_asked_in(&self, field: &Field, value: &[u32]) -> bool {
+        let spans = match &field.kind {
+            _ if self.grammar.contents.contains(&field.name) => return true,
+            Kind::Copy | Kind::Pid => value,
+            Kind::Literals(_) => value.get(1..).unwrap_or_default(),
+            _ => return true,
+        };
+        // A count in a command steers nothing.
+        let counts =
+            |span: &[u32]| !matches!(field.kind, Kind::Pid) && matches!(span, [id] if self.words.number(*id).is_some());
+        spans.split(|id| *id == self.marks.and).all(|span| span.is_empty() || counts(span) || self.is_said(span))
+    }
+
+    fn is_said(&self, span: &[u32]) -> bool {
+        if let Some(nth) = self.marks.wholes.iter().position(|whole| span.first() == Some(whole)) {
+            return self.shown.results().nth(nth).is_some_and(|source| source.steers != Steers::Nothing);
+        }
+        self.shown.sources.iter().any(|source| source.names(span))
+    }
+}
+
 // From tokens to a reply.
 impl Codec<'_> {
     /// The reply that tokens mean, its end included; `None` where they mean none.
@@ -269,7 +348,7 @@ impl Codec<'_> {
                 let text = self.text(value)?;
                 Some(Value::from(if text.ends_with('\n') { text } else { text + "\n" }))
             }
-            Kind::Int => self.number(value).map(Value::from),
+            Kind::Int | Kind::Pid => self.number(value).map(Value::from),
             Kind::Duration => {
                 let one = |pair: &[u32]| {
                     let [count, unit] = pair else { return None };

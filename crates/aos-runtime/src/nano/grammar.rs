@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Line,
     /// A whole number.
     Int,
+    /// The number of a process, which was told.
+    Pid,
     /// A length of time, as counts with their units; seconds in the call.
     Duration,
     /// Five fields of a cron line.
@@ -76,6 +78,12 @@ pub(crate) struct Call {
 pub(crate) struct Grammar {
     pub(crate) calls: Vec<Call>,
     pub(crate) say: Vec<Template>,
+    /// Fields whose text may come from anywhere; all others say what a call is about.
+    pub(crate) contents: Vec<String>,
+    /// Calls whose results name things.
+    pub(crate) naming: Vec<String>,
+    /// The sentence for what asks for nothing.
+    pub(crate) noted: String,
 }
 
 impl Grammar {
@@ -92,6 +100,7 @@ impl Grammar {
                     "copy" => Some(Kind::Copy),
                     "line" => Some(Kind::Line),
                     "int" => Some(Kind::Int),
+                    "pid" => Some(Kind::Pid),
                     "duration" => Some(Kind::Duration),
                     "cron" => Some(Kind::Cron),
                     "true" => Some(Kind::True),
@@ -122,7 +131,13 @@ impl Grammar {
         };
         let calls = written.get("calls")?.as_object()?.iter().map(call).collect::<Option<_>>()?;
         let say = written.get("say")?.as_array()?.iter().map(|text| template(SAID_MARK, text));
-        Some(Grammar { calls, say: say.collect::<Option<_>>()? })
+        let texts = |key: &str| {
+            let texts = written.get(key)?.as_array()?.iter();
+            texts.map(|text| text.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
+        let noted = written.get("noted")?.as_str()?.to_owned();
+        let (contents, naming) = (texts("contents")?, texts("naming")?);
+        Some(Grammar { calls, say: say.collect::<Option<_>>()?, contents, naming, noted })
     }
 
     /// Whether a token is that of a field.

@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Nano;
-use super::answer::{Codec, Shown};
+use super::answer::{Codec, Shown, Source};
 use super::grammar::{Field, Kind};
+use super::words::in_word;
 use aos_abi::syscall::CallSet;
 
 /// Spans of one sentence.
@@ -19,6 +20,18 @@ const SPANS_MAX: usize = 4;
 /// Names of one list, and rows of one field of a cron line.
 const ITEMS_MAX: usize = 6;
 const CRON_FIELDS: usize = 5;
+/// Signs that join the parts of a name.
+const JOINTS: [char; 3] = ['.', '_', '-'];
+
+/// Whether a span that ends here would end within a name: `notes.m`, `notes.` or `notes` of `notes.md`.
+fn splits(text: &str, end: usize) -> bool {
+    let (before, mut after) = (text[..end].chars().next_back(), text[end..].chars());
+    let (Some(before), Some(next)) = (before, after.next()) else { return false };
+    match next {
+        next if in_word(next) => in_word(before) || before == '/' || JOINTS.contains(&before),
+        next => JOINTS.contains(&next) && in_word(before) && after.next().is_some_and(in_word),
+    }
+}
 
 /// An answer in progress.
 pub(crate) struct Guide {
@@ -29,6 +42,8 @@ pub(crate) struct Guide {
     /// What may begin a span.
     starts: BTreeSet<u32>,
     numbers: BTreeSet<u32>,
+    /// Those of processes: numbers that were told.
+    pids: BTreeSet<u32>,
     reply: Option<String>,
 }
 
@@ -37,9 +52,12 @@ impl Guide {
         let blank: BTreeSet<u32> = nano.words.blank().collect();
         let of_sources = || shown.sources.iter().flat_map(|source| source.tokens.iter().map(|token| token.id));
         let wholes = nano.marks.wholes.into_iter().take(shown.results().count());
-        let starts = of_sources().filter(|id| !blank.contains(id)).chain(wholes).collect();
-        let numbers = of_sources().filter(|id| nano.words.is_digits(*id)).chain(nano.words.numbers()).collect();
-        Guide { nano, tools, ids: Vec::new(), starts, numbers, reply: None, shown }
+        let starts: BTreeSet<u32> = of_sources().filter(|id| !blank.contains(id)).chain(wholes).collect();
+        let numbers: BTreeSet<u32> =
+            of_sources().filter(|id| nano.words.is_digits(*id)).chain(nano.words.numbers()).collect();
+        let told: BTreeSet<u32> = numbers.intersection(&starts).copied().collect();
+        let pids = if told.is_empty() { numbers.clone() } else { told };
+        Guide { nano, tools, ids: Vec::new(), starts, numbers, pids, reply: None, shown }
     }
 
     /// The likeliest token that may come; `closing` prefers what brings the answer to its end. Nothing where it is at its
@@ -48,7 +66,7 @@ impl Guide {
         if self.reply.is_some() {
             return None;
         }
-        let nexts = self.nexts();
+        let nexts = self.nexts(closing);
         let rank = |id: &u32| match *id {
             _ if !closing => 0,
             id if id == self.nano.marks.end => 2,
@@ -68,7 +86,9 @@ impl Guide {
         self.ids.push(*best);
         if *best == self.nano.marks.end {
             // Whatever is let through decodes; a test holds it to that.
-            self.reply = Some(self.codec().decode(&self.ids).unwrap_or_default());
+            let codec = self.codec();
+            let reply = codec.instead(&self.ids).or_else(|| codec.decode(&self.ids));
+            self.reply = Some(reply.unwrap_or_default());
             return None;
         }
         Some(*best)
@@ -83,8 +103,8 @@ impl Guide {
         self.nano.codec(&self.shown)
     }
 
-    fn nexts(&self) -> BTreeSet<u32> {
-        let mut reading = Reading { guide: self, ids: &self.ids, found: BTreeSet::new() };
+    fn nexts(&self, closing: bool) -> BTreeSet<u32> {
+        let mut reading = Reading { guide: self, ids: &self.ids, closing, found: BTreeSet::new() };
         reading.answer();
         reading.found
     }
@@ -92,7 +112,7 @@ impl Guide {
     /// Goes on with a given token; `None` where it may not come, else how many might have.
     #[cfg(test)]
     pub(crate) fn take(&mut self, id: u32) -> Option<usize> {
-        let nexts = self.nexts();
+        let nexts = self.nexts(false);
         self.ids.push(id);
         nexts.contains(&id).then_some(nexts.len())
     }
@@ -103,6 +123,8 @@ impl Guide {
 struct Reading<'a> {
     guide: &'a Guide,
     ids: &'a [u32],
+    /// A span may end anywhere.
+    closing: bool,
     found: BTreeSet<u32>,
 }
 
@@ -170,6 +192,7 @@ impl Reading<'_> {
         match kind {
             Kind::Copy | Kind::Line => self.span(at),
             Kind::Int => self.number(at).into_iter().collect(),
+            Kind::Pid => self.any(self.guide.pids.iter().copied(), at).into_iter().collect(),
             Kind::Duration => {
                 let once = self.duration(&Places::from([at]));
                 let twice = self.duration(&once);
@@ -223,24 +246,26 @@ impl Reading<'_> {
             return Places::from([at + 1]);
         }
         let mut ends = Places::new();
-        let sources = guide.shown.sources.iter().map(|source| source.tokens.as_slice());
-        let mut rests: Vec<&[super::words::Token]> =
-            sources.flat_map(|tokens| (0..tokens.len()).map(move |nth| &tokens[nth..])).collect();
+        let sources = guide.shown.sources.iter();
+        let mut places: Vec<(&Source, usize)> =
+            sources.flat_map(|source| (0..source.tokens.len()).map(move |nth| (source, nth))).collect();
         for at in at.. {
             let Some(id) = self.ids.get(at) else {
-                self.found.extend(rests.iter().filter_map(|rest| rest.first()).map(|token| token.id));
+                self.found.extend(places.iter().map(|(source, nth)| source.tokens[*nth].id));
                 break;
             };
-            rests = rests
-                .into_iter()
-                .filter_map(|rest| rest.split_first().filter(|(token, _)| token.id == *id))
-                .map(|(_, rest)| rest)
-                .collect();
-            if rests.is_empty() {
-                break;
-            }
-            if !guide.nano.words.is_half(*id) {
+            places.retain(|(source, nth)| source.tokens[*nth].id == *id);
+            let is_whole =
+                |(source, nth): &(&Source, usize)| self.closing || !splits(&source.text, source.tokens[*nth].end);
+            if !guide.nano.words.is_half(*id) && places.iter().any(is_whole) {
                 ends.insert(at + 1);
+            }
+            places.retain_mut(|(source, nth)| {
+                *nth += 1;
+                *nth < source.tokens.len()
+            });
+            if places.is_empty() {
+                break;
             }
         }
         ends

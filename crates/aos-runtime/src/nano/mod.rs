@@ -20,7 +20,7 @@ use aos_abi::inference::{Message, Part, Prompt};
 use aos_abi::syscall::CallSet;
 use serde_json::Value;
 
-use self::answer::{Codec, Marks, Shown, Source, UNITS};
+use self::answer::{Codec, Marks, Shown, Source, Steers, UNITS};
 use self::grammar::Grammar;
 pub(crate) use self::guide::Guide;
 use self::result::{is_cut, text_of};
@@ -53,7 +53,7 @@ pub(crate) struct Nano {
 
 /// A message as it is shown: somebody's text, or a reply of the model's.
 enum Item {
-    Said { control: u32, text: String, was_cut: bool },
+    Said { control: u32, text: String, was_cut: bool, steers: Steers },
     Reply(String),
 }
 
@@ -142,9 +142,9 @@ impl Nano {
         }
         for item in items {
             match item {
-                Item::Said { control, text, was_cut } => {
+                Item::Said { control, text, was_cut, steers } => {
                     ids.push(*control);
-                    let too_long = self.show(*control, text, &mut shown, &mut ids);
+                    let too_long = self.show(*control, text, *steers, &mut shown, &mut ids);
                     if *was_cut || too_long {
                         ids.push(self.cut);
                     }
@@ -163,7 +163,7 @@ impl Nano {
     }
 
     /// A text that may be copied from; whether it was too long, and was cut.
-    fn show(&self, control: u32, text: &str, shown: &mut Shown, ids: &mut Vec<u32>) -> bool {
+    fn show(&self, control: u32, text: &str, steers: Steers, shown: &mut Shown, ids: &mut Vec<u32>) -> bool {
         let result = control == self.result || control == self.error;
         let mut tokens = self.words.shown(text, &mut shown.table);
         let most = if result { RESULT_IDS } else { TEXT_IDS };
@@ -171,7 +171,7 @@ impl Nano {
         tokens.truncate(most);
         let end = if too_long { tokens.last().map_or(0, |token| token.end) } else { text.len() };
         ids.extend(tokens.iter().map(|token| token.id));
-        shown.sources.push(Source { text: text[..end].to_owned(), tokens, result });
+        shown.sources.push(Source { text: text[..end].to_owned(), tokens, result, steers });
         too_long
     }
 
@@ -223,7 +223,8 @@ impl Nano {
             text = text.strip_suffix(INPUT_END).unwrap_or(text);
         }
         let text = text.trim();
-        (!text.is_empty()).then(|| Item::Said { control, text: text.to_owned(), was_cut: false })
+        let steers = if control == self.user { Steers::Wholly } else { Steers::Nothing };
+        (!text.is_empty()).then(|| Item::Said { control, text: text.to_owned(), was_cut: false, steers })
     }
 
     /// A result as the kernel shows it.
@@ -233,7 +234,7 @@ impl Nano {
         if let Some(error) = outcome.get("error") {
             let of = |key: &str| error[key].as_str().unwrap_or_default();
             let text = format!("{} {}", of("code"), of("message"));
-            return Item::Said { control: self.error, text, was_cut: false };
+            return Item::Said { control: self.error, text, was_cut: false, steers: Steers::Nothing };
         }
         let by_kernel = is_cut(&outcome);
         let value = match by_kernel {
@@ -247,6 +248,8 @@ impl Nano {
             "" => "(nothing)".to_owned(),
             said => said.to_owned(),
         };
-        Item::Said { control: self.result, text, was_cut: by_kernel || is_cut(value) }
+        let names = self.grammar.naming.iter().any(|call| call == name);
+        let steers = if names { Steers::Names } else { Steers::Nothing };
+        Item::Said { control: self.result, text, was_cut: by_kernel || is_cut(value), steers }
     }
 }

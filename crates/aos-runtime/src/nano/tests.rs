@@ -65,7 +65,7 @@ fn texts_are_tokens_as_the_training_has_them() {
 #[test]
 fn prompts_and_answers_are_tokens_as_the_training_has_them() {
     let nano = nano();
-    let mut answers = 0;
+    let (mut answers, mut steered) = (0, 0);
     for line in lines("prompts.jsonl") {
         let prompt = prompt(&line["prompt"]);
         let (ids, shown) = nano.prompt(&prompt);
@@ -75,12 +75,14 @@ fn prompts_and_answers_are_tokens_as_the_training_has_them() {
         let ids = numbers(&line["answer_ids"]);
         assert_eq!(nano.codec(&shown).encode(answer).as_ref(), Some(&ids), "{answer}");
         assert_eq!(nano.codec(&shown).decode(&ids).as_deref(), Some(answer));
+        assert_eq!(nano.codec(&shown).instead(&ids).as_deref(), line["instead"].as_str(), "{answer}");
+        steered += usize::from(line["instead"].is_string());
         let mut guide = Guide::new(nano.clone(), shown, prompt.tools);
         for (id, count) in ids.iter().zip(numbers(&line["nexts"])) {
             assert_eq!(guide.take(*id), Some(count as usize), "{answer}");
         }
     }
-    assert!(answers > 100, "{answers} answers");
+    assert!(answers > 100 && steered > 5, "{answers} answers, {steered} that something read would steer");
 }
 
 /// Whatever is let through decodes, in the order of a stranger's likings.

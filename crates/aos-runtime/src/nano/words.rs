@@ -261,7 +261,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Letters and digits, and whatever is written in other scripts; `_` is a sign.
-fn in_word(char: char) -> bool {
+pub(crate) fn in_word(char: char) -> bool {
     match char as u32 {
         0..0x80 => char.is_ascii_alphanumeric(),
         0xd7 | 0xf7 | 0x2000..0x2c00 | 0x3000..0x3005 | 0xfe00..0xfe10 => false,
