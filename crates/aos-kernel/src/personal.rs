@@ -13,7 +13,7 @@ use aos_abi::model::ModelSpec;
 use aos_abi::syscall::Handler;
 use aos_abi::{Body, CallError, Code, Name, Pid};
 use aos_policy::settings::ExecNet;
-use aos_policy::{Labels, Permit};
+use aos_policy::{Labels, Permit, Terms};
 use serde_json::{Value, json};
 
 use crate::Kernel;
@@ -65,7 +65,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn must_stay_here(&mut self, pid: Pid, model: &str) -> bool {
         let labels = self.labels_of(pid);
         let flow = self.policy.model_flow(labels);
-        let blind = flow.obligations.redact && self.policy.detector().is_off();
+        let blind = self.is_blind(&flow);
         if flow.verdict == Verdict::Allow && !flow.obligations.local_only && !blind {
             return false;
         }
@@ -95,8 +95,14 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn may_go_elsewhere(&mut self, pid: Pid) -> bool {
         let (labels, leave) = (self.labels_of(pid), self.leave(pid));
         let flow = self.policy.model_flow(labels);
-        let blind = flow.obligations.redact && self.policy.detector().is_off();
-        flow.verdict == Verdict::Allow && !blind && (!flow.obligations.local_only || leave == Leave::Given)
+        flow.verdict == Verdict::Allow
+            && !self.is_blind(&flow)
+            && (!flow.obligations.local_only || leave == Leave::Given)
+    }
+
+    /// Whether what leaves should be redacted, and nothing looks for it.
+    fn is_blind(&self, flow: &Terms) -> bool {
+        flow.obligations.redact && self.policy.detector().is_off()
     }
 
     fn leave(&mut self, pid: Pid) -> Leave {
