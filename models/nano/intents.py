@@ -340,7 +340,7 @@ class Intents:
         if base == "factcount":
             counted = self.v.pick(self.v.plain) + "s"
             facts = {counted if one == key else one: str(self.v.number()) if one == key else value for one, value in facts.items()}
-            key, lines = counted, [form.format(*item) for item in facts.items()]
+            key = counted
         lines = [form.format(*item) for item in facts.items()]
         asked = key.replace("_", " ").replace("-", " ") if self.rng.random() < .4 else key
         if base == "fact" and self.rng.random() < .08:

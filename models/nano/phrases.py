@@ -84,7 +84,8 @@ class Phrases:
             firsts = set(re.findall(r"(?:^|[(|])([a-z']+)(?= )", line))
             self.firsts |= firsts
             # Whole requests begin with anything; the other files' lines mostly with a verb.
-            self.orders |= set() if file.name.startswith("plain-") else firsts
+            if not file.name.startswith("plain-"):
+                self.orders |= firsts
             self.lines.setdefault(section, []).append((nodes, count(nodes) >= EXPANSIONS_MIN))
 
     def pick(self, section, rng, held=None):
