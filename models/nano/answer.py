@@ -66,19 +66,12 @@ class Codec:
         if tokens[ids[0]] not in grammar.CALLS:
             return True
         kinds = {field: kind for shape in grammar.CALLS[tokens[ids[0]]] for field, kind in shape}
-        field, values = None, []
-        for nth in ids[1:-1]:
-            if tokens[nth].startswith(grammar.FIELD_MARK):
-                field = tokens[nth][len(grammar.FIELD_MARK):]
-                values.append((field, []))
-            else:
-                values[-1][1].append(nth)
-        for field, value in values:
+        for field, value in fields([(nth, tokens[nth]) for nth in ids[1:-1]]):
             kind = kinds[field]
             template = isinstance(kind, list) and kind[0] != "list"
             if field in grammar.CONTENTS or not (template or kind in (grammar.COPY, grammar.PID)):
                 continue
-            spans = split([(nth, tokens[nth]) for nth in (value[1:] if template else value)])
+            spans = split(value[1:] if template else value)
             # A count in a command steers nothing.
             spans = [span for span in spans if span and (kind == grammar.PID or not (len(span) == 1 and span[0][1].isdigit()))]
             if not all(self.is_said([nth for nth, _ in span]) for span in spans):
@@ -229,16 +222,11 @@ class Codec:
             return grammar.say(self.filled_in(head[2:], body))
         if head not in grammar.CALLS:
             raise ValueError(f"a reply cannot begin with {head}")
-        fields, args = [], {}
-        for nth, name in body:
-            if name.startswith(grammar.FIELD_MARK):
-                fields.append((name[2:], []))
-            else:
-                fields[-1][1].append((nth, name))
+        found = fields(body)
         for shape in grammar.CALLS[head]:
-            if [field for field, _ in shape] == [field for field, _ in fields]:
+            if [field for field, _ in shape] == [field for field, _ in found]:
                 try:
-                    args = {field: self.meant(kind, value) for (field, kind), (_, value) in zip(shape, fields)}
+                    args = {field: self.meant(kind, value) for (field, kind), (_, value) in zip(shape, found)}
                     return grammar.call(head, args)
                 except (ValueError, IndexError):
                     continue
@@ -303,6 +291,17 @@ def places(text, part):
     while at >= 0:
         yield at
         at = text.find(part, at + 1)
+
+
+def fields(body):
+    """What follows the token of a call: each field's name with the ids and names of its value's tokens."""
+    found = []
+    for nth, name in body:
+        if name.startswith(grammar.FIELD_MARK):
+            found.append((name[len(grammar.FIELD_MARK):], []))
+        else:
+            found[-1][1].append((nth, name))
+    return found
 
 
 def split(value):

@@ -275,17 +275,11 @@ impl Codec<'_> {
     fn is_asked(&self, ids: &[u32]) -> bool {
         let Some((head, body)) = ids.split_first() else { return true };
         let Some(call) = self.grammar.calls.iter().find(|call| call.id == *head) else { return true };
-        let fields: Vec<&Field> = call.shapes.iter().flatten().collect();
         let body = body.strip_suffix(&[self.marks.end]).unwrap_or(body);
-        let (mut rest, mut asked) = (body, true);
-        while let Some((id, behind)) = rest.split_first() {
-            let len = behind.iter().position(|id| self.grammar.is_field(*id)).unwrap_or(behind.len());
-            let (value, after) = behind.split_at(len);
-            let field = fields.iter().find(|field| field.id == *id);
-            asked &= field.is_none_or(|field| self.is_asked_in(field, value));
-            rest = after;
-        }
-        asked
+        self.fields(body).into_iter().all(|(id, value)| {
+            let field = call.shapes.iter().flatten().find(|field| field.id == id);
+            field.is_none_or(|field| self.is_asked_in(field, value))
+        })
     }
 
     /// Whether what stands in a field is nobody's order: contents come from anywhere.
@@ -329,16 +323,26 @@ impl Codec<'_> {
 
     /// The arguments in the order of the shape; `None` where the tokens are not of this shape.
     fn args(&self, shape: &[Field], body: &[u32]) -> Option<String> {
-        let mut rest = body;
-        let mut written = Vec::new();
-        for field in shape {
-            let behind = rest.strip_prefix(&[field.id])?;
+        let fields = self.fields(body);
+        if !fields.iter().map(|(id, _)| *id).eq(shape.iter().map(|field| field.id)) {
+            return None;
+        }
+        let written = shape.iter().zip(fields).map(|(field, (_, value))| {
+            Some(format!("{}:{}", Value::from(field.name.as_str()), self.meant(&field.kind, value)?))
+        });
+        Some(format!("{{{}}}", written.collect::<Option<Vec<_>>>()?.join(",")))
+    }
+
+    /// What follows the token of a call: the token of each field, with the tokens of its value.
+    fn fields<'b>(&self, body: &'b [u32]) -> Vec<(u32, &'b [u32])> {
+        let (mut rest, mut found) = (body, Vec::new());
+        while let Some((id, behind)) = rest.split_first() {
             let len = behind.iter().position(|id| self.grammar.is_field(*id)).unwrap_or(behind.len());
             let (value, after) = behind.split_at(len);
-            written.push(format!("{}:{}", Value::from(field.name.as_str()), self.meant(&field.kind, value)?));
+            found.push((*id, value));
             rest = after;
         }
-        rest.is_empty().then(|| format!("{{{}}}", written.join(",")))
+        found
     }
 
     fn meant(&self, kind: &Kind, value: &[u32]) -> Option<Value> {
