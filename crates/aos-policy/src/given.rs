@@ -8,6 +8,7 @@
 //! source (docs/decisions/0012).
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -144,25 +145,31 @@ impl Given<'_> {
     pub fn lacks(&self, call: &Syscall) -> Option<Lacking> {
         let args = call.args();
         let only_reads = call.name().spec().risk == Risk::Read;
-        // Each argument with the calls that clean sources named it by, as what steers those.
-        let mut steering: Vec<(&str, Field, &Value, Vec<Asking>)> = steering(call.name(), &args)
+        let mut steering: Vec<Steering<'_>> = steering(call.name(), &args)
             .into_iter()
-            .map(|(name, field, value)| (name, field, value, self.sources(field, value).map(Named::asking).collect()))
+            .map(|(name, field, value)| Steering {
+                name,
+                field,
+                value,
+                hint: hint(field, value),
+                sources: self.sources(field, value).map(Named::asking).collect(),
+            })
             .collect();
-        steering
-            .retain(|(_, field, value, sources)| (!only_reads || sources.is_empty()) && !self.is_kin(*field, value));
+        steering.retain(|argument| {
+            (!only_reads || argument.sources.is_empty()) && !self.is_kin(argument.field, argument.value)
+        });
         let texts = self.texts.iter().map(String::as_str).chain(Some(self.role).filter(|role| !role.is_empty()));
-        let passages: Vec<Passage<'_>> = texts.flat_map(passages).collect();
-        let stands = |passage: &Passage<'_>, (_, field, value, sources): &(&str, Field, &Value, Vec<Asking>)| {
-            is_given(passage, *field, value) || sources.iter().any(|source| source.stands_in(passage))
-        };
+        // Most of what people wrote is about something else, and is never cut.
+        let texts: Vec<_> = texts.map(|text| (text, LazyCell::new(move || passages(text)))).collect();
         for argument in &steering {
-            if !passages.iter().any(|passage| stands(passage, argument)) {
-                return Some(Lacking::Argument(argument.0.to_owned()));
+            let mut about = texts.iter().filter(|(text, _)| argument.could_stand_in(text));
+            if !about.any(|(_, passages)| passages.iter().any(|passage| argument.stands_in(passage))) {
+                return Some(Lacking::Argument(argument.name.to_owned()));
             }
         }
-        let together = |passage: &Passage<'_>| steering.iter().all(|argument| stands(passage, argument));
-        if !steering.is_empty() && !passages.iter().any(together) {
+        let together = |passage: &Passage<'_>| steering.iter().all(|argument| argument.stands_in(passage));
+        let mut about = texts.iter().filter(|(text, _)| steering.iter().all(|argument| argument.could_stand_in(text)));
+        if steering.len() > 1 && !about.any(|(_, passages)| passages.iter().any(together)) {
             return Some(Lacking::Apart);
         }
         (call.name() == Name::ExecCmd && self.files.any_of(Labels::UNTRUSTED)).then_some(Lacking::Files)
@@ -184,6 +191,29 @@ impl Given<'_> {
     fn is_kin(&self, field: Field, value: &Value) -> bool {
         let pid = value.as_u64().map(Pid).filter(|_| field == Field::Pid);
         pid.is_some_and(|pid| self.parent == Some(pid) || self.pids.is_some_and(|pids| pids.contains(&pid)))
+    }
+}
+
+/// An argument that something depends on.
+struct Steering<'a> {
+    name: &'a str,
+    field: Field,
+    value: &'a Value,
+    /// What a text must hold to give it.
+    hint: Cow<'a, str>,
+    /// The calls that clean sources named it by.
+    sources: Vec<Asking>,
+}
+
+impl Steering<'_> {
+    /// Whether it stands in this passage, or a clean source that it asks for named it.
+    fn stands_in(&self, passage: &Passage<'_>) -> bool {
+        is_given(passage, self.field, self.value) || self.sources.iter().any(|source| source.stands_in(passage))
+    }
+
+    /// Whether it could in one of this text; false only where it does in none.
+    fn could_stand_in(&self, text: &str) -> bool {
+        text.contains(&*self.hint) || self.sources.iter().any(|source| source.could_stand_in(text))
     }
 }
 
@@ -269,6 +299,23 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
     }
 }
 
+/// What a text must hold to give this, by which most texts are turned down without being cut: where it is not there,
+/// [`is_given`] is false of each of its passages. Empty where nothing is sure.
+pub(crate) fn hint(field: Field, value: &Value) -> Cow<'_, str> {
+    match (field, value) {
+        (Field::Word, Value::String(word)) => word.into(),
+        (Field::Path, Value::String(path)) => plain_path(path).into(),
+        // Of a URL and an address, what is never written otherwise.
+        (Field::Url, Value::String(url)) => {
+            canonical_url(url).map_or(Cow::default(), |url| url_tail(&url).to_owned().into())
+        }
+        (Field::Recipient, Value::String(to)) => to.rsplit_once('@').map_or(to.as_str(), |(who, _)| who).into(),
+        (Field::Pid, Value::Number(pid)) => pid.to_string().into(),
+        (Field::Text | Field::Body, Value::String(words)) => words.strip_suffix('\n').unwrap_or(words).into(),
+        _ => Cow::default(),
+    }
+}
+
 /// A path without what says nothing.
 pub(crate) fn plain_path(path: &str) -> &str {
     path.trim_start_matches("./").trim_end_matches('/')
@@ -326,8 +373,12 @@ pub(crate) fn canonical_url(text: &str) -> Option<String> {
 /// Whether a word is this URL, which is as [`canonical_url`] writes it. Most words are not, and are told by their ends: path
 /// and query are never written otherwise, but for the first slash.
 pub(crate) fn is_url(word: &str, url: &str) -> bool {
-    let tail = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, tail)| tail);
-    word.ends_with(tail) && canonical_url(word).is_some_and(|word| word == url)
+    word.ends_with(url_tail(url)) && canonical_url(word).is_some_and(|word| word == url)
+}
+
+/// Path and query of a URL as [`canonical_url`] writes it, without the first slash.
+fn url_tail(url: &str) -> &str {
+    url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, tail)| tail)
 }
 
 #[cfg(test)]
@@ -481,6 +532,50 @@ mod tests {
         let make = Syscall::parse("EXEC_CMD", r#"{"cmd":"make"}"#).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(given.lacks(&make), None);
         assert_eq!(Given { files: Labels::WEB, ..given }.lacks(&make), Some(Lacking::Files));
+    }
+
+    /// Where a [`hint`] is missing, no passage gives anything: of each text, for everything that stands in the others.
+    #[test]
+    fn a_text_that_is_not_cut_would_have_given_nothing() {
+        let texts = [
+            "Tell Bob@Mail.example: `see you`. Read ./docs/plan.md/ and https://News.example/a/b?day=1, then HTTPS://a.example.",
+            "post {\"a\": [1, 2]} to a.example:443/ or a.example?q; ask 17 and bob@mail.example (\"docs/plan.md\")",
+            "Run: make test\n\n- see you\n- 17\n```\n{\"a\": [1, 2]}\n```",
+            "",
+            "é @x x@ ./ / :// https:///x «see you» 'a.example/x'",
+        ];
+        let fields = [
+            Field::Word,
+            Field::Path,
+            Field::Url,
+            Field::Recipient,
+            Field::Method,
+            Field::Pid,
+            Field::Text,
+            Field::Body,
+            Field::Headers,
+            Field::Any,
+        ];
+        let cut: Vec<(&str, Vec<Passage<'_>>)> = texts.iter().map(|text| (*text, passages(text))).collect();
+        let of = |passage: &Passage<'_>| -> Vec<String> {
+            let words = passage.words().chain(passage.marked().iter().copied());
+            words
+                .flat_map(|word| [word.to_owned(), format!("./{word}/"), format!("{word}\n"), word.to_uppercase()])
+                .collect()
+        };
+        let mut given = 0;
+        for word in cut.iter().flat_map(|(_, passages)| passages).flat_map(of) {
+            for value in [Value::from(word.as_str()), serde_json::json!(17)] {
+                for (field, (text, passages)) in
+                    fields.iter().flat_map(|field| cut.iter().map(move |cut| (*field, cut)))
+                {
+                    let is = passages.iter().any(|passage| is_given(passage, field, &value));
+                    assert!(!is || text.contains(&*hint(field, &value)), "{field:?} {value} {text}");
+                    given += usize::from(is);
+                }
+            }
+        }
+        assert!(given > 1_000, "{given}");
     }
 
     /// Every argument of every call has been thought about, or must be given.

@@ -9,7 +9,7 @@ use aos_abi::{Name, Syscall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::given::{Field, canonical_url, is_given, is_url, plain_path, recipient, steering};
+use crate::given::{Field, canonical_url, hint, is_given, is_url, plain_path, recipient, steering};
 use crate::passage::{Passage, bare};
 
 /// Bytes of names that are kept of one source.
@@ -61,14 +61,14 @@ impl Named {
     /// Whether it names this value of an argument.
     pub(crate) fn holds(&self, field: Field, value: &Value) -> bool {
         let Some(value) = value.as_str() else { return false };
-        let any = |is: &dyn Fn(&str) -> bool| self.names.iter().any(|name| is(name));
+        let mut names = self.names.iter();
         match field {
-            Field::Word => any(&|name| name == value),
-            Field::Path => !plain_path(value).is_empty() && any(&|name| plain_path(name) == plain_path(value)),
+            Field::Word => names.any(|name| name == value),
+            Field::Path => !plain_path(value).is_empty() && names.any(|name| plain_path(name) == plain_path(value)),
             Field::Url => {
-                canonical_url(value).is_some_and(|url| any(&|name| name.contains("://") && is_url(name, &url)))
+                canonical_url(value).is_some_and(|url| names.any(|name| is_url(name, &url) && name.contains("://")))
             }
-            Field::Recipient => any(&|name| name.contains('@') && recipient(name) == recipient(value)),
+            Field::Recipient => names.any(|name| name.contains('@') && recipient(name) == recipient(value)),
             Field::Inert | Field::Method | Field::Pid | Field::Text | Field::Body | Field::Headers | Field::Any => {
                 false
             }
@@ -95,6 +95,11 @@ impl Asking {
     pub(crate) fn stands_in(&self, passage: &Passage<'_>) -> bool {
         let steering = steering(self.call, &self.args);
         !steering.is_empty() && steering.iter().all(|(_, field, value)| is_given(passage, *field, value))
+    }
+
+    /// Whether a passage of this text could; false only where none does.
+    pub(crate) fn could_stand_in(&self, text: &str) -> bool {
+        steering(self.call, &self.args).iter().all(|(_, field, value)| text.contains(&*hint(*field, value)))
     }
 }
 

@@ -64,10 +64,9 @@ impl<'a> Passage<'a> {
     /// Every reading of every word: with and without the punctuation around it.
     pub(crate) fn words(&self) -> impl Iterator<Item = &'a str> {
         self.text.split_whitespace().flat_map(|chunk| {
-            let starts = starts(chunk);
-            starts.into_iter().flat_map(move |start| {
+            starts(chunk).flat_map(move |start| {
                 let rest = &chunk[start..];
-                ends(rest).into_iter().map(move |end| &rest[..end])
+                ends(rest).map(move |end| &rest[..end])
             })
         })
     }
@@ -80,22 +79,15 @@ pub(crate) fn bare(chunk: &str) -> &str {
 }
 
 /// Where a word may begin in a run without white space.
-fn starts(chunk: &str) -> Vec<usize> {
-    let mut found = vec![0];
-    for (at, c) in chunk.char_indices().take_while(|(_, c)| OPENERS.contains(*c)).take(PUNCTUATION_MAX) {
-        found.push(at + c.len_utf8());
-    }
-    found
+fn starts(chunk: &str) -> impl Iterator<Item = usize> {
+    let openers = chunk.char_indices().take_while(|(_, c)| OPENERS.contains(*c)).take(PUNCTUATION_MAX);
+    std::iter::once(0).chain(openers.map(|(at, c)| at + c.len_utf8()))
 }
 
 /// Where it may end.
-fn ends(chunk: &str) -> Vec<usize> {
-    let mut found = vec![chunk.len()];
-    for (at, _) in chunk.char_indices().rev().take_while(|(_, c)| CLOSERS.contains(*c)).take(PUNCTUATION_MAX) {
-        found.push(at);
-    }
-    found.retain(|end| *end > 0);
-    found
+fn ends(chunk: &str) -> impl Iterator<Item = usize> {
+    let closers = chunk.char_indices().rev().take_while(|(_, c)| CLOSERS.contains(*c)).take(PUNCTUATION_MAX);
+    std::iter::once(chunk.len()).chain(closers.map(|(at, _)| at)).filter(|end| *end > 0)
 }
 
 /// Something marked: with its marks and without.
