@@ -487,14 +487,19 @@ fn what_came_for_a_turn_whose_inference_failed_is_not_lost() {
 
 #[test]
 fn a_second_message_while_it_thinks_starts_no_second_run() {
-    let slow = aos_models::scripted::Answer { delay_ms: 400, ..say("thought about it") };
-    let rig = Rig::new(vec![any("", vec![slow])]);
-    let pid = rig.spawn(&["begin"]);
-    until("the model to be asked", || (rig.request_count() == 1).then_some(()));
-    for text in ["one", "two", "three"] {
-        assert_eq!(rig.aos(&["send", &pid.to_string(), text]).code, 0);
-    }
-    assert_eq!((rig.request_count(), &rig.process(pid)["state"]), (1, &json!("running")));
+    // On a machine that is too busy to say three things while it thinks, it thinks longer.
+    let thinks = |delay_ms| {
+        let slow = aos_models::scripted::Answer { delay_ms, ..say("thought about it") };
+        let rig = Rig::new(vec![any("", vec![slow])]);
+        let pid = rig.spawn(&["begin"]);
+        until("the model to be asked", || (rig.request_count() == 1).then_some(()));
+        for text in ["one", "two", "three"] {
+            assert_eq!(rig.aos(&["send", &pid.to_string(), text]).code, 0);
+        }
+        let still = (rig.request_count(), &rig.process(pid)["state"]) == (1, &json!("running"));
+        still.then_some((rig, pid))
+    };
+    let (rig, pid) = [400, 4_000, 20_000].into_iter().find_map(thinks).expect("one request while it thinks");
     until("the second turn", || (words_said(&rig, pid).len() == 2).then_some(()));
     rig.until_idle(pid);
     assert_eq!(rig.request_count(), 2, "what came meanwhile is one turn");
