@@ -172,7 +172,7 @@ pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor
         Syscall::FsEdit(args) => file(&args.path, Reach::Itself)?,
         Syscall::FsList(args) => {
             // A level of one shows the names in the folder and nothing below them.
-            let reach = if args.depth.unwrap_or(1) <= 1 { Reach::Itself } else { Reach::Below };
+            let reach = if args.levels() == Some(1) { Reach::Itself } else { Reach::Below };
             file(args.path.as_deref().unwrap_or(""), reach)?
         }
         Syscall::FsSearch(args) => file(args.path.as_deref().unwrap_or(""), Reach::Below)?,

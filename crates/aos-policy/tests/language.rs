@@ -81,6 +81,24 @@ fn obligations_come_with_the_verdict() {
     assert_eq!(rates.iter().map(|rate| (rate.count, rate.per_s)).collect::<Vec<_>>(), [(60, 60)]);
 }
 
+/// A listing is judged by all that it shows, also where its glob is what reaches down.
+#[test]
+fn a_listing_is_judged_by_the_levels_that_it_shows() {
+    let fs = "[{path: '**', ops: [read]}, {path: 'mail/**', ops: [read], verdict: ask}]";
+    let policy = file(&format!("version: 1\ndefault_role: r\nroles:\n  r:\n    fs: {fs}\n"));
+    for (args, verdict) in [
+        ("{}", Verdict::Allow),
+        (r#"{"glob":"*.md"}"#, Verdict::Allow),
+        (r#"{"glob":"**/*.md","depth":1}"#, Verdict::Allow),
+        (r#"{"depth":0}"#, Verdict::Allow),
+        (r#"{"depth":2}"#, Verdict::Ask),
+        (r#"{"glob":"**/*.md"}"#, Verdict::Ask),
+        (r#"{"glob":"./mail/*"}"#, Verdict::Ask),
+    ] {
+        assert_eq!(say(&policy, &format!("FS_LIST {args}")).verdict, verdict, "{args}");
+    }
+}
+
 #[test]
 fn settings_are_typed() {
     let policy = file(COMPLETE);

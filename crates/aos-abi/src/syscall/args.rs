@@ -135,7 +135,7 @@ args! {
         /// Only paths that match, such as "**/*.txt".
         #[serde(default, skip_serializing_if = "Option::is_none")]
         glob: Option<String>,
-        /// How many levels down (1).
+        /// How many levels down (1; all, where the glob has a `/`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         depth: Option<u32>,
     }
@@ -400,6 +400,18 @@ args! {
         /// Seconds from now until it must have ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wall_s: Option<u64>,
+    }
+}
+
+impl FsList {
+    /// How many levels it shows; `None`: all that there are, which a glob with a `/` is matched against.
+    #[must_use]
+    pub fn levels(&self) -> Option<u32> {
+        let deep = self.glob.as_deref().is_some_and(|glob| glob.strip_prefix("./").unwrap_or(glob).contains('/'));
+        match self.depth {
+            Some(depth) => Some(depth.max(1)),
+            None => (!deep).then_some(1),
+        }
     }
 }
 

@@ -13,16 +13,11 @@ use super::pattern::Pattern;
 use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, look};
 
-/// Lists a folder: one level, or as many as `depth` says, or, with a glob that has a `/`, as many as there are. Paths are
-/// from the workspace; a link is shown as a link. At most [`limits::LISTING_MAX`] entries, then `truncated` is true.
+/// Lists a folder, as many levels of it as [`FsList::levels`] says. Paths are from the workspace; a link is shown as a link. At most [`limits::LISTING_MAX`] entries, then `truncated` is true.
 pub(super) fn list(workspace: &Workspace<'_>, args: &FsList) -> Result<Value, Error> {
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;
-    let depth = match (args.depth, &pattern) {
-        (Some(depth), _) => depth.max(1),
-        (None, Some(pattern)) if pattern.is_deep() => DEPTH_MAX,
-        (None, _) => 1,
-    };
+    let depth = args.levels().unwrap_or(DEPTH_MAX);
     let folder = workspace.folder(&path)?;
     let mut entries = Vec::new();
     let walked = workspace.walk(&folder, &path, depth, &mut |found| {

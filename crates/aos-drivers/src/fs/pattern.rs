@@ -27,11 +27,6 @@ impl Pattern {
         Ok(Pattern { matcher: glob.compile_matcher(), whole: trimmed.contains('/') })
     }
 
-    /// Whether it can match something below the first level.
-    pub(crate) fn is_deep(&self) -> bool {
-        self.whole
-    }
-
     /// Whether a path, relative to the folder that was named, matches.
     pub(crate) fn matches(&self, path: &str) -> bool {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);

@@ -106,7 +106,7 @@ fn the_budget_of_a_role_holds() {
       → infer 2 turn [task]
     > 2: ok
     > input 2 more
-    2 stopped: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.010807 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
+    2 stopped: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > ps 2
     2 is blocked for budget
     > after 3600
@@ -115,8 +115,8 @@ fn the_budget_of_a_role_holds() {
     > budgets
     2 of no limit: spent $0.0022, reserved $0, carved $0
     > spawn oneshot role=cheap parent=2 below
-    3 exited 5: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.010567 needed; it renews at 2026-11-22T02:00:00.000Z; policy.yaml changes it
-    2 stopped: the budget is too small: role cheap: budget.usd of $0.01104, up to $0.011299 needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    3 exited 5: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.0106 needed; it renews at 2026-11-22T02:00:00.000Z; policy.yaml changes it
+    2 stopped: the budget is too small: role cheap: budget.usd of $0.01104, up to $0.011329 needed; raise it in policy.yaml, or let the model answer less (`max_output`)
     > spawn oneshot role=cheap other
       → infer 4 turn [task]
     > input 2 more

@@ -592,10 +592,10 @@ fn what_the_budget_does_not_cover_is_passed_over() {
     2 runs on mid: a lower tier, `standard`; `big` costs more than the budget has left
       → infer 2 turn [task]
     > spawn oneshot model=big usd=0.03 go
-    3 exited 5: the budget is spent: $0.03 left, up to $0.178 needed; `aos budget 3 --usd MORE` gives it more
+    3 exited 5: the budget is spent: $0.03 left, up to $0.17833 needed; `aos budget 3 --usd MORE` gives it more
     > spawn oneshot model=auto usd=0.0001 go
     4 runs on tiny: `nano` is the lowest tier that may serve
-    4 exited 5: the budget is spent: $0.0001 left, up to $0.00178 needed; `aos budget 4 --usd MORE` gives it more
+    4 exited 5: the budget is spent: $0.0001 left, up to $0.0017833 needed; `aos budget 4 --usd MORE` gives it more
     ");
 }
 
@@ -660,7 +660,7 @@ fn usage_that_cannot_be_is_not_charged() {
     > usage 9000000000 9000000000
     > 2: ok
     > budgets
-    2 of $0.03: spent $0.017785, reserved $0, carved $0
+    2 of $0.03: spent $0.017818, reserved $0, carved $0
     ");
 }
 

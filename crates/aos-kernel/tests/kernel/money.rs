@@ -131,16 +131,16 @@ fn what_is_given_up_is_paid() {
       → cancel
     > usage 0 40
     > 3 fails cancelled
-    3 charged 5596 + 40 tokens, $0.005636
+    3 charged 5607 + 40 tokens, $0.005647
     > usage 0 0
     > 4 fails cancelled
     > 5 fails cancelled
-    5 charged 16788 + 1000 tokens, $0.017788
+    5 charged 16821 + 1000 tokens, $0.017821
     > budgets
-    2 of $0.1: spent $0.023424, reserved $0.017785, carved $0
-    3 of $0.02: spent $0.005636, reserved $0, carved $0, closed
+    2 of $0.1: spent $0.023468, reserved $0.017818, carved $0
+    3 of $0.02: spent $0.005647, reserved $0, carved $0, closed
     4 of $0.02: spent $0, reserved $0, carved $0, closed
-    5 of $0.02: spent $0.017788, reserved $0, carved $0, closed
+    5 of $0.02: spent $0.017821, reserved $0, carved $0, closed
     ");
 }
 
@@ -176,7 +176,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.01891, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.018943, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -197,7 +197,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.018403 needed; `aos budget 2 --usd MORE` gives it more
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018436 needed; `aos budget 2 --usd MORE` gives it more
     "#);
 }
 
@@ -224,7 +224,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017785 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
     2 is blocked for budget
     > day 0.005
@@ -237,7 +237,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     > 2: ok
     > day 0
     > input 2 more
-    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.018043 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.018076 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > off 10
     > day 2
       → infer 2 turn [task, turn, input more]
@@ -268,10 +268,10 @@ fn more_money_for_a_parent_wakes_its_children() {
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
     2 SEND_MSG = {"message_id":"m13"}
-    2 stopped: the budget is spent: $0.01089 left, up to $0.018748 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.01089 left, up to $0.018781 needed; `aos budget 2 --usd MORE` gives it more
       → infer 3 turn [message go]
     > ps 2
-    2 is stopped: the budget is spent: $0.01089 left, up to $0.018748 needed; `aos budget 2 --usd MORE` gives it more
+    2 is stopped: the budget is spent: $0.01089 left, up to $0.018781 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
     3 is running
     > budget 2 usd=1
@@ -303,7 +303,7 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     > input 2 more
-    2 stopped: the budget is spent: $0.0189 left, up to $1804.3 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.0189 left, up to $1807.6 needed; `aos budget 2 --usd MORE` gives it more
     ");
 }
 
@@ -343,12 +343,12 @@ fn a_process_killed_in_its_inference_still_pays() {
     > spawn resident usd=1 go
       → infer 2 turn [task]
     > budgets
-    2 of $1: spent $0, reserved $0.017785, carved $0
+    2 of $1: spent $0, reserved $0.017818, carved $0
     > signal 2 KILL
     2 exited 137: killed
       → cancel
     > budgets
-    2 of $1: spent $0, reserved $0.017785, carved $0, ended
+    2 of $1: spent $0, reserved $0.017818, carved $0, ended
     > 2: never seen
     2 charged 1000 + 100 tokens, $0.0011
     > budgets
@@ -377,13 +377,13 @@ fn a_share_is_carved_settled_and_closed() {
       → infer 3 turn [task]
       → infer 2 turn [task, turn, spawn_agent, spawn_agent]
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018904, carved $0.4
+    2 of $1: spent $0.0011, reserved $0.018937, carved $0.4
     3 of $0.4: spent $0, reserved $0.005935, carved $0
     > 3: done
     3 charged 1000 + 100 tokens, $0.0011
     3 exited 0: answered = "done"
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018904, carved $0
+    2 of $1: spent $0.0022, reserved $0.018937, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -455,7 +455,7 @@ fn a_day_that_is_spent_renews_at_midnight() {
       → infer 2 turn [task, turn, input more]
     > 2: hi
     > input 2 more
-    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018301 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
     2 is blocked for budget
     > idle
