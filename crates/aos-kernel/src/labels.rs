@@ -299,6 +299,14 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// What a change brings back of a file, by the rule for reading it: an edit shows what stands around it.
+    pub(crate) fn labels_shown(&mut self, pid: Pid, permit: &Permit) -> Labels {
+        match (permit.call(), self.table.get(pid)) {
+            (Syscall::FsEdit(args), Some(process)) => self.policy.labels_of_files(&process.policy_role, &args.path),
+            _ => Labels::NONE,
+        }
+    }
+
     /// What the files carry that a command runs: what they hold, and what another's command may be fetching into them now,
     /// since the one waits for the other's end.
     pub(crate) fn labels_run(&mut self, pid: Pid) -> Labels {

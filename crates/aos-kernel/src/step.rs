@@ -226,7 +226,7 @@ impl<P: PageStore> Kernel<P> {
         self.labels_leave(pid, &permit);
         let reads = reads(permit.call());
         // What it reads carries what it carries now, also where another policy mounts it no more when the result comes.
-        let labels = permit.obligations().labels.and(self.labels_read(pid, reads));
+        let labels = permit.obligations().labels.and(self.labels_read(pid, reads)).and(self.labels_shown(pid, &permit));
         let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, index, permit.call());

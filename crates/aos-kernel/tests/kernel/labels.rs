@@ -496,6 +496,9 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
         spawn resident go
         5: => FS_SEARCH {"pattern":"x","path":"notes"}
         done 5 FS_SEARCH
+        spawn resident go
+        6: => FS_EDIT {"path":"inbox/a","edits":[{"old":"x","new":"y"}]}
+        done 6 FS_EDIT
         "#,
     );
     assert_snapshot!(told, @r#"
@@ -530,5 +533,12 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
       → call 5 FS_SEARCH {"pattern":"x","path":"notes"}
     > done 5 FS_SEARCH
       → infer 5 turn [task, turn, fs_search]
+    > spawn resident go
+      → infer 6 turn [task]
+    > 6: => FS_EDIT {"path":"inbox/a","edits":[{"old":"x","new":"y"}]}
+      → call 6 FS_EDIT {"path":"inbox/a","edits":[{"old":"x","new":"y"}]}
+    > done 6 FS_EDIT
+    6 labelled untrusted.file
+      → infer 6 turn [task, turn, fs_edit]
     "#);
 }
