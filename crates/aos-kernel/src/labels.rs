@@ -299,10 +299,12 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What a change brings back of a file, by the rule for reading it: an edit shows what stands around it.
+    /// What a listing shows beside what its own rules say: names, each of which a rule about what lies there may label.
     pub(crate) fn labels_shown(&mut self, pid: Pid, permit: &Permit) -> Labels {
         match (permit.call(), self.table.get(pid)) {
-            (Syscall::FsEdit(args), Some(process)) => self.policy.labels_of_files(&process.policy_role, &args.path),
+            (Syscall::FsList(args), Some(process)) => {
+                self.policy.labels_of_names(&process.policy_role, args.path.as_deref().unwrap_or("."))
+            }
             _ => Labels::NONE,
         }
     }

@@ -53,9 +53,12 @@ impl FromStr for Grant {
         let mut scopes = Vec::new();
         let mut add = |name: Name, pattern: Option<&str>| {
             let scope = Scope::grant(name, pattern).map_err(|(why, hint)| fault(why, hint))?;
-            if name == Name::FsMove {
-                scopes.push((Action::MOVE_TO, scope.clone()));
-            }
+            let part = match name {
+                Name::FsMove => Some(Action::MOVE_TO),
+                Name::FsEdit => Some(Action::EDIT_READ),
+                _ => None,
+            };
+            scopes.extend(part.map(|part| (part, scope.clone())));
             scopes.push((Action::of(name), scope));
             scopes.extend(counterpart(name).map(|end| (Action::of(end), Scope::Any)));
             Ok(())

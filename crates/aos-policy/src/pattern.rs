@@ -268,6 +268,12 @@ impl Pattern {
         (self.rest || words.len() <= self.segments.len()) && self.fits(words)
     }
 
+    /// Whether something right below the value matches.
+    pub(crate) fn touches_children<S: AsRef<str>>(&self, words: &[S]) -> bool {
+        let child = words.len() + 1;
+        (child == self.segments.len() || (self.rest && child > self.segments.len())) && self.fits(words)
+    }
+
     /// Whether words and segments agree as far as both go.
     fn fits<S: AsRef<str>>(&self, words: &[S]) -> bool {
         self.segments.iter().zip(words).all(|(segment, word)| segment.matches(self.domain, word.as_ref()))

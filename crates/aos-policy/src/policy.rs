@@ -19,7 +19,7 @@ use crate::grant::Grant;
 use crate::label::Labels;
 use crate::permit::Permit;
 use crate::role::Role;
-use crate::scope::Hit;
+use crate::scope::{Hit, Scope};
 use crate::settings::{Limits, PersonalData, Proposals};
 use crate::standing::Standing;
 use crate::target::{Action, Kind, kind};
@@ -337,6 +337,19 @@ impl Policy {
         let rules = role.table(Action::of(Name::FsRead)).rules().iter();
         let reached = rules.filter(|rule| below.as_ref().is_none_or(|target| rule.scope.hit(target) != Hit::Missed));
         reached.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
+    }
+
+    /// What the names in a folder carry for a role, by its rules for what lies right below: whoever put it there named it.
+    #[must_use]
+    pub fn labels_of_names(&self, role: &str, folder: &str) -> Labels {
+        let Some(role) = self.tables.role(role) else { return Labels::NONE };
+        let words = crate::target::plain(folder);
+        let touches = |scope: &Scope| match (scope, &words) {
+            (Scope::Words(pattern), Some(words)) => pattern.touches_children(words),
+            _ => true,
+        };
+        let rules = role.table(Action::of(Name::FsList)).rules().iter().filter(|rule| touches(&rule.scope));
+        rules.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
     }
 
     /// What may come back to a role from the network: what it is, and what rules say of any place.

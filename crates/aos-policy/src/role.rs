@@ -73,7 +73,7 @@ impl Role {
 
     fn push(&mut self, action: Action, scope: Scope, draft: &Draft, grants: bool) {
         let mut terms = draft.terms.clone();
-        if action.name().spec().risk != Risk::Undoable {
+        if action == Action::EDIT_READ || action.name().spec().risk != Risk::Undoable {
             terms.obligations.undo_ms = None;
         }
         let grants = grants && terms.verdict > Verdict::Deny;

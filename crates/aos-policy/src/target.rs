@@ -11,15 +11,18 @@ use aos_abi::{Name, Syscall};
 use crate::address::{Address, Class};
 use crate::pattern::Domain;
 
-/// An atom of authority: a call's name, but moving is two, since it takes from one place and puts to another.
+/// An atom of authority: a call's name, but moving is two, since it takes from one place and puts to another, and so is an
+/// edit, which shows what stands around its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Action(u8);
 
 impl Action {
     /// `FS_MOVE`, the place it goes to. `Action::of(Name::FsMove)` is the place it is taken from.
     pub(crate) const MOVE_TO: Action = Action(Name::ALL.len() as u8);
+    /// `FS_EDIT`, what it shows. `Action::of(Name::FsEdit)` is what it changes.
+    pub(crate) const EDIT_READ: Action = Action(Name::ALL.len() as u8 + 1);
     /// How many there are.
-    pub(crate) const COUNT: usize = Name::ALL.len() + 1;
+    pub(crate) const COUNT: usize = Name::ALL.len() + 2;
 
     pub(crate) fn of(name: Name) -> Action {
         Action(name as u8)
@@ -31,7 +34,8 @@ impl Action {
 
     /// The call it belongs to.
     pub(crate) fn name(self) -> Name {
-        Name::ALL.get(self.index()).copied().unwrap_or(Name::FsMove)
+        let part = if self == Action::EDIT_READ { Name::FsEdit } else { Name::FsMove };
+        Name::ALL.get(self.index()).copied().unwrap_or(part)
     }
 }
 
@@ -169,7 +173,10 @@ pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor
         Syscall::ExecCmd(exec) => Target::Command(&exec.cmd),
         Syscall::FsRead(args) => file(&args.path, Reach::Itself)?,
         Syscall::FsWrite(args) => file(&args.path, Reach::Itself)?,
-        Syscall::FsEdit(args) => file(&args.path, Reach::Itself)?,
+        Syscall::FsEdit(args) => {
+            let target = file(&args.path, Reach::Itself)?;
+            return Ok(vec![(action, target.clone()), (Action::EDIT_READ, target)]);
+        }
         Syscall::FsList(args) => {
             // A level of one shows the names in the folder and nothing below them.
             let reach = if args.levels() == Some(1) { Reach::Itself } else { Reach::Below };
@@ -251,6 +258,14 @@ fn file(text: &str, reach: Reach) -> Result<Target<'_>, Floor> {
         return Err(floor("the daemon's own files are closed to agents", "work on other files"));
     }
     Ok(Target::Words { words, reach })
+}
+
+/// The segments of a path of the workspace; `None` where it cannot be read plainly.
+pub(crate) fn plain(path: &str) -> Option<Vec<Cow<'_, str>>> {
+    match file(path, Reach::Itself) {
+        Ok(Target::Words { words, .. }) => Some(words),
+        _ => None,
+    }
 }
 
 /// Everything at and below a path; `None` where it cannot be read plainly.

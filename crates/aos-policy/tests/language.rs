@@ -99,6 +99,31 @@ fn a_listing_is_judged_by_the_levels_that_it_shows() {
     }
 }
 
+/// An edit shows what it edits: whoever may not read a file may not edit it, and what a reading carries, an edit does.
+#[test]
+fn an_edit_is_a_reading_too() {
+    let fs = "[{path: '**', ops: [read, write]}, {path: 'mail/**', ops: [read], label: untrusted.file}, \
+               {path: 'keys/**', ops: [read], verdict: ask}]";
+    let policy = file(&format!(
+        "version: 1\ndefault_role: r\nroles:\n  r:\n    fs: {fs}\n  w:\n    fs: [{{path: '**', ops: [write]}}]\n"
+    ));
+    let edit = |path: &str| format!(r#"FS_EDIT {{"path":"{path}","edits":[{{"old":"a","new":"b"}}]}}"#);
+    assert_eq!(say(&policy, &edit("mail/1")).obligations.labels, Labels::FILE);
+    assert_eq!(say(&policy, &edit("notes")).obligations.labels, Labels::NONE);
+    assert_eq!(say(&policy, &edit("keys/a")).verdict, Verdict::Ask);
+    let written = policy.explain(&Subject { role: "w", ..subject(&[]) }, &call(&edit("notes")));
+    assert_eq!(written.verdict, Verdict::Deny, "{written:?}");
+    // A name is whoever's who put it there.
+    let labels = "{path: 'inbox/*', ops: [read], label: untrusted.file}";
+    let policy =
+        file(&format!("version: 1\ndefault_role: r\nroles:\n  r:\n    fs: [{{path: '**', ops: [read]}}, {labels}]\n"));
+    for (folder, carries) in
+        [("inbox", Labels::FILE), ("./inbox/", Labels::FILE), (".", Labels::NONE), ("inbox/a", Labels::NONE)]
+    {
+        assert_eq!(policy.labels_of_names("r", folder), carries, "{folder}");
+    }
+}
+
 #[test]
 fn settings_are_typed() {
     let policy = file(COMPLETE);

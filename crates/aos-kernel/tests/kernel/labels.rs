@@ -499,6 +499,9 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
         spawn resident go
         6: => FS_EDIT {"path":"inbox/a","edits":[{"old":"x","new":"y"}]}
         done 6 FS_EDIT
+        spawn resident go
+        7: => FS_LIST {"path":"inbox"}
+        done 7 FS_LIST
         "#,
     );
     assert_snapshot!(told, @r#"
@@ -540,5 +543,12 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
     > done 6 FS_EDIT
     6 labelled untrusted.file
       → infer 6 turn [task, turn, fs_edit]
+    > spawn resident go
+      → infer 7 turn [task]
+    > 7: => FS_LIST {"path":"inbox"}
+      → call 7 FS_LIST {"path":"inbox"}
+    > done 7 FS_LIST
+    7 labelled untrusted.file
+      → infer 7 turn [task, turn, fs_list]
     "#);
 }

@@ -158,9 +158,10 @@ fn demands(call: &Syscall) -> Vec<Demand> {
             vec![demand("fs", "read", tree(&path), tree(&path))]
         }
         Syscall::FsWrite(args) => vec![demand("fs", "write", vec![args.path.clone()], vec![])],
-        Syscall::FsEdit(args) => {
-            vec![Demand { also: Some("read"), ..demand("fs", "write", vec![args.path.clone()], vec![]) }]
-        }
+        Syscall::FsEdit(args) => vec![
+            demand("fs", "write", vec![args.path.clone()], vec![]),
+            demand("fs", "read", vec![args.path.clone()], vec![]),
+        ],
         Syscall::FsDelete(args) => vec![demand("fs", "delete", vec![args.path.clone()], tree(&args.path))],
         Syscall::FsMove(args) => vec![
             Demand { also: Some("read"), ..demand("fs", "delete", vec![args.from.clone()], tree(&args.from)) },
