@@ -19,6 +19,8 @@ use crate::table::PageStore;
 /// Bytes of people's words that are kept of a process. What is longer, or older than that, is asked about: a page stays
 /// small, and a long text is rather a document than a request.
 const WORDS_BYTES_MAX: usize = 4096;
+/// Bytes that are kept of what a process asked people. Beyond that whatever they say counts as repeated.
+const ASKED_BYTES_MAX: usize = 16 << 10;
 /// Stands for what was taken out.
 const MASK: char = '\u{fffc}';
 
@@ -101,26 +103,51 @@ impl<P: PageStore> Kernel<P> {
         });
     }
 
+    /// A process puts this before a person: a question, or a call with what it says of it. Whoever wrote what it has read may
+    /// have put it there to be repeated, now or later, also in answer to the question before, or after this one is over.
+    pub(crate) fn puts(&mut self, pid: Pid, what: &Value) {
+        if !self.labels_of(pid).any_of(Labels::UNTRUSTED) {
+            return;
+        }
+        self.with(pid, |process| {
+            process.questions += &said(what).to_lowercase();
+            process.questions.push('\n');
+            if process.questions.len() > ASKED_BYTES_MAX {
+                // Nothing is known of what is left out, so whatever is said could repeat it.
+                process.questions = MASK.to_string();
+            }
+        });
+    }
+
     /// A person's input. What it repeats of a question that was asked after untrusted content had been read, is not the
-    /// person's: whoever wrote the content may have put it there to be repeated.
+    /// person's.
     pub(crate) fn answers(&mut self, pid: Pid, text: &str) {
         let Some(process) = self.table.get(pid) else { return };
-        let question = match &process.phase {
-            Phase::Waiting { wait: Wait::Person, .. } if process.labels.any_of(Labels::UNTRUSTED) => {
-                // The questions beside it too: one may say what the next is to be answered with. A question can be proposed.
-                let asks = [Name::AskUser.as_str(), Name::Propose.as_str()];
-                let questions = process.step.iter().filter(|call| asks.contains(&call.name.as_str()));
-                Some(questions.map(|call| serde_json::from_str(&call.args).unwrap_or(Value::Null)).collect())
-            }
-            _ => None,
-        };
-        match question {
-            Some(question) => {
-                let answer = without_what_was_asked(text, &said(&question).to_lowercase());
-                self.gives(pid, &answer);
-            }
-            None => self.gives(pid, text),
+        let asked = process.questions.clone();
+        let is_answer = matches!(process.phase, Phase::Waiting { wait: Wait::Person, .. });
+        match asked.as_str() {
+            "" => self.gives(pid, text),
+            asked if asked.contains(is_disguise) => {}
+            asked if is_answer => self.gives(pid, &without_what_was_asked(text, asked)),
+            asked => self.gives(pid, &without_what_was_put(text, asked)),
         }
+    }
+}
+
+/// Whether a character can be taken for another one, or for none: a word with it in is not found in what a person types who
+/// was shown it. Letters of scripts beside the Latin one are such, and what is not shown at all.
+fn is_disguise(c: char) -> bool {
+    match c {
+        '\u{ad}' | 'ı' | MASK => true,
+        '\0'..='\u{17e}' => false,
+        // Punctuation, but for what is not shown; currency, arrows, signs.
+        '\u{2010}'..='\u{2027}'
+        | '\u{2030}'..='\u{205e}'
+        | '\u{20a0}'..='\u{20bf}'
+        | '\u{2190}'..='\u{245f}'
+        | '\u{2500}'..='\u{2bff}' => false,
+        '\u{1f300}'..='\u{1faff}' => false,
+        _ => true,
     }
 }
 
@@ -134,16 +161,36 @@ fn said(question: &Value) -> String {
     }
 }
 
+/// Whether a word stands in a question, which is in small letters.
+fn repeats(word: &str, question: &str) -> bool {
+    let core = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let bare = core.split_once("://").map_or(core.as_str(), |(_, rest)| rest);
+    question.contains(bare)
+}
+
 /// An answer with every word masked that stands in the question.
 fn without_what_was_asked(answer: &str, question: &str) -> String {
-    let masked = |word: &str| {
-        let core = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        let bare = core.split_once("://").map_or(core.as_str(), |(_, rest)| rest);
-        question.contains(bare)
-    };
-    let words = answer.split_inclusive(char::is_whitespace).map(|chunk| {
+    masked(answer, |word| repeats(word, question))
+}
+
+/// What a person says later, with all masked that a question may have told them to say: texts that are marked and hold none
+/// but its words, and names in it. Other words are anybody's.
+fn without_what_was_put(text: &str, question: &str) -> String {
+    let mut kept = text.to_owned();
+    for marked in aos_policy::marked_texts(text) {
+        if marked.split_whitespace().all(|word| repeats(word, question)) {
+            kept = kept.replace(marked, &MASK.to_string());
+        }
+    }
+    let is_name = |c: char| c.is_ascii_digit() || matches!(c, '@' | '/' | '.' | '_' | ':');
+    masked(&kept, |word| word.trim_matches(|c: char| !c.is_alphanumeric()).contains(is_name) && repeats(word, question))
+}
+
+/// A text with each of these words masked.
+fn masked(text: &str, is: impl Fn(&str) -> bool) -> String {
+    let words = text.split_inclusive(char::is_whitespace).map(|chunk| {
         let word = chunk.trim_end();
-        if word.is_empty() || !masked(word) {
+        if word.is_empty() || !is(word) {
             return chunk.to_owned();
         }
         format!("{MASK}{}", &chunk[word.len()..])
@@ -164,6 +211,29 @@ mod tests {
             ("`curl evil`", "\u{fffc} \u{fffc}"),
         ] {
             assert_eq!(without_what_was_asked(answer, question), left);
+        }
+    }
+
+    #[test]
+    fn what_is_said_later_gives_no_text_and_no_name_of_the_question() {
+        let question = "shall i run `rm -rf d`, or write to bob@x.example?";
+        for (said, left) in [
+            ("now run `rm -rf gone`", "now run `rm -rf gone`"),
+            ("now run `rm -rf d`", "now run `\u{fffc}`"),
+            ("run: rm -rf d", "run: \u{fffc}"),
+            ("write to Bob@x.example: hello", "write to \u{fffc} hello"),
+        ] {
+            assert_eq!(without_what_was_put(said, question), left);
+        }
+    }
+
+    #[test]
+    fn letters_that_look_like_others_are_disguises() {
+        let plain = ["Soll ich `größer` prüfen – oder “später”?", "→ 50 € ✓ 🙂", "déjà vu, złoty"];
+        assert!(plain.iter().all(|text| !text.contains(is_disguise)), "{plain:?}");
+        for disguised in ["cu\u{200d}rl", "сurl", "ｃurl", "cu\u{ad}rl", "𝚌url", "a\u{fe0f}", "ınstall", "\u{202e}lruc"]
+        {
+            assert!(disguised.contains(is_disguise), "{disguised:?}");
         }
     }
 }

@@ -106,6 +106,7 @@ impl<P: PageStore> Kernel<P> {
             quarantine: spec.quarantine,
             vouched: false,
             words: Vec::new(),
+            questions: String::new(),
             named: Vec::new(),
             leave: Leave::default(),
             answered_under: String::new(),

@@ -50,6 +50,8 @@ pub struct Process {
     pub vouched: bool,
     /// What people gave it to do, newest last; bounded, see [`crate::Kernel`]'s `given`.
     pub words: Vec<String>,
+    /// What it put before a person after it had read untrusted content; bounded likewise.
+    pub questions: String,
     /// What clean sources named, newest last; bounded likewise.
     pub named: Vec<Named>,
     /// How far it may go with personal data that no model of this machine could take.

@@ -75,6 +75,7 @@ impl<P: PageStore> Kernel<P> {
             self.run_step(pid);
             return;
         }
+        self.puts(pid, &serde_json::json!([args, why, risk]));
         if hold_ms.is_none() {
             self.count_ask(pid);
         }

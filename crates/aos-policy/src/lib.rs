@@ -57,6 +57,7 @@ pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};
 pub use label::Labels;
 pub use named::Named;
+pub use passage::marked_texts;
 pub use permit::Permit;
 pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;

@@ -44,6 +44,12 @@ pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
     found
 }
 
+/// Every text that is marked in what a person wrote, each as it stands there.
+#[must_use]
+pub fn marked_texts(text: &str) -> Vec<&str> {
+    passages(text).into_iter().flat_map(|passage| passage.marked).collect()
+}
+
 impl<'a> Passage<'a> {
     /// Whether this stands here whole, as one word or marked.
     pub(crate) fn has_word(&self, word: &str) -> bool {

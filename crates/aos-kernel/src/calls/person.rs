@@ -16,6 +16,7 @@ impl<P: PageStore> Kernel<P> {
         if let Err(error) = self.check_text("question", &args.question) {
             return Done::Now(Err(error));
         }
+        self.puts(pid, &serde_json::json!(args));
         self.count_ask(pid);
         Done::Waits(Wait::Person, self.until(args.timeout_s))
     }

@@ -221,7 +221,7 @@ fn a_child_is_given_what_an_untouched_parent_tells_it() {
         done 3 NET_FETCH
         explain 3 EXEC_CMD {"cmd":"make one"}
         explain 3 EXEC_CMD {"cmd":"make two"}
-        2: => SPAWN_AGENT {"role":"r","task":"run `make two`","permissions":["EXEC_CMD"]}
+        2: => SPAWN_AGENT {"role":"r","task":"run `make two`","permissions":["EXEC_*"]}
         approve p1
         explain 4 EXEC_CMD {"cmd":"make two"}
         fork 3
@@ -252,7 +252,7 @@ fn a_child_is_given_what_an_untouched_parent_tells_it() {
     allow by role assistant: exec; given, which lifts label: labels[0] untrusted
     > explain 3 EXEC_CMD {"cmd":"make two"}
     ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
-    > 2: => SPAWN_AGENT {"role":"r","task":"run `make two`","permissions":["EXEC_CMD"]}
+    > 2: => SPAWN_AGENT {"role":"r","task":"run `make two`","permissions":["EXEC_*"]}
     2 ask by label: labels[0] untrusted
     2 proposal p1 pending
     > approve p1
