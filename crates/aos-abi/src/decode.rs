@@ -122,8 +122,11 @@ pub fn decode(
 /// Longest id of a provider that is kept, in bytes; they use 9 to some 40.
 const CALL_ID_BYTES_MAX: usize = 64;
 
-/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty, used before or longer
-/// than any provider's. Whoever shows a reply to a model again needs them to bind results to it.
+/// What the kernel itself asks a person for a process has this id in the place of a call's. No call of a model does.
+pub const ASKED_BY_KERNEL: &str = "leave";
+
+/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty, used before, longer
+/// than any provider's, or the kernel's. Whoever shows a reply to a model again needs them to bind results to it.
 #[must_use]
 pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> Vec<CallId> {
     let mut taken: BTreeSet<CallId> = native.iter().map(|call| call.id.clone()).collect();
@@ -131,11 +134,8 @@ pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> 
     native
         .iter()
         .map(|call| {
-            if (1..=CALL_ID_BYTES_MAX).contains(&call.id.len()) && seen.insert(call.id.as_str()) {
-                call.id.clone()
-            } else {
-                fresh(&mut taken, new_id)
-            }
+            let fine = (1..=CALL_ID_BYTES_MAX).contains(&call.id.len()) && call.id != ASKED_BY_KERNEL;
+            if fine && seen.insert(call.id.as_str()) { call.id.clone() } else { fresh(&mut taken, new_id) }
         })
         .collect()
 }

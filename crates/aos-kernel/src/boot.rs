@@ -69,7 +69,8 @@ impl<P: PageStore> Kernel<P> {
             && ruling.verdict == Verdict::Allow
             && let Some(permit) = ruling.permit
         {
-            let authority = self.authority(by, index, permit.call());
+            // Where it serves a call of another process, nothing tells which, nor whether that was approved.
+            let authority = self.authority(by, (by == pid).then_some(index), permit.call());
             // Only a yes that stands lets one that was approved be made again: over the files that were shown, as before.
             let bound = self.bound(pid, index);
             self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound });

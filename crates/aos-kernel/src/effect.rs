@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aos_abi::entry::{Examined, Purpose, Verdict};
 use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
-use aos_abi::syscall::CallSet;
+use aos_abi::syscall::{CallSet, Handler, Risk};
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
 use aos_personal::Detector;
 use aos_policy::settings::Mount;
@@ -274,14 +274,17 @@ pub enum Then {
 
 impl Effect {
     /// Whether it must not leave before the entries that caused it are durable, where everything up to `durable` is. What
-    /// only reads may be early: if the machine stops now, nobody can tell that it was done. So may what a purse pays that is
-    /// durable: if the machine stops now, it is counted as spent.
+    /// only reads here may be early: if the machine stops now, nobody can tell that it was done; a server can. So may what a
+    /// purse pays that is durable: if the machine stops now, it is counted as spent.
     #[must_use]
     pub fn waits_for_disk(&self, durable: Lsn) -> bool {
         match self {
             Effect::Serve(serve) => serve.paid_by > durable,
             Effect::Infer(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
-            Effect::Call { permit, .. } => permit.call().name().spec().risk != aos_abi::syscall::Risk::Read,
+            Effect::Call { permit, .. } => {
+                let spec = permit.call().name().spec();
+                spec.risk != Risk::Read || spec.handler == Handler::Net
+            }
             // In order with the calls that were judged by it, some of which do not wait either.
             Effect::Policy(_) => false,
             Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Examine { .. } => false,

@@ -152,7 +152,8 @@ impl<P: PageStore> Kernel<P> {
             wordless && values(result) <= VALUES_MAX && ENDS.contains(&reason)
         };
         match self.table.get(pid) {
-            Some(process) if process.quarantine && is_bare(process) => Labels::NONE,
+            // Such words can tell nobody what to do, but numbers can spell a key.
+            Some(process) if process.quarantine && is_bare(process) => process.labels.without(Labels::UNTRUSTED),
             Some(process) if process.quarantine => process.labels.and(Labels::CHILD),
             Some(process) => process.labels,
             None => Labels::NONE,
@@ -170,7 +171,12 @@ impl<P: PageStore> Kernel<P> {
             _ => None,
         };
         let copied = ruled.map_or(Labels::NONE, |ruled| ruled.and(self.labels_read(pid, Reads::Files)));
-        let labels = self.labels_of_call(pid, permit.call()).and(copied);
+        let labels = match permit.call().name() {
+            // That two names stand in a request does not say that one was to take the place of the other.
+            Name::FsMove => self.labels_of(pid),
+            _ => self.labels_of_call(pid, permit.call()),
+        };
+        let labels = labels.and(copied);
         if labels.is_empty() {
             return;
         }
@@ -197,12 +203,20 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What the error of a call shows: why files could not be changed is said with names of what is there.
-    pub(crate) fn names_files(&mut self, pid: Pid, call: usize, reads: Reads) -> Reads {
-        let made = self.table.get(pid).and_then(|process| process.step.get(call)?.made().parse().ok());
-        match made {
-            Some(Name::FsWrite | Name::FsMove | Name::FsDelete) => Reads::Files,
-            _ => reads,
-        }
+    pub(crate) fn labels_of_error(&mut self, pid: Pid, call: usize, reads: Reads) -> Labels {
+        let Some(process) = self.table.get(pid) else { return self.labels_read(pid, reads) };
+        let made = process.step.get(call).and_then(|call| {
+            let args = call.approved.as_ref().map_or(&call.args, |(_, open)| &open.args);
+            Syscall::parse(call.made(), args).ok()
+        });
+        let paths = match made {
+            Some(Syscall::FsWrite(args)) => vec![args.path],
+            Some(Syscall::FsDelete(args)) => vec![args.path],
+            Some(Syscall::FsMove(args)) => vec![args.from, args.to],
+            _ => return self.labels_read(pid, reads),
+        };
+        let ruled = paths.iter().map(|path| self.policy.labels_of_files(&process.policy_role, path));
+        ruled.fold(Labels::NONE, Labels::and).and(self.labels_read(pid, Reads::Files))
     }
 
     /// A command was let reach something: what came of it may be seen in its files before its result is here.

@@ -22,8 +22,8 @@ use crate::process::{CallState, Leave, StepCall};
 use crate::proposals::Question;
 use crate::table::PageStore;
 
-/// Names the question whether a process may show a model elsewhere what it holds. No model's call has this id.
-pub(crate) const LEAVE: &str = "leave";
+/// Names the question whether a process may show a model elsewhere what it holds.
+pub(crate) const LEAVE: &str = aos_abi::decode::ASKED_BY_KERNEL;
 
 impl<P: PageStore> Kernel<P> {
     /// What the edge looks for in a prompt to this model; `None` where nothing could come of it.

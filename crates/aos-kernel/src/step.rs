@@ -5,11 +5,11 @@
 //! one result; results enter the window in the order of the calls, whatever order they came in.
 
 use aos_abi::entry::{Outcome, Took, Verdict};
-use aos_abi::syscall::{Handler, Risk};
+use aos_abi::syscall::{Handler, Risk, SendMsg};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_context::ItemKind;
 use aos_policy::terms::HOLD_MS;
-use aos_policy::{Labels, Permit, Ruling};
+use aos_policy::{Explanation, Labels, Permit, Ruling, Subject};
 
 use crate::effect::{Authority, Effect};
 use crate::labels::{reads, told};
@@ -128,11 +128,15 @@ impl<P: PageStore> Kernel<P> {
             Syscall::SpawnAgent(args) => args.model.clone(),
             _ => None,
         };
+        let stricter = self.rule_of_receiver(pid, &call);
         let process = self.table.get(pid)?;
         let own = [&process.model, &process.course.asked];
         let other = other.filter(|model| !own.contains(&model)).map(|model| (process.policy_role.clone(), model));
         let standing = self.standing(pid);
         let ruling = self.judge(pid, call.name(), |policy, subject| policy.authorize_with(subject, &standing, call))?;
+        if let Some(stricter) = stricter.filter(|stricter| stricter.verdict < ruling.verdict) {
+            return Some(Ruling { verdict: stricter.verdict, rule: stricter.rule, permit: None, ..ruling });
+        }
         let Some((role, model)) = other else { return Some(ruling) };
         let (role_says, trust) = (self.model_verdict(&role, &model), self.model_trust(pid, &model));
         let said = role_says.min(trust);
@@ -144,6 +148,23 @@ impl<P: PageStore> Kernel<P> {
             false => format!("models: {model} is of a higher tier, asked for by one that has read untrusted content"),
         };
         Some(Ruling { verdict: said, rule, permit: None, ..ruling })
+    }
+
+    /// What a rule says of a message to the same receiver named the other way, by name or by pid; nothing where none is
+    /// about it.
+    pub(crate) fn rule_of_receiver(&mut self, pid: Pid, call: &Syscall) -> Option<Explanation> {
+        let Syscall::SendMsg(args) = call else { return None };
+        let (to_pid, to) = match (args.to_pid, &args.to) {
+            (Some(receiver), None) => (None, Some(self.table.get(receiver)?.name.clone()?)),
+            (None, Some(name)) => (Some(*self.globals.names.get(name)?), None),
+            _ => return None,
+        };
+        let otherwise = Syscall::SendMsg(SendMsg { to_pid, to, ..args.clone() });
+        let said = self.judge(pid, call.name(), |policy, subject| {
+            policy.explain(&Subject { labels: Labels::NONE, ..*subject }, &otherwise)
+        })?;
+        // Where a grant is wanting, no rule has spoken.
+        Some(said).filter(|said| said.hint.is_none())
     }
 
     /// Records what was said to a call, and under what.
@@ -229,17 +250,18 @@ impl<P: PageStore> Kernel<P> {
         let labels = permit.obligations().labels.and(self.labels_read(pid, reads)).and(self.labels_shown(pid, &permit));
         let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
-        let authority = self.authority(pid, index, permit.call());
+        let authority = self.authority(pid, Some(index), permit.call());
         let bound = self.bound(pid, index);
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound });
     }
 
     /// The policy as it holds for what a call of a process leads to. Where a person gave the request or approved it, the
-    /// way a server then points is that person's too; a command that was approved can do anything, so it is not.
-    pub(crate) fn authority(&mut self, pid: Pid, index: usize, call: &Syscall) -> Authority {
+    /// way a server then points is that person's too; a command that was approved can do anything, so it is not. `index`: where
+    /// the call, or the one that it serves, stands in the step of `pid`; `None` where that is not known any more.
+    pub(crate) fn authority(&mut self, pid: Pid, index: Option<usize>, call: &Syscall) -> Authority {
         let policy = self.policy.clone();
-        let approved =
-            self.table.get(pid).and_then(|process| process.step.get(index)).is_some_and(|call| call.approved.is_some());
+        let step = self.table.get(pid).and_then(|process| process.step.get(index?));
+        let approved = step.is_some_and(|call| call.approved.is_some());
         let labels = match call.name() {
             Name::NetFetch | Name::NetSend if approved => self.labels_of(pid).without(Labels::UNTRUSTED),
             _ => self.labels_of_call(pid, call),
@@ -292,8 +314,11 @@ impl<P: PageStore> Kernel<P> {
         self.globals.in_flight.remove(&effect);
         let told = told(outcome);
         self.labels_came(pid, reads, told);
-        let shown = if matches!(outcome, Outcome::Error { .. }) { self.names_files(pid, call, reads) } else { reads };
-        let labels = labels.and(told).and(self.labels_read(pid, shown));
+        let shown = match outcome {
+            Outcome::Success { .. } => self.labels_read(pid, reads),
+            Outcome::Error { .. } => self.labels_of_error(pid, call, reads),
+        };
+        let labels = labels.and(told).and(shown);
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {

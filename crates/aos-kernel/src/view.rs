@@ -191,7 +191,10 @@ impl<P: PageStore> Kernel<P> {
         let call = Syscall::parse(name, args)?;
         let standing = self.standing(pid);
         let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &standing, &call));
-        let said = said.ok_or_else(|| no_process(pid))?;
+        let mut said = said.ok_or_else(|| no_process(pid))?;
+        if let Some(stricter) = self.rule_of_receiver(pid, &call).filter(|stricter| stricter.verdict < said.verdict) {
+            said = stricter;
+        }
         let (verdict, rule, hint) = match self.over(pid, call.name(), said.verdict, &said.obligations) {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
             None => (said.verdict, said.rule, said.hint),

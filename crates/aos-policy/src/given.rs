@@ -83,6 +83,8 @@ pub(crate) enum Field {
     Body,
     /// Headers: those that say what a body is steer nothing.
     Headers,
+    /// The path of a webhook: where the sentence speaks of one, or marks it.
+    Hook,
     /// Any value: each name and number in it, and no booleans.
     Any,
 }
@@ -101,7 +103,7 @@ fn field(name: Name, field: &str) -> Field {
         (Name::SpawnAgent, "pipe_to") | (Name::SendMsg, "to_pid") => Field::Pid,
         // What is attached is judged as the call that brings it.
         (Name::SpawnAgent, "budget" | "quarantine" | "workspace" | "attachments") => Field::Inert,
-        (Name::SysRegisterWebhook, "path") => Field::Path,
+        (Name::SysRegisterWebhook, "path") => Field::Hook,
         (Name::SysRegisterWebhook, "secret") => Field::Word,
         (Name::ChannelSend, "channel" | "reply_to") => Field::Word,
         (Name::ChannelSend, "to") => Field::Recipient,
@@ -274,6 +276,12 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
             let wanted = plain_path(path);
             !wanted.is_empty() && (is_word(passage, wanted) || passage.words().any(|word| plain_path(word) == wanted))
         }
+        (Field::Hook, Value::String(path)) => {
+            let wanted = plain_path(path);
+            let hook = |word: &str| HOOKS.iter().any(|hook| word.eq_ignore_ascii_case(hook));
+            let whole = is_word(passage, wanted) && (passage.words().any(hook) || passage.marked().contains(&wanted));
+            !wanted.is_empty() && (whole || passage.words().any(|word| word.strip_prefix("/hooks/") == Some(wanted)))
+        }
         (Field::Url, Value::String(url)) => {
             canonical_url(url).is_some_and(|url| passage.words().any(|word| is_url(word, &url)))
         }
@@ -287,6 +295,7 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
         (
             Field::Word
             | Field::Path
+            | Field::Hook
             | Field::Url
             | Field::Recipient
             | Field::Method
@@ -304,7 +313,7 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
 pub(crate) fn hint(field: Field, value: &Value) -> Cow<'_, str> {
     match (field, value) {
         (Field::Word, Value::String(word)) => word.into(),
-        (Field::Path, Value::String(path)) => plain_path(path).into(),
+        (Field::Path | Field::Hook, Value::String(path)) => plain_path(path).into(),
         // Of a URL and an address, what is never written otherwise.
         (Field::Url, Value::String(url)) => {
             canonical_url(url).map_or(Cow::default(), |url| url_tail(&url).to_owned().into())
@@ -315,6 +324,9 @@ pub(crate) fn hint(field: Field, value: &Value) -> Cow<'_, str> {
         _ => Cow::default(),
     }
 }
+
+/// Words that a sentence about a webhook has.
+const HOOKS: [&str; 4] = ["webhook", "webhooks", "hook", "hooks"];
 
 /// A path without what says nothing.
 pub(crate) fn plain_path(path: &str) -> &str {
@@ -507,6 +519,14 @@ mod tests {
             Some("permissions".into())
         );
         assert_eq!(spawn(r#"{"role":"a judge","task":"send it"}"#), Some("task".into()));
+        for (asked, path) in [
+            ("Listen on the webhook orders", None),
+            ("Listen at /hooks/orders", None),
+            ("Take what comes for `orders`", None),
+            ("Read my orders", Some("path".into())),
+        ] {
+            assert_eq!(lacks(asked, "SYS_REGISTER_WEBHOOK", r#"{"path":"orders"}"#), path, "{asked}");
+        }
         assert_eq!(
             lacks("Listen on the webhook orders", "SYS_REGISTER_WEBHOOK", r#"{"path":"orders/x"}"#),
             Some("path".into())
@@ -547,6 +567,7 @@ mod tests {
         let fields = [
             Field::Word,
             Field::Path,
+            Field::Hook,
             Field::Url,
             Field::Recipient,
             Field::Method,

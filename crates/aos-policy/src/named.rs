@@ -69,9 +69,14 @@ impl Named {
                 canonical_url(value).is_some_and(|url| names.any(|name| is_url(name, &url) && name.contains("://")))
             }
             Field::Recipient => names.any(|name| name.contains('@') && recipient(name) == recipient(value)),
-            Field::Inert | Field::Method | Field::Pid | Field::Text | Field::Body | Field::Headers | Field::Any => {
-                false
-            }
+            Field::Inert
+            | Field::Hook
+            | Field::Method
+            | Field::Pid
+            | Field::Text
+            | Field::Body
+            | Field::Headers
+            | Field::Any => false,
         }
     }
 

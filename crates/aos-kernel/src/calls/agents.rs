@@ -46,7 +46,9 @@ impl<P: PageStore> Kernel<P> {
         }
         let Some(parent) = self.table.get(pid) else { return };
         let workspace = parent.workspace.clone();
-        let files = self.labels_read(pid, Reads::Files);
+        // A handle may name what its parent has not been shown yet, such as the result of the call beside it.
+        let coming = parent.labels_to_come();
+        let files = self.labels_read(pid, Reads::Files).and(coming);
         let Some(model) = self.table.get(child).map(|process| process.model.clone()) else { return };
         self.globals.scheduler.remove(&model, child);
         self.with(child, |process| process.phase = Phase::Calling);
@@ -73,7 +75,7 @@ impl<P: PageStore> Kernel<P> {
             self.globals
                 .in_flight
                 .insert(id, InFlight::Call { pid: child, by: pid, call: nth, labels, reads, vouched: false });
-            let (authority, workspace) = (self.authority(pid, index, permit.call()), workspace.clone());
+            let (authority, workspace) = (self.authority(pid, Some(index), permit.call()), workspace.clone());
             self.perform(Effect::Call { id, pid: child, call_id, permit, workspace, authority, bound: None });
         }
     }
@@ -281,9 +283,17 @@ impl<P: PageStore> Kernel<P> {
             self.policy.explain(&parent.subject(), &Syscall::SendMsg(message))
         };
         let said = message(Some(to), None);
-        if said.verdict == Verdict::Allow || name.is_some() && message(None, name).verdict == Verdict::Allow {
+        let named = name.map(|name| message(None, Some(name)));
+        // One form that may is enough, but for a rule that is about the other.
+        let (mut may, mut may_not) = (false, None);
+        for said in [&said].into_iter().chain(&named) {
+            may |= said.verdict == Verdict::Allow;
+            may_not = may_not.or((said.verdict < Verdict::Allow && said.hint.is_none()).then_some(said));
+        }
+        if may && may_not.is_none() {
             return Ok(());
         }
+        let said = may_not.unwrap_or(&said).clone();
         let mut error = CallError::new(
             Code::Perm,
             format!("the policy does not let you speak to process {to}, so neither may your child: {}", said.rule),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::invalid;
 use crate::Kernel;
 use crate::effect::Effect;
-use crate::process::Route;
+use crate::process::{Process, Route};
 use crate::table::PageStore;
 
 impl<P: PageStore> Kernel<P> {
@@ -28,6 +28,12 @@ impl<P: PageStore> Kernel<P> {
                     .hint("take another path"));
             }
             _ => {}
+        }
+        // Whoever was let register it signed may not have been let take what nobody signed.
+        let signed = |process: &Process| process.webhooks.get(&path).is_some_and(|route| route.secret.is_some());
+        if args.secret.is_none() && self.table.get(pid).is_some_and(signed) {
+            return Err(CallError::new(Code::Exist, format!("`{path}` is registered with a secret already"))
+                .hint("give its secret, or take another path"));
         }
         let route = Route { secret: args.secret, reply_within_s };
         let added = self.with(pid, |process| {

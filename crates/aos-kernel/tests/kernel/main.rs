@@ -25,6 +25,7 @@ mod proposals;
 mod quarantine;
 mod reload;
 mod rig;
+mod seams;
 mod signals;
 mod stories;
 mod table;

@@ -492,7 +492,8 @@ impl Rig {
     fn call(&mut self, part: &str) -> NativeCall {
         let (name, arguments) = part.trim().split_once(' ').unwrap_or((part.trim(), "{}"));
         self.serial += 1;
-        NativeCall { id: format!("k{}", self.serial), name: name.into(), arguments: arguments.into() }
+        let (name, id) = name.split_once('#').map_or((name, format!("k{}", self.serial)), |(n, id)| (n, id.to_owned()));
+        NativeCall { id, name: name.into(), arguments: arguments.into() }
     }
 
     fn result(&mut self, done: bool, pid: Pid, tail: &str) {
