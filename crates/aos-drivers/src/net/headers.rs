@@ -27,12 +27,26 @@ const FRAMING: [&str; 13] = [
     "proxy-connection",
     "accept-encoding",
 ];
+/// Headers by which a server may do another request than the rules were asked about: another method, path or host.
+const REWRITING: [&str; 6] =
+    ["forwarded", "x-host", "x-http-host-override", "x-http-method", "x-http-method-override", "x-method-override"];
+/// And how the names of such begin.
+const REWRITING_BEGIN: [&str; 3] = ["x-forwarded-", "x-original-", "x-rewrite-"];
+/// What is said of them.
+pub(super) const REWRITES: &str = "can make another request of it than the rules were asked about";
 /// What goes along when a redirect leads to another origin; anything else may be a credential.
 const PORTABLE: [&str; 3] = ["accept", "accept-language", "user-agent"];
 
 /// Whether a header frames the message or belongs to one connection.
 pub(super) fn is_framing(name: &str) -> bool {
     FRAMING.contains(&name) || name.starts_with("proxy-")
+}
+
+/// Whether a header may make another request of the one that was decided.
+pub(super) fn is_rewriting(name: &str) -> bool {
+    // A server that hands headers on as variables makes one sign of all of these (RFC 3875, 4.1.18).
+    let name = name.replace(|sign: char| !sign.is_ascii_alphanumeric(), "-");
+    REWRITING.contains(&name.as_str()) || REWRITING_BEGIN.iter().any(|begin| name.starts_with(begin))
 }
 
 /// Reads the headers of a call.
@@ -49,6 +63,9 @@ pub(super) fn parse(headers: Option<&BTreeMap<String, String>>) -> Result<Header
             HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name, "has a name that no header can have"))?;
         if is_framing(known.as_str()) {
             return Err(bad(name, "is not for callers to set"));
+        }
+        if is_rewriting(known.as_str()) {
+            return Err(bad(name, REWRITES));
         }
         let value =
             HeaderValue::from_str(value).map_err(|_| bad(name, "has a line break or another control character"))?;

@@ -38,7 +38,7 @@ use tokio_util::task::TaskTracker;
 use super::body::{PACKED, is_packed};
 use super::destination::HostPort;
 use super::driver::Driver;
-use super::headers::is_framing;
+use super::headers::{REWRITES, is_framing, is_rewriting};
 use super::names::Names;
 use super::secret::{Mask, Masking, Secret};
 use super::tunnel::Tunnel;
@@ -196,6 +196,10 @@ impl<G: Gate> Proxy<G> {
             self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Err(why.to_owned()) });
             said(status, why)
         };
+        // Refused and not left out: without it, too, it would be another request than the command meant.
+        if let Some(name) = request.headers().keys().find(|name| is_rewriting(name.as_str())) {
+            return refuse(StatusCode::FORBIDDEN, &format!("header `{name}` {REWRITES}"));
+        }
         // Looking is decided like getting.
         let judged = if method == Method::HEAD { "GET" } else { method.as_str() };
         if !matches!(judged, "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {

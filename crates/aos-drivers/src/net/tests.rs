@@ -386,6 +386,34 @@ async fn headers_that_frame_the_message_are_refused() {
 }
 
 #[tokio::test]
+async fn headers_that_make_another_request_of_it_are_refused() {
+    let server = Server::start(|_| ok("")).await;
+    let driver = Driver::new(Options::default());
+    for (name, value) in [
+        ("X-HTTP-Method-Override", "DELETE"),
+        ("X-HTTP-Method", "DELETE"),
+        ("x-method-override", "DELETE"),
+        ("X_HTTP_Method_Override", "DELETE"),
+        ("X-Original-URL", "/admin"),
+        ("X-Rewrite-URL", "/admin"),
+        ("X-Forwarded-Host", "evil"),
+        ("X-Forwarded-Prefix", "/admin"),
+        ("Forwarded", "host=evil"),
+        ("X-Host", "evil"),
+    ] {
+        let fetch = json!({ "url": server.url("/"), "headers": { name: value } });
+        let send = json!({ "url": server.url("/"), "method": "POST", "headers": { name: value } });
+        for (of, args) in [("NET_FETCH", fetch), ("NET_SEND", send)] {
+            let error = call(&driver, &[server.private()], of, args).await.unwrap_err();
+            assert!(error.code == Code::Inval && error.message.contains("another request"), "{of} {name}: {error:?}");
+        }
+    }
+    assert_eq!(server.seen(), Vec::<String>::new());
+    let args = json!({ "url": server.url("/"), "headers": { "X-Requested-With": "1", "Origin": "https://a.example" } });
+    call(&driver, &[server.private()], "NET_FETCH", args).await.unwrap();
+}
+
+#[tokio::test]
 async fn urls_that_can_be_read_in_two_ways_are_refused() {
     let driver = faking(&[]);
     for url in [

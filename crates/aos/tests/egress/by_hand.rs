@@ -67,6 +67,7 @@ fn attempts(to: &str, elsewhere: &str, daemon: &str) -> Vec<(&'static str, Strin
         ("a name with a password before the host", get(format!("http://a:b@{to}/closed"))),
         ("a host in the header alone", format!("GET /closed HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n")),
         ("another method in the header", path("/closed").replacen("host", "x-http-method-override: GET\r\nhost", 1)),
+        ("another path in the header", path("/open/a").replacen("host", "x-original-url: /closed\r\nhost", 1)),
         ("another port of an allowed host", get(format!("http://{elsewhere}/open/a"))),
         ("a name that leads to this machine", get(format!("http://localhost:{}/open/a", port(to)))),
         ("this machine as one number", get(format!("http://2130706433:{}/open/a", port(elsewhere)))),

@@ -153,6 +153,30 @@ async fn a_request_is_decided_by_method_host_and_path_and_made_anew() {
 }
 
 #[tokio::test]
+async fn a_request_that_its_headers_make_another_is_refused_as_a_whole() {
+    let server = Server::start(|_| ok("done")).await;
+    let allowed = [format!("POST {}", server.url("/in"))];
+    let outlet = Outlet::start(Driver::new(Options::default()), &allowed, &[], vec![server.private()]);
+    let post = |headers: &str| {
+        format!(
+            "POST {} HTTP/1.1\r\nhost: x\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n",
+            server.url("/in")
+        )
+    };
+    // Also where it says that the header ends here.
+    let ending = "connection: x-http-method\r\nx-http-method: DELETE\r\n";
+    for headers in
+        ["X-HTTP-Method-Override: DELETE\r\n", "x_method_override: PUT\r\n", "x-original-url: /admin\r\n", ending]
+    {
+        let answer = outlet.say(&post(headers)).await;
+        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("another request"), "{headers}: {answer}");
+    }
+    assert_eq!(server.seen(), Vec::<String>::new());
+    assert!(outlet.verdicts().iter().all(|(_, allowed)| !allowed), "{:?}", outlet.verdicts());
+    assert!(outlet.say(&post("x-requested-with: curl\r\n")).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
 async fn private_metadata_and_rebound_addresses_are_refused_whatever_the_rules_say() {
     let everything = ["GET http".to_owned()];
     let tunnels = ["host.example:443".to_owned(), "169.254.169.254:443".to_owned()];
