@@ -10,6 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use aos_models::scripted::{Answer, Call, Rule};
 use serde_json::{Value, json};
@@ -245,6 +246,7 @@ struct Terminal {
     keys: fs::File,
     running: std::process::Child,
     shown: std::thread::JoinHandle<String>,
+    screen: Arc<Mutex<String>>,
 }
 
 fn at_a_terminal(rig: &Rig, arguments: &[&str]) -> Terminal {
@@ -256,18 +258,21 @@ fn at_a_terminal(rig: &Rig, arguments: &[&str]) -> Terminal {
     let side = || fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut command = rig.command(arguments);
     let running = command.stdin(side()).stderr(side()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut screen = fs::File::from(master.try_clone().unwrap());
+    let mut from = fs::File::from(master.try_clone().unwrap());
+    let screen = Arc::new(Mutex::new(String::new()));
+    let so_far = Arc::clone(&screen);
     let shown = std::thread::spawn(move || {
         let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
         // The end of a terminal whose last user is gone is an error.
-        while let Ok(length) = screen.read(&mut buffer)
+        while let Ok(length) = from.read(&mut buffer)
             && length > 0
         {
             all.extend_from_slice(&buffer[..length]);
+            *so_far.lock().unwrap() = String::from_utf8_lossy(&all).into_owned();
         }
         String::from_utf8_lossy(&all).into_owned()
     });
-    Terminal { keys: fs::File::from(master), running, shown }
+    Terminal { keys: fs::File::from(master), running, shown, screen }
 }
 
 #[test]
@@ -407,6 +412,37 @@ fn one_answer_is_enough_for_all_that_waits_below_a_process() {
     for pid in pids {
         until("the file", || rig.file(&format!("workspaces/{pid}/asks/a")).exists().then_some(()));
     }
+}
+
+#[test]
+fn a_person_sees_what_one_answer_is_for_and_what_comes_after_waits_on() {
+    let asks = |name: &str| any(name, vec![write(&format!("asks/{name}"), name), say("done")]);
+    let rig = rig(vec![asks("first"), asks("second"), asks("third")]);
+    let spawned = |name: &str, count: usize| {
+        let pid = rig.spawn(&[name]);
+        until("it asks", || (rig.json(&["proposals"]).as_array().unwrap().len() == count).then_some(()));
+        rig.file(&format!("workspaces/{pid}/asks/{name}"))
+    };
+    let answered = |typed: &str, then: Option<&str>| {
+        let mut terminal = at_a_terminal(&rig, &["approve", "--process", "1"]);
+        until("the question", || terminal.screen.lock().unwrap().contains("approve p1, p2?").then_some(()));
+        let late = then.map(|name| spawned(name, 3));
+        terminal.keys.write_all(typed.as_bytes()).unwrap();
+        let done = terminal.running.wait().unwrap().success();
+        drop(terminal.keys);
+        (done, terminal.shown.join().unwrap(), late)
+    };
+    let first = spawned("first", 1);
+    // Somebody looked, and then there is another one.
+    let second = spawned("second", 2);
+    let (done, shown, _) = answered("\n", None);
+    assert!(!done && shown.contains("+second"), "{shown}");
+    assert_eq!(rig.json(&["proposals"]).as_array().unwrap().len(), 2, "nothing was answered");
+    let (done, shown, third) = answered("y\n", Some("third"));
+    assert!(done && shown.contains("p1 is approved") && shown.contains("p2 is approved"), "{shown}");
+    until("the files", || (first.exists() && second.exists()).then_some(()));
+    assert_eq!(open(&rig)["id"], "p3");
+    assert!(!third.unwrap().exists());
 }
 
 /// Two files written by one reply.

@@ -1,14 +1,15 @@
 //! `aos approve` and `aos reject`: a person's answers.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use aos_abi::Pid;
 use aos_abi::api::{ApproveRequest, ProposalView, Reach, RejectRequest};
 use aos_abi::process::ProcessView;
 use serde::Serialize;
 
-use super::proposals::state;
-use super::{Context, Exit, Failure, call};
+use super::proposals::{shown, state};
+use super::{Context, Exit, Failure, call, clean_line, now};
 use crate::client::Address;
 
 /// Say yes to calls that wait
@@ -61,7 +62,12 @@ impl Approve {
         if self.yes && self.reach != For::Role {
             return Err(Failure::usage("--yes goes with --for role").hint("leave --yes out"));
         }
-        let ids = asked(cx, self.id, self.process).await?;
+        let found = asked(cx, self.process).await?;
+        // Without `--yes` a change for the role is shown and no more.
+        if self.reach != For::Role || self.yes {
+            confirm(cx, &found)?;
+        }
+        let ids = all(self.id, found);
         let reach = match self.reach {
             For::Once => Reach::Once,
             For::Process => Reach::Process,
@@ -73,16 +79,16 @@ impl Approve {
 
 impl Reject {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let ids = asked(cx, self.id, self.process).await?;
+        let ids = all(self.id, asked(cx, self.process).await?);
         answer(cx, &ids, "reject", &RejectRequest { why: self.why }).await
     }
 }
 
-/// The proposals that were named, and those of a process and all below it.
-async fn asked(cx: &Context, mut ids: Vec<String>, process: Option<Pid>) -> Result<Vec<String>, Failure> {
-    let Some(top) = process else { return Ok(ids) };
+/// What waits of a process and of all below it.
+async fn asked(cx: &Context, process: Option<Pid>) -> Result<Vec<ProposalView>, Failure> {
+    let Some(top) = process else { return Ok(Vec::new()) };
     let client = cx.client()?;
-    let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let mut open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
     let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
     let parents: BTreeMap<Pid, Pid> = processes.iter().map(|process| (process.pid, process.parent)).collect();
     let below = |pid: Pid| {
@@ -90,12 +96,37 @@ async fn asked(cx: &Context, mut ids: Vec<String>, process: Option<Pid>) -> Resu
         std::iter::successors(Some(pid), |pid| parents.get(pid).copied().filter(|parent| parent < pid))
             .any(|pid| pid == top)
     };
-    ids.extend(open.into_iter().filter(|proposal| below(proposal.pid)).map(|proposal| proposal.id));
-    ids.dedup();
-    if ids.is_empty() {
+    open.retain(|proposal| below(proposal.pid));
+    if open.is_empty() {
         return Err(Failure::new(format!("nothing waits of process {top}, nor of any below it")).hint("aos proposals"));
     }
-    Ok(ids)
+    Ok(open)
+}
+
+/// The proposals that were named, and those that were found.
+fn all(mut ids: Vec<String>, found: Vec<ProposalView>) -> Vec<String> {
+    ids.extend(found.into_iter().map(|proposal| proposal.id));
+    ids.dedup();
+    ids
+}
+
+/// Shows to whoever sits at a terminal what was found, and asks: more may wait by now than when they looked. What comes
+/// after this is not answered. A script has no eyes; it means whatever waits.
+fn confirm(cx: &Context, found: &[ProposalView]) -> Result<(), Failure> {
+    if found.is_empty() || !cx.in_terminal {
+        return Ok(());
+    }
+    let ids: Vec<String> = found.iter().map(|proposal| clean_line(&proposal.id)).collect();
+    let text = shown(found, false, now(), cx.width, cx.err);
+    let unread = |error: std::io::Error| Failure::new("nobody can be asked here").why(error.to_string());
+    let mut typed = String::new();
+    write!(std::io::stderr(), "{text}\napprove {}? y, or nothing > ", ids.join(", "))
+        .and_then(|()| std::io::stdin().read_line(&mut typed))
+        .map_err(unread)?;
+    match typed.trim() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("nothing was approved").hint("aos approve ID answers one")),
+    }
 }
 
 async fn answer(cx: &Context, ids: &[String], verb: &str, body: &impl Serialize) -> Result<Exit, Failure> {

@@ -125,7 +125,14 @@ fn begun(proposal: &ProposalView) -> String {
     text + &bound(&proposal.files, proposal.unbound.as_deref())
 }
 
-fn shown(proposals: &[ProposalView], in_whole: bool, now: Timestamp, width: Option<usize>, style: Style) -> String {
+/// A table of them, and below it the beginning of each question, or all of it.
+pub(super) fn shown(
+    proposals: &[ProposalView],
+    in_whole: bool,
+    now: Timestamp,
+    width: Option<usize>,
+    style: Style,
+) -> String {
     let mut table = Table::new(&[
         Column::text("ID"),
         Column::number("PID"),
