@@ -183,7 +183,8 @@ impl Daemon {
     }
 
     /// The real path of a folder that a person names. One folder has one name here, or what is known of its files would be
-    /// known under another.
+    /// known under another. A folder that is mounted twice still has two (`docs/policy.md`): to go on under the other name
+    /// could make a read-only view one that is written.
     async fn real_folder(&self, named: &str) -> Answer<String> {
         if !Path::new(named).is_dir() {
             return Err(
