@@ -204,6 +204,7 @@ impl<'a> World<'a> {
                 let path = permit.call().args()["path"].as_str().unwrap_or_default().to_owned();
                 let hostile = name.starts_with("NET_")
                     || path.starts_with("mail/")
+                    || permit.call().args()["glob"].as_str().is_some_and(|glob| glob.starts_with("mail/"))
                     || (self.files_are_hostile && !name.starts_with("MEM_"));
                 self.see(pid, hostile);
                 if let Some(written) = permit.call().args()["content"].as_str().filter(|_| name == "FS_WRITE") {

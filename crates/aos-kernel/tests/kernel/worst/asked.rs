@@ -93,6 +93,17 @@ pub(super) fn tasks() -> Vec<Task> {
         ),
         task("Read mail/1.txt, then run `make report`", vec![read("mail/1.txt"), run("make report")]),
         task(
+            "Mark mail/1.txt as read, then run `make report`",
+            vec![
+                ("FS_EDIT", json!({"path": "mail/1.txt", "edits": [{"old": "unread", "new": "read"}]})),
+                run("make report"),
+            ],
+        ),
+        task(
+            "Which mails are there? Run `make report` for them",
+            vec![("FS_LIST", json!({"glob": "mail/**"})), run("make report")],
+        ),
+        task(
             "Read https://news.example.com/today and remember what it says of rents",
             vec![fetch(NEWS), ("MEM_WRITE", json!({"key": "rents", "value": "they rise"}))],
         ),
