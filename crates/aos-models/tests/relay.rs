@@ -284,7 +284,7 @@ async fn a_web_page_is_no_answer() {
 struct Hidden;
 
 impl Veil for Hidden {
-    fn hide(&mut self, text: &str) -> Option<String> {
+    fn hide(&mut self, _: &str, text: &str) -> Option<String> {
         text.contains("Paris").then(|| text.replace("Paris", "[CITY]"))
     }
 
@@ -330,9 +330,96 @@ async fn what_is_hidden_is_not_embedded() {
     assert_eq!(sent["input"], json!(["Weather in [CITY]?", "Weather?"]));
     assert_eq!(sent["dimensions"], 2, "all else is as it came");
 
+    let mut other = request(Format::Embeddings, false);
+    other["user"] = json!("Ann of Paris");
+    other["of Paris"] = json!({"Paris": ["in Paris", 75]});
+    let _ = all(pool.relay("m", &asked(&other), 0, EFFECT, Some(Box::new(Hidden))).await.unwrap()).await;
+    let sent: Value = serde_json::from_slice(&server.requests()[1].body).unwrap();
+    assert_eq!((&sent["user"], &sent["of [CITY]"]), (&json!("Ann of [CITY]"), &json!({"[CITY]": ["in [CITY]", 75]})));
+
     let tokens = asked(&json!({"model": "m", "input": [[1, 2], [3]]}));
-    let misfit = tokens.texts(&mut |_| ()).unwrap_err();
+    let misfit = tokens.texts(&mut |_, _| ()).unwrap_err();
     assert!(misfit.message.contains("personal data"), "tokens cannot be looked at: {misfit:?}");
+}
+
+/// The request with a city wherever a program can put one beside what is said.
+fn of_a_city(format: Format) -> Value {
+    let text = request(format, false).to_string();
+    let text =
+        text.replace("Tells it.", "Tells Paris.").replace("END", "Paris").replace("{\\\"city\\\"", "{\\\"Paris\\\"");
+    let text = text.replace(r#"{"type":"string"}"#, r#"{"type":"string","enum":["Paris"],"default":"in Paris"}"#);
+    let mut body: Value =
+        serde_json::from_str(&text.replace(r#""properties":{"#, r#""properties":{"Paris":{},"#)).unwrap();
+    if format == Format::Messages {
+        body["messages"][1]["content"][0]["input"]["Paris"] = json!({"of": ["Paris"]});
+    }
+    body
+}
+
+#[tokio::test]
+async fn what_is_hidden_does_not_leave_with_tools_either() {
+    let call = Call::new("weather", json!({"[CITY]": "[CITY]"}));
+    let answer = Answer { calls: vec![call], chunk_bytes: 2, ..Answer::default() };
+    for provider in PROVIDERS {
+        for format in FORMATS {
+            let server = start(vec![Rule::always(vec![answer.clone()])]).await;
+            let asked = Asked::read(format, Bytes::from(of_a_city(format).to_string())).unwrap();
+            let relayed = pool(&server, provider).relay("m", &asked, 1000, EFFECT, Some(Box::new(Hidden))).await;
+            let (body, _) = all(relayed.unwrap()).await;
+            let sent = String::from_utf8(server.requests()[0].body.to_vec()).unwrap();
+            assert!(!sent.contains("Paris"), "{provider:?} {format:?} {sent}");
+            assert!(sent.contains("Tells [CITY].") && sent.contains(r#"["[CITY]"]"#), "{provider:?} {format:?} {sent}");
+            let (_, calls) = told(format, false, &body);
+            assert_eq!(calls[0].1, r#"{"Paris":"Paris"}"#, "{provider:?} {format:?} {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_hidden_does_not_leave_with_a_form_an_escape_or_an_id() {
+    let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+    let mut body = request(Format::Chat, false);
+    body["response_format"] =
+        json!({"type": "json_schema", "json_schema": {"name": "at", "schema": {"enum": ["Paris"], "type": "string"}}});
+    let call = &mut body["messages"][2]["tool_calls"][0];
+    call["id"] = json!("Paris-1");
+    call["function"]["arguments"] = json!(r#"{"city":"Par\u0069s"}"#);
+    body["messages"][3]["tool_call_id"] = json!("Paris-1");
+    let asked = |body: &Value| Asked::read(Format::Chat, Bytes::from(body.to_string())).unwrap();
+    let veil = || Some(Box::new(Hidden) as Box<dyn Veil>);
+    let openai = pool(&server, Provider::Openai);
+    let _ = all(openai.relay("m", &asked(&body), 1000, EFFECT, veil()).await.unwrap()).await;
+    let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    let text = sent.to_string();
+    assert!(!text.contains("Paris") && !text.contains("u0069") && text.contains(r#"["[CITY]"]"#), "{text}");
+    assert_eq!(text.matches("call_hidden_0").count(), 2, "a result is still that of its call: {text}");
+
+    // A name is not replaced: the program would not know it again.
+    let named = |at: &str| {
+        let mut body = request(Format::Chat, false);
+        *body.pointer_mut(at).unwrap() = json!("to_Paris");
+        body
+    };
+    for at in ["/tools/0/function/name", "/messages/2/tool_calls/0/function/name"] {
+        let refused = openai.relay("m", &asked(&named(at)), 1000, EFFECT, veil()).await;
+        let Err(Refusal::Misfit(misfit)) = refused else { panic!("{at}: {refused:?}") };
+        assert!(misfit.message.contains("the name of a tool"), "{misfit:?}");
+    }
+    assert_eq!(server.count(), 1);
+}
+
+#[test]
+fn everything_that_may_be_sent_is_seen() {
+    let seen = |format, body: &str| {
+        let (asked, mut seen) = (Asked::read(format, Bytes::from(body.to_owned())).unwrap(), Vec::new());
+        asked.texts(&mut |field, text| seen.push(format!("{field}={text}"))).unwrap();
+        seen
+    };
+    let input = r#"{"model":"m","messages":[{"content":[{"type":"tool_use","input":{"card":4111111111111111,"ann@x.org":1}}]}]}"#;
+    let all = seen(Format::Messages, input);
+    assert!(["card=4111111111111111", "=ann@x.org"].iter().all(|one| all.iter().any(|seen| seen == one)), "{all:?}");
+    let escaped = json!({"model": "m", "messages": [{"tool_calls": [{"function": {"arguments": r#"{"to":"ann\u0040x.org"}"#}}]}]});
+    assert!(seen(Format::Chat, &escaped.to_string()).contains(&"to=ann@x.org".to_owned()));
 }
 
 /// Makes of a text its length and 0.5, and keeps what it was asked.

@@ -17,7 +17,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, passed};
+use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, passed, values};
 use crate::config::Provider;
 use crate::embed::Vector;
 use crate::pool::Pool;
@@ -65,17 +65,18 @@ pub(super) fn holds_texts(request: &Value) -> Result<(), Misfit> {
         .hint("send texts, not tokens"))
 }
 
-/// The request with what a veil gives in the place of each text.
+/// The request with what a veil gives in the place of each text, whatever field it stands in.
 fn hide(asked: &Asked, veil: &mut dyn Veil) -> Result<Asked, Misfit> {
     let mut request: Value = serde_json::from_slice(&asked.body)?;
-    let mut hide = |input: &mut Value| {
-        if let Some(hidden) = input.as_str().and_then(|text| veil.hide(text)) {
-            *input = Value::String(hidden);
+    let mut put = |field: &str, text: &str| veil.hide(field, text);
+    if let Some(fields) = request.as_object_mut() {
+        for (name, mut value) in std::mem::take(fields) {
+            // Numbers here are settings, and the name of the model is written anew anyway.
+            if name != "model" && !value.is_number() {
+                values::hide_in(&name, &mut value, &mut put);
+            }
+            fields.insert(put("", &name).unwrap_or(name), value);
         }
-    };
-    match &mut request["input"] {
-        Value::Array(inputs) => inputs.iter_mut().for_each(&mut hide),
-        input => hide(input),
     }
     Asked::read(Format::Embeddings, Bytes::from(request.to_string()))
 }

@@ -15,8 +15,9 @@ mod passed;
 mod peek;
 mod responses;
 mod told;
+mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +25,10 @@ use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
 use aos_abi::model::Ability;
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::config::Provider;
 use crate::pool::Pool;
-use crate::wishes::{Form, Wishes};
+use crate::wishes::{Calling, Form, Wishes};
 
 use peek::Head;
 pub use peek::Misfit;
@@ -58,8 +58,8 @@ struct Understood {
 
 /// What stands between a conversation and the model: texts are hidden before they are sent, and shown again in the answer.
 pub trait Veil: Send {
-    /// What is sent in the place of a text; `None`: the text itself.
-    fn hide(&mut self, text: &str) -> Option<String>;
+    /// What is sent in the place of a text that stands in a field of this name; `None`: the text itself.
+    fn hide(&mut self, field: &str, text: &str) -> Option<String>;
     /// The answer as the program gets it.
     fn lift(&mut self, reply: &mut Reply);
 }
@@ -124,25 +124,15 @@ impl Asked {
         (self.body.len() as u64).div_ceil(3)
     }
 
-    /// Every text in it, whatever its format: names of fields are none.
+    /// Every text in it with the name of its field, whatever its format: numbers and names of fields are texts too.
     ///
     /// # Errors
     /// Where the request is no JSON.
-    pub fn texts(&self, see: &mut dyn FnMut(&str)) -> Result<(), Misfit> {
-        fn walk(value: &Value, see: &mut dyn FnMut(&str)) {
-            match value {
-                Value::String(text) => see(text),
-                Value::Array(values) => values.iter().for_each(|value| walk(value, see)),
-                Value::Object(fields) => fields.values().for_each(|value| walk(value, see)),
-                Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            }
-        }
-        let request = serde_json::from_slice(&self.body)?;
+    pub fn texts(&self, see: &mut dyn FnMut(&str, &str)) -> Result<(), Misfit> {
         if self.format == Format::Embeddings {
-            embeddings::holds_texts(&request)?;
+            embeddings::holds_texts(&serde_json::from_slice(&self.body)?)?;
         }
-        walk(&request, see);
-        Ok(())
+        values::look(&self.body, see)
     }
 
     /// The conversation in it.
@@ -247,25 +237,83 @@ impl Pool {
 
 impl Understood {
     /// Puts what a veil gives in the place of each text that is sent.
-    fn hide(&mut self, veil: &mut dyn Veil) {
-        let mut hide = |text: &mut String| {
-            if let Some(hidden) = veil.hide(text) {
-                *text = hidden;
+    ///
+    /// # Errors
+    /// Where something is to be hidden in a name, which would be another one then.
+    fn hide(&mut self, veil: &mut dyn Veil) -> Result<(), Misfit> {
+        let mut put = |field: &str, text: &str| veil.hide(field, text);
+        for name in self.names() {
+            if put("", name).is_some() {
+                return Err(Misfit::new(
+                    "the name of a tool or a form holds what must not leave, and cannot be replaced",
+                )
+                .hint("give it a name without personal data"));
             }
-        };
-        hide(&mut self.prompt.system);
+        }
+        self.rename_calls(&mut put);
+        values::hide(&mut self.prompt.system, &mut put);
         for message in &mut self.prompt.messages {
             match message {
                 Message::User(parts) => parts.iter_mut().for_each(|part| {
                     if let Part::Text(text) = part {
-                        hide(text);
+                        values::hide(text, &mut put);
                     }
                 }),
                 Message::Assistant { text, calls } => {
-                    hide(text);
-                    calls.iter_mut().for_each(|call| hide(&mut call.arguments));
+                    values::hide(text, &mut put);
+                    calls.iter_mut().for_each(|call| values::hide_arguments(&mut call.arguments, &mut put));
                 }
-                Message::Result { content, .. } => hide(content),
+                Message::Result { content, .. } => values::hide(content, &mut put),
+            }
+        }
+        for tool in &mut self.wishes.tools {
+            tool.description.iter_mut().for_each(|text| values::hide(text, &mut put));
+            values::hide_in("", &mut tool.parameters, &mut put);
+        }
+        // A model writes what stands for it, so the answer ends there too.
+        self.wishes.stop.iter_mut().for_each(|text| values::hide(text, &mut put));
+        if let Some(Form::Schema { schema, .. }) = &mut self.wishes.form {
+            values::hide_in("", schema, &mut put);
+        }
+        Ok(())
+    }
+
+    /// What names something, and the kinds of images: servers take few letters there, and answers repeat them.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.wishes.tools.iter().map(|tool| tool.name.as_str()).collect();
+        if let Some(Calling::Only(name)) = &self.wishes.calling {
+            names.push(name);
+        }
+        if let Some(Form::Schema { name, .. }) = &self.wishes.form {
+            names.push(name);
+        }
+        for message in &self.prompt.messages {
+            match message {
+                Message::User(parts) => names.extend(parts.iter().filter_map(|part| match part {
+                    Part::Text(_) => None,
+                    Part::Image { media_type, .. } => Some(media_type.as_str()),
+                })),
+                Message::Assistant { calls, .. } => names.extend(calls.iter().map(|call| call.name.as_str())),
+                Message::Result { name, .. } => names.push(name),
+            }
+        }
+        names
+    }
+
+    /// An id only binds a result to its call: one that holds something, or looks like it, is another one in both places.
+    fn rename_calls(&mut self, put: &mut dyn FnMut(&str, &str) -> Option<String>) {
+        let mut renamed = BTreeMap::<String, String>::new();
+        let mut rename = |id: &mut String| {
+            if put("", id).is_some() {
+                let next = format!("call_hidden_{}", renamed.len());
+                id.clone_from(renamed.entry(id.clone()).or_insert(next));
+            }
+        };
+        for message in &mut self.prompt.messages {
+            match message {
+                Message::User(_) => {}
+                Message::Assistant { calls, .. } => calls.iter_mut().for_each(|call| rename(&mut call.id)),
+                Message::Result { call_id, .. } => rename(call_id),
             }
         }
     }

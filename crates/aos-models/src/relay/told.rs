@@ -55,7 +55,7 @@ pub(super) async fn tell(
 ) -> Result<Relayed, Refusal> {
     let (sender, deltas) = unbounded_channel();
     if let Some(veil) = &mut veil {
-        understood.hide(veil.as_mut());
+        understood.hide(veil.as_mut())?;
     }
     let inference = {
         let (pool, model) = (Arc::clone(pool), model.to_owned());

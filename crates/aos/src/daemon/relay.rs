@@ -367,8 +367,8 @@ fn look(guard: &Guard, asked: &Asked) -> Result<Looked, Failure> {
     unbroken(|| {
         let (mut classes, mut unknown) = (BTreeSet::new(), None);
         let mut tokens = Tokens::default();
-        let read = asked.texts(&mut |text| {
-            match guard.detector.find(text) {
+        let read = asked.texts(&mut |field, text| {
+            match guard.detector.find_after(field, text) {
                 Ok(found) => classes.extend(found.into_iter().map(|found| found.class.to_string())),
                 Err(why) => unknown = Some(why),
             }
@@ -395,9 +395,9 @@ struct Replaced {
 }
 
 impl Veil for Replaced {
-    fn hide(&mut self, text: &str) -> Option<String> {
+    fn hide(&mut self, field: &str, text: &str) -> Option<String> {
         // It was looked at a moment ago; what cannot be any more does not go.
-        self.tokens.replace(&self.detector, "", text).unwrap_or_else(|_| Some(String::new()))
+        self.tokens.replace(&self.detector, field, text).unwrap_or_else(|_| Some(String::new()))
     }
 
     fn lift(&mut self, reply: &mut Reply) {
