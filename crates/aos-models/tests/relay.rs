@@ -340,6 +340,8 @@ async fn what_is_hidden_is_not_embedded() {
     let tokens = asked(&json!({"model": "m", "input": [[1, 2], [3]]}));
     let misfit = tokens.texts(&mut |_, _| ()).unwrap_err();
     assert!(misfit.message.contains("personal data"), "tokens cannot be looked at: {misfit:?}");
+    let twice = Bytes::from_static(br#"{"model": "m", "input": [[1, 2]], "input": "a"}"#);
+    assert!(Asked::read(Format::Embeddings, twice).unwrap().texts(&mut |_, _| ()).is_err(), "which one is embedded?");
 }
 
 /// The request with a city wherever a program can put one beside what is said.
@@ -420,6 +422,9 @@ fn everything_that_may_be_sent_is_seen() {
     assert!(["card=4111111111111111", "=ann@x.org"].iter().all(|one| all.iter().any(|seen| seen == one)), "{all:?}");
     let escaped = json!({"model": "m", "messages": [{"tool_calls": [{"function": {"arguments": r#"{"to":"ann\u0040x.org"}"#}}]}]});
     assert!(seen(Format::Chat, &escaped.to_string()).contains(&"to=ann@x.org".to_owned()));
+    // Which of two a server takes, nobody knows.
+    let twice = seen(Format::Chat, r#"{"model":"m","messages":[{"role":"user","content":"one","content":"two"}]}"#);
+    assert!(twice.ends_with(&["=content".into(), "content=one".into(), "=content".into(), "content=two".into()]));
 }
 
 /// Makes of a text its length and 0.5, and keeps what it was asked.

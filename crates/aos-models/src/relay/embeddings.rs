@@ -52,8 +52,15 @@ pub(super) fn not_here() -> Misfit {
 }
 
 /// Whether all that is to be embedded can be looked at.
-pub(super) fn holds_texts(request: &Value) -> Result<(), Misfit> {
-    let texts = match &request["input"] {
+pub(super) fn holds_texts(body: &[u8]) -> Result<(), Misfit> {
+    // Two inputs are none: nobody knows which one a server takes.
+    #[derive(Deserialize)]
+    struct Held {
+        #[serde(default)]
+        input: Value,
+    }
+    let held: Held = serde_json::from_slice(body)?;
+    let texts = match &held.input {
         Value::String(_) => true,
         Value::Array(inputs) => inputs.iter().all(Value::is_string),
         _ => false,

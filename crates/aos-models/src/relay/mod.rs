@@ -130,7 +130,7 @@ impl Asked {
     /// Where the request is no JSON.
     pub fn texts(&self, see: &mut dyn FnMut(&str, &str)) -> Result<(), Misfit> {
         if self.format == Format::Embeddings {
-            embeddings::holds_texts(&serde_json::from_slice(&self.body)?)?;
+            embeddings::holds_texts(&self.body)?;
         }
         values::look(&self.body, see)
     }
