@@ -3,7 +3,8 @@
 //! Start at [`verify`], then [`Seen`]. A signature is HMAC-SHA256 (RFC 2104) in hex, either ours, over
 //! `{timestamp}.{body}` in `X-Aos-Signature` with `X-Aos-Timestamp` (seconds since 1970), or GitHub's, over the body in
 //! `X-Hub-Signature-256: sha256=…`, which has no time of its own. What always holds: signatures are compared in
-//! constant time; one that was taken is not taken again while it would still be valid.
+//! constant time; one that was taken is not taken again while it would still be valid; no signature of the one form is one
+//! of the other. GitHub's is valid for ever and is remembered as long as ours: whoever was shown one can send it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +59,10 @@ pub(crate) fn verify(
         (None, Some(given)) => {
             let given =
                 given.strip_prefix("sha256=").ok_or_else(|| refused("X-Hub-Signature-256 must begin with sha256="))?;
+            // Else a request of ours would be one of these once its time is over, with the time as the beginning of its body.
+            if stamped(body) {
+                return Err(refused("a body that begins with a time and a dot is signed with X-Aos-Signature"));
+            }
             (mac().chain_update(body), given, now.plus_millis(window_ms))
         }
         (None, None) => return Err(refused("this webhook takes signed requests only")),
@@ -78,6 +83,12 @@ fn parse_seconds(text: &str) -> Option<Timestamp> {
         return None;
     }
     text.parse::<i64>().ok().map(|seconds| Timestamp(seconds * 1000))
+}
+
+/// Whether a body begins as what our signatures are over does.
+fn stamped(body: &[u8]) -> bool {
+    let stamp = body.split(|byte| *byte == b'.').next().filter(|stamp| stamp.len() < body.len());
+    stamp.and_then(|stamp| std::str::from_utf8(stamp).ok()).and_then(parse_seconds).is_some()
 }
 
 fn hex(text: &str) -> Option<[u8; 32]> {
@@ -193,6 +204,24 @@ mod tests {
         .collect();
         assert!(verify("It's a Secret to Everybody", "a", &map, b"Hello, World!", NOW).is_ok());
         assert!(verify("It's a Secret to Everybody", "a", &map, b"Hello, World?", NOW).is_err());
+    }
+
+    #[test]
+    fn a_request_of_ours_is_none_of_githubs_when_its_time_is_over() {
+        let later = NOW.plus_millis(400_000);
+        let github = |mac: &str, body: &str| asked(&[("x-hub-signature-256", &format!("sha256={mac}"))], body, later);
+        let signed = sign("key", NOW_S, b"order tea");
+        let refused = github(&signed, &format!("{NOW_S}.order tea")).unwrap_err();
+        assert!(refused.contains("begins with a time"), "{refused}");
+        assert!(
+            !stamped(b"{\"at\":1.5}")
+                && !stamped(b"payload=1.5")
+                && !stamped(b"1234")
+                && !stamped(b".")
+                && !stamped(b"")
+        );
+        // No time of ours has as many digits.
+        assert!(!stamped(b"1234567890123.x") && stamped(b"1."));
     }
 
     #[test]
