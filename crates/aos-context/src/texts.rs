@@ -2,10 +2,10 @@
 //!
 //! Start at [`with_texts`]. What always holds: whatever [`crate::render`] shows of an entry that somebody wrote is among
 //! them; an entry whose texts stay is not copied. Deliberately absent: ids, times and pids, which the system makes, and
-//! what is encoded, such as base64.
+//! bytes that a driver says it has put into base64; of what anybody else calls so, it is a text.
 
 use aos_abi::entry::{InferenceOutcome, Outcome};
-use aos_abi::{Body, Entry};
+use aos_abi::{Body, Entry, Name};
 use serde_json::Value;
 
 /// The entry with each text replaced by what `each` makes of it, given the name of its field and the text; `None` where
@@ -75,7 +75,7 @@ impl Pen<'_> {
                 result.iter_mut().for_each(|result| self.value("", result));
                 self.text("", reason);
             }
-            Body::Result { outcome: Outcome::Success { result }, .. } => self.value("", result),
+            Body::Result { name, outcome: Outcome::Success { result }, .. } => self.result(name, result),
             Body::Result { outcome: Outcome::Error { error }, .. } => {
                 self.text("", &mut error.message);
                 error.hint.iter_mut().for_each(|hint| self.text("", hint));
@@ -107,6 +107,22 @@ impl Pen<'_> {
         self.wrote |= before;
     }
 
+    /// What a driver brings as base64 is no text, and half an image is none. Only the driver's own word for it counts, not that
+    /// of a child, a server or a file, whose text it would be.
+    fn result(&mut self, name: &str, result: &mut Value) {
+        let field = match name.parse() {
+            Ok(Name::FsRead) => "content",
+            Ok(Name::NetFetch | Name::NetSend) => "body",
+            _ => return self.value("", result),
+        };
+        let bytes = result.get("encoding").is_some_and(|encoding| encoding == "base64");
+        let kept = if bytes { result.get_mut(field).map(Value::take) } else { None };
+        self.value("", result);
+        if let Some(kept) = kept {
+            result[field] = kept;
+        }
+    }
+
     /// Recursion is bounded by the depth of 128 to which `serde_json` parses.
     fn value(&mut self, field: &str, value: &mut Value) {
         match value {
@@ -119,14 +135,10 @@ impl Pen<'_> {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(field, item)),
             Value::Object(fields) => {
-                // Bytes in base64 are no text, and half an image is none.
-                let bytes = fields.get("encoding").is_some_and(|encoding| encoding == "base64");
                 for (name, value) in std::mem::take(fields) {
                     let (mut written, mut value) = (name.clone(), value);
                     self.text("", &mut written);
-                    if !(bytes && matches!(name.as_str(), "content" | "body")) {
-                        self.value(&name, &mut value);
-                    }
+                    self.value(&name, &mut value);
                     fields.insert(written, value);
                 }
             }
@@ -230,5 +242,49 @@ mod tests {
             None
         });
         assert_eq!(seen, ["=phone", "phone=5550143", "=n", "n=1.5", "=on"]);
+    }
+
+    #[test]
+    fn what_says_that_it_is_base64_is_a_text_but_for_what_a_driver_brings() {
+        let seen = |body| {
+            let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+            let mut seen = false;
+            with_texts(&entry, &mut |_, text| {
+                seen |= text == "4111111111111111";
+                None
+            });
+            seen
+        };
+        let packed = |field: &str| json!({"encoding": "base64", field: "4111111111111111"});
+        let result = |name: &str, result| Body::Result {
+            call_id: "c1".into(),
+            name: name.into(),
+            effect: None,
+            outcome: Outcome::Success { result },
+        };
+        let bytes = [("FS_READ", "content"), ("NET_FETCH", "body"), ("NET_SEND", "body")];
+        for (name, field) in bytes {
+            assert!(!seen(result(name, packed(field))), "{name}");
+            assert!(seen(result(name, json!({field: packed(field)}))), "{name}: what a file or a server says");
+            assert!(seen(result(name, json!({"encoding": "base64", "x": "4111111111111111"}))), "{name}");
+        }
+        for name in ["SYS_WAIT", "TOOL_CALL", "EXEC_CMD"] {
+            assert!(seen(result(name, packed("content"))) && seen(result(name, packed("body"))), "{name}");
+        }
+        assert!(seen(Body::Exited { exit_code: 0, result: Some(packed("content")), reason: String::new() }));
+        let reply = Reply {
+            text: String::new(),
+            calls: vec![NativeCall {
+                id: "c1".into(),
+                name: "SEND_MSG".into(),
+                arguments: packed("content").to_string(),
+            }],
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: "m".into(),
+        };
+        let effect = EffectId { cause: Lsn(1), nth: 0 };
+        let outcome = InferenceOutcome::Answered(reply);
+        assert!(seen(Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome }));
     }
 }
