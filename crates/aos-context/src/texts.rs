@@ -79,6 +79,7 @@ impl Pen<'_> {
             Body::Result { outcome: Outcome::Error { error }, .. } => {
                 self.text("", &mut error.message);
                 error.hint.iter_mut().for_each(|hint| self.text("", hint));
+                error.partial.iter_mut().for_each(|partial| self.value("", partial));
             }
             Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
                 self.text("", &mut reply.text);
@@ -193,7 +194,12 @@ mod tests {
                 outcome: InferenceOutcome::Answered(reply),
             },
             result(Outcome::Success { result: json!({"content": text(), SECRET: [text()]}) }),
-            result(Outcome::Error { error: CallError::new(Code::NoEnt, text()).hint(text()) }),
+            result(Outcome::Error {
+                error: CallError {
+                    partial: Some(json!({"stdout": text()})),
+                    ..CallError::new(Code::NoEnt, text()).hint(text())
+                },
+            }),
             Body::Input { text: text(), eof: false, from_pid: Pid::INIT },
             Body::Message { message_id: "m1".into(), from_pid: Pid(9), content: text(), attachments: vec![text()] },
             Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0 },
