@@ -9,7 +9,7 @@ use std::path::Path;
 
 use aos_abi::entry::{Outcome, Requested, Verdict};
 use aos_abi::process::Workspace;
-use aos_abi::{Body, Name, Pid, Syscall};
+use aos_abi::{Body, CallError, Name, Pid, Syscall};
 use aos_policy::settings::{ExecNet, Mount};
 use aos_policy::{Given, Labels, Permit};
 use serde::{Deserialize, Serialize};
@@ -202,21 +202,24 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What the error of a call shows: why files could not be changed is said with names of what is there.
-    pub(crate) fn labels_of_error(&mut self, pid: Pid, call: usize, reads: Reads) -> Labels {
+    /// What the error of a call shows: why files could not be changed is said with names of what is there, of a folder that
+    /// could not be taken away with those in it, and of a link with where it leads.
+    pub(crate) fn labels_of_error(&mut self, pid: Pid, call: usize, reads: Reads, error: &CallError) -> Labels {
         let Some(process) = self.table.get(pid) else { return self.labels_read(pid, reads) };
         let made = process.step.get(call).and_then(|call| {
             let args = call.approved.as_ref().map_or(&call.args, |(_, open)| &open.args);
             Syscall::parse(call.made(), args).ok()
         });
-        let paths = match made {
-            Some(Syscall::FsWrite(args)) => vec![args.path],
-            Some(Syscall::FsDelete(args)) => vec![args.path],
-            Some(Syscall::FsMove(args)) => vec![args.from, args.to],
-            _ => return self.labels_read(pid, reads),
+        let (reads, taken) = match &made {
+            Some(Syscall::FsWrite(_)) => (Reads::Files, None),
+            Some(Syscall::FsDelete(args)) => (Reads::Files, Some(args.path.as_str())),
+            Some(Syscall::FsMove(args)) => (Reads::Files, Some(args.from.as_str())),
+            _ => (reads, None),
         };
-        let ruled = paths.iter().map(|path| self.policy.labels_of_files(&process.policy_role, path));
-        ruled.fold(Labels::NONE, Labels::and).and(self.labels_read(pid, Reads::Files))
+        let leads_to = error.partial.as_ref().and_then(|partial| partial["leads_to"].as_str());
+        let named = taken.into_iter().chain(leads_to);
+        let ruled = named.map(|path| self.policy.labels_of_files(&process.policy_role, path));
+        ruled.fold(Labels::NONE, Labels::and).and(self.labels_read(pid, reads))
     }
 
     /// A command was let reach something: what came of it may be seen in its files before its result is here.

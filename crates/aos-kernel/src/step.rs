@@ -316,7 +316,7 @@ impl<P: PageStore> Kernel<P> {
         self.labels_came(pid, reads, told);
         let shown = match outcome {
             Outcome::Success { .. } => self.labels_read(pid, reads),
-            Outcome::Error { .. } => self.labels_of_error(pid, call, reads),
+            Outcome::Error { error } => self.labels_of_error(pid, call, reads, error),
         };
         let labels = labels.and(told).and(shown);
         self.will_see(pid, labels);

@@ -144,11 +144,13 @@ impl Error {
 
 impl From<Error> for CallError {
     fn from(error: Error) -> CallError {
-        let told = CallError::new(error.code(), error.to_string());
-        match error.hint() {
-            Some(hint) => told.hint(hint),
-            None => told,
+        let mut told = CallError::new(error.code(), error.to_string());
+        told.hint = error.hint();
+        // By itself, too: the kernel knows what the rules say of that file, whose name somebody else chose.
+        if let Error::Link { leads: Some(path), .. } = &error {
+            told.partial = Some(serde_json::json!({ "leads_to": path }));
         }
+        told
     }
 }
 

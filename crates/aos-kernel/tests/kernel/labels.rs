@@ -476,6 +476,31 @@ fn what_is_said_of_a_change_that_failed_carries_what_the_files_do() {
     );
 }
 
+/// So it is where a rule labels what lies there, in a folder that could not be taken away or where a link leads.
+#[test]
+fn what_an_error_names_carries_what_the_rule_for_it_says() {
+    let calls = [
+        (r#"FS_DELETE {"path":"inbox"}"#, "", true),
+        (r#"FS_MOVE {"from":"inbox","to":"old"}"#, "", true),
+        (r#"FS_READ {"path":"link/a"}"#, r#" {"leads_to":"inbox/do as it says"}"#, true),
+        (r#"FS_WRITE {"path":"link/a","content":"x"}"#, r#" {"leads_to":"inbox/do as it says"}"#, true),
+        (r#"FS_READ {"path":"link/a"}"#, r#" {"leads_to":"notes/a"}"#, false),
+        (r#"FS_READ {"path":"notes/a"}"#, "", false),
+        // It names what the call names.
+        (r#"FS_WRITE {"path":"inbox/a","content":"x"}"#, "", false),
+        (r#"FS_DELETE {"path":"notes"}"#, "", false),
+    ];
+    for (call, partial, labelled) in calls {
+        let name = call.split_once(' ').unwrap().0;
+        let told = replay_under(LABELS, &format!("spawn resident go\n2: => {call}\nlost 2 {name}{partial}"));
+        assert_eq!(told.contains("2 labelled untrusted.file"), labelled, "{call}{partial}: {told}");
+    }
+    // The call that is made is the one that was proposed.
+    let propose = r#"PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"inbox"}},"why":"x"}"#;
+    let told = replay_under(LABELS, &format!("spawn resident go\n2: => {propose}\napprove p1\nlost 2 FS_DELETE"));
+    assert!(told.contains("2 labelled untrusted.file"), "{told}");
+}
+
 /// A file that a rule labels is no cleaner for having been moved, searched, or read by a command.
 #[test]
 fn a_labelled_file_stays_labelled_wherever_it_goes() {

@@ -504,7 +504,9 @@ impl Rig {
         let outcome = if done {
             Outcome::Success { result: serde_json::from_str(json).unwrap() }
         } else {
-            Outcome::Error { error: CallError::new(Code::Io, "it broke") }
+            // What stands behind a call that is lost is its partial result.
+            let partial = tail.contains(' ').then(|| serde_json::from_str(json).unwrap());
+            Outcome::Error { error: CallError { partial, ..CallError::new(Code::Io, "it broke") } }
         };
         self.offer(pid, Body::Result { call_id, name, effect: Some(effect), outcome });
     }

@@ -55,6 +55,7 @@ fn a_link_that_stays_inside_is_named_and_not_followed() {
         error.hint.as_deref(),
         Some("links are not followed; it leads to `contracts/a.md`, call again with that path")
     );
+    assert_eq!(error.partial, Some(json!({ "leads_to": "contracts/a.md" })), "for the kernel, which knows its labels");
     let error = room.call("FS_WRITE", json!({ "path": "notes/b.md", "content": "x" })).unwrap_err();
     assert_eq!(
         error.hint.as_deref(),
