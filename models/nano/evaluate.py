@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 
+import export
 import grammar
 import prompt
 from dataset import Dataset
-from export import restored
 from guide import Guide
 from network import Network, Shape
 from tokenizer import Tokenizer
@@ -29,17 +29,23 @@ ANSWER_IDS = 200
 
 
 class Player:
-    """A checkpoint that answers prompts."""
+    """A checkpoint, or a file of weights, that answers prompts."""
 
-    def __init__(self, folder, average=True):
-        state = torch.load(folder / "state.pt", map_location="cpu")
+    def __init__(self, path, average=True):
         self.tokenizer = Tokenizer()
-        assert state["tokens"] == self.tokenizer.tokens
-        self.network = Network(Shape(**state["shape"]))
-        named = state["average"] if average else state["network"]
-        self.network.load_state_dict({name: torch.from_numpy(restored(weights.detach().float().numpy()).copy()) for name, weights in named.items()})
+        if path.is_dir():
+            state = torch.load(path / "state.pt", map_location="cpu")
+            tokens, shape = state["tokens"], Shape(**state["shape"])
+            named = {name: export.restored(weights.detach().float().numpy()) for name, weights in state["average" if average else "network"].items()}
+            self.told = f"run {path.name}, step {state['progress']['step']}, {state['progress']['tokens']:,} tokens"
+        else:
+            named, tokens = export.read(path)
+            shape, self.told = Shape(len(tokens)), str(path)
+        assert tokens == self.tokenizer.tokens, "words.txt or grammar.py changed since"
+        self.network = Network(shape)
+        weights = {name: torch.from_numpy(array.copy()) for name, array in named.items()}
+        self.network.load_state_dict(self.network.state_dict() | weights)
         self.network.eval()
-        self.progress = state["progress"]
 
     @torch.no_grad()
     def reply(self, asked):
@@ -104,7 +110,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     player = Player(Path(os.path.expanduser(options.cache)) / options.run, not options.raw)
-    print(f"run {options.run}, step {player.progress['step']}, {player.progress['tokens']:,} tokens, {'seen' if options.seen else 'held-out'} wordings")
+    print(f"{player.told}, {'seen' if options.seen else 'held-out'} wordings")
     evaluate(player, options.kinds.split(","), 5 if options.quick else options.count, not options.seen, options.show)
 
 

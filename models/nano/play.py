@@ -1,4 +1,4 @@
-"""Plays task files (compositions/, development/) with a checkpoint against world.py, and counts by kind what was done right.
+"""Plays task files (compositions/, development/) with a checkpoint or a file of weights against world.py, and counts by kind what was done right.
 
 Start at judge. What always holds: of a task file beside this one only faults are shown, of any other only counts, so that
 whoever tends the generator does not see what the evaluation holds.
@@ -92,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--run", default="first")
+    parser.add_argument("--weights", help="a file of weights in the place of a run")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--count", type=int, default=1000, help="tasks of each file")
     parser.add_argument("--show", type=int, default=0, help="faults to print of each file")
@@ -100,8 +101,8 @@ def main():
 
     from evaluate import Player
     torch.set_num_threads(1)
-    player = Player(Path(os.path.expanduser(options.cache)) / options.run)
-    print(f"run {options.run}, step {player.progress['step']}, {player.progress['tokens']:,} tokens")
+    player = Player(Path(options.weights or os.path.expanduser(options.cache) + "/" + options.run))
+    print(player.told)
     for file in map(Path, options.files):
         totals, faults = collections.Counter(), []
         for line in file.read_text().splitlines()[:options.count]:
