@@ -12,6 +12,7 @@ import prompt
 from answer import NotShown
 from episodes import Episodes
 from intents import Intents
+from lessons import Lessons
 from phrases import Phrases
 from tokenizer import SLOTS, Table, Tokenizer
 from values import Values
@@ -27,7 +28,7 @@ class Dataset:
 
     def __init__(self, seed, held=False, phrases=None, tokenizer=None, kind=None):
         self.seed, self.held, self.kind = seed, held, kind
-        self.phrases = phrases or Phrases()
+        self.phrases, self.lessons = phrases or Phrases(), Lessons()
         self.tokenizer = tokenizer or Tokenizer()
         self.words = [word for word in self.tokenizer.known if word.isalpha()]
 
@@ -35,7 +36,7 @@ class Dataset:
         rng = random.Random(f"{self.seed} {number}")
         values = Values(rng, self.held)
         wording = Wording(self.phrases, values, rng, self.held)
-        return Episodes(Intents(wording)).make(self.kind)
+        return Episodes(Intents(wording), self.lessons).make(self.kind)
 
     def example(self, number, short=0.):
         """Ids and mask of one episode; another's where its answers are no spans or it does not fit the context. That share of

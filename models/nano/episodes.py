@@ -21,7 +21,8 @@ CONNECTIVES = [" and ", " and then ", ", then ", ". Then ", "; then ", ", and th
 OUTSIDE = {"create": 6, "code": 5, "text": 8, "maths": 4, "know": 9, "world": 10, "vague": 4}
 # Slots of free texts.
 FREE = {"content", "body", "value", "todo", "text", "old", "new", "job", "cmd", "key"}
-PIPES = {"read": "run_it", "run": "run_it"}
+# How often a lesson comes, where all other kinds together come about a hundred times.
+LESSONS = 45
 
 
 @dataclass
@@ -39,14 +40,20 @@ class Episode:
 class Episodes:
     """Makes episodes; everything follows from the random source of the intents."""
 
-    def __init__(self, intents):
+    def __init__(self, intents, lessons=None):
         self.i, self.w, self.v, self.rng = intents, intents.w, intents.v, intents.rng
+        self.lessons = lessons
 
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
-        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found"],
-                                        [44, 6, 6, 2, 9, 4, 16, 12, 3, 1.5, 2.5, 4, 1, 4, 4, 3])[0]
+        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found", "lesson"],
+                                        [36, 4, 4, 2, 7, 3, 12, 10, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
         return getattr(self, kind)()
+
+    def lesson(self):
+        """A whole task as it was written by hand."""
+        request, clauses = self.lessons.make(self.rng, self.v)
+        return self.told_to(request, clauses, "lesson")
 
     # One clause
 
