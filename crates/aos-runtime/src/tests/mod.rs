@@ -146,8 +146,11 @@ fn whatever_the_weights_say_decodes_and_names_only_what_may_be_called() {
 fn a_small_model_copies_what_it_was_given() {
     let home = Home::new();
     let set = CallSet::all();
-    let mut paths = 0;
-    for seed in 0..24 {
+    let (mut paths, mut seed) = (0, 0);
+    // Random weights seldom choose a call with a path: until some did.
+    while paths < 3 {
+        assert!(seed < 500, "no file was read");
+        seed += 1;
         let mut worker = worker(&home.put("m.gguf", &Gguf::nano(seed)), 1 << 30);
         let task = "please read \"so/me file\".txt";
         let answered = answer(&mut worker, 1, prompt(task, set, 200));
@@ -157,7 +160,6 @@ fn a_small_model_copies_what_it_was_given() {
             assert!(!path.is_empty() && task.contains(path), "{path:?}");
         }
     }
-    assert!(paths > 0, "no file was read");
 }
 
 /// Where a process may make one call of all, a model that would have made another one says that it may not.
