@@ -297,12 +297,24 @@ pub fn call(name: &str, args: &Value) -> String {
 fn outcome_in_words(name: &str, result: &Value) -> String {
     let number = |key: &str| result.get(key).and_then(Value::as_u64);
     let items = |key: &str| result.get(key).and_then(Value::as_array).map(Vec::len);
+    let text = |key: &str| result.get(key).and_then(Value::as_str);
     let words = match name {
         "FS_READ" => number("size").map(|size| format!("{size} bytes")),
         "FS_WRITE" => number("bytes").map(|bytes| format!("{bytes} bytes")),
+        "FS_EDIT" => text("diff").map(|diff| {
+            // Behind the names of the file before and after.
+            let count = |sign: char| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
+            format!("+{} -{} lines", count('+'), count('-'))
+        }),
         "FS_LIST" => items("entries").map(|count| format!("{count} entries")),
         "FS_SEARCH" => items("matches").map(|count| format!("{count} matches")),
         "MEM_READ" => items("hits").map(|count| format!("{count} hits")),
+        "MEM_WRITE" => text("id").map(str::to_owned),
+        "MEM_FORGET" => number("forgotten").map(|count| format!("{count} forgotten")),
+        "SEND_MSG" => text("message_id").map(str::to_owned),
+        "RECV_MSG" => items("messages").map(|count| format!("{count} messages")),
+        "ASK_USER" => text("answer").map(str::to_owned),
+        "SYS_SCHEDULE" => text("timer_id").zip(text("next_at")).map(|(timer, at)| format!("{timer}, next at {at}")),
         "NET_FETCH" | "NET_SEND" => number("status").map(|status| format!("status {status}")),
         "SPAWN_AGENT" => number("pid").map(|pid| format!("process {pid}")),
         "EXEC_CMD" => result.get("exit_code").map(|code| {

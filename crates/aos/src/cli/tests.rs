@@ -284,7 +284,7 @@ fn a_run_is_told_in_a_line_for_each_call_and_result() {
     err| │ Really (a / b)
     ask| Question { call: "c4" }
     err| ← input: a
-    err|   ✓ {"answer":"a"}
+    err|   ✓ a
     err| ? proposal p3: FS_DELETE old.txt
     ask| Approval { id: "p3" }
     err|   • proposal p3 rejected, keep it
