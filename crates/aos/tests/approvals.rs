@@ -285,7 +285,7 @@ fn a_person_at_the_terminal_answers_there() {
         [("first", "\ny\n", "done"), ("second", "n, not on a Friday\n", "EREJECTED: not on a Friday")]
     {
         let mut terminal = at_a_terminal(&rig, &["run", task]);
-        open(&rig);
+        until("the question", || terminal.screen.lock().unwrap().contains("y, or n and why >").then_some(()));
         terminal.keys.write_all(typed.as_bytes()).unwrap();
         let mut out = String::new();
         terminal.running.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -412,6 +412,32 @@ fn one_answer_is_enough_for_all_that_waits_below_a_process() {
     for pid in pids {
         until("the file", || rig.file(&format!("workspaces/{pid}/asks/a")).exists().then_some(()));
     }
+}
+
+/// A yes is to what was shown whole, and what was typed before that is none.
+#[test]
+fn a_yes_at_the_terminal_is_to_what_was_shown() {
+    let env = json!({ "MAKEFLAGS": "--eval=all:;touch late" });
+    let command = Call::new("EXEC_CMD", json!({ "cmd": format!("true{};echo over", " ".repeat(200)), "env": env }));
+    let asks = Call::new("ASK_USER", json!({ "question": "Your name, and y on the next line?" }));
+    let rules = vec![any("", vec![rig::calls(vec![asks]), rig::calls(vec![command]), say("done")])];
+    let policy = Some(POLICY.replace("    fs:", "    calls: [ASK_USER]\n    fs:"));
+    let rig = Rig::with(rules, Setup { policy, ..Setup::default() });
+    rig.up();
+    let mut terminal = at_a_terminal(&rig, &["run", "go"]);
+    let shows = |terminal: &Terminal, what: &str| {
+        until(what, || terminal.screen.lock().unwrap().contains(what).then_some(()));
+    };
+    shows(&terminal, "on the next line?");
+    terminal.keys.write_all(b"ann\ny\n").unwrap();
+    shows(&terminal, "approve p1?");
+    let shown = terminal.screen.lock().unwrap().clone();
+    assert!(shown.contains("MAKEFLAGS") && shown.contains(";echo over"), "{shown}");
+    assert_eq!(state(&rig, "p1"), "pending", "{shown}");
+    terminal.keys.write_all(b"n, not so\n").unwrap();
+    assert!(terminal.running.wait().unwrap().success());
+    drop(terminal.keys);
+    assert_eq!(state(&rig, "p1"), "rejected", "{}", terminal.shown.join().unwrap());
 }
 
 #[test]

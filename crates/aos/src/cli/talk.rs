@@ -52,6 +52,13 @@ pub(crate) enum Action {
     Write(String),
     /// A prompt was added.
     Ask,
+    /// The files of a proposal that waits were looked at.
+    Looked {
+        /// Its id.
+        id: String,
+        /// What would happen to them, and what a yes is bound to.
+        text: String,
+    },
     /// It stopped and a person must act.
     Stopped(String),
     /// It ended.
@@ -133,8 +140,8 @@ impl Talk {
                 let waits = |prompt: &Prompt| matches!(prompt, Prompt::Approval { id } if *id == examined.id);
                 let text = format!("{}{}", clean(&examined.diff), bound(&examined.files, examined.unbound.as_deref()));
                 if !text.is_empty() && self.prompts.iter().any(waits) {
-                    actions.push(Action::Tell(text.trim_end().to_owned()));
-                    actions.push(Action::Ask);
+                    let (id, text) = (examined.id.clone(), text.trim_end().to_owned());
+                    actions.push(Action::Looked { id, text });
                 }
             }
             Body::Proposal { id: over, .. } => {

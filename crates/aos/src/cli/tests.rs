@@ -257,6 +257,7 @@ fn heard(kind: Kind) -> String {
                 Action::Tell(text) => format!("err| {text}\n"),
                 Action::Write(text) => format!("out| {text}\n"),
                 Action::Ask => format!("ask| {:?}\n", talk.prompt().unwrap()),
+                Action::Looked { text, .. } => format!("err| {text}\n"),
                 other => format!("{other:?}\n"),
             });
         }

@@ -13,7 +13,8 @@ use aos_abi::{Lsn, Pid, Signal};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::super::keyboard::Keyboard;
+use super::super::keyboard::{Keyboard, Typed};
+use super::super::proposals::whole;
 use super::super::talk::{Action, Kind, Prompt, Talk};
 use super::super::{Context, Exit, Failure, Narrator, clean_line, cut, duration, view};
 use crate::client::{Address, Client, Event, Line};
@@ -66,6 +67,8 @@ pub(crate) struct Session<'c> {
     since: Instant,
     after: Lsn,
     input: Input,
+    /// The proposal that was shown whole, and when.
+    shown: Option<(String, Instant)>,
 }
 
 /// What is left of the input of somebody attached by a pipe or a file.
@@ -129,6 +132,7 @@ impl<'c> Session<'c> {
             since: Instant::now(),
             after: Lsn::ZERO,
             input: Input::Silent,
+            shown: None,
         }
     }
 
@@ -141,7 +145,7 @@ impl<'c> Session<'c> {
         let mut events = self.client.events(self.address(), self.after, true);
         let mut tick = interval(DRAW_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        self.show_prompt();
+        self.show_prompt().await?;
         loop {
             let listens = self.listens();
             let done = tokio::select! {
@@ -204,6 +208,12 @@ impl<'c> Session<'c> {
                     }
                 }
                 Action::Ask => self.ask().await?,
+                // What was shown whole had it.
+                Action::Looked { id, .. } if self.is_shown(&id) => {}
+                Action::Looked { text, .. } => {
+                    self.tell(&text);
+                    self.ask().await?;
+                }
                 Action::Stopped(reason) => {
                     self.erase();
                     return Err(Failure::new(format!("process {} stopped", self.pid))
@@ -236,8 +246,7 @@ impl<'c> Session<'c> {
     async fn ask(&mut self) -> Result<(), Failure> {
         let Some(prompt) = self.talk.prompt().cloned() else { return Ok(()) };
         if self.listens() {
-            self.show_prompt();
-            return Ok(());
+            return self.show_prompt().await;
         }
         match prompt {
             // The end of the input is on its way.
@@ -258,22 +267,55 @@ impl<'c> Session<'c> {
         }
     }
 
-    fn show_prompt(&mut self) {
+    fn is_shown(&self, id: &str) -> bool {
+        self.shown.as_ref().is_some_and(|(shown, _)| shown == id)
+    }
+
+    /// Shows a proposal whole, its files looked at: nothing is said yes to that was not. What was typed before that is no
+    /// answer to it.
+    async fn show_whole(&mut self, id: &str) -> Result<(), Failure> {
+        let waiting: Vec<ProposalView> = self.client.get(&Address::of("/v1/proposals")).await?;
+        if let Some(proposal) = waiting.iter().find(|proposal| proposal.id == id) {
+            self.tell(&whole(proposal));
+        }
+        self.keyboard.drop_begun();
+        self.shown = Some((id.to_owned(), Instant::now()));
+        Ok(())
+    }
+
+    async fn show_prompt(&mut self) -> Result<(), Failure> {
         if !self.cx.in_terminal || !self.cx.err_terminal || self.cx.json {
-            return;
+            return Ok(());
+        }
+        if let Some(Prompt::Approval { id }) = self.talk.prompt().cloned()
+            && !self.is_shown(&id)
+        {
+            self.show_whole(&id).await?;
         }
         let words = match self.talk.prompt() {
-            None => return,
+            None => return Ok(()),
             Some(Prompt::Question { .. } | Prompt::Stdin { .. }) => "> ".to_owned(),
             Some(Prompt::Approval { id, .. }) => format!("approve {}? y, or n and why > ", clean_line(id)),
         };
         self.erase();
         let _ = write!(std::io::stderr(), "{words}").and_then(|()| std::io::stderr().flush());
+        Ok(())
     }
 
-    async fn typed(&mut self, line: Option<String>) -> Result<Option<Exit>, Failure> {
+    async fn typed(&mut self, line: Option<Typed>) -> Result<Option<Exit>, Failure> {
         let prompt = self.talk.answered();
-        match (prompt, line) {
+        let before = |id: &str, at: std::time::Instant| {
+            !self.shown.as_ref().is_some_and(|(shown, since)| shown == id && since.into_std() <= at)
+        };
+        let early = match (&prompt, &line) {
+            (Some(Prompt::Approval { id }), Some(line)) => before(id, line.at),
+            _ => false,
+        };
+        match (prompt, line.map(|line| line.text)) {
+            (Some(prompt @ Prompt::Approval { .. }), Some(_)) if early => {
+                self.tell("  what was typed before this question stood here is no answer to it");
+                self.talk.again(prompt);
+            }
             // An empty line is no answer.
             (Some(prompt @ Prompt::Approval { .. }), Some(line)) if line.trim().is_empty() => self.talk.again(prompt),
             (Some(Prompt::Approval { id, .. }), Some(line)) => self.decide(&id, line.trim()).await?,
@@ -290,7 +332,7 @@ impl<'c> Session<'c> {
             }
             (None, None) => {}
         }
-        self.show_prompt();
+        self.show_prompt().await?;
         Ok(None)
     }
 
