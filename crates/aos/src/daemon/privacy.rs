@@ -134,7 +134,6 @@ pub(crate) fn fill(tokens: &Tokens, reply: &mut Reply) -> BTreeMap<String, Strin
         told.extend(tokens.in_text(text).map(|(token, value)| (value.to_owned(), token.to_owned())));
     };
     used(&reply.text);
-    reply.calls.iter().for_each(|call| used(&call.arguments));
     // A call may stand in the text as JSON: what would have to be escaped there stays a token.
     let plain = |value: &str| {
         let fits = !value.contains(|c: char| c.is_control() || matches!(c, '"' | '\\'));
@@ -146,7 +145,7 @@ pub(crate) fn fill(tokens: &Tokens, reply: &mut Reply) -> BTreeMap<String, Strin
     for call in &mut reply.calls {
         // What is no JSON is no call, and stays as it was written.
         if let Ok(mut arguments) = serde_json::from_str::<Value>(&call.arguments)
-            && fill_value(tokens, &mut arguments)
+            && fill_value(tokens, &mut arguments, &mut used)
         {
             call.arguments = arguments.to_string();
         }
@@ -154,11 +153,15 @@ pub(crate) fn fill(tokens: &Tokens, reply: &mut Reply) -> BTreeMap<String, Strin
     told
 }
 
-/// Whether anything was filled in. Recursion is bounded by the depth to which `serde_json` parses.
-fn fill_value(tokens: &Tokens, value: &mut Value) -> bool {
-    let fill = |text: &str| tokens.fill(text, |value| Some(value.to_owned()));
+/// Whether anything was filled in; `used` is told each text before that, as it is meant and not as it was written (a token
+/// may have an escape in it). Recursion is bounded by the depth to which `serde_json` parses.
+fn fill_value(tokens: &Tokens, value: &mut Value, used: &mut dyn FnMut(&str)) -> bool {
+    let fill = |text: &str, used: &mut dyn FnMut(&str)| {
+        used(text);
+        tokens.fill(text, |value| Some(value.to_owned()))
+    };
     match value {
-        Value::String(text) => match fill(text) {
+        Value::String(text) => match fill(text, used) {
             Some(filled) => {
                 *text = filled;
                 true
@@ -168,15 +171,15 @@ fn fill_value(tokens: &Tokens, value: &mut Value) -> bool {
         Value::Array(items) => {
             let mut any = false;
             for item in items {
-                any |= fill_value(tokens, item);
+                any |= fill_value(tokens, item, used);
             }
             any
         }
         Value::Object(fields) => {
             let mut any = false;
             for (name, mut item) in std::mem::take(fields) {
-                let filled = fill(&name);
-                any |= fill_value(tokens, &mut item) || filled.is_some();
+                let filled = fill(&name, used);
+                any |= fill_value(tokens, &mut item, used) || filled.is_some();
                 fields.insert(filled.unwrap_or(name), item);
             }
             any
@@ -218,7 +221,12 @@ mod tests {
             |arguments: &str| NativeCall { id: "c".into(), name: "FS_WRITE".into(), arguments: arguments.into() };
         let mut reply = Reply {
             text: "to [EMAIL_3], not [EMAIL_1]".into(),
-            calls: vec![call(r#"{"content":"\n[CARD_1]","n":1}"#), call("{[CARD_1]}"), call(r#"{"n": 1.50}"#)],
+            calls: vec![
+                call(r#"{"content":"\n[CARD_1]","n":1}"#),
+                call("{[CARD_1]}"),
+                call(r#"{"n": 1.50}"#),
+                call(r#"{"to":"[EMAIL\u005f2]"}"#),
+            ],
             stop: Stop::Calls,
             usage: Usage::default(),
             model: "m".into(),
@@ -226,9 +234,12 @@ mod tests {
         let told = replaced.fill(&mut reply);
         assert_eq!(reply.text, "to a@example.com, not [EMAIL_1]");
         let arguments: Vec<&str> = reply.calls.iter().map(|call| call.arguments.as_str()).collect();
-        assert_eq!(arguments, [r#"{"content":"\n4111 1111 1111 1111","n":1}"#, "{[CARD_1]}", r#"{"n": 1.50}"#]);
+        let card = r#"{"content":"\n4111 1111 1111 1111","n":1}"#;
+        assert_eq!(arguments, [card, "{[CARD_1]}", r#"{"n": 1.50}"#, r#"{"to":"b@example.com"}"#]);
         assert_eq!(told.classes, BTreeSet::from(["card".to_owned(), "email".to_owned()]));
         assert_eq!(told.tokens.get("a@example.com").map(String::as_str), Some("[EMAIL_3]"));
+        // One with an escape in it is put back, too, in what leaves.
+        assert_eq!(told.tokens.get("b@example.com").map(String::as_str), Some("[EMAIL_2]"));
     }
 
     #[test]
