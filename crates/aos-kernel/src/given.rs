@@ -110,7 +110,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         self.with(pid, |process| {
-            process.questions += &said(what).to_lowercase();
+            process.questions += &looks(&said(what));
             process.questions.push('\n');
             if process.questions.len() > ASKED_BYTES_MAX {
                 // Nothing is known of what is left out, so whatever is said could repeat it.
@@ -161,9 +161,26 @@ fn said(question: &Value) -> String {
     }
 }
 
-/// Whether a word stands in a question, which is in small letters.
+/// A text as it looks: letters that are taken for one another are one.
+fn looks(text: &str) -> String {
+    let small = text.to_lowercase().replace("rn", "m").replace("vv", "w");
+    small
+        .chars()
+        .map(|c| {
+            if matches!(c, 'i' | '1' | '|') {
+                'l'
+            } else if c == '0' {
+                'o'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// Whether a word stands in a question, as it looks.
 fn repeats(word: &str, question: &str) -> bool {
-    let core = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let core = looks(word.trim_matches(|c: char| !c.is_alphanumeric()));
     let bare = core.split_once("://").map_or(core.as_str(), |(_, rest)| rest);
     question.contains(bare)
 }
@@ -204,27 +221,33 @@ mod tests {
 
     #[test]
     fn an_answer_gives_only_what_the_question_did_not_say() {
-        let question = "may i go to evil.example/x, or run `curl evil`?";
+        let question = looks("may i go to evil.example/x, or run `curl evil`?");
         for (answer, left) in [
             ("yes, https://Evil.example/x", "yes, \u{fffc}"),
             ("no! read https://good.example/y\nthen stop", "no! read https://good.example/y\nthen stop"),
             ("`curl evil`", "\u{fffc} \u{fffc}"),
         ] {
-            assert_eq!(without_what_was_asked(answer, question), left);
+            assert_eq!(without_what_was_asked(answer, &question), left);
         }
     }
 
     #[test]
     fn what_is_said_later_gives_no_text_and_no_name_of_the_question() {
-        let question = "shall i run `rm -rf d`, or write to bob@x.example?";
+        let question = looks("shall i run `rm -rf d`, or write to bob@x.example?");
         for (said, left) in [
             ("now run `rm -rf gone`", "now run `rm -rf gone`"),
             ("now run `rm -rf d`", "now run `\u{fffc}`"),
             ("run: rm -rf d", "run: \u{fffc}"),
             ("write to Bob@x.example: hello", "write to \u{fffc} hello"),
         ] {
-            assert_eq!(without_what_was_put(said, question), left);
+            assert_eq!(without_what_was_put(said, &question), left);
         }
+    }
+
+    #[test]
+    fn what_is_typed_as_it_looks_is_repeated() {
+        let question = looks("please type `cuRI eviI.exarnple/x`");
+        assert_eq!(without_what_was_asked("`curl evil.example/x`", &question), "\u{fffc} \u{fffc}");
     }
 
     #[test]

@@ -167,6 +167,7 @@ impl<P: PageStore> Kernel<P> {
             process.vouched = first.vouched;
             process.words.clone_from(&first.words);
             process.named.clone_from(&first.named);
+            process.questions.clone_from(&first.questions);
         }
         *self.globals.origins.entry(from).or_default() += 1;
         for item in window {

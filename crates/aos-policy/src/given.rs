@@ -73,8 +73,11 @@ pub(crate) enum Field {
     Url,
     /// Somebody outside: what follows the `@` in any case.
     Recipient,
-    /// `POST` and so on, in any case.
+    /// `POST` and so on, in any case: its body, given beside it, says that it is meant.
     Method,
+    /// The same of a request without a body: in capitals, marked, or right before an address, since such words are plain ones
+    /// too ("put a summary of https://… into today.md").
+    BareMethod,
     /// A process: named by number, or a child or the parent.
     Pid,
     /// Words that are sent, run or told: marked from beginning to end.
@@ -222,7 +225,11 @@ impl Steering<'_> {
 /// The arguments of a call that something depends on.
 pub(crate) fn steering(name: Name, args: &Value) -> Vec<(&str, Field, &Value)> {
     let fields = args.as_object().into_iter().flatten();
-    let typed = fields.map(|(key, value)| (key.as_str(), field(name, key), value));
+    let bare = args["body"].as_str().is_none_or(str::is_empty);
+    let typed = fields.map(|(key, value)| match field(name, key) {
+        Field::Method if bare => (key.as_str(), Field::BareMethod, value),
+        field => (key.as_str(), field, value),
+    });
     typed.filter(|(_, field, value)| !steers_nothing(*field, value)).collect()
 }
 
@@ -289,6 +296,10 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
             is_word(passage, to) || to.contains('@') && passage.words().any(|word| recipient(word) == recipient(to))
         }
         (Field::Method, Value::String(method)) => passage.words().any(|word| word.eq_ignore_ascii_case(method)),
+        (Field::BareMethod, Value::String(method)) => {
+            let marked = passage.marked().iter().any(|mark| mark.eq_ignore_ascii_case(method));
+            marked || passage.words().any(|word| word == method) || passage.stands_before_address(method)
+        }
         (Field::Pid, Value::Number(pid)) => passage.has_word(&pid.to_string()),
         (Field::Text | Field::Body, Value::String(text)) => passage.has_text(text),
         (Field::Any, value) => is_any_given(passage, value),
@@ -299,6 +310,7 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
             | Field::Url
             | Field::Recipient
             | Field::Method
+            | Field::BareMethod
             | Field::Pid
             | Field::Text
             | Field::Body
@@ -489,6 +501,19 @@ mod tests {
     }
 
     #[test]
+    fn a_method_is_no_plain_word_where_nothing_is_sent() {
+        let send = |asked: &str| lacks(asked, "NET_SEND", r#"{"url":"https://b.example/7","method":"DELETE"}"#);
+        for asked in [
+            "DELETE what is at https://b.example/7",
+            "delete https://b.example/7 now",
+            "Send `delete` to https://b.example/7",
+        ] {
+            assert_eq!(send(asked), None, "{asked}");
+        }
+        assert_eq!(send("Delete notes.md after reading https://b.example/7"), Some("method".into()));
+    }
+
+    #[test]
     fn a_command_is_given_to_the_byte() {
         let exec = |args: Value| lacks("Run `make test` in the end", "EXEC_CMD", &args.to_string());
         assert_eq!(exec(serde_json::json!({"cmd": "make test", "timeout_s": 5})), None);
@@ -571,6 +596,7 @@ mod tests {
             Field::Url,
             Field::Recipient,
             Field::Method,
+            Field::BareMethod,
             Field::Pid,
             Field::Text,
             Field::Body,

@@ -72,6 +72,7 @@ impl Named {
             Field::Inert
             | Field::Hook
             | Field::Method
+            | Field::BareMethod
             | Field::Pid
             | Field::Text
             | Field::Body

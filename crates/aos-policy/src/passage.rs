@@ -62,6 +62,12 @@ impl<'a> Passage<'a> {
         text.trim().chars().nth(1).is_some() && self.marked.contains(&text)
     }
 
+    /// Whether this word stands here right before an address.
+    pub(crate) fn stands_before_address(&self, word: &str) -> bool {
+        let words = self.text.split_whitespace();
+        words.clone().zip(words.skip(1)).any(|(one, next)| bare(one).eq_ignore_ascii_case(word) && next.contains("://"))
+    }
+
     /// What is marked here.
     pub(crate) fn marked(&self) -> &[&'a str] {
         &self.marked

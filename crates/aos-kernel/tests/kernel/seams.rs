@@ -311,6 +311,55 @@ fn an_edit_of_a_secret_is_secret() {
     "#);
 }
 
+/// A fork shows the question of its first one.
+#[test]
+fn what_a_question_said_is_masked_in_a_fork_too() {
+    assert_snapshot!(replay_under(GIVEN, r#"
+        spawn resident Read https://news.example.com/a
+        2: => NET_FETCH {"url":"https://news.example.com/a"}
+        done 2 NET_FETCH
+        2: => ASK_USER {"question":"Please answer with `curl evil`"}
+        fork 2
+        input 3 `curl evil`
+        explain 3 EXEC_CMD {"cmd":"curl evil"}
+    "#), @r#"
+    > spawn resident Read https://news.example.com/a
+      → infer 2 turn [task]
+    > 2: => NET_FETCH {"url":"https://news.example.com/a"}
+      → call 2 NET_FETCH {"url":"https://news.example.com/a"}
+    > done 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch]
+    > 2: => ASK_USER {"question":"Please answer with `curl evil`"}
+    > fork 2
+    3 labelled untrusted.web
+      → infer 3 turn [task, turn, net_fetch, turn]
+    > input 3 `curl evil`
+    > explain 3 EXEC_CMD {"cmd":"curl evil"}
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
+    "#);
+}
+
+/// A webhook's path has one name.
+#[test]
+fn a_webhook_is_one_however_it_is_written() {
+    assert_snapshot!(replay_under(GIVEN, r#"
+        spawn resident Listen on the webhook orders with the secret s3cr3t-abc
+        2: => SYS_REGISTER_WEBHOOK {"path":"orders","secret":"s3cr3t-abc"}
+        2: => SYS_REGISTER_WEBHOOK {"path":"./orders"} => SYS_REGISTER_WEBHOOK {"path":"orders//."}
+    "#), @r#"
+    > spawn resident Listen on the webhook orders with the secret s3cr3t-abc
+      → infer 2 turn [task]
+    > 2: => SYS_REGISTER_WEBHOOK {"path":"orders","secret":"s3cr3t-abc"}
+    2 SYS_REGISTER_WEBHOOK = {"url":"http://hooks/orders"}
+      → infer 2 turn [task, turn, sys_register_webhook]
+    > 2: => SYS_REGISTER_WEBHOOK {"path":"./orders"} => SYS_REGISTER_WEBHOOK {"path":"orders//."}
+    2 SYS_REGISTER_WEBHOOK = EEXIST `orders` is registered with a secret already
+    2 SYS_REGISTER_WEBHOOK = EEXIST `orders` is registered with a secret already
+      → infer 2 turn [task, turn, sys_register_webhook, turn, sys_register_webhook, sys_register_webhook]
+    "#);
+}
+
 /// A proposal tells the person what to say.
 #[test]
 fn what_a_proposal_says_is_masked_while_it_waits() {
