@@ -232,7 +232,8 @@ pub fn namespace(given: Option<&str>) -> Vec<&str> {
     if words.is_empty() { vec!["self"] } else { words }
 }
 
-fn segments(path: &str) -> impl Iterator<Item = &str> {
+/// What says something of a path: its segments, without empty ones and `.`. By these one place has one name.
+pub fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|word| !matches!(*word, "" | "."))
 }
 

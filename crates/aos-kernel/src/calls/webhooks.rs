@@ -13,7 +13,7 @@ use crate::table::PageStore;
 impl<P: PageStore> Kernel<P> {
     pub(super) fn register_webhook(&mut self, pid: Pid, args: SysRegisterWebhook) -> Result<Value, CallError> {
         // As the policy reads it: one place has one name.
-        let path = args.path.split('/').filter(|part| !matches!(*part, "" | ".")).collect::<Vec<_>>().join("/");
+        let path = aos_policy::segments(&args.path).collect::<Vec<_>>().join("/");
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/' | '.');
         if path.is_empty() || path.len() > 128 || !path.chars().all(fine) || path.contains("..") {
             return Err(invalid("a webhook path holds letters, digits, `-`, `_`, `.` and `/`, at most 128 of them"));
