@@ -69,7 +69,7 @@ def clauses(row):
     if moves and moves[-1].name == "SYS_EXIT":
         made[-1].said = None
     said = [moves[item - 1].shown if isinstance(item, int) else item for item in row.get("say", [])]
-    said = [{"(nothing)": nothing(moves[-1].name)}.get(text, text) for text in said]
+    said = [nothing(moves[-1].name) if text == "(nothing)" else text for text in said]
     if said:
         # All of it stands at the last call: that is when it is said.
         made[-1].informs, made[-1].said = True, "\n".join(said)

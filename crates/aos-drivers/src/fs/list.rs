@@ -13,7 +13,8 @@ use super::pattern::Pattern;
 use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, look};
 
-/// Lists a folder, as many levels of it as [`FsList::levels`] says. Paths are from the workspace; a link is shown as a link. At most [`limits::LISTING_MAX`] entries, then `truncated` is true.
+/// Lists a folder, as many levels of it as [`FsList::levels`] says. Paths are from the workspace; a link is shown as a link.
+/// At most [`limits::LISTING_MAX`] entries, then `truncated` is true.
 pub(super) fn list(workspace: &Workspace<'_>, args: &FsList) -> Result<Value, Error> {
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;

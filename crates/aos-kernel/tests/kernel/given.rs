@@ -8,7 +8,7 @@ use aos_policy::Policy;
 
 use crate::rig::replay_under;
 
-const POLICY: &str = r#"
+pub(crate) const POLICY: &str = r#"
 version: 1
 default_role: assistant
 roles:

@@ -2,24 +2,9 @@
 
 use insta::assert_snapshot;
 
+use crate::given::POLICY as GIVEN;
 use crate::labels::LABELS;
 use crate::rig::{POLICY, replay_under};
-
-const GIVEN: &str = r#"
-version: 1
-default_role: assistant
-roles:
-  assistant:
-    calls: [SPAWN_AGENT, SYS_SCHEDULE, ASK_USER, PROPOSE, "SYS_REGISTER_WEBHOOK **"]
-    fs:
-      - {path: "**", ops: [read, write, delete]}
-    exec: {shell: true, programs: [sh], net: none}
-    net:
-      - {to: "*.example.com:443", allow: ["GET /**", "POST /**"]}
-    ipc: [{peer: "*", ops: [send]}]
-labels:
-  - {when: untrusted, calls: [NET_FETCH, NET_SEND, EXEC_CMD, SPAWN_AGENT, SYS_REGISTER_WEBHOOK], verdict: ask}
-"#;
 
 /// An edit shows what stands around its change.
 #[test]

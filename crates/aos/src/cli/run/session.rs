@@ -304,13 +304,10 @@ impl<'c> Session<'c> {
 
     async fn typed(&mut self, line: Option<Typed>) -> Result<Option<Exit>, Failure> {
         let prompt = self.talk.answered();
-        let before = |id: &str, at: std::time::Instant| {
-            !self.shown.as_ref().is_some_and(|(shown, since)| shown == id && since.into_std() <= at)
+        let shown = |id: &str, at: std::time::Instant| {
+            self.shown.as_ref().is_some_and(|(shown, since)| shown == id && since.into_std() <= at)
         };
-        let early = match (&prompt, &line) {
-            (Some(Prompt::Approval { id }), Some(line)) => before(id, line.at),
-            _ => false,
-        };
+        let early = matches!((&prompt, &line), (Some(Prompt::Approval { id }), Some(line)) if !shown(id, line.at));
         match (prompt, line.map(|line| line.text)) {
             (Some(prompt @ Prompt::Approval { .. }), Some(_)) if early => {
                 self.tell("  what was typed before this question stood here is no answer to it");
