@@ -289,7 +289,9 @@ impl Plan<'_> {
             return Err(Error::Deep { levels: LEVELS_MAX });
         }
         let host = self.upper.join(folder);
-        let opaque = beneath && !folder.as_os_str().is_empty() && is_opaque(&host);
+        // A folder made in the place of one that was hidden replaces nothing that the command could see.
+        let hidden = self.hidden.contains(folder);
+        let opaque = beneath && !hidden && !folder.as_os_str().is_empty() && is_opaque(&host);
         let mut names: Vec<OsString> = Vec::new();
         for entry in std::fs::read_dir(&host).map_err(at(&host))? {
             names.push(entry.map_err(at(&host))?.file_name());

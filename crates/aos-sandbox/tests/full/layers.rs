@@ -115,6 +115,24 @@ fn what_is_hidden_is_neither_seen_nor_changed() {
 }
 
 #[test]
+fn a_folder_made_where_one_is_hidden_takes_nothing_away() {
+    let Some(rig) = rig() else { return };
+    let (_folder, layer) = layered(&rig);
+    let layer = layer.hiding(["e".into()]);
+    let before = listing(&rig.path());
+    let mut spec = rig.spec(&["sh", "-c", "mkdir e && rmdir e && mkdir e && echo z > e/z"]);
+    spec.layer = Some(layer.clone());
+    let out = go(&spec).expect("the shell starts");
+    assert!(out.success() && out.changed.iter().all(|change| change.kind != ChangeKind::Deleted), "{out:?}");
+    let committed = layer.commit(&rig.path(), None, Value::Null).expect("it commits");
+    for (name, held) in [("e/x", "x"), ("e/z", "z")] {
+        assert_eq!(std::fs::read_to_string(rig.path().join(name)).expect("it is there").trim(), held);
+    }
+    committed.undo(Value::Null).expect("nothing is in the way").forget().expect("it can be deleted");
+    assert_eq!(listing(&rig.path()), before);
+}
+
+#[test]
 fn an_undo_that_would_lose_something_does_nothing() {
     let Some(rig) = rig() else { return };
     let (_folder, layer) = layered(&rig);
