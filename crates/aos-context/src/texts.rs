@@ -1,12 +1,17 @@
 //! The texts of an entry that a prompt can show, each with the name of the field it stands in.
 //!
 //! Start at [`with_texts`]. What always holds: whatever [`crate::render`] shows of an entry that somebody wrote is among
-//! them; an entry whose texts stay is not copied. Deliberately absent: ids, times and pids, which the system makes, and
-//! bytes that a driver says it has put into base64; of what anybody else calls so, it is a text.
+//! them; an entry whose texts stay is not copied; a call and its result go on having one id. Deliberately absent: ids that
+//! the system makes, times, pids, and images; of what anybody else calls base64, it is a text.
 
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::{Body, Entry, Name};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
+
+/// Stands for bytes that hold what would be replaced in a text.
+const WITHHELD: &str = "[bytes that hold personal data are not shown]";
 
 /// The entry with each text replaced by what `each` makes of it, given the name of its field and the text; `None` where
 /// nothing was replaced.
@@ -54,9 +59,13 @@ impl Pen<'_> {
                 name.iter_mut().for_each(|name| self.text("", name));
             }
             Body::Webhook(request) => {
+                self.text("", &mut request.method);
                 self.text("", &mut request.path);
-                for (name, value) in &mut request.headers {
-                    self.text(name, value);
+                for (name, mut value) in std::mem::take(&mut request.headers) {
+                    let mut written = name.clone();
+                    self.text("", &mut written);
+                    self.text(&name, &mut value);
+                    request.headers.insert(written, value);
                 }
                 if request.encoding.is_none() {
                     self.text("", &mut request.body);
@@ -75,15 +84,25 @@ impl Pen<'_> {
                 result.iter_mut().for_each(|result| self.value("", result));
                 self.text("", reason);
             }
-            Body::Result { name, outcome: Outcome::Success { result }, .. } => self.result(name, result),
-            Body::Result { outcome: Outcome::Error { error }, .. } => {
-                self.text("", &mut error.message);
-                error.hint.iter_mut().for_each(|hint| self.text("", hint));
-                error.partial.iter_mut().for_each(|partial| self.value("", partial));
+            Body::Result { call_id, name, outcome, .. } => {
+                match outcome {
+                    Outcome::Success { result } => self.result(name, result),
+                    Outcome::Error { error } => {
+                        self.text("", &mut error.message);
+                        error.hint.iter_mut().for_each(|hint| self.text("", hint));
+                        error.partial.iter_mut().for_each(|partial| self.value("", partial));
+                    }
+                }
+                self.text("", name);
+                self.id(call_id);
             }
             Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
                 self.text("", &mut reply.text);
-                reply.calls.iter_mut().for_each(|call| self.json("", &mut call.arguments));
+                for call in &mut reply.calls {
+                    self.json("", &mut call.arguments);
+                    self.text("", &mut call.name);
+                    self.id(&mut call.id);
+                }
             }
             _ => {}
         }
@@ -93,6 +112,14 @@ impl Pen<'_> {
     fn text(&mut self, field: &str, text: &mut String) {
         if let Some(written) = (self.each)(field, text) {
             *text = written;
+            self.wrote = true;
+        }
+    }
+
+    /// What a model called one of its calls. Another provider takes back letters, digits, `_` and `-` alone.
+    fn id(&mut self, id: &mut String) {
+        if let Some(written) = (self.each)("", id) {
+            *id = written.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
             self.wrote = true;
         }
     }
@@ -108,8 +135,8 @@ impl Pen<'_> {
         self.wrote |= before;
     }
 
-    /// What a driver brings as base64 is no text, and half an image is none. Only the driver's own word for it counts, not that
-    /// of a child, a server or a file, whose text it would be.
+    /// What a driver brings as base64 is looked at as the bytes that it stands for, since half an image is none; an image is
+    /// not looked at. Only the driver's own word for it counts, not that of a child, a server or a file, whose text it would be.
     fn result(&mut self, name: &str, result: &mut Value) {
         let field = match name.parse() {
             Ok(Name::FsRead) => "content",
@@ -117,11 +144,25 @@ impl Pen<'_> {
             _ => return self.value("", result),
         };
         let bytes = result.get("encoding").is_some_and(|encoding| encoding == "base64");
+        let image = result["media_type"].as_str().is_some_and(|kind| kind.starts_with("image/"));
         let kept = if bytes { result.get_mut(field).map(Value::take) } else { None };
         self.value("", result);
         if let Some(kept) = kept {
-            result[field] = kept;
+            let shown = image || !self.holds(&kept);
+            result[field] = if shown { kept } else { Value::String(WITHHELD.into()) };
         }
+    }
+
+    /// Whether something would be replaced in bytes: in the texts between their zeros, and in what they are without them, as
+    /// UTF-16 has one beside each letter.
+    fn holds(&mut self, base64: &Value) -> bool {
+        let Some(mut bytes) = base64.as_str().and_then(|text| BASE64.decode(text).ok()) else { return false };
+        let apart = String::from_utf8_lossy(&bytes).replace('\0', "\n");
+        bytes.retain(|byte| *byte != 0);
+        let holds =
+            [apart, String::from_utf8_lossy(&bytes).into_owned()].iter().any(|text| (self.each)("", text).is_some());
+        self.wrote |= holds;
+        holds
     }
 
     /// Recursion is bounded by the depth of 128 to which `serde_json` parses.
@@ -180,7 +221,7 @@ mod tests {
             id: "r1".into(),
             method: "POST".into(),
             path: text(),
-            headers: BTreeMap::from([("from".to_owned(), text())]),
+            headers: BTreeMap::from([("from".to_owned(), text()), (text(), "v".to_owned())]),
             body: text(),
             encoding: None,
             reply_by: None,
@@ -234,6 +275,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_model_calls_its_calls_is_looked_at() {
+        let card = "4111111111111111";
+        let (id, name) = (format!("c-{card}"), format!("pay_{card}"));
+        let call = NativeCall { id: id.clone(), name: name.clone(), arguments: "{}".into() };
+        let (text, stop, usage, model) = (String::new(), Stop::End, Usage::default(), "m".into());
+        let outcome = InferenceOutcome::Answered(Reply { text, calls: vec![call], stop, usage, model });
+        let effect = EffectId { cause: Lsn(1), nth: 0 };
+        let result = Outcome::Error { error: CallError::new(Code::NoSys, "there is no such call") };
+        let entries = [
+            Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome },
+            Body::Result { call_id: id, name, effect: None, outcome: result },
+        ];
+        let written = entries.map(|body| {
+            let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+            let each = &mut |_: &str, text: &str| text.contains(card).then(|| text.replace(card, "[CARD_1]"));
+            Arc::new(with_texts(&entry, each).expect("both have it"))
+        });
+        for encoding in [Encoding::Native, Encoding::Text] {
+            let shown = format!("{:?}", crate::render(&written, encoding));
+            assert!(!shown.contains(card) && shown.contains("pay__CARD_1_"), "{shown}");
+        }
+        let shown = crate::render(&written, Encoding::Native);
+        let paired =
+            shown.iter().any(|message| matches!(message, Message::Result { call_id, .. } if call_id == "c-_CARD_1_"));
+        assert!(paired && !format!("{shown:?}").contains("EINTR"), "{shown:?}");
+    }
+
+    #[test]
     fn a_value_is_given_with_its_field_and_numbers_are_values() {
         let body = Body::Result {
             call_id: "c1".into(),
@@ -247,7 +316,28 @@ mod tests {
             seen.push(format!("{field}={text}"));
             None
         });
-        assert_eq!(seen, ["=phone", "phone=5550143", "=n", "n=1.5", "=on"]);
+        assert_eq!(seen, ["=phone", "phone=5550143", "=n", "n=1.5", "=on", "=X", "=c1"]);
+    }
+
+    #[test]
+    fn bytes_of_a_driver_are_looked_at_as_what_they_are() {
+        let shown = |bytes: &[u8], media_type: &str| {
+            let result = json!({"encoding": "base64", "media_type": media_type, "content": BASE64.encode(bytes)});
+            let (outcome, name) = (Outcome::Success { result }, "FS_READ".to_owned());
+            let body = Body::Result { call_id: "c1".into(), name, effect: None, outcome };
+            let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+            let written = with_texts(&entry, &mut |_, text| text.contains(SECRET).then(|| text.replace(SECRET, "[T]")));
+            written.map(|entry| match entry.body {
+                Body::Result { outcome: Outcome::Success { result }, .. } => result["content"].clone(),
+                _ => unreachable!(),
+            })
+        };
+        let wide: Vec<u8> = format!("from {SECRET} to").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for bytes in [format!("\0\u{1}{SECRET}\0x").as_bytes(), &wide] {
+            assert_eq!(shown(bytes, "application/octet-stream"), Some(json!(WITHHELD)));
+            assert_eq!(shown(bytes, "image/png"), None);
+        }
+        assert_eq!(shown(b"\0nobody's", "application/octet-stream"), None);
     }
 
     #[test]
@@ -261,6 +351,7 @@ mod tests {
             });
             seen
         };
+        // The bytes of these sixteen characters of base64 are others.
         let packed = |field: &str| json!({"encoding": "base64", field: "4111111111111111"});
         let result = |name: &str, result| Body::Result {
             call_id: "c1".into(),
