@@ -323,7 +323,7 @@ fn plain_segment(word: &str) -> String {
 
 impl LabelRule {
     /// Whether it concerns this call of a process whose window carries these labels.
-    fn concerns(&self, labels: Labels, call: &Syscall) -> bool {
+    pub(crate) fn concerns(&self, labels: Labels, call: &Syscall) -> bool {
         self.calls.contains(call.name()) && labels.any_of(self.when) && !is_quarantine(call)
     }
 }

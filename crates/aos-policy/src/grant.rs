@@ -53,12 +53,12 @@ impl FromStr for Grant {
         let mut scopes = Vec::new();
         let mut add = |name: Name, pattern: Option<&str>| {
             let scope = Scope::grant(name, pattern).map_err(|(why, hint)| fault(why, hint))?;
-            let part = match name {
-                Name::FsMove => Some(Action::MOVE_TO),
-                Name::FsEdit => Some(Action::EDIT_READ),
-                _ => None,
+            let parts: &[Action] = match name {
+                Name::FsMove => &[Action::MOVE_TO, Action::MOVE_READ],
+                Name::FsEdit => &[Action::EDIT_READ],
+                _ => &[],
             };
-            scopes.extend(part.map(|part| (part, scope.clone())));
+            scopes.extend(parts.iter().map(|part| (*part, scope.clone())));
             scopes.push((Action::of(name), scope));
             scopes.extend(counterpart(name).map(|end| (Action::of(end), Scope::Any)));
             Ok(())

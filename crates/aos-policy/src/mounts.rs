@@ -4,8 +4,9 @@
 //! and its ancestors, take away again: a command is shown one only where all that is in it may be read. Deliberately
 //! absent: where a host folder is, and whether it is there; the daemon knows that.
 
-use aos_abi::Name;
 use aos_abi::entry::Verdict;
+use aos_abi::syscall::FsRead;
+use aos_abi::{Name, Syscall};
 
 use crate::decide::{Explanation, Subject, by_grants, by_role};
 use crate::fault::Fault;
@@ -30,6 +31,12 @@ impl Policy {
     #[must_use]
     pub fn reads_all(&self, subject: &Subject<'_>, folder: &str) -> bool {
         let Some(all) = target::below(folder) else { return false };
+        // What a rule about labels would ask about or deny of a file is not read unasked, whatever it leaves of others.
+        let read = Syscall::FsRead(FsRead { path: folder.to_owned(), offset: None, limit: None });
+        let mut rules = self.tables().labels.iter().filter(|rule| rule.concerns(subject.labels, &read));
+        if rules.any(|rule| rule.terms.verdict < Verdict::Allow) {
+            return false;
+        }
         let mut said = Explanation::open();
         let read = Action::of(Name::FsRead);
         by_role(self.tables(), subject, read, &all, &mut said);

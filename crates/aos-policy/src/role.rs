@@ -7,6 +7,7 @@ use std::sync::Arc;
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::Risk;
 
+use crate::label::Labels;
 use crate::scope::Scope;
 use crate::settings::{Exec, Models, Mount, RoleBudget, Secret};
 use crate::table::{Rule, Table};
@@ -58,25 +59,24 @@ impl Role {
 
     /// Adds a rule that grants, or denies, an action.
     pub(crate) fn add(&mut self, action: Action, scope: Scope, draft: &Draft) {
-        self.push(action, scope, draft, true);
+        self.push(action, scope, draft);
         let end = counterpart(action.name()).filter(|_| draft.terms.verdict > Verdict::Deny);
         if let Some(end) = end {
             let draft = Draft { terms: Terms::unbounded(), ..draft.clone() };
-            self.push(Action::of(end), Scope::Any, &draft, true);
+            self.push(Action::of(end), Scope::Any, &draft);
         }
     }
 
-    /// Adds a rule that only makes others stricter.
-    pub(crate) fn restrict(&mut self, action: Action, scope: Scope, draft: &Draft) {
-        self.push(action, scope, draft, false);
-    }
-
-    fn push(&mut self, action: Action, scope: Scope, draft: &Draft, grants: bool) {
+    fn push(&mut self, action: Action, scope: Scope, draft: &Draft) {
         let mut terms = draft.terms.clone();
-        if action == Action::EDIT_READ || action.name().spec().risk != Risk::Undoable {
+        if action.is_reading() || action.name().spec().risk != Risk::Undoable {
             terms.obligations.undo_ms = None;
         }
-        let grants = grants && terms.verdict > Verdict::Deny;
+        // Nothing of it is shown; where it goes is labelled with it (`labels_leave` of the kernel).
+        if action == Action::MOVE_READ {
+            terms.obligations.labels = Labels::NONE;
+        }
+        let grants = terms.verdict > Verdict::Deny;
         let rule = Rule { name: draft.name.clone(), scope, terms, grants, private: draft.private };
         self.tables[action.index()].push(rule);
     }

@@ -1,7 +1,7 @@
 //! Targets: what a call acts on, in the form that rules are matched against, and the part of the floor that a call's
 //! own text decides.
 //!
-//! Start at [`demands`]: a call asks for one or two actions, each on a target, and needs every one of them. What always
+//! Start at [`demands`]: a call asks for one to three actions, each on a target, and needs every one of them. What always
 //! holds: a path in a target is relative and has no `..`; a call whose target cannot be read plainly is denied here.
 
 use std::borrow::Cow;
@@ -11,8 +11,8 @@ use aos_abi::{Name, Syscall};
 use crate::address::{Address, Class};
 use crate::pattern::Domain;
 
-/// An atom of authority: a call's name, but moving is two, since it takes from one place and puts to another, and so is an
-/// edit, which shows what stands around its change.
+/// An atom of authority: a call's name, but moving is three, since it takes from one place and puts to another, where
+/// others may read it, and an edit is two, since it shows what stands around its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Action(u8);
 
@@ -21,8 +21,10 @@ impl Action {
     pub(crate) const MOVE_TO: Action = Action(Name::ALL.len() as u8);
     /// `FS_EDIT`, what it shows. `Action::of(Name::FsEdit)` is what it changes.
     pub(crate) const EDIT_READ: Action = Action(Name::ALL.len() as u8 + 1);
+    /// `FS_MOVE`, what can be read elsewhere by it.
+    pub(crate) const MOVE_READ: Action = Action(Name::ALL.len() as u8 + 2);
     /// How many there are.
-    pub(crate) const COUNT: usize = Name::ALL.len() + 2;
+    pub(crate) const COUNT: usize = Name::ALL.len() + 3;
 
     pub(crate) fn of(name: Name) -> Action {
         Action(name as u8)
@@ -30,6 +32,11 @@ impl Action {
 
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
+    }
+
+    /// Whether it is the reading in a call that does something else.
+    pub(crate) fn is_reading(self) -> bool {
+        matches!(self, Action::EDIT_READ | Action::MOVE_READ)
     }
 
     /// The call it belongs to.
@@ -187,7 +194,8 @@ pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor
         Syscall::FsDelete(args) => file(&args.path, Reach::Along)?,
         Syscall::FsMove(args) => {
             let from = file(&args.from, Reach::Along)?;
-            return Ok(vec![(action, from), (Action::MOVE_TO, file(&args.to, Reach::Along)?)]);
+            let to = file(&args.to, Reach::Along)?;
+            return Ok(vec![(action, from.clone()), (Action::MOVE_READ, from), (Action::MOVE_TO, to)]);
         }
         Syscall::NetFetch(args) => net(&args.url, "GET")?,
         Syscall::NetSend(args) => net(&args.url, &args.method)?,

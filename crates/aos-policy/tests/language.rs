@@ -5,7 +5,7 @@ mod rig;
 use aos_abi::entry::Verdict;
 use aos_policy::settings::ExecNet;
 use aos_policy::{Given, Labels, Policy, Subject};
-use rig::{call, file, line, say, subject};
+use rig::{call, file, line, role, say, subject};
 
 const COMPLETE: &str = include_str!("complete.yaml");
 
@@ -122,6 +122,20 @@ fn an_edit_is_a_reading_too() {
     {
         assert_eq!(policy.labels_of_names("r", folder), carries, "{folder}");
     }
+}
+
+/// What no rule lets one read is not brought to where it can be read.
+#[test]
+fn a_move_is_a_reading_too() {
+    let policy = role(
+        "{fs: [{path: 'pub/**', ops: [read, write, delete]}, {path: 'vault/**', ops: [write, delete]}, \
+         {path: 'pub/drafts/**', ops: [read], verdict: ask, label: secret}]}",
+    );
+    assert_eq!(line(&policy, r#"FS_MOVE {"from":"vault/key","to":"pub/key"}"#), "deny · role r: no rule");
+    assert_eq!(line(&policy, r#"FS_MOVE {"from":"pub/drafts/a","to":"pub/a"}"#), "ask · role r: fs[2] pub/drafts/**");
+    assert_eq!(line(&policy, r#"FS_MOVE {"from":"pub/drafts","to":"pub/a"}"#), "ask · role r: fs[2] pub/drafts/**");
+    let moved = say(&policy, r#"FS_MOVE {"from":"pub/a","to":"vault/a"}"#);
+    assert_eq!((moved.verdict.as_str(), moved.obligations.labels), ("allow", aos_policy::Labels::NONE));
 }
 
 #[test]

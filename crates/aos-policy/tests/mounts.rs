@@ -3,7 +3,7 @@
 
 mod rig;
 
-use aos_policy::{Grants, Policy, diff};
+use aos_policy::{Grants, Labels, Policy, Subject, diff};
 
 use rig::{file, grants, line, role, subject};
 
@@ -38,6 +38,22 @@ fn what_is_mounted_is_read_and_neither_changed_nor_moved_whatever_the_files_arou
     // Names that only begin alike are other files.
     assert!(line(&policy, r#"FS_WRITE {"path":"handbook-evil/a","content":""}"#).starts_with("allow"));
     assert!(line(&policy, r#"FS_READ {"path":"handbook/../../etc/passwd"}"#).starts_with("deny · floor"));
+}
+
+/// What a rule about labels keeps from FS_READ no command is shown.
+#[test]
+fn what_labels_close_is_not_all_read() {
+    let with = |rule: &str| {
+        let text = "version: 1\ndefault_role: r\nroles:\n  r: {fs: [{path: '**', ops: [read]}]}\nlabels:\n  - ";
+        file(&format!("{text}{rule}\n"))
+    };
+    let reads = |policy: &Policy, labels| policy.reads_all(&Subject { labels, ..subject(&[]) }, ".");
+    for verdict in ["deny", "ask"] {
+        let policy = with(&format!("{{when: untrusted, calls: [FS_READ], verdict: {verdict}}}"));
+        assert!(reads(&policy, Labels::NONE) && !reads(&policy, Labels::WEB), "{verdict}");
+    }
+    let other = with("{when: untrusted, calls: [FS_WRITE], verdict: deny}");
+    assert!(reads(&other, Labels::WEB));
 }
 
 #[test]

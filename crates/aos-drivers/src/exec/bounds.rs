@@ -36,8 +36,9 @@ pub trait Bounds: Send + Sync + Debug {
 /// Paths of the workspace that may not be read, the topmost of each: all that is below them is hidden too. Blocks.
 pub(super) fn hidden(bounds: &dyn Bounds, workspace: &Path) -> Result<Vec<PathBuf>, CallError> {
     let mut walk = Walk { bounds, workspace, hidden: Vec::new(), left: ENTRIES_MAX };
-    if !bounds.reads_all(".") {
-        walk.folder(Path::new(""), 0)?;
+    match bounds.reads_all(".") {
+        true => walk.homes(),
+        false => walk.folder(Path::new(""), 0).map(drop)?,
     }
     Ok(walk.hidden)
 }
@@ -50,6 +51,14 @@ struct Walk<'b> {
 }
 
 impl Walk<'_> {
+    /// Hides what is a daemon's own in a workspace of which all else may be read: what stands at its top. To look through
+    /// all of it for such a name would cost more than most commands.
+    fn homes(&mut self) {
+        let entries = std::fs::read_dir(self.workspace).into_iter().flatten().flatten();
+        let names = entries.map(|entry| PathBuf::from(entry.file_name()));
+        self.hidden.extend(names.filter(|name| self.bounds.allows(&read(&name.to_string_lossy())).is_err()));
+    }
+
     /// Looks through a folder of which not all may be read, and says whether anything in it may be.
     fn folder(&mut self, folder: &Path, depth: usize) -> Result<bool, CallError> {
         let mut seen = false;

@@ -56,6 +56,23 @@ impl Bounds for Below {
     }
 }
 
+/// May read everything but the home of a daemon.
+#[derive(Debug)]
+struct NoHome;
+
+impl Bounds for NoHome {
+    fn reads_all(&self, _: &str) -> bool {
+        true
+    }
+
+    fn allows(&self, call: &Syscall) -> Result<(), CallError> {
+        match call.args()["path"].as_str().unwrap().eq_ignore_ascii_case(".aos") {
+            true => Err(CallError::new(Code::Perm, "the floor")),
+            false => Ok(()),
+        }
+    }
+}
+
 struct Room {
     home: tempfile::TempDir,
     pretender: Arc<Pretender>,
@@ -188,6 +205,9 @@ fn what_may_not_be_read_is_hidden_as_high_up_as_can_be() {
     assert_eq!(hidden(Below(&["notes", "docs/open"])), ["docs/d", "docs/shut", "empty", "private"]);
     assert_eq!(hidden(Below(&[])), ["docs", "empty", "notes", "private"]);
     assert!(hidden(Below(&["."])).is_empty());
+    // All of it, but for what is a daemon's own.
+    std::fs::create_dir_all(room.work().join(".AOS/secrets")).unwrap();
+    assert_eq!(super::bounds::hidden(&NoHome, &room.work()).unwrap(), [PathBuf::from(".AOS")]);
     // A workspace that cannot be looked through shows nothing.
     let gone = super::bounds::hidden(&Below(&["notes"]), &room.work().join("gone")).unwrap_err();
     assert_eq!(gone.code, Code::Perm);

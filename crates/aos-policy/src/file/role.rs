@@ -147,7 +147,7 @@ fn fs(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     let ops = reader.need(&fields, "ops").map(|node| words(reader, node, "operation", &["read", "write", "delete"]));
     let (Some(path), Some(ops)) = (path, ops) else { return };
     let actions = ops.iter().flat_map(|op| fs_actions(op));
-    let names: Vec<Name> = actions.filter(|action| *action != Action::EDIT_READ).map(Action::name).collect();
+    let names: Vec<Name> = actions.filter(|action| !action.is_reading()).map(Action::name).collect();
     // Moving is judged as a deletion here and a writing there, both of which can be undone.
     let draft = draft(reader, &fields, format!("{name} {path}"), &names);
     fs_rules(role, &path, &ops, &draft);
@@ -155,7 +155,7 @@ fn fs(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
 
 fn fs_actions(op: &str) -> Vec<Action> {
     match op {
-        "read" => READS.into_iter().map(Action::of).chain([Action::EDIT_READ]).collect(),
+        "read" => READS.into_iter().map(Action::of).chain([Action::EDIT_READ, Action::MOVE_READ]).collect(),
         "write" => vec![Action::of(Name::FsWrite), Action::of(Name::FsEdit), Action::MOVE_TO],
         _ => vec![Action::of(Name::FsDelete), Action::of(Name::FsMove)],
     }
@@ -164,10 +164,6 @@ fn fs_actions(op: &str) -> Vec<Action> {
 fn fs_rules(role: &mut Role, path: &Pattern, ops: &[&str], draft: &Draft) {
     for action in ops.iter().flat_map(|op| fs_actions(op)) {
         role.add(action, Scope::Words(path.clone()), draft);
-    }
-    // What may not be read may not be moved to where it can be.
-    if ops.contains(&"read") && draft.terms.verdict < Verdict::Allow {
-        role.restrict(Action::of(Name::FsMove), Scope::Words(path.clone()), draft);
     }
 }
 

@@ -99,13 +99,12 @@ impl Model {
         let (mut granted, mut verdict, mut log) = (false, Verdict::Allow, false);
         for rule in rules {
             let grants = rule.ops.contains(&demand.op);
-            let stricter = rule.verdict < Verdict::Allow && demand.also.is_some_and(|op| rule.ops.contains(&op));
             let all = demand.values.iter().all(|value| matches(demand.hosts, &rule.pattern, value));
             let some = demand.below.iter().any(|value| matches(demand.hosts, &rule.pattern, value));
-            if !(grants || stricter) || !(all || (some && rule.verdict < Verdict::Allow)) {
+            if !grants || !(all || (some && rule.verdict < Verdict::Allow)) {
                 continue;
             }
-            granted |= grants && all && rule.verdict > Verdict::Deny;
+            granted |= all && rule.verdict > Verdict::Deny;
             verdict = verdict.min(rule.verdict);
             log |= rule.log;
         }
@@ -118,8 +117,6 @@ struct Demand {
     section: &'static str,
     name: &'static str,
     op: &'static str,
-    /// An operation whose stricter rules count too.
-    also: Option<&'static str>,
     hosts: bool,
     /// Every one must be granted.
     values: Vec<String>,
@@ -146,7 +143,6 @@ fn demands(call: &Syscall) -> Vec<Demand> {
         section,
         name: call.name().as_str(),
         op,
-        also: None,
         hosts: section == "net",
         values,
         below,
@@ -164,7 +160,8 @@ fn demands(call: &Syscall) -> Vec<Demand> {
         ],
         Syscall::FsDelete(args) => vec![demand("fs", "delete", vec![args.path.clone()], tree(&args.path))],
         Syscall::FsMove(args) => vec![
-            Demand { also: Some("read"), ..demand("fs", "delete", vec![args.from.clone()], tree(&args.from)) },
+            demand("fs", "delete", vec![args.from.clone()], tree(&args.from)),
+            demand("fs", "read", vec![args.from.clone()], tree(&args.from)),
             demand("fs", "write", vec![args.to.clone()], tree(&args.to)),
         ],
         Syscall::MemRead(args) => {
