@@ -20,7 +20,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use aos_abi::Pid;
@@ -48,6 +48,8 @@ pub(crate) struct Shared<S> {
     pub(crate) programs: Arc<Semaphore>,
     /// Signatures of webhooks that were taken.
     pub(crate) seen: Mutex<Seen>,
+    /// Whether `seen` has what was taken before this start, too.
+    pub(crate) recalled: OnceCell<()>,
     requests: Requests,
     /// The generated documents, written when somebody first asks: writing them takes more memory than serving does.
     openapi: OnceLock<Bytes>,
@@ -60,6 +62,7 @@ impl<S: System> Shared<S> {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             programs: relay::room(&options),
             seen: Mutex::default(),
+            recalled: OnceCell::new(),
             requests: Requests::new(),
             openapi: OnceLock::new(),
             syscalls: OnceLock::new(),

@@ -14,12 +14,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use aos_abi::limits;
+use aos_abi::{Timestamp, limits};
 
 use crate::dispatch::{Shared, json_response, read_body};
 use crate::door::from_foreign_page;
 use crate::error::ApiError;
-use crate::signature::verify;
+use crate::signature::{WINDOW_S, taken, verify};
 use crate::system::{System, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute};
 
 /// How long the system may take beyond the time that the agent has.
@@ -56,6 +56,26 @@ const ANSWERABLE: &[&str] = &[
     "vary",
 ];
 
+/// And how those of these begin that a proxy in front takes for an order: to serve something of its own, or to go elsewhere
+/// (nginx `X-Accel-*`; lighttpd, Apache and Caddy `X-Sendfile`; Perlbal `X-Reproxy-*`; LiteSpeed).
+const ORDERS: &[&str] = &[
+    "x-accel-",
+    "x-forwarded-",
+    "x-lighttpd-",
+    "x-litespeed-",
+    "x-lsws-",
+    "x-original-",
+    "x-reproxy-",
+    "x-rewrite-",
+    "x-send-file",
+    "x-sendfile",
+];
+
+fn may_answer(name: &str) -> bool {
+    let orders = ORDERS.iter().any(|begin| name.starts_with(begin));
+    ANSWERABLE.contains(&name) || (name.starts_with("x-") && !orders)
+}
+
 /// Answers a request below `/hooks/`.
 pub(crate) async fn answer<S: System>(
     shared: &Arc<Shared<S>>,
@@ -90,6 +110,7 @@ pub(crate) async fn answer<S: System>(
         at: now,
     };
     if let Some(proof) = proof {
+        shared.recalled.get_or_try_init(|| recall(shared, now)).await?;
         shared.seen.lock().unwrap_or_else(PoisonError::into_inner).take(proof, now)?;
     }
     let delivered = shared.within(call.reply_within + JOURNAL_WITHIN, shared.system.webhook(call)).await;
@@ -105,6 +126,18 @@ pub(crate) async fn answer<S: System>(
         }
         Ok(WebhookDelivery { request_id, answer: Some(answer) }) => written(answer, &request_id),
     }
+}
+
+/// Remembers the signed requests that the last daemon took: they are as little taken again as this one's.
+async fn recall<S: System>(shared: &Shared<S>, now: Timestamp) -> Result<(), ApiError> {
+    // One may have been signed as far ahead of our clock as another behind it.
+    let since = Timestamp(now.0.saturating_sub_unsigned(2 * WINDOW_S * 1000));
+    let before = shared.within(JOURNAL_WITHIN, shared.system.webhooks_since(since)).await?;
+    let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    before.iter().filter_map(taken).try_for_each(|proof| match seen.take(proof, now) {
+        Err(error) if error.status == 409 => Ok(()),
+        taken => taken,
+    })
 }
 
 fn reply_within(route: &WebhookRoute) -> Duration {
@@ -144,7 +177,7 @@ fn written(answer: WebhookAnswer, request_id: &str) -> Result<Response, ApiError
     *response.status_mut() = status;
     for (name, value) in &answer.headers {
         let name = name.to_ascii_lowercase();
-        if !ANSWERABLE.contains(&name.as_str()) && !name.starts_with("x-") {
+        if !may_answer(&name) {
             continue;
         }
         let (Ok(header), Ok(value)) = (HeaderName::try_from(&name), HeaderValue::try_from(value)) else {
@@ -181,6 +214,8 @@ mod tests {
             ("Access-Control-Allow-Origin", "*"),
             ("Transfer-Encoding", "chunked"),
             ("X-Mine", "1"),
+            ("X-Accel-Redirect", "/private/x"),
+            ("X-Sendfile", "/etc/passwd"),
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let answer = WebhookAnswer { status: 201, headers, body: "<script>".to_owned() };

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use aos_abi::Timestamp;
 
 use crate::error::ApiError;
+use crate::system::TakenWebhook;
 
 /// How far a request's time may be from ours, in seconds, both ways.
 pub const WINDOW_S: u64 = 300;
@@ -69,8 +70,23 @@ pub(crate) fn verify(
     };
     let given = hex(given).ok_or_else(|| refused("the signature is not 64 hexadecimal digits"))?;
     mac.verify_slice(&given).map_err(|_| refused("the signature is not the right one"))?;
-    let key = Sha256::new().chain_update(path.as_bytes()).chain_update([0]).chain_update(given).finalize().into();
-    Ok(Proof { key, until })
+    Ok(Proof { key: key(path, given), until })
+}
+
+fn key(path: &str, given: [u8; 32]) -> [u8; 32] {
+    Sha256::new().chain_update(path.as_bytes()).chain_update([0]).chain_update(given).finalize().into()
+}
+
+/// What is to be remembered of a request that was taken before this daemon started.
+pub(crate) fn taken(request: &TakenWebhook) -> Option<Proof> {
+    let text = |name: &str| request.headers.get(name).map(String::as_str);
+    let (given, from) = match text("x-aos-signature") {
+        Some(given) => (given, parse_seconds(text("x-aos-timestamp")?)?),
+        None => (text("x-hub-signature-256")?, request.at),
+    };
+    let given = hex(given.strip_prefix("sha256=").unwrap_or(given))?;
+    let path = request.path.split('?').next().unwrap_or_default();
+    Some(Proof { key: key(path, given), until: from.plus_millis(WINDOW_S * 1000) })
 }
 
 fn refused(message: &str) -> ApiError {

@@ -128,6 +128,9 @@ pub trait System: Send + Sync + 'static {
     /// process's queue is full.
     fn webhook(&self, call: WebhookCall) -> impl Future<Output = Answer<WebhookDelivery>> + Send;
 
+    /// The requests for webhooks that were journaled since a moment.
+    fn webhooks_since(&self, moment: Timestamp) -> impl Future<Output = Answer<Vec<TakenWebhook>>> + Send;
+
     /// Whether the journal is what was written.
     fn audit_verify(&self, request: AuditRequest) -> impl Future<Output = Answer<AuditView>> + Send;
     /// A consistent copy of the home.
@@ -200,6 +203,17 @@ pub struct WebhookCall {
     /// How long the caller waits for an answer; zero: not at all.
     pub reply_within: Duration,
     /// When it came.
+    pub at: Timestamp,
+}
+
+/// A request for an agent that the journal has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenWebhook {
+    /// Below `/hooks/`, percent-decoded, with what followed `?`.
+    pub path: String,
+    /// As in [`WebhookCall::headers`].
+    pub headers: BTreeMap<String, String>,
+    /// When it was journaled.
     pub at: Timestamp,
 }
 

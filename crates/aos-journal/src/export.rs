@@ -78,6 +78,19 @@ impl Reader {
             None => self.last().map(|(last, _)| last),
         }
     }
+
+    /// The last entry made before a moment, zero where none was; looked for from the end, for moments not long ago.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn last_before(&self, moment: Timestamp) -> Result<Lsn, Error> {
+        let last = self.with(|db| {
+            db.prepare_cached("SELECT lsn FROM entry WHERE at < ?1 ORDER BY lsn DESC LIMIT 1")
+                .and_then(|mut statement| statement.query_row([moment.0], |row| row.get::<_, u64>(0)).optional())
+                .map_err(self.fail())
+        })?;
+        Ok(last.map_or(Lsn::ZERO, Lsn))
+    }
 }
 
 fn line(entry: Stored) -> Result<Line, Error> {

@@ -32,6 +32,8 @@ pub(crate) struct Fake {
     /// Entries read from the journal.
     pub(crate) read: AtomicUsize,
     pub(crate) calls: Mutex<Vec<WebhookCall>>,
+    /// What an earlier daemon took.
+    pub(crate) taken: Mutex<Vec<TakenWebhook>>,
     pub(crate) spawned: Mutex<Vec<SpawnRequest>>,
     /// Opened, the webhook `held` and the wait for pid 9 go on.
     pub(crate) gate: tokio::sync::Semaphore,
@@ -70,6 +72,7 @@ impl Fake {
             meanwhile: Mutex::default(),
             read: AtomicUsize::new(0),
             calls: Mutex::default(),
+            taken: Mutex::default(),
             spawned: Mutex::default(),
             gate: tokio::sync::Semaphore::new(0),
             waiting: AtomicUsize::new(0),
@@ -183,6 +186,7 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         preview: "deletes a".into(),
         files: Vec::new(),
         unbound: None,
+        shown: String::new(),
         state,
         ended: None,
         expires_at: Timestamp(NOW_S as i64 * 1000),
@@ -401,6 +405,9 @@ impl System for Fake {
             _ => return Ok(None),
         };
         Ok(Some(WebhookRoute { pid: Pid(7), secret, reply_within_s }))
+    }
+    async fn webhooks_since(&self, _: Timestamp) -> Answer<Vec<TakenWebhook>> {
+        Ok(self.taken.lock().unwrap().clone())
     }
     async fn webhook(&self, call: WebhookCall) -> Answer<WebhookDelivery> {
         if call.path == "full" || (call.path == "signed" && !self.healthy.load(Ordering::SeqCst)) {

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use aos_abi::Timestamp;
 use aos_abi::limits::WEBHOOK_BODY_BYTES_MAX;
-use aos_gateway::sign;
+use aos_gateway::{TakenWebhook, sign};
 use axum::body::Body;
 use bytes::Bytes;
 
@@ -66,6 +67,25 @@ async fn only_a_right_and_new_signature_passes() {
     server.fake.now.fetch_add(2000, Ordering::SeqCst);
     assert_eq!(signed(&door, "key", NOW_S, "hi", "hi").await.status, 401, "and refused for its age after that");
     assert_eq!(server.fake.calls.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_an_earlier_daemon_took_is_not_taken_again() {
+    let server = Server::start().await;
+    let at = |s: u64| Timestamp(i64::try_from(s * 1000).unwrap());
+    let taken = |name: &str, signature: String| TakenWebhook {
+        path: "signed?x=1".into(),
+        headers: [(name.to_owned(), signature), ("x-aos-timestamp".to_owned(), NOW_S.to_string())].into(),
+        at: at(NOW_S),
+    };
+    *server.fake.taken.lock().unwrap() = vec![
+        taken("x-aos-signature", format!("sha256={}", sign("key", NOW_S, b"hi").to_uppercase())),
+        taken("x-aos-signature", "no signature".into()),
+        taken("x-other", String::new()),
+    ];
+    let door = server.tcp();
+    assert_eq!(signed(&door, "key", NOW_S, "hi", "hi").await.status, 409);
+    assert_eq!(signed(&door, "key", NOW_S + 1, "hi", "hi").await.status, 201);
 }
 
 #[tokio::test]
