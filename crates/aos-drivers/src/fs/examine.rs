@@ -121,7 +121,12 @@ impl Eye<'_> {
     }
 
     fn command(&mut self, line: &str) {
-        let words = words(line);
+        let plain = without_signs(line);
+        let mut words = words(line);
+        if let Some(plain) = &plain {
+            self.not_bound("names that the shell puts together from pieces".to_owned());
+            words.extend(self::words(plain));
+        }
         if words.len() > WORDS_MAX {
             self.not_bound(format!("words beyond the first {WORDS_MAX}"));
         }
@@ -260,6 +265,30 @@ fn words(line: &str) -> Vec<&str> {
     let mut known = BTreeSet::new();
     words.retain(|word| known.insert(*word));
     words
+}
+
+/// The line without quotes and backslashes, where it has some within a word: there the shell makes one name of pieces.
+fn without_signs(line: &str) -> Option<String> {
+    let is_quote = |c: char| matches!(c, '\'' | '"');
+    let of_word = |c: char| c.is_alphanumeric() || "._-/".contains(c);
+    let chars: Vec<char> = line.chars().collect();
+    let mut open = None;
+    let within = chars.iter().enumerate().any(|(at, c)| {
+        let next_to = |at: Option<&char>| at.is_some_and(|c| of_word(*c) || is_quote(*c));
+        match (open, *c) {
+            (None, '\\') => true,
+            (None, quote) if is_quote(quote) => {
+                open = Some(quote);
+                at > 0 && next_to(chars.get(at - 1))
+            }
+            (Some(quote), c) if c == quote => {
+                open = None;
+                next_to(chars.get(at + 1))
+            }
+            _ => false,
+        }
+    });
+    within.then(|| line.chars().filter(|c| !is_quote(*c) && *c != '\\').collect())
 }
 
 /// What the system keeps of a file and changes with it.

@@ -37,5 +37,5 @@ pub use driver::{Driver, Options, Trip};
 pub use own::Own;
 pub use proxy::{Gate, Proxy, Seen};
 pub use resolver::{Resolve, Resolving, SystemResolver};
-pub use secret::Secret;
+pub use secret::{Secret, covered};
 pub use tunnel::Tunnel;

@@ -120,6 +120,14 @@ pub(super) struct Mask {
     covered: Vec<Vec<u8>>,
 }
 
+/// A text without what these would put into a request: what a server does with it is its own.
+#[must_use]
+pub fn covered(secrets: &[Secret], text: &str) -> String {
+    let mut text = text.to_owned();
+    Mask::of(secrets).text(&mut text);
+    text
+}
+
 impl Mask {
     pub(super) fn of(secrets: &[Secret]) -> Mask {
         let mut mask = Mask::default();

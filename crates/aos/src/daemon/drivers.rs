@@ -306,12 +306,18 @@ impl Drivers {
             let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
             authority.still_allows(policy, &call)
         };
+        // What the policy gave when the call was decided, and still does.
+        let secrets = match keeps_secrets(authority, &self.policy.borrow()) {
+            true => self.secrets.of_role(authority.policy.role(&authority.role)),
+            false => Vec::new(),
+        };
         let decide = |url: &str| {
             let policy = self.policy.borrow().clone();
             let said = requests.timed(|| allows(url, &policy));
-            let to = url.split(['?', '#']).next().unwrap_or_default();
+            // The journal keeps no secret that a server has put into where it leads.
+            let to = net::covered(&secrets, url.split(['?', '#']).next().unwrap_or_default());
             let shown = said.as_ref().map_err(|error| &error.message);
-            requests.decided(policy.generation(), net_request("GET", to, shown));
+            requests.decided(policy.generation(), net_request("GET", &to, shown));
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
             *labels = labels.and(said?.obligations.labels);
             Ok(())
@@ -323,11 +329,6 @@ impl Drivers {
         {
             private.push(host);
         }
-        // What the policy gave when the call was decided, and still does.
-        let secrets = match keeps_secrets(authority, &self.policy.borrow()) {
-            true => self.secrets.of_role(authority.policy.role(&authority.role)),
-            false => Vec::new(),
-        };
         let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
         let call = permit.call().clone();
         let answer = tokio::select! {

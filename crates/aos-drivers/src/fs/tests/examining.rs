@@ -37,6 +37,11 @@ fn a_command_binds_what_it_names_in_the_workspace_however_it_is_quoted() {
     );
     assert_eq!(seen.unbound, None);
     assert_eq!(named(&run(&room, "git status .")), [], "where it runs is no argument");
+    for line in ["sh g\\o.sh", "sh \"g\"o.sh", "sh go'.'sh", "sh 'go'\".sh\""] {
+        let seen = run(&room, line);
+        assert_eq!(named(&seen), [("go.sh", "file")], "{line}");
+        assert!(seen.unbound.is_some_and(|what| what.contains("puts together")), "{line}");
+    }
     assert_eq!(
         seen,
         run(
