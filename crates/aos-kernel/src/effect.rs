@@ -287,7 +287,9 @@ impl Effect {
             }
             // In order with the calls that were judged by it, some of which do not wait either.
             Effect::Policy(_) => false,
-            Effect::Cancel(_) | Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Examine { .. } => false,
+            // Not before what it ends, which may wait itself.
+            Effect::Cancel(_) => true,
+            Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Examine { .. } => false,
         }
     }
 }

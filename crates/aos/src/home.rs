@@ -205,6 +205,13 @@ impl Home {
         folders.dedup();
         folders
     }
+    /// Where all of it is: also what a link in the home leads to, such as a `policy.yaml` among a person's dotfiles.
+    #[must_use]
+    pub fn real_paths(&self) -> Vec<PathBuf> {
+        let files = [self.config_file(), self.policy_file(), self.journal_file()];
+        let paths = self.folders().into_iter().chain(files);
+        paths.map(|path| path.canonicalize().unwrap_or(path)).collect()
+    }
     /// `memory/`.
     #[must_use]
     pub fn memory(&self) -> PathBuf {

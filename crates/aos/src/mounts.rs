@@ -58,8 +58,7 @@ impl Mounts {
         // Both are the daemon's own and trusted, links included; what is compared is where they lead.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let person = env.path("HOME").map(|path| real(Path::new(path))).filter(|path| path.is_absolute());
-        let roots = home.roots();
-        Mounts { person, closed: roots.iter().map(|root| real(root)).chain(roots.clone()).collect() }
+        Mounts { person, closed: home.real_paths().into_iter().chain(home.roots()).collect() }
     }
 
     /// Where the folder of a mount is.

@@ -413,6 +413,19 @@ fn a_folder_that_holds_the_home_is_not_worked_on() {
     }
 }
 
+/// Whoever may write what a link in the home leads to writes the policy.
+#[test]
+fn a_folder_that_the_home_leads_into_is_not_worked_on() {
+    let rig = rig(vec![any("alpha", vec![say("done")])]);
+    for name in ["aos.toml", "memory"] {
+        let elsewhere = rig.folder(&format!("of {name}"));
+        fs::rename(rig.file(name), elsewhere.join(name)).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join(name), rig.file(name)).unwrap();
+        let ran = rig.aos(&["run", "-w", elsewhere.to_str().unwrap(), "alpha"]);
+        assert!(ran.code != 0 && ran.err.contains("no agent may see"), "{name}: {ran:?}");
+    }
+}
+
 /// Every path with kind, mode and content.
 fn listing(root: &Path) -> Vec<String> {
     let script = "find . -printf '%P %y %m %l ' -type f -exec cat {} \\; -printf '\\n' | sort";

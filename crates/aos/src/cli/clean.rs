@@ -2,7 +2,8 @@
 //!
 //! Start at [`clean`]. What always holds: nothing that comes out moves the cursor, changes colours, sets a title, reverses
 //! the order of letters or stands unseen between them; what was there is shown in its place, so that it is not typed back
-//! without it. `--json` gives the exact text, escaped. Deliberately absent: letters that look like others.
+//! without it. `--json` gives the exact text, escaped. Deliberately absent: letters that look like
+//! others, and those of scripts that are written from right to left, which a terminal may put in their own order.
 
 use std::borrow::Cow;
 
@@ -34,6 +35,24 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn clean_line(text: &str) -> String {
     clean(text).split(['\n', '\t']).map(str::trim_end).collect::<Vec<_>>().join(" ")
+}
+
+/// JSON with what [`clean`] would take for a control character written as `\u…`: the same JSON, and no order to a terminal.
+#[must_use]
+pub fn clean_json(json: &str) -> Cow<'_, str> {
+    // Line ends stand between values, and all others that JSON knows are escaped already.
+    let hidden = |one: char| is_control(one) && !one.is_ascii_control();
+    if !json.contains(hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len());
+    for one in json.chars() {
+        match hidden(one) {
+            true => one.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+            false => out.push(one),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// The start of a one-line text, at most `width` columns wide, with `…` where it was cut.
@@ -113,6 +132,15 @@ fn picture(one: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_gives_no_orders_to_a_terminal_and_stays_the_same() {
+        let value = serde_json::json!({ "a": "x\u{9b}31m \u{202e}y \u{e0041} é\n" });
+        let shown = clean_json(&value.to_string()).into_owned();
+        assert_eq!(shown, r#"{"a":"x\u009b31m \u202ey \udb40\udc41 é\n"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        assert!(matches!(clean_json("{}"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn no_sequence_reaches_the_terminal() {

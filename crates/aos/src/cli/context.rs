@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
-use super::clean::clean;
+use super::clean::{clean, clean_json};
 use super::failure::{Exit, Failure};
 use super::init;
 use super::style::{Color, Style};
@@ -134,7 +134,7 @@ impl Context {
     /// See [`Context::print`].
     pub fn document(&self, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(value).expect("answers are plain data with string keys");
-        self.print(&format!("{text}\n"))
+        self.print(&format!("{}\n", clean_json(&text)))
     }
 
     /// Tells the person something beside the result; cleaned, and not with `--quiet`.

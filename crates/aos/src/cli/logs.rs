@@ -3,7 +3,7 @@
 use aos_abi::entry::InferenceOutcome;
 use aos_abi::{Body, Entry, Lsn, Pid, Timestamp};
 
-use super::{Context, Exit, Failure, Narrator, Style, clean_line, clock, cut, now, view, when};
+use super::{Context, Exit, Failure, Narrator, Style, clean_json, clean_line, clock, cut, now, view, when};
 use crate::client::{Event, Line};
 use crate::said::{Said, said};
 
@@ -43,7 +43,7 @@ impl Args {
             };
             if line.entry.as_deref().is_none_or(|entry| is_since(entry, since)) {
                 let text = if cx.json {
-                    format!("{}\n", line.json)
+                    format!("{}\n", clean_json(&line.json))
                 } else if self.events {
                     format!("{}\n", event_line(&line, width, cx.out))
                 } else {

@@ -51,6 +51,7 @@ impl Args {
             manifest.files(),
             manifest.at
         ));
+        cx.note("folders of yours are as they were; what came into them since then counts as clean: look at it first");
         for folder in &restored.replaced {
             cx.note(&format!("what was there is in {}; remove it when you need it no more", folder.display()));
         }

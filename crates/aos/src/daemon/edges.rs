@@ -18,7 +18,7 @@ use aos_drivers::exec::Changes;
 use aos_drivers::fs::{self, Keeping, Place, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
-use aos_policy::{Labels, Permit, Policy};
+use aos_policy::{Permit, Policy};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -309,7 +309,7 @@ impl Edges {
         }
         let drivers = Arc::clone(&self.drivers);
         let spec = permit.call().name().spec();
-        let untrusted = authority.labels.and(authority.files).any_of(Labels::UNTRUSTED);
+        let labelled = !authority.labels.and(authority.files).is_empty();
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
                 blocking(move || {
@@ -319,7 +319,7 @@ impl Edges {
                 .await
             }
             Handler::Files => {
-                let wants = Wants { workspace: &place.root, mounted: &[], untrusted };
+                let wants = Wants { workspace: &place.root, mounted: &[], labelled };
                 let _turn = self.undo.turn(wants, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 let keeping = self.undo.layer(id).map(|layer| Keeping { layer, note });
@@ -339,7 +339,7 @@ impl Edges {
             Handler::Memory => blocking(move || drivers.memory(id, permit)).await,
             Handler::Exec => {
                 let mounted: Vec<PathBuf> = place.mounts.iter().map(|mount| mount.host.clone()).collect();
-                let wants = Wants { workspace: &place.root, mounted: &mounted, untrusted };
+                let wants = Wants { workspace: &place.root, mounted: &mounted, labelled };
                 let _turn = self.undo.turn(wants, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 // Commands are never repeated after a crash, so nothing is there yet.

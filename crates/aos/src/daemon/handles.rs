@@ -11,7 +11,8 @@ use super::history::History;
 /// The entry that a path names, if it is a handle.
 pub(crate) fn parse(path: &str) -> Option<Lsn> {
     let digits = path.strip_prefix("result:").or_else(|| path.strip_prefix("text:"))?;
-    digits.parse().ok().map(Lsn)
+    // As the policy reads it, which knows no sign.
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok().map(Lsn))?
 }
 
 /// A piece of the entry behind a handle, as `FS_READ` gives it.
@@ -51,6 +52,14 @@ fn piece(text: &str, offset: u64, limit: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handle_is_digits_as_the_policy_reads_it() {
+        assert_eq!((parse("result:41"), parse("text:41")), (Some(Lsn(41)), Some(Lsn(41))));
+        for path in ["result:+41", "result:", "result:4 1", "result:-1", "results:41"] {
+            assert_eq!(parse(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn pieces_join_to_the_whole_and_cut_no_character() {

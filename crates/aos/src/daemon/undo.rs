@@ -46,7 +46,7 @@ pub(crate) struct Undo {
     /// Held while a folder goes to its rest or comes back from it.
     moving: Mutex<()>,
     turns: Mutex<Turns>,
-    /// The folders that commands are shown as mounts, and those that are changed under untrusted content.
+    /// The folders that commands are shown as mounts, and those that are changed under labels.
     shown: Mutex<Turns>,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Wants<'a> {
     pub(crate) workspace: &'a Path,
     /// What a command is shown beside it.
     pub(crate) mounted: &'a [PathBuf],
-    /// Whether untrusted content may have led to it.
-    pub(crate) untrusted: bool,
+    /// Whether what it leaves there carries labels: what a command under way reads and sends was decided without them.
+    pub(crate) labelled: bool,
 }
 
-/// Nobody else changes the files of a workspace while it is held, nor, under untrusted content, those that are mounted.
+/// Nobody else changes the files of a workspace while it is held, nor, under labels, those that are mounted.
 #[must_use]
 #[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) struct Turn {
@@ -231,20 +231,20 @@ impl Undo {
     }
 
     /// Waits until no other changing call is under way in the workspace, in a folder of it, or in one that it lies in: what
-    /// a command runs is what it was decided on. For what is mounted, only what untrusted content may have led to waits:
-    /// once it has changed something, commands that see it are asked about. Paths are real, and taken as they are: what a
+    /// a command runs is what it was decided on. For what is mounted, only what carries labels waits: once it has changed
+    /// something, commands that see it are decided with them. Paths are real, and taken as they are: what a
     /// link in the place of one leads to is another folder.
     ///
     /// # Errors
     /// `EAGAIN` where that takes too long, `EINTR` where the call is given up.
     pub(crate) async fn turn(&self, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
-        let Wants { workspace, mounted, untrusted } = wants;
+        let Wants { workspace, mounted, labelled } = wants;
         let common = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
         let here = |folder: &Path| common(folder, workspace);
-        let changed = untrusted.then_some(workspace);
+        let changed = labelled.then_some(workspace);
         let own: Vec<&Path> = mounted.iter().map(PathBuf::as_path).chain(changed).collect();
         // First, since whoever has its turn waits for nothing more.
-        let mut all = wanted(&self.shown, &own, |folder| match untrusted && here(folder) {
+        let mut all = wanted(&self.shown, &own, |folder| match labelled && here(folder) {
             true => Some(true),
             false => mounted.iter().any(|mount| common(folder, mount)).then_some(false),
         });
@@ -478,8 +478,8 @@ mod tests {
         let turn = async |path: &str| {
             let (path, mounted) = path.split_once('+').unwrap_or((path, ""));
             let mounted: Vec<PathBuf> = mounted.split('+').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
-            let (path, untrusted) = path.strip_suffix('!').map_or((path, false), |path| (path, true));
-            let wants = Wants { workspace: Path::new(path), mounted: &mounted, untrusted };
+            let (path, labelled) = path.strip_suffix('!').map_or((path, false), |path| (path, true));
+            let wants = Wants { workspace: Path::new(path), mounted: &mounted, labelled };
             let turn = undo.turn(wants, &token);
             tokio::time::timeout(Duration::from_millis(50), turn).await.ok().map(Result::unwrap)
         };
@@ -497,7 +497,7 @@ mod tests {
             drop(first);
             assert!(turn("/nowhere").await.is_some());
         }
-        // What is mounted is read by many, and not changed meanwhile by whoever untrusted content may have told to.
+        // What is mounted is read by many, and not changed meanwhile under labels.
         let first = turn("/nowhere/one+/nowhere/docs/a").await.unwrap();
         for (other, waits) in [
             ("/nowhere/two+/nowhere/docs/a", false),

@@ -81,7 +81,7 @@ impl Undo {
         let link = links.get(&id).ok_or_else(|| not_undoable(&proposal))?.clone();
         let (committed, _) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
         let workspace = committed.workspace();
-        let wants = Wants { workspace: &workspace, mounted: &[], untrusted: false };
+        let wants = Wants { workspace: &workspace, mounted: &[], labelled: false };
         let _turn = self.turn(wants, &CancellationToken::new()).await?;
         // It may have been another's turn before.
         let (committed, note) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
