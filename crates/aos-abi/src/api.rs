@@ -206,6 +206,9 @@ pub struct ProposalView {
     /// What the call concerns and what could not be bound, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unbound: Option<String>,
+    /// Names what is shown here; a yes that gives it back counts to nothing else. Empty of one that is over.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shown: String,
     /// What became of it.
     pub state: ProposalState,
     /// Why it is over, where that was said.
@@ -222,6 +225,10 @@ pub struct ApproveRequest {
     /// How far the yes reaches.
     #[serde(default, rename = "for")]
     pub reach: Reach,
+    /// What was seen: `shown` of the proposal as it was read. Without it a yes counts while no risk has become known since
+    /// the question was put.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
 }
 
 /// How far a yes reaches.

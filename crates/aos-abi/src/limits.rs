@@ -79,6 +79,8 @@ pub const ZOMBIES_MAX: usize = 256;
 pub const INFERENCE_RETRIES_MAX: u32 = 5;
 /// Replies in a row that hold no decodable call and no text before a process stops and says why.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
+/// Most bytes of what a process says why it proposes a call, and of the risk that it sees.
+pub const REASON_BYTES_MAX: usize = 2 << 10;
 /// Default life of a proposal, in seconds.
 pub const PROPOSAL_TTL_S: u64 = 24 * 3600;
 /// How long a change to files can be undone where the policy names no window, in seconds.

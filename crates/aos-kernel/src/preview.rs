@@ -1,11 +1,8 @@
 //! A proposed call as a person is shown it: a command line, a request, the change to a file, or its arguments.
 //!
-//! What always holds: what is left out is counted in words; the whole stands in the arguments beside it.
+//! What always holds: nothing is left out; whoever shows it in a list shows its beginning.
 
 use serde_json::Value;
-
-/// Bytes of one argument that are shown; of a change to a file its diff is bounded by whoever made it.
-const SHOWN: usize = 4000;
 
 /// What would happen. `diff`: what is known of the change to files, empty for nothing.
 #[must_use]
@@ -13,19 +10,19 @@ pub fn preview(name: &str, args: &Value, diff: &str) -> String {
     let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
     match name {
         "EXEC_CMD" => {
-            let mut lines = vec![format!("$ {}", cut(text("cmd")))];
+            let mut lines = vec![format!("$ {}", text("cmd"))];
             lines.extend(fields(args, "env").map(|(key, value)| format!("with {key}={value}")));
             if !text("stdin").is_empty() {
-                lines.push(format!("standard input:\n{}", cut(text("stdin"))));
+                lines.push(format!("standard input:\n{}", text("stdin")));
             }
             lines.join("\n")
         }
         "NET_FETCH" | "NET_SEND" => {
             let method = if name == "NET_FETCH" { "GET" } else { text("method") };
-            let mut lines = vec![format!("{method} {}", cut(text("url")))];
+            let mut lines = vec![format!("{method} {}", text("url"))];
             lines.extend(fields(args, "headers").map(|(key, value)| format!("{key}: {value}")));
             if !text("body").is_empty() {
-                lines.push(format!("\n{}", cut(text("body"))));
+                lines.push(format!("\n{}", text("body")));
             }
             lines.join("\n")
         }
@@ -37,7 +34,7 @@ pub fn preview(name: &str, args: &Value, diff: &str) -> String {
             let Some(given) = args.as_object() else { return name.to_owned() };
             let lines = given.iter().map(|(key, value)| {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                format!("  {key}: {}", cut(&text))
+                format!("  {key}: {text}")
             });
             std::iter::once(name.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
         }
@@ -46,16 +43,8 @@ pub fn preview(name: &str, args: &Value, diff: &str) -> String {
 
 fn fields<'a>(args: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, String)> {
     let map = args.get(key).and_then(Value::as_object);
-    let plain = |value: &Value| cut(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     map.into_iter().flatten().map(move |(key, value)| (key.as_str(), plain(value)))
-}
-
-fn cut(text: &str) -> String {
-    if text.len() <= SHOWN {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(SHOWN);
-    format!("{}… and {} bytes more; `aos proposals --json` has all of it", &text[..end], text.len() - end)
 }
 
 #[cfg(test)]
@@ -74,6 +63,6 @@ mod tests {
         assert_eq!(preview("FS_WRITE", &write, "-y\n+x\n"), "FS_WRITE a\n-y\n+x\n");
         assert_eq!(preview("FS_LIST", &json!({ "path": "a" }), ""), "FS_LIST\n  path: a");
         let long = preview("EXEC_CMD", &json!({ "cmd": "é".repeat(4000) }), "");
-        assert!(long.ends_with("é… and 4000 bytes more; `aos proposals --json` has all of it"), "{long}");
+        assert_eq!(long.chars().count(), 4002, "all of it");
     }
 }

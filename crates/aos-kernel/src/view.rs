@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use aos_abi::api::{CallView, ExplainView, ProposalView};
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
-use aos_abi::{CallError, Pid, Syscall};
+use aos_abi::syscall::SendMsg;
+use aos_abi::{CallError, Code, Pid, Syscall};
 
 use crate::preview::preview;
-use crate::process::{Process, Route, TimerRule};
+use crate::process::{OpenProposal, Process, Route, TimerRule};
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
@@ -130,27 +131,60 @@ impl<P: PageStore> Kernel<P> {
         // The files that it runs may have been changed since it was asked.
         let by_now = self.table.get(pid)?.proposals.get(id).filter(|open| open.risk.is_none()).cloned();
         let by_now = by_now.and_then(|open| self.risk_by_now(pid, &open));
+        let receiver = self.table.get(pid)?.proposals.get(id).cloned().and_then(|open| self.receiver_by_now(&open));
         let process = self.table.get(pid)?;
         let (open, state) = match process.proposals.get(id) {
             Some(open) => (open, ProposalState::Pending),
             None => (process.standing.get(id)?, ProposalState::Standing),
         };
         let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or(serde_json::Value::Null);
-        Some(ProposalView {
+        let mut view = ProposalView {
             id: id.to_owned(),
             pid,
             preview: preview(&open.name, &args, open.examined.as_ref().map_or("", |examined| &examined.diff)),
             files: open.examined.as_ref().map(|examined| examined.files.clone()).unwrap_or_default(),
-            unbound: open.examined.as_ref().and_then(|examined| examined.unbound.clone()),
+            unbound: open.examined.as_ref().and_then(|examined| examined.unbound.clone()).or(receiver),
             call: CallView { name: open.name.clone(), args },
             verdict: if open.hold { Verdict::Hold } else { Verdict::Ask },
             rule: open.rule.clone(),
             why: open.why.clone(),
             risk: open.risk.clone().or(by_now),
+            shown: String::new(),
             state,
             ended: None,
             expires_at: open.expires_at,
-        })
+        };
+        if let (ProposalState::Pending, Ok(name)) = (state, open.name.parse()) {
+            let seen = serde_json::json!([view.call.args, view.why, view.risk, view.preview, view.files, view.unbound]);
+            view.shown = format!("{:032x}", aos_policy::fingerprint(name, &seen));
+        }
+        Some(view)
+    }
+
+    /// Who has the name by now that a message is for.
+    fn receiver_by_now(&self, open: &OpenProposal) -> Option<String> {
+        let Ok(Syscall::SendMsg(SendMsg { to: Some(name), .. })) = Syscall::parse(&open.name, &open.args) else {
+            return None;
+        };
+        let has = self.globals.names.get(&name).map_or("nobody".to_owned(), |pid| format!("process {pid}"));
+        Some(format!("the name `{name}` is that of {has} by now"))
+    }
+
+    /// Whether a yes counts to what whoever gives it has seen: the view named `shown`, or the question as it was put.
+    ///
+    /// # Errors
+    /// `EREJECTED` where there is something else to see by now.
+    pub fn check_shown(&mut self, id: &str, shown: Option<&str>) -> Result<(), CallError> {
+        let Some(view) = self.proposal(id).filter(|view| view.state == ProposalState::Pending) else { return Ok(()) };
+        let put = self.open_proposal(view.pid, id).map(|open| open.risk == view.risk);
+        if shown.map_or(put == Some(true), |shown| shown == view.shown) {
+            return Ok(());
+        }
+        let known = view.risk.map(|risk| format!(": {risk}")).unwrap_or_default();
+        Err(CallError::new(Code::Rejected, format!("what is known of {id} has changed since it was shown{known}"))
+            .hint(format!(
+                "`aos proposals {id} --json` shows it; `aos approve {id} --shown` with its `shown` says yes"
+            )))
     }
 
     /// Whose proposal this is, while it waits or its approval stands.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use aos_models::scripted::{Call, Rule};
 use aos_policy::Policy;
-use rig::{Ran, Rig, Setup, any, calls, read, role, say};
+use rig::{Ran, Rig, Setup, any, calls, read, role, say, until};
 use serde_json::{Value, json};
 
 /// A web server that answers everything with the same hostile page.
@@ -201,6 +201,34 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     fs::create_dir_all(&own).unwrap();
     let ran = rig.aos(&["run", "-w", own.to_str().unwrap(), "Run `sh report.sh`"]);
     assert!(ran.code != 0 && ran.err.contains("an agent's own workspace"), "{ran:?}");
+}
+
+/// A yes to a question is none to what became known of it later.
+#[test]
+fn a_yes_is_to_the_risk_that_was_shown() {
+    let site = Site::serve();
+    let edit = Call::new("FS_WRITE", json!({"path": "beside.sh", "content": "echo evil\n"}));
+    let obeys = vec![calls(vec![site.fetch("/news")]), calls(vec![edit]), say("read")];
+    let action = json!({"action": {"name": "EXEC_CMD", "args": {"cmd": "sh report.sh"}}, "why": "it is asked for"});
+    let clean = vec![calls(vec![Call::new("PROPOSE", action)]), say("done")];
+    let rig = rig_with(&site, vec![any("Read http", obeys), any("Run `sh", clean)]);
+    let folder = rig.folder("mine");
+    fs::write(folder.join("report.sh"), "echo good > out.txt\n").unwrap();
+    let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "Run `sh report.sh`"]);
+    let put = until("the question", || rig.json(&["proposals"]).as_array().unwrap().first().cloned());
+    assert_eq!(put["risk"], Value::Null);
+    assert_eq!(run(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
+    let why = "the files it could run were changed after untrusted content was read by another agent";
+    for yes in [vec!["approve", "p1"], vec!["approve", "p1", "--shown", put["shown"].as_str().unwrap()]] {
+        let refused = rig.aos(&yes);
+        assert!(refused.code == 1 && refused.err.contains(why), "{refused:?}");
+    }
+    let seen = rig.json(&["proposals", "p1"])[0].clone();
+    assert_eq!((&seen["risk"], &seen["state"]), (&json!(why), &json!("pending")));
+    let yes = rig.aos(&["approve", "p1", "--shown", seen["shown"].as_str().unwrap()]);
+    assert_eq!(yes.code, 0, "{yes:?}");
+    assert_eq!(running.end().code, 0);
+    assert_eq!(read(folder.join("out.txt")), "good\n");
 }
 
 /// A link that lay in a folder is put in the place of a folder below it, where another agent works.

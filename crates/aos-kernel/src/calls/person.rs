@@ -2,7 +2,7 @@
 
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::{AskUser, Handler, Propose};
-use aos_abi::{CallError, Code, Pid, Syscall};
+use aos_abi::{CallError, Code, Pid, Syscall, limits};
 
 use super::invalid;
 use crate::Kernel;
@@ -38,6 +38,10 @@ impl<P: PageStore> Kernel<P> {
                 return Done::Now(Err(error));
             }
         };
+        if let Err(error) = check_reason("why", &args.why).and(check_reason("risk", args.risk.as_deref().unwrap_or("")))
+        {
+            return Done::Now(Err(error));
+        }
         let (name, canonical) = (action.name(), action.args());
         let Some(ruling) = self.rule(pid, action) else { return Done::Ended };
         if ruling.verdict == Verdict::Deny {
@@ -55,11 +59,22 @@ impl<P: PageStore> Kernel<P> {
         let known = ruling.lacking.map(|lacking| self.risk(pid, &lacking));
         let risk = match (known, args.risk) {
             (Some(known), Some(said)) => Some(format!("{known}. It says itself: {said}")),
-            (known, said) => known.or(said),
+            (None, Some(said)) => Some(format!("it says itself: {said}")),
+            (known, None) => known,
         };
         let question = Question { name, args: canonical, hold_ms: None, rule, why: Some(args.why), risk };
         self.propose(pid, index, question);
         // `propose` has put the call into its waiting state already.
         Done::Ended
     }
+}
+
+/// What a process says for its proposal is read by a person before they answer.
+fn check_reason(what: &str, said: &str) -> Result<(), CallError> {
+    let most = limits::REASON_BYTES_MAX;
+    if said.len() <= most {
+        return Ok(());
+    }
+    let error = CallError::new(Code::Inval, format!("`{what}` holds {} bytes, the most is {most}", said.len()));
+    Err(error.hint("say it in a few sentences: a person reads it before they answer"))
 }

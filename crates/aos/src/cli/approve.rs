@@ -6,7 +6,6 @@ use std::io::Write as _;
 use aos_abi::Pid;
 use aos_abi::api::{ApproveRequest, ProposalView, Reach, RejectRequest};
 use aos_abi::process::ProcessView;
-use serde::Serialize;
 
 use super::proposals::{shown, state};
 use super::{Context, Exit, Failure, call, clean_line, now};
@@ -30,6 +29,9 @@ pub struct Approve {
     /// With `--for role`: write the shown change to policy.yaml and take it into use
     #[arg(long)]
     yes: bool,
+    /// The yes is to what `aos proposals ID --json` names so, and to nothing that became known since
+    #[arg(long, value_name = "SHOWN", conflicts_with = "process")]
+    shown: Option<String>,
 }
 
 /// How far a yes reaches.
@@ -67,20 +69,51 @@ impl Approve {
         if self.reach != For::Role || self.yes {
             confirm(cx, &found)?;
         }
-        let ids = all(self.id, found);
         let reach = match self.reach {
             For::Once => Reach::Once,
             For::Process => Reach::Process,
-            For::Role => return super::loosen::perform(cx, &ids, self.yes).await,
+            For::Role => return super::loosen::perform(cx, &all(self.id, found), self.yes).await,
         };
-        answer(cx, &ids, "approve", &ApproveRequest { reach }).await
+        if self.shown.is_some() && self.id.len() > 1 {
+            return Err(Failure::usage("--shown goes with one proposal").hint("approve the others apart"));
+        }
+        let named = self.id.into_iter().map(|id| (id, self.shown.clone()));
+        let found = found.into_iter().map(|one| (one.id, Some(one.shown)));
+        let mut answers = Answers::new(cx);
+        for (id, shown) in named.chain(found) {
+            answers.take(approve(cx, &id, ApproveRequest { reach, shown }).await)?;
+        }
+        answers.end()
+    }
+}
+
+/// Says yes to one. Where something became known of it since it was put, whoever sits at a terminal is shown it.
+async fn approve(cx: &Context, id: &str, yes: ApproveRequest) -> Result<ProposalView, Failure> {
+    let client = cx.client()?;
+    let address = Address::of("/v1/proposals").then(id).then("approve");
+    match client.post(&address, &yes).await {
+        Err(error) if error.is_unseen() && cx.in_terminal => {
+            let mut open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+            open.retain(|one| one.id == id);
+            let Some(one) = open.first() else { return Err(error.into()) };
+            let shown = Some(one.shown.clone());
+            confirm(cx, &open)?;
+            Ok(client.post(&address, &ApproveRequest { shown, ..yes }).await?)
+        }
+        answered => Ok(answered?),
     }
 }
 
 impl Reject {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let ids = all(self.id, asked(cx, self.process).await?);
-        answer(cx, &ids, "reject", &RejectRequest { why: self.why }).await
+        let (client, no) = (cx.client()?, RejectRequest { why: self.why });
+        let mut answers = Answers::new(cx);
+        for id in ids {
+            let address = Address::of("/v1/proposals").then(&id).then("reject");
+            answers.take(client.post(&address, &no).await.map_err(Failure::from))?;
+        }
+        answers.end()
     }
 }
 
@@ -117,7 +150,7 @@ fn confirm(cx: &Context, found: &[ProposalView]) -> Result<(), Failure> {
         return Ok(());
     }
     let ids: Vec<String> = found.iter().map(|proposal| clean_line(&proposal.id)).collect();
-    let text = shown(found, false, now(), cx.width, cx.err);
+    let text = shown(found, found.len() == 1, now(), cx.width, cx.err);
     let unread = |error: std::io::Error| Failure::new("nobody can be asked here").why(error.to_string());
     let mut typed = String::new();
     write!(std::io::stderr(), "{text}\napprove {}? y, or nothing > ", ids.join(", "))
@@ -129,18 +162,30 @@ fn confirm(cx: &Context, found: &[ProposalView]) -> Result<(), Failure> {
     }
 }
 
-async fn answer(cx: &Context, ids: &[String], verb: &str, body: &impl Serialize) -> Result<Exit, Failure> {
-    let client = cx.client()?;
-    let mut first = None;
-    for id in ids {
-        match client.post::<ProposalView>(&Address::of("/v1/proposals").then(id).then(verb), body).await {
-            Ok(proposal) if cx.json => cx.document(&proposal)?,
+/// What came of the answers so far. One that is refused does not keep the others from being given.
+struct Answers<'c> {
+    cx: &'c Context,
+    first: Option<Failure>,
+}
+
+impl Answers<'_> {
+    fn new(cx: &Context) -> Answers<'_> {
+        Answers { cx, first: None }
+    }
+
+    fn take(&mut self, answered: Result<ProposalView, Failure>) -> Result<(), Failure> {
+        match answered {
+            Ok(proposal) if self.cx.json => self.cx.document(&proposal)?,
             Ok(proposal) => {
                 let of = call(&proposal.call.name, &proposal.call.args);
-                cx.note(&format!("{} is {}: {of}", proposal.id, state(proposal.state)));
+                self.cx.note(&format!("{} is {}: {of}", proposal.id, state(proposal.state)));
             }
-            Err(error) => first = first.or(Some(Failure::from(error))),
+            Err(failure) => self.first = self.first.take().or(Some(failure)),
         }
+        Ok(())
     }
-    first.map_or(Ok(Exit::Success), Err)
+
+    fn end(self) -> Result<Exit, Failure> {
+        self.first.map_or(Ok(Exit::Success), Err)
+    }
 }

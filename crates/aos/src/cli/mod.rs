@@ -64,11 +64,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-pub use clean::{clean, clean_line, cut};
+pub use clean::{clean, clean_json, clean_line, cut};
 pub use context::{Context, Global};
 pub use failure::{Exit, Failure};
 pub use narrate::{Narrator, call};
-pub(crate) use proposals::whole;
+pub(crate) use proposals::{PREVIEW, pieces, whole};
 pub use style::{Style, ago, clock, count, duration, money, now};
 
 use crate::env::Env;

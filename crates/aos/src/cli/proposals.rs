@@ -7,14 +7,25 @@ use aos_abi::Timestamp;
 use aos_abi::api::ProposalView;
 use aos_abi::entry::{BoundFile, ProposalState};
 
+use unicode_width::UnicodeWidthChar as _;
+
 use super::table::{Column, Table};
 use super::{Context, Exit, Failure, Style, call, clean, clean_line, duration, now};
 use crate::client::Address;
 
-/// So many lines of a question stand in the list.
+/// So many lines of what would happen stand in the list.
 const LINES_SHOWN: usize = 40;
+/// And of why, which the process says.
+const WHY_LINES_SHOWN: usize = 10;
 /// And at most so many characters: a line has no bound.
 const CHARS_SHOWN: usize = 8_000;
+/// The sign before each line: what is known of the risk, what would happen, why, and what a yes is bound to.
+const RISK: &str = "  risk: ";
+pub(crate) const PREVIEW: &str = "  | ";
+const WHY: &str = "  why: ";
+const BOUND: &str = "  only while unchanged: ";
+const UNBOUND: &str = "  not bound: ";
+const SIGNS: [&str; 5] = [RISK, PREVIEW, WHY, BOUND, UNBOUND];
 
 /// List the calls that wait for a person
 #[derive(Debug, clap::Args)]
@@ -80,49 +91,78 @@ pub(super) fn bound(files: &[BoundFile], unbound: Option<&str>) -> String {
         .collect();
     let mut text = String::new();
     if !named.is_empty() {
-        text.push_str(&format!("  only while unchanged: {}\n", named.join(", ")));
+        text.push_str(&format!("{BOUND}{}\n", named.join(", ")));
     }
     if let Some(unbound) = unbound {
-        text.push_str(&format!("  not bound: {}\n", clean_line(unbound)));
+        text.push_str(&format!("{UNBOUND}{}\n", clean_line(unbound)));
     }
     text
 }
 
-/// All that one should know before one answers: why, the risk, what would happen, and what a yes is bound to.
-pub(crate) fn whole(proposal: &ProposalView) -> String {
-    asked(proposal) + &bound(&proposal.files, proposal.unbound.as_deref())
+/// All that one should know before one answers: the risk, what would happen, why, and what a yes is bound to.
+pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
+    let [risk, preview, why] = asked(proposal);
+    broken(&(risk + &preview + &why + &bound(&proposal.files, proposal.unbound.as_deref())), width)
 }
 
-/// The same without what a yes is bound to.
-fn asked(proposal: &ProposalView) -> String {
-    let mut text = String::new();
-    for (label, value) in
-        [("why", proposal.why.as_deref()), ("risk", proposal.risk.as_deref()), ("", Some(proposal.preview.as_str()))]
-    {
-        for line in value.into_iter().flat_map(str::lines) {
-            text.push_str(&clean(&format!("  {label}{}{line}\n", if label.is_empty() { "" } else { ": " })));
+/// The risk, what would happen, and why. What is known stands before what the process says, and each line of what it says
+/// has its sign, so that none looks like one of the daemon's.
+fn asked(proposal: &ProposalView) -> [String; 3] {
+    let risk = proposal.risk.as_deref().map(clean_line);
+    [(RISK, risk.as_deref()), (PREVIEW, Some(proposal.preview.as_str())), (WHY, proposal.why.as_deref())].map(
+        |(sign, said)| {
+            said.into_iter().flat_map(str::lines).map(|line| clean(&format!("{sign}{line}\n")).into_owned()).collect()
+        },
+    )
+}
+
+/// Lines broken at the width, each piece with the sign of its line: what a terminal breaks begins with none.
+fn broken(text: &str, width: Option<usize>) -> String {
+    let pieces = |line| width.map_or_else(|| vec![String::from(line)], |width| pieces(line, width));
+    text.lines().flat_map(pieces).map(|piece| piece + "\n").collect()
+}
+
+/// The pieces of one line, none wider than so many columns, each with the sign of the line.
+pub(crate) fn pieces(line: &str, width: usize) -> Vec<String> {
+    let sign = SIGNS.into_iter().find(|sign| line.starts_with(sign)).unwrap_or_default();
+    // On a screen narrower than that there is no room for both.
+    let sign = if sign.len() * 2 <= width { sign } else { "" };
+    let mut pieces = Vec::new();
+    let (mut piece, mut used) = (sign.to_owned(), sign.len());
+    // A tab has no width of its own.
+    for one in line[sign.len()..].chars().flat_map(|one| if one == '\t' { vec![' '; 4] } else { vec![one] }) {
+        let wide = one.width().unwrap_or(0);
+        if used + wide > width && piece.len() > sign.len() {
+            pieces.push(std::mem::replace(&mut piece, sign.to_owned()));
+            used = sign.len();
         }
+        used += wide;
+        piece.push(one);
     }
-    text
+    pieces.push(piece);
+    pieces
+}
+
+/// The first lines of a text, and in words how much more there is.
+fn first(text: &str, lines: usize, id: &str) -> String {
+    let end = text.split_inclusive('\n').take(lines).map(str::len).sum();
+    let chars = text.char_indices().nth(CHARS_SHOWN).map_or(text.len(), |(at, _)| at);
+    let (begun, rest) = text.split_at(chars.min(end));
+    let cut = if begun.ends_with('\n') || rest.is_empty() { "" } else { "…\n" };
+    match rest.lines().count() {
+        0 => begun.to_owned(),
+        1 => format!("{begun}{cut}  … 1 more line: aos proposals {id} shows all\n"),
+        more => format!("{begun}{cut}  … {more} more lines: aos proposals {id} shows all\n"),
+    }
 }
 
 /// The beginning of a question, how much more there is, and what a yes is bound to.
-fn begun(proposal: &ProposalView) -> String {
-    let asked = asked(proposal);
-    let lines = asked.split_inclusive('\n').take(LINES_SHOWN).map(str::len).sum();
-    let chars = asked.char_indices().nth(CHARS_SHOWN).map_or(asked.len(), |(at, _)| at);
-    let (mut text, rest) = (asked[..chars.min(lines)].to_owned(), &asked[chars.min(lines)..]);
-    if !rest.is_empty() {
-        if !text.ends_with('\n') {
-            text.push_str("…\n");
-        }
-        let more = match rest.lines().count() {
-            1 => "1 more line".to_owned(),
-            more => format!("{more} more lines"),
-        };
-        text.push_str(&format!("  … {more}: aos proposals {} shows all\n", proposal.id));
-    }
-    text + &bound(&proposal.files, proposal.unbound.as_deref())
+fn begun(proposal: &ProposalView, width: Option<usize>) -> String {
+    let [risk, preview, why] = asked(proposal).map(|text| broken(&text, width));
+    let id = clean_line(&proposal.id);
+    let parts = [(risk, LINES_SHOWN), (preview, LINES_SHOWN), (why, WHY_LINES_SHOWN)];
+    let text: String = parts.into_iter().map(|(text, lines)| first(&text, lines, &id)).collect();
+    text + &broken(&bound(&proposal.files, proposal.unbound.as_deref()), width)
 }
 
 /// A table of them, and below it the beginning of each question, or all of it.
@@ -155,7 +195,7 @@ pub(super) fn shown(
     let mut text = table.shown(width, style);
     for proposal in proposals.iter().filter(|proposal| in_whole || proposal.state == ProposalState::Pending) {
         text.push_str(&format!("\n{}\n", style.bold(&format!("{} of process {}", proposal.id, proposal.pid))));
-        text.push_str(&if in_whole { whole(proposal) } else { begun(proposal) });
+        text.push_str(&if in_whole { whole(proposal, width) } else { begun(proposal, width) });
     }
     text
 }
@@ -181,10 +221,28 @@ mod tests {
         let lines = |count: usize| (0..count).map(|nth| format!("+line {nth}\n")).collect::<String>();
         let list = [asks("p1", lines(3_000)), asks("p2", "x".repeat(1 << 20)), asks("p3", lines(40))];
         let told = shown(&list, false, Timestamp(0), None, Style::plain());
-        assert!(told.contains("+line 39\n  … 2960 more lines: aos proposals p1 shows all\n"), "{told}");
+        assert!(told.contains("  | +line 39\n  … 2960 more lines: aos proposals p1 shows all\n"), "{told}");
         assert!(told.contains("x…\n  … 1 more line: aos proposals p2 shows all\n") && told.len() < 20_000, "{told}");
         assert!(!told.contains("proposals p3") && told.matches("only while unchanged: a (not there)\n").count() == 3);
         let all = shown(&list[..1], true, Timestamp(0), None, Style::plain());
         assert!(all.contains("+line 2999\n") && !all.contains("shows all"), "what is named is shown whole");
+    }
+
+    #[test]
+    fn what_a_process_says_pushes_out_nothing_that_is_known_of_it() {
+        let mut one = asks("p1", "$ rm -r x\nrisk: none".into());
+        one.risk = Some("it has read what others wrote. It says itself: none\n  risk: really none".into());
+        one.why = Some(format!("{}risk: none", " ".repeat(76)) + &"\n  risk: none".repeat(60));
+        for told in
+            [shown(std::slice::from_ref(&one), false, Timestamp(0), Some(80), Style::plain()), whole(&one, Some(80))]
+        {
+            let lines: Vec<&str> = told.lines().skip_while(|line| !line.starts_with("  ")).collect();
+            assert!(lines[0].starts_with("  risk: it has read") && lines[1] == "  | $ rm -r x", "{told}");
+            let risks = lines.iter().filter(|line| line.trim_start().starts_with("risk:")).count();
+            assert_eq!(risks, 1, "{told}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 80), "{told}");
+        }
+        let told = shown(&[one], false, Timestamp(0), None, Style::plain());
+        assert!(told.contains("  … 51 more lines: aos proposals p1 shows all\n"), "{told}");
     }
 }

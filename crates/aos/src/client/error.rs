@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use aos_abi::Code;
 use aos_abi::api::ErrorView;
 
 /// Why a request to the daemon came to nothing. The first four say that it cannot be reached.
@@ -69,4 +70,11 @@ pub enum Error {
         /// Its words.
         error: ErrorView,
     },
+}
+
+impl Error {
+    /// Whether an answer to a proposal was refused since there is something else to see by now.
+    pub(crate) fn is_unseen(&self) -> bool {
+        matches!(self, Error::Refused { error, .. } if error.code == Code::Rejected.as_str())
+    }
 }

@@ -182,6 +182,7 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
         rule: proposal.rule,
         why: proposal.why,
         risk: proposal.risk,
+        shown: String::new(),
         state,
         ended: None,
         expires_at: proposal.expires_at,

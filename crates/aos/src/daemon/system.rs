@@ -3,6 +3,7 @@
 //! What always holds: a change is durable when its future resolves; a look shows only what is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ use aos_abi::process::{
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
 use aos_gateway::{
-    Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, WebhookCall, WebhookDelivery, WebhookRoute,
+    Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, TakenWebhook, WebhookCall, WebhookDelivery,
+    WebhookRoute,
 };
 use aos_journal::Journal;
 use base64::Engine as _;
@@ -42,9 +44,6 @@ use crate::home::Home;
 /// Who an agent is where nobody says.
 const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
     plainly what you did and what you could not do.";
-
-/// Longest wait for the files that a proposal concerns to be looked at, before an answer to it is refused.
-const LOOKED_AT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Processes looked at in one go.
 const LIST_PIECE: usize = 512;
@@ -211,19 +210,15 @@ impl Daemon {
     fn keep_out(&self, folder: &Path) -> Answer<()> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let workspaces = real(&self.home.workspaces());
-        let inside = |own: &PathBuf| {
-            let own = real(own);
-            own.starts_with(folder) || folder.starts_with(&own)
-        };
+        let inside = |own: &PathBuf| own.starts_with(folder) || folder.starts_with(own);
         // What is known of the files of an agent's own workspace is known by its process alone.
         if folder.starts_with(&workspaces) {
             return Err(ApiError::usage(format!("{} is an agent's own workspace", folder.display()))
                 .hint("`aos fork PID` goes on with a copy of it; or copy what you need to a folder of yours"));
         }
-        if !self.home.roots().iter().any(inside) {
-            return Ok(());
-        }
-        Err(ApiError::usage(format!("{} holds files of AOS itself, which no agent may see", folder.display()))
+        let Some(own) = self.home.real_paths().into_iter().find(inside) else { return Ok(()) };
+        let (folder, own) = (folder.display(), own.display());
+        Err(ApiError::usage(format!("{folder} holds files of AOS itself, which no agent may see: {own}"))
             .hint("work on a folder below it or beside it"))
     }
 
@@ -254,7 +249,14 @@ impl Daemon {
         }
     }
 
-    async fn answer_proposal(&self, id: &str, state: ProposalState, why: Option<String>) -> Answer<ProposalView> {
+    /// `shown` names what a yes is to.
+    async fn answer_proposal(
+        &self,
+        id: &str,
+        state: ProposalState,
+        why: Option<String>,
+        shown: Option<String>,
+    ) -> Answer<ProposalView> {
         let wanted = id.to_owned();
         let known = {
             let wanted = wanted.clone();
@@ -271,27 +273,16 @@ impl Daemon {
             (state, ..) => state,
         };
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
-        let until = tokio::time::Instant::now() + LOOKED_AT_WITHIN;
-        loop {
-            let (wanted, body) = (wanted.clone(), body.clone());
-            let answered = self.heart.change(move |kernel| {
-                let pid = kernel.proposal_owner(&wanted).ok_or_else(|| no_proposal(&wanted))?;
-                Ok((pid, body))
-            });
-            match answered.await {
-                // The files that it concerns are still being looked at.
-                Err(CallError { code: Code::Again, retry_after_ms: Some(wait), .. })
-                    if tokio::time::Instant::now() < until =>
-                {
-                    tokio::time::sleep(Duration::from_millis(wait)).await;
-                }
-                answered => {
-                    answered?;
-                    view.state = state;
-                    return Ok(view);
-                }
+        let answered = self.heart.change(move |kernel| {
+            let pid = kernel.proposal_owner(&wanted).ok_or_else(|| no_proposal(&wanted))?;
+            if yes {
+                kernel.check_shown(&wanted, shown.as_deref())?;
             }
-        }
+            Ok((pid, body))
+        });
+        answered.await?;
+        view.state = state;
+        Ok(view)
     }
 }
 
@@ -555,11 +546,11 @@ impl System for Daemon {
             Reach::Once => ProposalState::Approved,
             Reach::Process => ProposalState::Standing,
         };
-        self.answer_proposal(id, state, None).await
+        self.answer_proposal(id, state, None, request.shown).await
     }
 
     async fn reject(&self, id: &str, request: RejectRequest) -> Answer<ProposalView> {
-        self.answer_proposal(id, ProposalState::Rejected, Some(request.why)).await
+        self.answer_proposal(id, ProposalState::Rejected, Some(request.why), None).await
     }
 
     async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
@@ -633,6 +624,21 @@ impl System for Daemon {
         let path = path.to_owned();
         let route = self.heart.look(move |kernel| kernel.route(&path)).await?;
         Ok(route.map(|(pid, route)| WebhookRoute { pid, secret: route.secret, reply_within_s: route.reply_within_s }))
+    }
+
+    async fn webhooks_since(&self, moment: Timestamp) -> Answer<Vec<TakenWebhook>> {
+        let reader = self.journal.reader();
+        let read = move || {
+            let mut taken = Vec::new();
+            reader.for_each_after(reader.last_before(moment)?, |entry| {
+                if let Body::Webhook(WebhookRequest { path, headers, .. }) = entry.body {
+                    taken.push(TakenWebhook { path, headers, at: entry.at });
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(taken)
+        };
+        blocking(read).await
     }
 
     async fn webhook(&self, call: WebhookCall) -> Answer<WebhookDelivery> {

@@ -8,10 +8,9 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph};
-use unicode_width::UnicodeWidthChar as _;
 
 use super::state::{State, Waiting};
-use crate::cli::clean_line;
+use crate::cli::{PREVIEW, clean_line, pieces};
 
 /// Columns that the frame takes.
 const FRAME: u16 = 2;
@@ -58,7 +57,7 @@ pub(super) fn draw(state: &State, waiting: &Waiting, from: usize, frame: &mut Fr
 
 /// What is added and taken away by a diff; the signs stand there as well.
 pub(super) fn style(line: &str) -> Style {
-    match line.trim_start().bytes().next() {
+    match line.strip_prefix(PREVIEW).unwrap_or(line).bytes().next() {
         Some(b'+') => Style::new().fg(Color::Green),
         Some(b'-') => Style::new().fg(Color::Red),
         _ => Style::new(),
@@ -71,20 +70,5 @@ fn lines(waiting: &Waiting, columns: u16) -> Vec<String> {
     if waiting.shown.is_empty() {
         return vec!["it is being read…".to_owned()];
     }
-    let mut lines = Vec::new();
-    for whole in &waiting.shown {
-        let (mut line, mut used) = (String::new(), 0);
-        // A tab has no width of its own on this screen.
-        for one in whole.chars().flat_map(|one| if one == '\t' { vec![' '; 4] } else { vec![one] }) {
-            let wide = one.width().unwrap_or(0);
-            if used + wide > width && !line.is_empty() {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            used += wide;
-            line.push(one);
-        }
-        lines.push(line);
-    }
-    lines
+    waiting.shown.iter().flat_map(|line| pieces(line, width)).collect()
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use aos_abi::Lsn;
-use aos_abi::api::{ProposalView, RejectRequest, SignalRequest};
+use aos_abi::api::{ApproveRequest, ProposalView, RejectRequest, SignalRequest};
 use aos_abi::entry::ProposalState;
 use aos_abi::process::{ProcessView, StatusView};
 use crossterm::event::{Event as TerminalEvent, KeyEventKind};
@@ -122,7 +122,8 @@ async fn proposals(client: &Client) -> Result<Vec<Waiting>, Failure> {
     let pending = proposals.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
     let one = |proposal: ProposalView| Waiting {
         call: call(&proposal.call.name, &proposal.call.args),
-        shown: whole(&proposal).lines().map(str::to_owned).collect(),
+        shown: whole(&proposal, None).lines().map(str::to_owned).collect(),
+        shown_as: proposal.shown,
         id: proposal.id,
         pid: proposal.pid,
     };
@@ -138,8 +139,9 @@ async fn carry_out(client: &Client, command: Command) -> String {
             let sent = client.post::<serde_json::Value>(&address, &SignalRequest { signal, tree: false }).await;
             (format!("sent {signal} to {pid}"), sent)
         }
-        Command::Approve(id) => {
-            (format!("approved {id}"), client.post(&proposal(&id).then("approve"), &serde_json::json!({})).await)
+        Command::Approve { id, shown_as } => {
+            let yes = ApproveRequest { shown: Some(shown_as), ..ApproveRequest::default() };
+            (format!("approved {id}"), client.post(&proposal(&id).then("approve"), &yes).await)
         }
         Command::Reject(id, why) => {
             (format!("rejected {id}"), client.post(&proposal(&id).then("reject"), &RejectRequest { why }).await)

@@ -75,6 +75,8 @@ pub(super) struct Waiting {
     pub(super) call: String,
     /// Everything that one should know before one answers, a line each: what it does, why, and what it is bound to.
     pub(super) shown: Vec<String>,
+    /// What the daemon names that by: a yes is to nothing else.
+    pub(super) shown_as: String,
 }
 
 /// Everything that is known.

@@ -51,7 +51,13 @@ fn thousand() -> State {
 }
 
 fn waiting(id: &str, pid: u64, call: &str, shown: &str) -> Waiting {
-    Waiting { id: id.into(), pid: Pid(pid), call: call.into(), shown: shown.lines().map(str::to_owned).collect() }
+    Waiting {
+        id: id.into(),
+        pid: Pid(pid),
+        call: call.into(),
+        shown: shown.lines().map(str::to_owned).collect(),
+        shown_as: format!("{id} as it is"),
+    }
 }
 
 fn press(state: &mut State, code: KeyCode) -> Option<Command> {
@@ -216,7 +222,10 @@ fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
     assert_eq!(state.over, None);
     press(&mut state, KeyCode::Down);
     assert_eq!(press(&mut state, KeyCode::Char('a')), None, "first it is shown whole");
-    assert_eq!(press(&mut state, KeyCode::Char('a')), Some(Command::Approve("p3".into())));
+    assert_eq!(
+        press(&mut state, KeyCode::Char('a')),
+        Some(Command::Approve { id: "p3".into(), shown_as: "p3 as it is".into() })
+    );
     press(&mut state, KeyCode::Char('r'));
     for one in "no".chars() {
         press(&mut state, KeyCode::Char(one));

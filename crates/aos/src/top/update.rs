@@ -44,7 +44,7 @@ pub(super) enum Command {
     /// Send a signal.
     Signal(Pid, Signal),
     /// Say yes.
-    Approve(String),
+    Approve { id: String, shown_as: String },
     /// Say no.
     Reject(String, String),
     /// Leave.
@@ -140,7 +140,7 @@ fn heard(state: &mut State, entry: &Entry) {
         }
         Body::Proposal { id, state: ProposalState::Pending, proposal, .. } => {
             let call = proposal.as_ref().map(|p| call(p.name.as_str(), &p.args)).unwrap_or_default();
-            state.waiting.push(Waiting { id: id.clone(), pid, call, shown: Vec::new() });
+            state.waiting.push(Waiting { id: id.clone(), pid, call, shown: Vec::new(), shown_as: String::new() });
             state.unread = true;
         }
         Body::Proposal { id, .. } => {
@@ -339,7 +339,7 @@ fn pressed_on_proposal(state: &mut State, id: String, from: usize, key: KeyCode)
     let (read, last) = (!waiting.shown.is_empty(), proposal::last(waiting, state.size));
     let page = proposal::room(state.size).max(1);
     let from = match key {
-        KeyCode::Char('a') if read => return Some(Command::Approve(id)),
+        KeyCode::Char('a') if read => return Some(Command::Approve { id, shown_as: waiting.shown_as.clone() }),
         KeyCode::Char('r') => {
             state.over = Some(Over::Reject { id, why: String::new() });
             return None;

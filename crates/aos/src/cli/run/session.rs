@@ -7,7 +7,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use aos_abi::api::{Accepted, InputRequest, ProposalView, RejectRequest};
+use aos_abi::api::{Accepted, ApproveRequest, InputRequest, ProposalView, RejectRequest};
 use aos_abi::process::{Mode, ProcessView, State};
 use aos_abi::{Lsn, Pid, Signal};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::super::keyboard::{Keyboard, Typed};
 use super::super::proposals::whole;
 use super::super::talk::{Action, Kind, Prompt, Talk};
-use super::super::{Context, Exit, Failure, Narrator, clean_line, cut, duration, view};
+use super::super::{Context, Exit, Failure, Narrator, clean_json, clean_line, cut, duration, view};
 use crate::client::{Address, Client, Event, Line};
 
 /// How often the line at the bottom is drawn anew.
@@ -67,8 +67,16 @@ pub(crate) struct Session<'c> {
     since: Instant,
     after: Lsn,
     input: Input,
-    /// The proposal that was shown whole, and when.
-    shown: Option<(String, Instant)>,
+    shown: Option<Shown>,
+}
+
+/// A proposal that was shown whole.
+#[derive(Debug)]
+struct Shown {
+    id: String,
+    /// What the daemon names that by; `None` where it did not wait any more.
+    name: Option<String>,
+    since: Instant,
 }
 
 /// What is left of the input of somebody attached by a pipe or a file.
@@ -193,7 +201,7 @@ impl<'c> Session<'c> {
 
     async fn entry(&mut self, line: &Line) -> Result<Option<Exit>, Failure> {
         if self.cx.json {
-            self.cx.print(&format!("{}\n", line.json))?;
+            self.cx.print(&format!("{}\n", clean_json(&line.json)))?;
         }
         self.after = line.lsn;
         let Some(entry) = &line.entry else { return Ok(None) };
@@ -268,18 +276,20 @@ impl<'c> Session<'c> {
     }
 
     fn is_shown(&self, id: &str) -> bool {
-        self.shown.as_ref().is_some_and(|(shown, _)| shown == id)
+        self.shown.as_ref().is_some_and(|shown| shown.id == id)
     }
 
     /// Shows a proposal whole, its files looked at: nothing is said yes to that was not. What was typed before that is no
     /// answer to it.
     async fn show_whole(&mut self, id: &str) -> Result<(), Failure> {
         let waiting: Vec<ProposalView> = self.client.get(&Address::of("/v1/proposals")).await?;
-        if let Some(proposal) = waiting.iter().find(|proposal| proposal.id == id) {
-            self.tell(&whole(proposal));
+        let proposal = waiting.into_iter().find(|proposal| proposal.id == id);
+        if let Some(proposal) = &proposal {
+            self.tell(&whole(proposal, self.cx.width));
         }
         self.keyboard.drop_begun();
-        self.shown = Some((id.to_owned(), Instant::now()));
+        let name = proposal.map(|proposal| proposal.shown);
+        self.shown = Some(Shown { id: id.to_owned(), name, since: Instant::now() });
         Ok(())
     }
 
@@ -305,7 +315,7 @@ impl<'c> Session<'c> {
     async fn typed(&mut self, line: Option<Typed>) -> Result<Option<Exit>, Failure> {
         let prompt = self.talk.answered();
         let shown = |id: &str, at: std::time::Instant| {
-            self.shown.as_ref().is_some_and(|(shown, since)| shown == id && since.into_std() <= at)
+            self.shown.as_ref().is_some_and(|shown| shown.id == id && shown.since.into_std() <= at)
         };
         let early = matches!((&prompt, &line), (Some(Prompt::Approval { id }), Some(line)) if !shown(id, line.at));
         match (prompt, line.map(|line| line.text)) {
@@ -389,11 +399,16 @@ impl<'c> Session<'c> {
     async fn decide(&mut self, id: &str, answer: &str) -> Result<(), Failure> {
         let address = Address::of("/v1/proposals").then(id);
         let decided = if matches!(answer.to_lowercase().as_str(), "y" | "yes") {
-            self.client.post::<ProposalView>(&address.then("approve"), &serde_json::json!({})).await
+            let shown = self.shown.take().and_then(|shown| shown.name);
+            let yes = ApproveRequest { shown, ..ApproveRequest::default() };
+            self.client.post::<ProposalView>(&address.then("approve"), &yes).await
         } else {
             self.client.post(&address.then("reject"), &RejectRequest { why: reason(answer) }).await
         };
         if let Err(error) = decided {
+            if error.is_unseen() {
+                self.talk.again(Prompt::Approval { id: id.to_owned() });
+            }
             self.tell(&Failure::from(error).shown());
         }
         Ok(())
