@@ -20,6 +20,7 @@ use crate::image::Image;
 use crate::layer::{Layer, at};
 use crate::outcome::{Change, ChangeKind};
 use crate::step::{Name, Step, inside, open_root};
+use crate::transfer::{Way, nonce};
 
 /// The file in a layer's folder that says what is being done.
 const RECORD: &str = "committed.json";
@@ -44,6 +45,11 @@ struct Record {
     stage: Stage,
     /// Rises with each time it is done or taken back.
     turn: u32,
+    /// What the names of things on their way through the workspace are made of in this turn: random, so that nothing that
+    /// was there before can have one, and written down before the first step, so that after a crash they are found. Not
+    /// in records of the time before there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
     /// The caller's own.
     note: serde_json::Value,
     /// In the order of the paths, so folders before what is in them.
@@ -82,7 +88,8 @@ impl Committed {
         let mut steps: Vec<(Name, Step)> = steps.into_iter().map(|(path, step)| (Name::of(&path), step)).collect();
         steps.sort_by(|a, b| a.0.cmp(&b.0));
         let workspace = Name(vec![workspace.into_os_string().into_vec()]);
-        let record = Record { workspace, stage: Stage::Committing, turn: 0, note, steps };
+        let nonce = Some(nonce().map_err(at(layer.dir()))?);
+        let record = Record { workspace, stage: Stage::Committing, turn: 0, nonce, note, steps };
         let mut committed = Committed { layer, record };
         committed.sync_layer()?;
         committed.save()?;
@@ -299,20 +306,26 @@ impl Committed {
         if !paths.is_empty() {
             return Err(Error::Conflict { paths });
         }
+        // What the last turn used may have been seen.
+        self.record.nonce = Some(nonce().map_err(at(self.layer.dir()))?);
         self.record.turn += 1;
         self.record.stage = to;
         self.record.note = note;
         self.save()
     }
 
+    fn way(&self) -> Way<'_> {
+        Way { layer: &self.layer, nonce: self.record.nonce.as_deref() }
+    }
+
     /// Does every step that is not done, and writes down that it is done.
     fn forward(&mut self) -> Result<(), Error> {
         let workspace = self.workspace();
-        let root = open_root(&workspace)?;
+        let (root, way) = (open_root(&workspace)?, self.way());
         for (name, step) in &self.record.steps {
             pass();
             let path = name.path();
-            step.apply(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+            step.apply(&way, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
             done(Done::Stepped(&path));
         }
         self.finish(Stage::Committed)
@@ -321,11 +334,11 @@ impl Committed {
     /// Takes back every step that is done, and writes that down. Backwards, so that what is in a folder goes before it.
     fn backward(&mut self) -> Result<(), Error> {
         let workspace = self.workspace();
-        let root = open_root(&workspace)?;
+        let (root, way) = (open_root(&workspace)?, self.way());
         for (name, step) in self.record.steps.iter().rev() {
             pass();
             let path = name.path();
-            step.revert(&self.layer, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
+            step.revert(&way, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
             done(Done::Stepped(&path));
         }
         self.finish(Stage::Undone)

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
-use crate::layer::{Layer, at, unmark};
-use crate::transfer::{is_leaving, put_in_place, set_aside, take_away, there, there_in, within};
+use crate::layer::{at, unmark};
+use crate::transfer::{Way, is_leaving, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,23 +61,23 @@ pub(crate) enum Step {
 
 impl Step {
     /// Does the step, or what an interruption has left of it.
-    pub(crate) fn apply(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    pub(crate) fn apply(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
+        let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
         match self {
             Step::Put { .. } => {
                 if there(&upper) {
                     // Also what somebody put there since it was planned.
-                    set_aside(&parent, name, &old)?;
+                    way.set_aside(&parent, name, &old)?;
                     pass();
                     unmark(&upper);
                 }
-                put_if_there(&upper, &parent, name)
+                put_if_there(way, &upper, &parent, name)
             }
             Step::Folder { mode, owner, before } => {
                 if before.is_some() {
-                    take_away(&parent, name, &old)?;
+                    way.take_away(&parent, name, &old)?;
                     pass();
                 }
                 match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
@@ -92,15 +92,15 @@ impl Step {
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
             }
             Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*to)),
-            Step::Remove { .. } => take_away(&parent, name, &old),
+            Step::Remove { .. } => way.take_away(&parent, name, &old),
             Step::Move { from, .. } => relocate(root, &from.path(), &parent, name),
         }
     }
 
     /// Takes the step back, or what an interruption has left of it. A step that was not done is none.
-    pub(crate) fn revert(&self, layer: &Layer, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    pub(crate) fn revert(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let name = path.file_name().unwrap_or_default();
-        let (upper, old) = (layer.upper().join(path), layer.old_of(path));
+        let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
         let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
             // Its folder was not made yet, or is gone already; or it was never begun.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
@@ -111,16 +111,16 @@ impl Step {
             Step::Put { .. } => {
                 // What was not placed is in the layer still.
                 if !there(&old) && !is_leaving(&old) {
-                    return take_away(&parent, name, &upper);
+                    return way.take_away(&parent, name, &upper);
                 }
                 if old.is_dir() && !old.is_symlink() {
                     // A folder cannot take a file's place in one step.
-                    take_away(&parent, name, &upper)?;
+                    way.take_away(&parent, name, &upper)?;
                 } else {
-                    set_aside(&parent, name, &upper)?;
+                    way.set_aside(&parent, name, &upper)?;
                 }
                 pass();
-                put_in_place(&old, &parent, name)
+                way.put_in_place(&old, &parent, name)
             }
             Step::Folder { .. } => {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
@@ -130,10 +130,10 @@ impl Step {
                     Err(errno) => return Err(errno),
                 }
                 pass();
-                put_if_there(&old, &parent, name)
+                put_if_there(way, &old, &parent, name)
             }
             Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*from)),
-            Step::Remove { .. } => put_if_there(&old, &parent, name),
+            Step::Remove { .. } => put_if_there(way, &old, &parent, name),
             Step::Move { from, .. } => {
                 let from = from.path();
                 let back = beneath(root, from.parent().unwrap_or(Path::new("")))?;
@@ -172,8 +172,8 @@ impl Step {
 }
 
 /// Puts what was kept in its place; where there is nothing of it, that was done already or never needed.
-fn put_if_there(kept: &Path, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    if there(kept) || is_leaving(kept) { put_in_place(kept, parent, name) } else { Ok(()) }
+fn put_if_there(way: &Way<'_>, kept: &Path, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    if there(kept) || is_leaving(kept) { way.put_in_place(kept, parent, name) } else { Ok(()) }
 }
 
 /// Moves within the workspace to where nothing is, unless that has been done.

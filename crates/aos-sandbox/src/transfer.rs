@@ -1,7 +1,8 @@
 //! Moving files and folders between a workspace and a layer, also where they are on different file systems.
 //!
-//! Start at [`take_away`] and [`put_in_place`]. What always holds: a move that was cut off can be made again and comes to
-//! the same; a copy gets its name only when it is whole; no link is followed. On one file system a move is one rename.
+//! Start at [`Way`]. What always holds: a move that was cut off can be made again and comes to the same; a copy gets its name
+//! only when it is whole; no link is followed; what is found under a name that such a move uses is this commit's own, since
+//! nobody else can have told the name before. On one file system a move is one rename.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,51 +17,139 @@ use rustix::io::Errno;
 use crate::below::{LEVELS_MAX, delete};
 use crate::durable::sync_folder;
 use crate::failpoint::{Done, done};
+use crate::layer::Layer;
 
 /// How the names begin that things have on their way out of a workspace's folder, and into it. Listings, searches and
 /// watches leave such names out.
 const AWAY: &str = ".aos-draft-away-";
 const INTO: &str = ".aos-draft-into-";
 
-/// Such a name for something of that name: no two on their way through one folder have the same.
-fn passing(prefix: &str, name: &OsStr) -> String {
-    format!("{prefix}{}", &crate::image::digest(name.as_bytes())[..16])
+/// One turn of a commit, as far as moving things is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'c> {
+    pub(crate) layer: &'c Layer,
+    /// A secret of this turn, which is in its record; `None` where the record is of the time before there was one.
+    pub(crate) nonce: Option<&'c str>,
 }
 
-/// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
-pub(crate) fn take_away(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
-    let away = passing(AWAY, name);
-    if !there(to) {
-        if !there_in(folder, name) && !there_in(folder, away.as_ref()) {
-            return Ok(());
+/// A new secret of which names are made.
+pub(crate) fn nonce() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(crate::image::hex(&bytes))
+}
+
+impl Way<'_> {
+    /// What something of that name is called on its way: no two on their way through one folder have the same, and only
+    /// who knows the nonce can tell it. A command that is shown one while it is there learns nothing of the others.
+    fn passing(&self, prefix: &str, name: &OsStr) -> String {
+        match self.nonce {
+            Some(nonce) => {
+                format!("{prefix}{}", &crate::image::digest(&[nonce.as_bytes(), name.as_bytes()].concat())[..32])
+            }
+            // Where it was cut off then, what it moved is under this name and no other.
+            None => format!("{prefix}{}", &crate::image::digest(name.as_bytes())[..16]),
+        }
+    }
+
+    /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
+    pub(crate) fn take_away(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+        let away = self.passing(AWAY, name);
+        if !there(to) {
+            if !there_in(folder, name) && !there_in(folder, away.as_ref()) {
+                return Ok(());
+            }
+            make_parent(to)?;
+            if !there_in(folder, away.as_ref()) {
+                match rustix::fs::renameat(folder, name, CWD, to) {
+                    Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                    Err(Errno::XDEV) => {}
+                    Err(errno) => return Err(errno),
+                }
+                // In one step out of sight; then as long as it takes.
+                rustix::fs::renameat(folder, name, folder, &away)?;
+            }
+            crate::failpoint::pass();
+            let part = beside(to, "part");
+            delete(&part).map_err(errno)?;
+            if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
+                let _ = delete(&part);
+                rustix::fs::renameat(folder, &away, folder, name)?;
+                return Err(errno(error));
+            }
+            named(&part, to)?;
+        }
+        crate::failpoint::pass();
+        let left = within(folder, away.as_ref());
+        if there_in(folder, away.as_ref()) {
+            done(Done::Deleting(&left));
+            delete(&left).map_err(errno)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
+    /// where it is, so that nobody finds it missing before it is replaced; a folder, which nothing can replace, is moved.
+    pub(crate) fn set_aside(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+        let is_folder = |stat: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        let folder_there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(is_folder);
+        if there(to) || folder_there != Ok(false) {
+            return self.take_away(folder, name, to);
         }
         make_parent(to)?;
-        if !there_in(folder, away.as_ref()) {
-            match rustix::fs::renameat(folder, name, CWD, to) {
-                Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        match rustix::fs::linkat(folder, name, CWD, to, AtFlags::empty()) {
+            Ok(()) => Ok(()),
+            // Another file system, one without hard links, or a file of somebody else's (`fs.protected_hardlinks`).
+            Err(_) => {
+                let part = beside(to, "part");
+                delete(&part).map_err(errno)?;
+                copy(&within(folder, name), &part).map_err(errno)?;
+                crate::failpoint::pass();
+                named(&part, to)
+            }
+        }
+    }
+
+    /// Moves what is at `from` to `name` in a folder, unless there is nothing any more. A file replaces what has the name.
+    pub(crate) fn put_in_place(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        let leaving = beside(from, "leaving");
+        if !there(&leaving) {
+            match rustix::fs::renameat(CWD, from, folder, name) {
+                Ok(()) => return Ok(()),
+                Err(Errno::NOENT) if !there(from) => return Ok(()),
                 Err(Errno::XDEV) => {}
                 Err(errno) => return Err(errno),
             }
-            // In one step out of sight; then as long as it takes.
-            rustix::fs::renameat(folder, name, folder, &away)?;
+            // From here on it counts as placed, so that what has the name is never taken for what was there before.
+            rustix::fs::renameat(CWD, from, CWD, &leaving)?;
         }
         crate::failpoint::pass();
-        let part = beside(to, "part");
-        delete(&part).map_err(errno)?;
-        if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
-            let _ = delete(&part);
-            rustix::fs::renameat(folder, &away, folder, name)?;
+        let passing = self.passing(INTO, name);
+        let into = within(folder, passing.as_ref());
+        delete(&into).map_err(errno)?;
+        if let Err(error) = copy(&leaving, &into) {
+            // Nobody else knows the name to delete it by.
+            let _ = delete(&into);
             return Err(errno(error));
         }
-        named(&part, to)?;
-    }
-    crate::failpoint::pass();
-    let left = within(folder, away.as_ref());
-    if there_in(folder, away.as_ref()) {
-        done(Done::Deleting(&left));
-        delete(&left).map_err(errno)
-    } else {
-        Ok(())
+        match rustix::fs::renameat(folder, &passing, folder, name) {
+            Ok(()) => {
+                done(Done::Copied(&within(folder, name)));
+            }
+            // The folder was placed before the cut.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => delete(&into).map_err(errno)?,
+            Err(errno) => {
+                let _ = delete(&into);
+                return Err(errno);
+            }
+        }
+        crate::failpoint::pass();
+        // Also where a cut came before this.
+        sync_folder(folder)?;
+        done(Done::Synced(&within(folder, OsStr::new("."))));
+        done(Done::Deleting(&leaving));
+        delete(&leaving).map_err(errno)
     }
 }
 
@@ -73,62 +162,6 @@ fn named(part: &Path, to: &Path) -> Result<(), Errno> {
     sync_folder(&opened)?;
     done(Done::Synced(folder));
     Ok(())
-}
-
-/// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
-/// where it is, so that nobody finds it missing before it is replaced; a folder, which nothing can replace, is moved.
-pub(crate) fn set_aside(folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
-    let is_folder = |stat: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-    let folder_there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(is_folder);
-    if there(to) || folder_there != Ok(false) {
-        return take_away(folder, name, to);
-    }
-    make_parent(to)?;
-    match rustix::fs::linkat(folder, name, CWD, to, AtFlags::empty()) {
-        Ok(()) => Ok(()),
-        // Another file system, one without hard links, or a file of somebody else's (`fs.protected_hardlinks`).
-        Err(_) => {
-            let part = beside(to, "part");
-            delete(&part).map_err(errno)?;
-            copy(&within(folder, name), &part).map_err(errno)?;
-            crate::failpoint::pass();
-            named(&part, to)
-        }
-    }
-}
-
-/// Moves what is at `from` to `name` in a folder, unless there is nothing any more. A file replaces what has the name.
-pub(crate) fn put_in_place(from: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    let leaving = beside(from, "leaving");
-    if !there(&leaving) {
-        match rustix::fs::renameat(CWD, from, folder, name) {
-            Ok(()) => return Ok(()),
-            Err(Errno::NOENT) if !there(from) => return Ok(()),
-            Err(Errno::XDEV) => {}
-            Err(errno) => return Err(errno),
-        }
-        // From here on it counts as placed, so that what has the name is never taken for what was there before.
-        rustix::fs::renameat(CWD, from, CWD, &leaving)?;
-    }
-    crate::failpoint::pass();
-    let passing = passing(INTO, name);
-    let into = within(folder, passing.as_ref());
-    delete(&into).map_err(errno)?;
-    copy(&leaving, &into).map_err(errno)?;
-    match rustix::fs::renameat(folder, &passing, folder, name) {
-        Ok(()) => {
-            done(Done::Copied(&within(folder, name)));
-        }
-        // The folder was placed before the cut.
-        Err(Errno::NOTEMPTY | Errno::EXIST) => delete(&into).map_err(errno)?,
-        Err(errno) => return Err(errno),
-    }
-    crate::failpoint::pass();
-    // Also where a cut came before this.
-    sync_folder(folder)?;
-    done(Done::Synced(&within(folder, OsStr::new("."))));
-    done(Done::Deleting(&leaving));
-    delete(&leaving).map_err(errno)
 }
 
 /// Whether a move in was begun and not ended.

@@ -10,7 +10,7 @@ use crate::below::LEVELS_MAX;
 use crate::below::tests::chain;
 use crate::failpoint::cut;
 use crate::failpoint::trace::{self, Was};
-use crate::image::Kind;
+use crate::image::{Kind, digest};
 use crate::layer::Like;
 
 /// A workspace and a place for a layer.
@@ -49,6 +49,22 @@ impl Room {
             std::fs::set_permissions(room.at(file), PermissionsExt::from_mode(mode)).unwrap();
         }
         std::os::unix::fs::symlink("edited", room.at("link")).unwrap();
+        room.decoys().iter().for_each(|decoy| std::fs::write(decoy, "a decoy").unwrap());
+        room
+    }
+
+    /// Files of the names that things had on their way in and out while anybody could tell them.
+    fn decoys(&self) -> Vec<PathBuf> {
+        let ways = ["edited", "link", "becomes-file", "becomes-folder", "d", "n", "new", "fresh"].map(|name| {
+            ["away", "into"].map(|way| self.at(&format!(".aos-draft-{way}-{}", &digest(name.as_bytes())[..16])))
+        });
+        ways.into_iter().flatten().collect()
+    }
+
+    /// The same without them, for what was begun while they were the names.
+    fn without_decoys(place: Place) -> Room {
+        let room = Room::new(place);
+        room.decoys().iter().for_each(|decoy| std::fs::remove_file(decoy).unwrap());
         room
     }
 
@@ -137,7 +153,10 @@ fn what_is_committed_can_be_undone_and_done_again() {
             let committed = work(&room).unwrap();
             let after = room.listing();
             assert_ne!(before, after, "{name}");
-            assert!(!after.keys().any(|path| path.to_string_lossy().contains(".aos-draft")), "{name}: {after:?}");
+            let drafts = |listing: &BTreeMap<PathBuf, (u32, Vec<u8>)>| -> Vec<PathBuf> {
+                listing.keys().filter(|path| path.to_string_lossy().contains(".aos-draft")).cloned().collect()
+            };
+            assert_eq!(drafts(&after), drafts(&before), "{name}");
             assert_eq!(Committed::load(&room.dir()).unwrap().unwrap(), committed, "{name}");
             let undone = committed.undo(json!("undo")).unwrap();
             assert_eq!((room.listing(), undone.turn()), (before.clone(), 1), "{name} {place:?}");
@@ -203,6 +222,88 @@ fn an_undo_cut_off_anywhere_is_all_or_nothing_and_so_is_its_recovery() {
                 cuts += 1;
             }
             assert!(cuts > 2, "{name} {place:?} has {cuts} places to be cut off at");
+        }
+    }
+}
+
+/// Whoever made a file of the name that another has on its way out kept `aos undo` and FS_DELETE from taking that one away,
+/// and both said that it was gone.
+#[test]
+fn what_has_a_name_like_those_on_their_way_is_left_alone() {
+    for place in places() {
+        let room = Room::new(place);
+        let before = room.listing();
+        let layer = room.layer();
+        layer.write(room.work.path(), Path::new("fresh"), b"evil", None).unwrap();
+        let undone = layer.commit(room.work.path(), None, Value::Null).unwrap().undo(Value::Null).unwrap();
+        assert_eq!(room.listing(), before, "{place:?}");
+        let redone = undone.redo(Value::Null).unwrap();
+        assert_eq!(std::fs::read(room.at("fresh")).unwrap(), b"evil", "{place:?}");
+        redone.forget().unwrap();
+
+        let committed = room.layer().remove(room.work.path(), Path::new("fresh"), Value::Null).unwrap();
+        assert_eq!(room.listing(), before, "{place:?}");
+        assert_eq!(std::fs::read(committed.kept(Path::new("fresh"))).unwrap(), b"evil", "{place:?}");
+    }
+}
+
+#[test]
+fn each_turn_has_names_of_its_own() {
+    let room = Room::new(Place::Same);
+    let nonce = |committed: &Committed| {
+        let known = Committed::load(&room.dir()).unwrap().unwrap().record.nonce.unwrap();
+        assert_eq!((known.len(), Some(&known)), (32, committed.record.nonce.as_ref()));
+        known
+    };
+    let committed = edits(&room).unwrap();
+    let first = nonce(&committed);
+    let undone = committed.undo(Value::Null).unwrap();
+    let second = nonce(&undone);
+    let third = nonce(&undone.redo(Value::Null).unwrap());
+    assert!(first != second && second != third && first != third);
+}
+
+/// A commit that is written down and not begun, as it was before there was a nonce.
+fn begun_without_nonce(room: &Room, work: Work) -> Committed {
+    assert!(cut::at(1, || drop(work(room))));
+    let mut committed = Committed::load(&room.dir()).unwrap().unwrap();
+    committed.record.nonce = None;
+    committed.save().unwrap();
+    assert!(!std::fs::read_to_string(room.dir().join(RECORD)).unwrap().contains("nonce"));
+    committed
+}
+
+#[test]
+fn what_was_done_or_cut_off_before_there_was_a_nonce_is_finished_and_undone() {
+    for place in places() {
+        for (name, work) in WORKS {
+            let whole = Room::without_decoys(place);
+            let before = whole.listing();
+            let mut committed = begun_without_nonce(&whole, work);
+            committed.forward().unwrap();
+            let after = whole.listing();
+            let undone = Committed::load(&whole.dir()).unwrap().unwrap().undo(Value::Null).unwrap();
+            assert_eq!((whole.listing(), undone.record.nonce.is_some()), (before.clone(), true), "{name} {place:?}");
+            undone.redo(Value::Null).unwrap();
+            assert_eq!(whole.listing(), after, "{name} {place:?}");
+            let mut cuts = 0;
+            loop {
+                let room = Room::without_decoys(place);
+                let mut committed = begun_without_nonce(&room, work);
+                if !cut::at(cuts, || committed.forward().unwrap()) {
+                    break;
+                }
+                assert!(matches!(recover(&room.dir()).unwrap(), Recovered::Whole(_)));
+                assert_eq!(room.listing(), after, "{name} {place:?} cut at {cuts}");
+                let mut committed = Committed::load(&room.dir()).unwrap().unwrap();
+                (committed.record.stage, committed.record.turn) = (Stage::Undoing, 1);
+                committed.save().unwrap();
+                cut::at(cuts, || committed.backward().unwrap());
+                assert!(matches!(recover(&room.dir()).unwrap(), Recovered::Whole(_)));
+                assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts} while it was taken back");
+                cuts += 1;
+            }
+            assert!(cuts > 1, "{name} {place:?} has {cuts} places to be cut off at");
         }
     }
 }
