@@ -200,7 +200,7 @@ impl Layer {
         self.dir.join("work")
     }
 
-    /// Where what commits replace is kept.
+    /// Where what commits replace is kept, and what is on its way is meanwhile. No command sees it.
     pub(crate) fn old(&self) -> PathBuf {
         self.dir.join("old")
     }

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, is_leaving, there, there_in, within};
+use crate::transfer::{Way, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ impl Step {
         match self {
             Step::Put { .. } => {
                 // What was not placed is in the layer still.
-                if !there(&old) && !is_leaving(&old) {
+                if !there(&old) && !way.is_leaving(&old) {
                     return way.take_away(&parent, name, &upper);
                 }
                 if old.is_dir() && !old.is_symlink() {
@@ -173,7 +173,7 @@ impl Step {
 
 /// Puts what was kept in its place; where there is nothing of it, that was done already or never needed.
 fn put_if_there(way: &Way<'_>, kept: &Path, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    if there(kept) || is_leaving(kept) { way.put_in_place(kept, parent, name) } else { Ok(()) }
+    if there(kept) || way.is_leaving(kept) { way.put_in_place(kept, parent, name) } else { Ok(()) }
 }
 
 /// Moves within the workspace to where nothing is, unless that has been done.

@@ -52,6 +52,22 @@ impl Way<'_> {
         }
     }
 
+    /// Where something is that is on its way from or to a place of the layer. Never beside what a command wrote, which may
+    /// have any name: what belongs to the upper folder goes where the commit keeps what it replaced. That is all of one
+    /// length, so this is nothing's name there.
+    fn own(&self, place: &Path, mark: &str) -> PathBuf {
+        match (place.strip_prefix(self.layer.upper()), self.nonce) {
+            (Ok(path), Some(_)) => beside(&self.layer.old_of(path), &format!("upper.{mark}")),
+            // It is a folder of the layer's own that it is in; or it was begun when there was no such rule.
+            _ => beside(place, mark),
+        }
+    }
+
+    /// Whether a move in was begun and not ended.
+    pub(crate) fn is_leaving(&self, from: &Path) -> bool {
+        there(&self.own(from, "leaving"))
+    }
+
     /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
     pub(crate) fn take_away(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
         let away = self.passing(AWAY, name);
@@ -70,7 +86,7 @@ impl Way<'_> {
                 rustix::fs::renameat(folder, name, folder, &away)?;
             }
             crate::failpoint::pass();
-            let part = beside(to, "part");
+            let part = self.own(to, "part");
             delete(&part).map_err(errno)?;
             if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
                 let _ = delete(&part);
@@ -102,7 +118,7 @@ impl Way<'_> {
             Ok(()) => Ok(()),
             // Another file system, one without hard links, or a file of somebody else's (`fs.protected_hardlinks`).
             Err(_) => {
-                let part = beside(to, "part");
+                let part = self.own(to, "part");
                 delete(&part).map_err(errno)?;
                 copy(&within(folder, name), &part).map_err(errno)?;
                 crate::failpoint::pass();
@@ -113,7 +129,7 @@ impl Way<'_> {
 
     /// Moves what is at `from` to `name` in a folder, unless there is nothing any more. A file replaces what has the name.
     pub(crate) fn put_in_place(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-        let leaving = beside(from, "leaving");
+        let leaving = self.own(from, "leaving");
         if !there(&leaving) {
             match rustix::fs::renameat(CWD, from, folder, name) {
                 Ok(()) => return Ok(()),
@@ -162,11 +178,6 @@ fn named(part: &Path, to: &Path) -> Result<(), Errno> {
     sync_folder(&opened)?;
     done(Done::Synced(folder));
     Ok(())
-}
-
-/// Whether a move in was begun and not ended.
-pub(crate) fn is_leaving(from: &Path) -> bool {
-    there(&beside(from, "leaving"))
 }
 
 /// Whether anything has this path, a link included.
@@ -257,7 +268,7 @@ fn copy_attributes(from: &Path, to: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A name beside a path, for what is not whole yet.
+/// A name beside a path, for what is on its way and not whole.
 fn beside(path: &Path, mark: &str) -> PathBuf {
     let mut name = path.as_os_str().as_bytes().to_vec();
     // Long names have no room for more: the mark goes to a name of its own in the same folder, made of the name's digest.
