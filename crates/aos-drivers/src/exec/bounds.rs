@@ -12,6 +12,8 @@ use aos_abi::syscall::{FsDelete, FsList, FsRead, FsWrite};
 use aos_abi::{CallError, Code, Syscall};
 use aos_sandbox::{Change, ChangeKind, Layer};
 
+use crate::fs::Draft;
+
 /// The most entries of a workspace that are looked at to tell which may be seen.
 const ENTRIES_MAX: usize = 100_000;
 
@@ -129,6 +131,9 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
         let path = change.path.to_string_lossy().into_owned();
         let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
         let delete = |path| Syscall::FsDelete(FsDelete { path });
+        if change.kind == ChangeKind::Created && path.split('/').any(Draft::is_name) {
+            return Err(unseen(&change.path));
+        }
         let said = match change.kind {
             ChangeKind::Created if made && for_more() => Ok(()),
             ChangeKind::Created => bounds.allows(&write(path)),
@@ -148,8 +153,20 @@ fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
+/// What no listing would show is not made, also where every file may be written.
+fn unseen(path: &Path) -> CallError {
+    let path = escaped(path);
+    let message = format!("the command ran, but nothing that it changed was kept, since it made `{path}`");
+    CallError::new(Code::Perm, message)
+        .hint("that name is one that files have only while they are written, and that no listing shows: use another")
+}
+
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().chars().flat_map(char::escape_debug).collect()
+}
+
 fn refused(path: &Path, error: CallError) -> CallError {
-    let path: String = path.to_string_lossy().chars().flat_map(char::escape_debug).collect();
+    let path = escaped(path);
     let message =
         format!("the command ran, but nothing that it changed was kept, since it changed `{path}`: {}", error.message);
     let grant = error.hint.map(|hint| format!("; {hint}")).unwrap_or_default();

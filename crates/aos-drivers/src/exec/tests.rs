@@ -190,6 +190,23 @@ fn what_may_not_be_changed_is_kept_out_with_all_the_rest_and_said() {
 }
 
 #[test]
+fn a_command_makes_nothing_that_no_listing_shows() {
+    let room = Room::new(Ok(End::Exited(0)), Captured::default());
+    let layer = aos_sandbox::Layer::create(room.home.path().join("layer")).unwrap();
+    let judged = |path: &str, kind| {
+        let changes = [Change { path: path.into(), kind }];
+        super::bounds::judge(&Below(&["."]), &room.work(), &layer, &changes)
+    };
+    for path in [".aos-draft-away-0123", "docs/.aos-draft-1", ".aos-draft-1/run.sh"] {
+        let error = judged(path, ChangeKind::Created).unwrap_err();
+        assert!(error.code == Code::Perm && error.message.contains(path) && error.hint.is_some(), "{error}");
+        // What is there already may go.
+        judged(path, ChangeKind::Deleted).unwrap();
+    }
+    judged("aos-draft-1", ChangeKind::Created).unwrap();
+}
+
+#[test]
 fn what_may_not_be_read_is_hidden_as_high_up_as_can_be() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
     for path in ["notes/a", "docs/open/b", "docs/shut/c", "docs/d", "private/deep/e", "empty/f"] {

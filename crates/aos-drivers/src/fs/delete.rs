@@ -87,7 +87,7 @@ fn empty(folder: &OwnedFd, path: &str, depth: u32) -> Result<(), Error> {
 
 /// Moves a file, a link or a folder to where nothing is yet, making the folders above.
 pub(super) fn relocate(workspace: &Workspace<'_>, args: &FsMove, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
-    let (from, to) = (Beneath::parse(&args.from)?, Beneath::parse(&args.to)?);
+    let (from, to) = (Beneath::parse(&args.from)?, Beneath::parse(&args.to)?.of_new()?);
     if is_below(&to, &from) {
         return Err(Error::IntoItself { path: from.as_str().to_owned() });
     }

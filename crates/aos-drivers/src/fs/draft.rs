@@ -23,7 +23,8 @@ pub(crate) struct Draft<'f> {
 }
 
 impl<'f> Draft<'f> {
-    /// Whether a name is a draft's: one that a crash left behind, or one being written.
+    /// Whether a name is a draft's: one that a crash left behind, or one being written. Since it is not shown, neither
+    /// calls nor commands make anything of such a name.
     pub(crate) fn is_name(name: &str) -> bool {
         name.starts_with(PREFIX)
     }

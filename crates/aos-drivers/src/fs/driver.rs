@@ -53,7 +53,7 @@ impl Driver {
         let done = match call {
             Syscall::FsRead(args) => read::read(&open()?, args),
             Syscall::FsWrite(args) => {
-                let path = Beneath::parse(&args.path)?.of_file()?;
+                let path = Beneath::parse(&args.path)?.of_file()?.of_new()?;
                 let _turn = self.locks.hold(&place.root, &path);
                 write::write(&open()?, args, &path, keeper)
             }

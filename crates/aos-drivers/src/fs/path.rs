@@ -1,5 +1,6 @@
 //! Paths as agents write them, parsed: relative to the workspace, without `..`, in one spelling.
 
+use super::draft::Draft;
 use super::error::Error;
 
 /// Longest path, in bytes: `PATH_MAX` of Linux less its closing zero.
@@ -76,6 +77,18 @@ impl Beneath {
     pub(crate) fn of_file(self) -> Result<Beneath, Error> {
         if self.names_folder && !self.path.is_empty() {
             return Err(Error::Name { path: format!("{}/", self.path), why: "ends in `/`, so it names a folder" });
+        }
+        Ok(self)
+    }
+
+    /// The same path, where something may be made there.
+    ///
+    /// # Errors
+    /// `EINVAL` where no listing would show it.
+    pub(crate) fn of_new(self) -> Result<Beneath, Error> {
+        if self.path.split('/').any(Draft::is_name) {
+            let why = "holds a name that files have only while they are written, and that no listing shows";
+            return Err(Error::Name { path: self.path, why });
         }
         Ok(self)
     }

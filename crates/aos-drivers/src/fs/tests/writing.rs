@@ -40,6 +40,26 @@ fn a_folder_in_the_place_or_a_file_in_the_way_is_refused() {
 }
 
 #[test]
+fn what_no_listing_shows_is_not_made() {
+    for room in [Room::new(), Room::without_layers()] {
+        room.put("a.txt", "a");
+        room.put("docs/.aos-draft-left", "left by a stop");
+        for path in [".aos-draft-0123", ".aos-draft-away-x/b.sh", "new/./.aos-draft-", "docs/.aos-draft-left"] {
+            assert_eq!(room.code("FS_WRITE", json!({ "path": path, "content": "x" })), Code::Inval, "{path}");
+            assert_eq!(room.code("FS_MOVE", json!({ "from": "a.txt", "to": path })), Code::Inval, "{path}");
+        }
+        assert_eq!(room.names(), ["a.txt", "docs"], "nothing was made");
+        // What is there all the same can be looked at and got rid of.
+        assert_eq!(
+            room.call("FS_READ", json!({ "path": "docs/.aos-draft-left" })).unwrap()["content"],
+            "left by a stop"
+        );
+        room.call("FS_MOVE", json!({ "from": "docs/.aos-draft-left", "to": "b" })).unwrap();
+        room.call("FS_WRITE", json!({ "path": "x.aos-draft-1", "content": "a name like others" })).unwrap();
+    }
+}
+
+#[test]
 fn permission_bits_survive_a_replacement() {
     let room = Room::new();
     room.put("run.sh", "old");
