@@ -30,6 +30,8 @@ pub(crate) struct Sent {
     /// Of these, bytes of images in base64, and how many images.
     pub(crate) image_bytes: usize,
     pub(crate) images: usize,
+    /// Tokens beyond its text at most, where its images are not told one by one.
+    pub(crate) beyond_text: u64,
     /// Most tokens of the answer that were asked for.
     pub(crate) max_output: u32,
 }
@@ -193,15 +195,17 @@ impl<'d> Answer<'d> {
         let answered = self.text.len()
             + self.calls.iter().map(|slot| slot.call.arguments.len() + slot.call.name.len()).sum::<usize>();
         let text_bytes = sent.body_bytes.saturating_sub(sent.image_bytes);
-        let input_max = sent.body_bytes as u64 + PROVIDER_TOKENS_MAX;
+        let input_max = (sent.body_bytes as u64 + PROVIDER_TOKENS_MAX).saturating_add(sent.beyond_text);
         let input_min = (text_bytes as u64 / TOKEN_BYTES_MAX).max(1);
         let output_min = (answered as u64).div_ceil(TOKEN_BYTES_MAX);
         let output_max = u64::from(sent.max_output).max(self.received as u64);
         let input = self.reported.input.filter(|tokens| (input_min..=input_max).contains(tokens));
         let output = self.reported.output.filter(|tokens| (output_min..=output_max).contains(tokens));
         let estimated = input.is_none() || output.is_none();
-        let input_tokens =
-            input.unwrap_or_else(|| (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64);
+        let input_tokens = input.unwrap_or_else(|| {
+            let counted = (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64;
+            counted.saturating_add(sent.beyond_text.div_ceil(BYTES_PER_TOKEN as u64))
+        });
         let output_tokens = output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64);
         let cached_input_tokens = input.and(self.reported.cached).unwrap_or(0).min(input_tokens);
         Usage {
@@ -239,7 +243,7 @@ pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
 mod tests {
     use super::*;
 
-    const SENT: Sent = Sent { body_bytes: 3000, image_bytes: 0, images: 0, max_output: 100 };
+    const SENT: Sent = Sent { body_bytes: 3000, image_bytes: 0, images: 0, beyond_text: 0, max_output: 100 };
 
     fn usage(reported: Reported) -> Usage {
         let mut drop = |_| ();
@@ -277,6 +281,23 @@ mod tests {
         };
         let parts = usage(parts);
         assert_eq!((parts.cache_write_tokens, parts.reasoning_tokens), (400, 80), "no part is more than the rest");
+    }
+
+    /// A picture of many bytes is few tokens, and one that is given by its address may be many.
+    #[test]
+    fn an_image_is_what_the_server_counts() {
+        let told = |sent: Sent, input| {
+            let mut drop = |_| ();
+            let mut answer = Answer::new(&mut drop);
+            answer.reported = Reported { input: Some(input), output: Some(1), ..Reported::default() };
+            let usage = answer.usage(&sent);
+            (usage.input_tokens, usage.estimated)
+        };
+        let large = Sent { body_bytes: 640_300, image_bytes: 640_000, beyond_text: 50_000, ..SENT };
+        assert_eq!(told(large, 900), (900, false));
+        let named = Sent { body_bytes: 300, image_bytes: 100, beyond_text: 50_000, ..SENT };
+        assert_eq!(told(named, 48_000), (48_000, false));
+        assert_eq!(told(named, 60_000), (67 + 16_667, true), "estimated rather too high");
     }
 
     #[test]

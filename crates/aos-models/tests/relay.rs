@@ -63,7 +63,7 @@ fn request(format: Format, stream: bool) -> Value {
 }
 
 async fn relay(pool: &Arc<Pool>, format: Format, body: &Value) -> Result<Relayed, Refusal> {
-    let asked = Asked::read(format, Bytes::from(body.to_string())).unwrap();
+    let asked = Asked::read(format, Bytes::from(body.to_string()))?;
     pool.relay("m", &asked, 1000, EFFECT, None).await
 }
 
@@ -222,6 +222,135 @@ async fn a_program_never_gets_more_than_it_may() {
             assert!(sent.contains("1000") && !sent.contains("50000"), "{provider:?} {format:?} {sent}");
         }
     }
+}
+
+/// A request with more at its top.
+fn with(format: Format, more: &Value) -> Value {
+    let mut body = request(format, false);
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+/// All that is said is this one part.
+fn part(part: Value) -> Value {
+    json!({"messages": [{"role": "user", "content": [part]}]})
+}
+
+/// What has no worst that could be set aside is refused before anything is asked, and says the way out.
+#[tokio::test]
+async fn what_costs_more_than_is_set_aside_is_refused() {
+    let (chat, messages, responses) = (Format::Chat, Format::Messages, Format::Responses);
+    let by_url = json!({"type": "document", "source": {"type": "url", "url": "https://x.org/100-pages.pdf"}});
+    let result = json!({"type": "tool_result", "tool_use_id": "c1", "content": [&by_url]});
+    let table = [
+        (chat, json!({"n": 2}), "`n`"),
+        (chat, json!({"best_of": 3}), "`best_of`"),
+        (chat, json!({"max_completion_tokens": 1, "max_tokens": 100_000}), "both limit"),
+        (chat, json!({"max_tokens": null, "max_output_tokens": 1}), "`max_output_tokens`"),
+        (chat, json!({"n_predict": 100_000}), "`n_predict`"),
+        (messages, json!({"max_completion_tokens": 9}), "`max_completion_tokens`"),
+        (responses, json!({"max_tokens": 9}), "`max_tokens`"),
+        (chat, json!({"service_tier": "priority"}), "`priority`"),
+        (messages, json!({"speed": "fast"}), "`fast`"),
+        (chat, json!({"modalities": ["text", "audio"]}), "`audio`"),
+        (chat, json!({"web_search_options": {}}), "a search"),
+        (chat, json!({"models": ["a-dear-one"]}), "another model"),
+        (messages, json!({"mcp_servers": [{"type": "url", "url": "https://x", "name": "x"}]}), "calls"),
+        (chat, json!({"tools": [{"type": "web_search"}]}), "`web_search`"),
+        (chat, json!({"tools": [{"google_search": {}}]}), "`google_search`"),
+        (messages, json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}), "web_search"),
+        (messages, json!({"tools": [{"type": "code_execution_20250825", "name": "c"}]}), "code_execution"),
+        (messages, json!({"tools": [{"type": "bash_code_execution_1", "name": "c"}]}), "run by the provider"),
+        (messages, json!({"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]}), "mcp_toolset"),
+        (messages, part(by_url), "address"),
+        (messages, part(result), "address"),
+        (messages, part(json!({"type": "document", "source": {"type": "file", "file_id": "f"}})), "id of a file"),
+        (messages, part(json!({"type": "container_upload", "file_id": "f"})), "id of a file"),
+        (chat, part(json!({"type": "file", "file": {"file_id": "f"}})), "id of a file"),
+        (chat, part(json!({"type": "file", "file": {"file_data": "https://x.org/a.pdf"}})), "address"),
+        (chat, part(json!({"type": "video_url", "video_url": {"url": "https://x.org/a.mp4"}})), "address"),
+    ];
+    for (format, more, word) in table {
+        let body = with(format, &more);
+        let provider = if format == messages { Provider::Anthropic } else { Provider::Openai };
+        let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+        let refused = relay(&pool(&server, provider), format, &body).await;
+        let Err(Refusal::Misfit(misfit)) = refused else { panic!("{word}: {refused:?} {body}") };
+        assert!(misfit.message.contains(word) && misfit.hint.is_some(), "{word}: {misfit:?}");
+        assert_eq!(server.count(), 0, "{word}");
+    }
+}
+
+/// What official clients and agents send to OpenAI beside what is said.
+fn ordinary_of_openai() -> Vec<Value> {
+    let image = json!({"url": "https://x.org/a.png", "detail": "high"});
+    let file = json!({"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="});
+    let tools = json!([
+        {"type": "function", "function": {"name": "f", "parameters": {}}},
+        {"type": "custom", "custom": {"name": "c"}},
+        {"name": "old", "parameters": {}}
+    ]);
+    vec![
+        json!({"n": 1, "service_tier": "auto", "tool_choice": "auto", "parallel_tool_calls": true, "stream_options": null,
+            "metadata": {"a": "b"}, "user": "u", "seed": 7, "store": false, "logprobs": false, "reasoning_effort": "low"}),
+        json!({"n": null, "service_tier": "default", "modalities": ["text"], "response_format": {"type": "json_object"},
+            "prompt_cache_key": "k", "max_completion_tokens": null, "prediction": null, "models": [], "tools": tools}),
+        part(json!({"type": "image_url", "image_url": image})),
+        part(json!({"type": "file", "file": file})),
+        part(json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}})),
+        json!({"messages": [{"role": "assistant", "content": null, "audio": null, "refusal": null}]}),
+    ]
+}
+
+/// The same for Anthropic.
+fn ordinary_of_anthropic() -> Vec<Value> {
+    let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
+    let plain = json!({"type": "text", "media_type": "text/plain", "data": "https://x.org"});
+    let tools = json!([
+        {"name": "f", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}},
+        {"type": "custom", "name": "g", "input_schema": {"type": "object"}},
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+        {"type": "computer_20250124", "name": "computer", "display_width_px": 1, "display_height_px": 1},
+        {"type": "memory_20250818", "name": "memory"}
+    ]);
+    vec![
+        json!({"service_tier": "standard_only", "metadata": {"user_id": "u"}, "container": null, "max_tokens": 0,
+            "thinking": {"type": "enabled", "budget_tokens": 1024}, "cache_control": {"type": "ephemeral"}}),
+        json!({"service_tier": "auto", "context_management": {"edits": []}, "tools": tools}),
+        part(json!({"type": "document", "source": pdf, "cache_control": {"type": "ephemeral"}})),
+        part(json!({"type": "document", "source": plain})),
+        part(json!({"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}})),
+        part(json!({"type": "tool_use", "id": "c", "name": "f", "input": {"file_id": "f", "type": "url"}})),
+    ]
+}
+
+#[tokio::test]
+async fn what_ordinary_clients_send_is_passed_on_untouched() {
+    for (provider, format, table) in [
+        (Provider::Openai, Format::Chat, ordinary_of_openai()),
+        (Provider::Anthropic, Format::Messages, ordinary_of_anthropic()),
+    ] {
+        for more in table {
+            let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+            let mut body = with(format, &more);
+            let (answer, _) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+            assert_eq!(told(format, false, &answer).0, "ok", "{more}");
+            let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+            body["model"] = server.model(provider).model.into();
+            assert_eq!(sent, body);
+        }
+    }
+}
+
+/// An image by its address is a few bytes of the request, and up to some 50,000 tokens of the bill.
+#[test]
+fn an_image_by_its_address_is_set_aside_at_its_worst() {
+    let image = json!({"type": "image_url", "image_url": {"url": "https://x.org/a.png"}});
+    let read = |more: &Value| Asked::read(Format::Chat, Bytes::from(with(Format::Chat, more).to_string()));
+    let tokens = |more: &Value| read(more).unwrap().input_tokens();
+    let text = tokens(&part(json!({"type": "text", "text": "https://x.org/a.png"})));
+    assert!(text < 1000 && 3 * tokens(&part(image)) >= 50_000, "{text}");
 }
 
 fn status(status: u16, body: &str) -> Rule {

@@ -143,6 +143,25 @@ fn what_a_request_needs_decides_who_is_asked() {
     assert!(route["barred"][0]["why"].as_str().unwrap().contains("`reasoning`"), "{route}");
 }
 
+/// What has no worst that could be set aside reaches no model, and is said as the client of each format expects it.
+#[test]
+fn what_has_no_bound_is_refused_in_the_words_of_its_format() {
+    let rig = Rig::new(alpha());
+    let (_, secret) = key(&rig, &["editor", "--budget", "0.5"]);
+    let said = json!([{ "role": "user", "content": "alpha" }]);
+    let many = ask_of(&rig, &secret, "/v1/chat/completions", &json!({ "model": "small", "n": 128, "messages": said }));
+    let error = many.json()["error"].clone();
+    assert_eq!((many.status, &error["type"]), (400, &json!("invalid_request_error")), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("leave `n` out"), "{error}");
+    let pages = json!({ "type": "document", "source": { "type": "url", "url": "https://example.org/100-pages.pdf" } });
+    let body = json!({ "model": "small", "max_tokens": 9, "messages": [{ "role": "user", "content": [pages] }] });
+    let by_address = ask_of(&rig, &secret, "/v1/messages", &body);
+    let said = by_address.json();
+    assert_eq!((by_address.status, &said["error"]["type"]), (400, &json!("invalid_request_error")), "{said}");
+    assert!(said["error"]["message"].as_str().unwrap().contains("by its address"), "{said}");
+    assert_eq!(rig.request_count(), 0);
+}
+
 #[test]
 fn a_spent_budget_is_said_before_anything_is_asked() {
     let rig = Rig::new(alpha());

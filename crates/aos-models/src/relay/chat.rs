@@ -18,8 +18,6 @@ use crate::wishes::{Calling, Form, Tool, Wishes};
 struct Request {
     messages: Vec<Said>,
     #[serde(default)]
-    n: Option<u64>,
-    #[serde(default)]
     tools: Option<Vec<Declared>>,
     #[serde(default)]
     tool_choice: Option<Value>,
@@ -107,10 +105,6 @@ impl DeclaredFunction {
 /// The conversation of a request.
 pub(super) fn understood(body: &[u8], max_output: u32) -> Result<Understood, Misfit> {
     let request: Request = serde_json::from_slice(body)?;
-    if request.n.is_some_and(|n| n != 1) {
-        return Err(Misfit::new("`n` asks for more than one answer, which this model's provider cannot give")
-            .hint("leave `n` out and ask again for another answer"));
-    }
     let mut system = Vec::new();
     let mut messages: Vec<Message> = Vec::with_capacity(request.messages.len());
     for said in request.messages {

@@ -5,9 +5,11 @@
 //! know reach the server, and so does the answer (`passed`). Any other is understood (`chat`, `messages`, `responses`: one
 //! file per format, with its reader and its writer), asked as an agent's prompt would be, and the answer written in the
 //! program's format while it comes in (`told`). Embeddings are passed on to servers that speak OpenAI's format, or made inside this program.
-//! What always holds: what an answer used is known when it ends, however it ends; a program that hangs up ends the
-//! exchange. Deliberately absent: keys, budgets and limits, which are whoever's who calls this; conversations kept here.
+//! What always holds: nothing is asked for whose cost has no bound (`bounds`); what an answer used is known when it ends,
+//! however it ends; a program that hangs up ends the exchange. Deliberately absent: keys, budgets and limits, which are
+//! whoever's who calls this; conversations kept here.
 
+mod bounds;
 mod chat;
 mod embeddings;
 mod messages;
@@ -96,12 +98,12 @@ impl std::fmt::Debug for Relayed {
 }
 
 impl Asked {
-    /// Reads what has to be known of a request; its messages are not looked at.
+    /// Reads what has to be known of a request; of its messages only what they cost.
     ///
     /// # Errors
-    /// Where it is no JSON object or says no model.
+    /// Where it is no JSON object, says no model, or asks for something whose cost has no bound.
     pub fn read(format: Format, body: Bytes) -> Result<Asked, Misfit> {
-        let (mut head, model) = Head::of(&body)?;
+        let (mut head, model) = Head::of(format, &body)?;
         let (stream, max_output, needs) = match format {
             // Vectors are no tokens, and need nothing but the model that is named.
             Format::Embeddings => (false, Some(0), BTreeSet::new()),
@@ -118,10 +120,10 @@ impl Asked {
         self.format
     }
 
-    /// Tokens of the request, estimated from its size and rather too high.
+    /// Tokens of the request, estimated from its size and rather too high: three times as many are never in it.
     #[must_use]
     pub fn input_tokens(&self) -> u64 {
-        (self.body.len() as u64).div_ceil(3)
+        (self.body.len() as u64).saturating_add(self.head.weight.beyond_bytes()).div_ceil(3)
     }
 
     /// Every text in it with the name of its field, whatever its format: numbers and names of fields are texts too.

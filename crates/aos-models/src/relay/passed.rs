@@ -52,7 +52,9 @@ pub(super) async fn pass(
     let mut quirks = pool.quirks(model);
     loop {
         let body = anew(asked, &target, max_output, quirks);
-        let sent = Sent { body_bytes: body.len(), max_output, ..Sent::default() };
+        let weight = asked.head.weight;
+        let (image_bytes, beyond_text) = (weight.image_bytes, weight.beyond_text());
+        let sent = Sent { body_bytes: body.len(), image_bytes, beyond_text, max_output, ..Sent::default() };
         let failure = match exchange::open(&target, &body, effect, deadlines).await {
             Ok(response) => match take(response, asked, &target, sent, deadlines).await {
                 Ok(relayed) => return Ok(relayed),

@@ -1,17 +1,19 @@
 //! The few fields of a request that decide about it, and where they stand in its bytes.
 //!
-//! Start at [`Head::of`]. What always holds: nothing but the fields named here is looked at, and what is written anew
-//! differs from what came in exactly those places.
+//! Start at [`Head::of`]. What always holds: nothing but the fields named here and those that cost (`bounds`) is looked at,
+//! and what is written anew differs from what came in exactly these places.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use aos_abi::inference::Format;
 use aos_abi::model::Ability;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::bounds::{Bounds, Weight};
 use crate::failure::quote;
 
 /// A request that cannot be served as it is.
@@ -52,8 +54,18 @@ pub(crate) struct Head {
     model: Range<usize>,
     /// Where the options of the stream stand, and whether they ask for usage.
     options: Option<(Range<usize>, bool)>,
-    /// Where the limit of the answer stands.
-    limit: Option<Range<usize>>,
+    limits: Vec<Limit>,
+    /// What it may come to beyond its bytes.
+    pub(crate) weight: Weight,
+}
+
+/// Where a limit of the answer stands, with its name in front.
+#[derive(Clone, Debug)]
+struct Limit {
+    place: Range<usize>,
+    name: &'static str,
+    /// It says one, and is not null.
+    says: bool,
 }
 
 #[derive(Deserialize)]
@@ -64,12 +76,6 @@ struct Fields<'a> {
     stream: Option<bool>,
     #[serde(borrow, default)]
     stream_options: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    max_tokens: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    max_completion_tokens: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    max_output_tokens: Option<&'a RawValue>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -90,7 +96,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     /// What the model must be able to do, as each format says it.
-    fn needs(&self, body: &[u8]) -> BTreeSet<Ability> {
+    fn needs(&self, weight: &Weight) -> BTreeSet<Ability> {
         let value = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let value = |raw| value(raw).unwrap_or_default();
         let mut needs = BTreeSet::new();
@@ -113,33 +119,11 @@ impl Fields<'_> {
         if effort || thinking["type"].as_str().is_some_and(|kind| kind != "disabled") {
             needs.insert(Ability::Reasoning);
         }
-        if shows_image(body) {
+        if weight.images > 0 {
             needs.insert(Ability::Images);
         }
         needs
     }
-}
-
-/// Whether a message of a request holds an image, in any of the formats.
-fn shows_image(body: &[u8]) -> bool {
-    fn holds(value: &Value) -> bool {
-        match value {
-            Value::Array(values) => values.iter().any(holds),
-            Value::Object(part) => match part.get("type").and_then(Value::as_str) {
-                Some("image" | "image_url" | "input_image") => true,
-                // The arguments of a call are whatever they are.
-                Some("tool_use") => false,
-                _ => part.get("content").is_some_and(holds),
-            },
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-        }
-    }
-    // Nearly every request has none, and is not read as a whole for it.
-    if !std::str::from_utf8(body).is_ok_and(|text| text.contains("image")) {
-        return false;
-    }
-    let Ok(request) = serde_json::from_slice::<Value>(body) else { return false };
-    holds(&request["messages"]) || holds(&request["input"])
 }
 
 #[derive(Deserialize)]
@@ -164,8 +148,9 @@ impl Head {
     /// The head of a request and the model that it names.
     ///
     /// # Errors
-    /// Where the body is no JSON object, or a field that decides is not what it should be.
-    pub(crate) fn of(body: &[u8]) -> Result<(Head, String), Misfit> {
+    /// Where the body is no JSON object, a field that decides is not what it should be, or something is asked for that has
+    /// no bound.
+    pub(crate) fn of(format: Format, body: &[u8]) -> Result<(Head, String), Misfit> {
         // The library would read an array as the fields in their order.
         if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(Misfit::new("a JSON object was expected"));
@@ -177,18 +162,23 @@ impl Head {
             let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
             start..start + raw.get().len()
         };
-        let given = |raw: Option<&'_ RawValue>| raw.filter(|raw| raw.get() != "null").map(|raw| raw.get().to_owned());
-        let limit = [fields.max_completion_tokens, fields.max_tokens, fields.max_output_tokens]
-            .into_iter()
-            .flatten()
-            .find(|raw| raw.get() != "null");
-        let max_output = match given(limit) {
+        let Bounds { limits, weight } = Bounds::of(format, body)?;
+        let said = limits.iter().find(|limit| limit.says()).map(|limit| limit.value.get().parse::<u64>());
+        let max_output = match said {
+            // Some servers take it for no limit at all.
+            Some(Ok(0)) if format == Format::Chat => {
+                return Err(Misfit::new("an answer of 0 tokens is none").hint("ask for at least one token"));
+            }
+            Some(Ok(tokens)) => Some(tokens),
+            Some(Err(_)) => {
+                return Err(Misfit::new("the most tokens of the answer are not a whole number from 0 up"));
+            }
             None => None,
-            Some(text) => Some(
-                text.parse::<u64>()
-                    .map_err(|_| Misfit::new("the most tokens of the answer are not a whole number from 0 up"))?,
-            ),
         };
+        let limits = limits.iter().map(|limit| {
+            let place = with_name(body, place(limit.value));
+            Limit { place, name: limit.name, says: limit.says() }
+        });
         let options = match fields.stream_options.filter(|raw| raw.get() != "null") {
             None => None,
             Some(raw) => {
@@ -199,10 +189,11 @@ impl Head {
         let head = Head {
             stream: fields.stream.unwrap_or(false),
             max_output: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
-            needs: fields.needs(body),
+            needs: fields.needs(&weight),
             model: place(fields.model),
             options,
-            limit: limit.map(place),
+            limits: limits.collect(),
+            weight,
         };
         Ok((head, model))
     }
@@ -216,16 +207,15 @@ impl Head {
     pub(crate) fn anew(&self, body: &[u8], anew: Anew<'_>) -> Bytes {
         let mut changes = vec![(self.model.clone(), json_string(anew.model))];
         let mut added = String::new();
-        match &self.limit {
-            Some(place)
-                if anew.limit_field.is_some() && self.max_output.is_some_and(|asked| asked > anew.max_output) =>
-            {
-                changes.push((place.clone(), anew.max_output.to_string()));
-            }
-            Some(_) => {}
-            None => {
-                if let Some(field) = anew.limit_field {
-                    added.push_str(&format!(",\"{field}\":{}", anew.max_output));
+        if let Some(field) = anew.limit_field {
+            let most = self.max_output.unwrap_or(anew.max_output).min(anew.max_output);
+            let counts = |limit: &&Limit| limit.says || limit.name == field;
+            match self.limits.iter().filter(counts).collect::<Vec<_>>().as_slice() {
+                [] => added.push_str(&format!(",\"{field}\":{most}")),
+                [one] if one.name == field && self.max_output == Some(most) => {}
+                // A limit under a name that the server does not know would be none.
+                limits => {
+                    changes.extend(limits.iter().map(|limit| (limit.place.clone(), format!("\"{field}\":{most}"))));
                 }
             }
         }
@@ -253,6 +243,12 @@ impl Head {
     }
 }
 
+/// A field from its name to the end of its value. The name holds no quotation mark, so its first one is the next before.
+fn with_name(body: &[u8], value: Range<usize>) -> Range<usize> {
+    let quote_before = |end: usize| body[..end].iter().rposition(|byte| *byte == b'"').unwrap_or(0);
+    quote_before(quote_before(value.start))..value.end
+}
+
 fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string can be written as JSON")
 }
@@ -264,7 +260,7 @@ mod tests {
     const ANEW: Anew<'_> = Anew { model: "qwen\"3", usage: true, max_output: 100, limit_field: Some("max_tokens") };
 
     fn anew(body: &str) -> String {
-        let (head, _) = Head::of(body.as_bytes()).unwrap();
+        let (head, _) = Head::of(Format::Chat, body.as_bytes()).unwrap();
         String::from_utf8(head.anew(body.as_bytes(), ANEW).to_vec()).unwrap()
     }
 
@@ -276,12 +272,29 @@ mod tests {
         );
         assert_eq!(
             anew(r#"{"stream":true,"model":"a\u0062","max_completion_tokens":5000}"#),
-            r#"{"stream":true,"model":"qwen\"3","max_completion_tokens":100,"stream_options":{"include_usage":true}}"#
+            r#"{"stream":true,"model":"qwen\"3","max_tokens":100,"stream_options":{"include_usage":true}}"#
         );
         assert_eq!(
             anew(r#"{"stream_options":{"include_usage":false},"stream":true,"model":"a"}"#),
             r#"{"stream_options":{"include_usage":true},"stream":true,"model":"qwen\"3","max_tokens":100}"#
         );
+    }
+
+    /// A server that does not know the name that a limit goes by has none.
+    #[test]
+    fn a_limit_is_said_in_the_servers_words() {
+        for (limits, expected) in [
+            (r#""max_completion_tokens":1"#, r#""max_tokens":1"#),
+            (r#""max\u005fcompletion_tokens" : 1"#, r#""max_tokens":1"#),
+            (r#""max_tokens":null"#, r#""max_tokens":100"#),
+            (r#""max_completion_tokens":5,"max_tokens":null"#, r#""max_tokens":5,"max_tokens":5"#),
+            (r#""max_tokens" :  7,"max_completion_tokens":null"#, r#""max_tokens" :  7,"max_completion_tokens":null"#),
+        ] {
+            assert_eq!(
+                anew(&format!(r#"{{"model":"m",{limits},"x":"\"max_tokens\":9"}}"#)),
+                format!(r#"{{"model":"qwen\"3",{expected},"x":"\"max_tokens\":9"}}"#)
+            );
+        }
     }
 
     #[test]
@@ -292,17 +305,19 @@ mod tests {
             "{}",
             r#"{"model":3}"#,
             r#"{"model":"a","max_tokens":"x"}"#,
+            r#"{"model":"a","max_tokens":0}"#,
             r#"{"model":"a","model":"b"}"#,
             r#"["a",true]"#,
         ] {
-            assert!(Head::of(body.as_bytes()).is_err(), "{body}");
+            assert!(Head::of(Format::Chat, body.as_bytes()).is_err(), "{body}");
         }
     }
 
     #[test]
     fn what_the_model_must_be_able_to_do_is_read_in_every_format() {
         let needs = |rest: &str| {
-            let (head, _) = Head::of(format!("{{\"model\":\"auto\",{rest}}}").as_bytes()).unwrap();
+            let body = format!("{{\"model\":\"auto\",{rest}}}");
+            let (head, _) = Head::of(Format::Chat, body.as_bytes()).unwrap();
             head.needs.into_iter().map(Ability::name).collect::<Vec<_>>().join(" ")
         };
         for (rest, expected) in [
