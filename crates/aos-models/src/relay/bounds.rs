@@ -1,12 +1,14 @@
 //! What a program may ask for: only what has a worst that can be set aside before, since nothing is spent beyond that.
 //!
 //! Start at [`Bounds::of`]. What always holds: a field that nobody here knows passes, and so does any value of it; of two
-//! fields of one name both are looked at, since nobody knows which one a server takes; what is in the request itself counts
-//! by its bytes, and an image, which may be more than these, by the most that a provider makes of one. Deliberately absent:
-//! what a file in the request unfolds to, which counts by its bytes like all else.
+//! fields of one name both are looked at, since nobody knows which one a server takes, and so is a name in any spelling
+//! that some server takes for it; what is in the request itself counts by its bytes, and an image, which may be more than
+//! these, by the most that a provider makes of one. Deliberately absent: what a file in the request unfolds to.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use aos_abi::inference::Format;
 use serde::de::{MapAccess, Visitor};
@@ -44,12 +46,37 @@ const MORE: [(&str, &str); 11] = [
     ("provider", "another provider than the model's"),
 ];
 
+/// The other fields at the top that decide who answers, how long and what it costs.
+const DECIDES: [&str; 9] =
+    ["model", "stream", "stream_options", "n", "best_of", "tools", "messages", "system", "input"];
+
 /// Fields of which only some values cost what the model's price says.
 const ONLY: [(&str, &[&str]); 4] = [
     ("service_tier", &["auto", "default", "standard", "standard_only", "on_demand", "flex"]),
     ("speed", &["standard"]),
     ("inference_geo", &["global"]),
     ("modalities", &["text"]),
+];
+
+/// Names inside parts and tools that are looked at.
+const INNER: [&str; 17] = [
+    "type",
+    "content",
+    "output",
+    "source",
+    "file",
+    "image",
+    "image_url",
+    "url",
+    "id",
+    "file_id",
+    "file_url",
+    "file_data",
+    "document_url",
+    "audio_url",
+    "video_url",
+    "audio",
+    "name",
 ];
 
 /// Tools that Anthropic describes and the program runs, by what stands before the date.
@@ -119,6 +146,7 @@ impl<'a> Bounds<'a> {
     }
 
     fn field(&mut self, format: Format, name: &str, value: &'a RawValue) -> Result<(), Misfit> {
+        spelled(name)?;
         if let Some(name) = LIMITS.into_iter().find(|limit| *limit == name) {
             return self.limit(format, name, value);
         }
@@ -250,6 +278,49 @@ impl<'a> Bounds<'a> {
     }
 }
 
+/// The names at the top that decide, and those inside that are looked at, as they are folded.
+static DECIDING: LazyLock<BTreeMap<String, &str>> = LazyLock::new(|| {
+    let more = MORE.iter().map(|(name, _)| *name).chain(ONLY.iter().map(|(name, _)| *name));
+    DECIDES.into_iter().chain(LIMITS).chain(more).map(|name| (fold(name), name)).collect()
+});
+static INSIDE: LazyLock<BTreeMap<String, &str>> =
+    LazyLock::new(|| INNER.into_iter().map(|name| (fold(name), name)).collect());
+
+/// Servers differ in what they take for one name: Go's read any letter case and its foldings, and the last of two; others
+/// read `maxTokens`. What is decided here by one of them and there by the other is decided by nobody.
+fn spelled(name: &str) -> Result<(), Misfit> {
+    match DECIDING.get(&fold(name)) {
+        Some(own) if *own != name => Err(other_spelling(name, own)),
+        _ => Ok(()),
+    }
+}
+
+/// The same for one name inside an object.
+///
+/// # Errors
+/// Where it stands there in another spelling.
+pub(super) fn inner_spelled(value: &RawValue, own: &str) -> Result<(), Misfit> {
+    let Fields(fields) = object(value)?.unwrap_or_default();
+    match fields.iter().find(|(name, _)| name != own && fold(name) == fold(own)) {
+        Some((name, _)) => Err(other_spelling(name, own)),
+        None => Ok(()),
+    }
+}
+
+fn other_spelling(name: &str, own: &str) -> Misfit {
+    let name = quote(name, "");
+    Misfit::new(format!("`{name}` is `{own}` in another spelling, and a server may take it for that"))
+        .hint(format!("spell it `{own}`"))
+}
+
+/// A name without what servers see no difference in: letter case and its foldings (a long s, the sign for Kelvin), and what
+/// stands between words.
+fn fold(name: &str) -> String {
+    let upper = name.chars().flat_map(char::to_uppercase);
+    // The dot of a capital dotted i stays behind when it is made small.
+    upper.flat_map(char::to_lowercase).filter(|c| !matches!(c, '_' | '-' | '\u{307}')).collect()
+}
+
 /// Whether a value says no more than the field's absence would.
 fn is_nothing(value: &RawValue) -> bool {
     let text = value.get();
@@ -325,7 +396,8 @@ fn list(value: &RawValue) -> Result<Vec<&RawValue>, Misfit> {
 
 /// The fields of an object; `None` where it is none.
 fn object(value: &RawValue) -> Result<Option<Fields<'_>>, Misfit> {
-    if value.get().starts_with('{') { Ok(Some(serde_json::from_str(value.get())?)) } else { Ok(None) }
+    let fields = value.get().starts_with('{').then(|| serde_json::from_str::<Fields<'_>>(value.get())).transpose()?;
+    Ok(fields.map(Fields::taken))
 }
 
 fn has(value: &RawValue, field: &str) -> Result<bool, Misfit> {
@@ -335,7 +407,20 @@ fn has(value: &RawValue, field: &str) -> Result<bool, Misfit> {
 
 /// The fields of an object in their order, those of one name too. Their values are not read: a text with half a character in
 /// it is the server's to judge.
+#[derive(Default)]
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    /// The same under the names that a server may take theirs for.
+    fn taken(mut self) -> Fields<'a> {
+        for (name, _) in &mut self.0 {
+            if let Some(own) = INSIDE.get(&fold(name)) {
+                *name = Cow::Borrowed(own);
+            }
+        }
+        self
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -407,6 +492,42 @@ mod tests {
             r#""tools":[{"type":"web_search","type":"function","name":"f"}]"#,
         ] {
             assert!(bounds(Format::Chat, rest).is_err(), "{rest}");
+        }
+    }
+
+    /// Go's servers take any of these for the name, and the last of two.
+    #[test]
+    fn another_spelling_of_what_decides_is_refused() {
+        for name in [
+            "Model",
+            "MODEL",
+            "MAX_TOKENS",
+            "max_to\u{212a}ens",
+            "\u{17f}tream",
+            "Stream_Options",
+            "N",
+            "BEST_OF",
+            "maxTokens",
+            "Messages",
+            "Tools",
+            "Service_Tier",
+            "Web-Search-Options",
+        ] {
+            let misfit = bounds(Format::Chat, &format!(r#""{name}":1"#)).unwrap_err();
+            assert!(misfit.message.contains("in another spelling"), "{name}: {misfit:?}");
+        }
+        assert!(bounds(Format::Chat, r#""\u006dodels":null,"remodel":1,"Seed":2,"":3"#).is_ok());
+    }
+
+    #[test]
+    fn another_spelling_inside_is_looked_at_too() {
+        for part in [
+            r#"{"type":"document","Source":{"type":"url","url":"u"}}"#,
+            r#"{"TYPE":"document","source":{"Type":"url","url":"u"}}"#,
+            r#"{"type":"file","FILE":{"fileId":"f"}}"#,
+        ] {
+            let rest = format!(r#""messages":[{{"role":"user","content":"a","CONTENT":[{part}]}}]"#);
+            assert!(bounds(Format::Messages, &rest).is_err(), "{part}");
         }
     }
 

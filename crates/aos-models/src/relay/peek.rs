@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::bounds::{Bounds, Weight};
+use super::bounds::{Bounds, Weight, inner_spelled};
 use crate::failure::quote;
 
 /// A request that cannot be served as it is.
@@ -183,6 +183,7 @@ impl Head {
             None => None,
             Some(raw) => {
                 let options: StreamOptions = serde_json::from_str(raw.get())?;
+                inner_spelled(raw, "include_usage")?;
                 Some((place(raw), options.include_usage.unwrap_or(false)))
             }
         };
@@ -308,6 +309,13 @@ mod tests {
             r#"{"model":"a","max_tokens":0}"#,
             r#"{"model":"a","model":"b"}"#,
             r#"["a",true]"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"MODEL":"b","model":"a"}"#,
+            r#"{"model":"a","max_tokens":1,"MAX_TOKENS":100000}"#,
+            "{\"model\":\"a\",\"max_tokens\":1,\"max_to\u{212a}ens\":100000}",
+            r#"{"model":"a","max_tokens":1,"max_to\u212aens":100000}"#,
+            "{\"model\":\"a\",\"\u{17f}tream\":true}",
+            r#"{"model":"a","stream_options":{"include_usage":true,"Include_Usage":false}}"#,
         ] {
             assert!(Head::of(Format::Chat, body.as_bytes()).is_err(), "{body}");
         }
