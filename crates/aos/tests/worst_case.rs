@@ -217,7 +217,8 @@ fn a_yes_is_to_the_risk_that_was_shown() {
     let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "Run `sh report.sh`"]);
     let put = until("the question", || rig.json(&["proposals"]).as_array().unwrap().first().cloned());
     assert_eq!(put["risk"], Value::Null);
-    assert_eq!(run(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
+    let obeyed = rig.aos(&["run", "-w", folder.to_str().unwrap(), &format!("Read {}", site.url("/news"))]);
+    assert_eq!(obeyed.code, 0, "{obeyed:?}");
     let why = "the files it could run were changed after untrusted content was read by another agent";
     for yes in [vec!["approve", "p1"], vec!["approve", "p1", "--shown", put["shown"].as_str().unwrap()]] {
         let refused = rig.aos(&yes);
