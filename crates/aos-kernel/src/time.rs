@@ -29,11 +29,35 @@ pub fn next_after(rule: &TimerRule, now: Timestamp) -> Result<Timestamp, CallErr
             }
             let crontab = cronexpr::parse_crontab(&format!("{line} {zone}"))
                 .map_err(|error| bad(format!("`{line}` in zone `{zone}`: {error}").replace('\n', " ")))?;
+            if !is_steady(zone, now) {
+                return Err(bad(format!("the clocks of zone `{zone}` are not set by whole hours")));
+            }
             let from = cronexpr::MakeTimestamp::from_millisecond(now.0).map_err(|error| bad(error.to_string()))?;
             let next = crontab.find_next(from).map_err(|_| bad(format!("`{line}` never fires")))?;
             Ok(Timestamp(next.timestamp().as_millisecond()))
         }
     }
+}
+
+/// Changes of a zone's clocks that are looked at ahead: those of sixteen years, where they are set twice a year.
+const CHANGES_SEEN: usize = 32;
+/// The most by which they are set, in seconds.
+const CHANGE_S_MAX: i32 = 3 * 3600;
+
+/// Whether cronexpr, which goes from hour to hour and from day to day, gets on in a zone: its clocks must be set by whole
+/// hours, and by few, or its next step is the one before (as in `Australia/Lord_Howe`, for ever). A zone that is written
+/// out (POSIX) instead of named could be anything.
+fn is_steady(zone: &str, now: Timestamp) -> bool {
+    let (Ok(zone), Ok(now)) = (jiff::tz::TimeZone::get(zone), jiff::Timestamp::from_millisecond(now.0)) else {
+        return false;
+    };
+    let mut offset = zone.to_offset(now).seconds();
+    let mut changes = zone.following(now).take(CHANGES_SEEN).map(|change| {
+        let by = change.offset().seconds() - std::mem::replace(&mut offset, change.offset().seconds());
+        by % 3600 == 0 && by.abs() <= CHANGE_S_MAX
+    });
+    let named = zone.iana_name().is_some() || zone == jiff::tz::TimeZone::UTC;
+    named && changes.all(|fine| fine)
 }
 
 impl<P: PageStore> Kernel<P> {
@@ -159,6 +183,22 @@ mod tests {
         let rule = TimerRule::Cron("30 9 * * *".into(), "Europe/Berlin".into());
         assert_eq!(next_after(&rule, at("2026-03-28T09:00:00Z")).unwrap(), at("2026-03-29T07:30:00Z"));
         assert_eq!(next_after(&rule, at("2026-01-05T09:00:00Z")).unwrap(), at("2026-01-06T08:30:00Z"));
+    }
+
+    /// One such line kept the kernel busy for ever.
+    #[test]
+    fn zones_in_which_hours_go_round_in_a_circle_are_refused() {
+        let now = at("2026-03-28T09:00:00Z");
+        let next = |zone: &str| next_after(&TimerRule::Cron("0 5 4 4 *".into(), zone.into()), now);
+        for zone in
+            ["Australia/Lord_Howe", "XXX0YYY-0:30,J60/0,J61/0", "XXX-12YYY12,J60/0,J200/0", "EST5EDT,M3.2.0,M11.1.0"]
+        {
+            assert_eq!(next(zone).unwrap_err().code, Code::Inval, "{zone}");
+        }
+        // All others that are known come to an end.
+        let named = jiff::tz::db().available().map(|zone| zone.as_str().to_owned());
+        let steady = named.filter(|zone| is_steady(zone, now)).filter(|zone| next(zone).is_ok()).count();
+        assert!(steady > 400, "{steady}");
     }
 
     #[test]
