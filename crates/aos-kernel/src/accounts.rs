@@ -62,6 +62,17 @@ impl<P: PageStore> Kernel<P> {
             }
         }
         for dimension in Dimension::ALL {
+            let fits = std::cell::Cell::new(true);
+            let amount = grant.get(dimension).unwrap_or(0);
+            self.each_account(parent, dimension, |account| {
+                fits.set(fits.get() && account.used().checked_add(amount).is_some());
+            });
+            if !fits.get() {
+                return Err(CallError::new(Code::Inval, format!("no account can hold {}", dimension.show(amount)))
+                    .hint("leave the budget out where the child is to have no limit of its own"));
+            }
+        }
+        for dimension in Dimension::ALL {
             if let Some(amount) = grant.get(dimension) {
                 self.each_account(parent, dimension, |account| account.carved += amount);
             }

@@ -61,8 +61,13 @@ impl Account {
     /// What is left of its own limit; `None` where it has none.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
-        let used = self.spent.saturating_add(self.reserved).saturating_add(self.carved);
-        self.limit.map(|limit| limit.saturating_sub(used))
+        self.limit.map(|limit| limit.saturating_sub(self.used()))
+    }
+
+    /// What is not there any more for anything else.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.spent.saturating_add(self.reserved).saturating_add(self.carved)
     }
 }
 

@@ -154,7 +154,7 @@ impl<P: PageStore> Kernel<P> {
             let Some(limit) = grant.get(dimension) else { continue };
             // What is set aside ahead is given back first.
             let ahead = self.ahead(pid, dimension);
-            let used = (account.spent + account.reserved + account.carved).saturating_sub(ahead);
+            let used = account.used().saturating_sub(ahead);
             if limit < used {
                 return Err(CallError::new(Code::Inval, format!("{} are used already", dimension.show(used))));
             }

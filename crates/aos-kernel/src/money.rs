@@ -48,6 +48,11 @@ fn enough(left: u64, amount: u64) -> bool {
 }
 
 impl<P: PageStore> Kernel<P> {
+    /// Whether a model may think what nobody hears.
+    pub(crate) fn thinks(&self, model: &str) -> bool {
+        self.config.models.get(model).is_some_and(|spec| spec.reasoning)
+    }
+
     /// Sets the worst case aside, or leaves the process waiting for it, stopped or ended.
     pub(crate) fn afford(&mut self, pid: Pid, need: Need) -> bool {
         match self.outlook(pid, need) {

@@ -341,8 +341,16 @@ impl<P: PageStore> Kernel<P> {
         let model = ask.model.clone();
         self.globals.scheduler.finished(&model);
         self.with(pid, |process| process.serving = process.serving.saturating_sub(1));
+        let thinks = self.thinks(&model);
         let (usage, failure) = match outcome {
+            // It hung up, or the server broke off, before it was said what came to it: what was thought is not heard.
+            ServedOutcome::Answered { usage, whole: false } if usage.estimated && thinks => {
+                (Some(Usage { output_tokens: max_output.into(), ..*usage }), None)
+            }
             ServedOutcome::Answered { usage, .. } => (Some(*usage), None),
+            ServedOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
+                (turn::given_up(failure.usage, ask.input_tokens, reserved_tokens, max_output, None), Some(failure))
+            }
             ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
         };
         let usage = usage.map(|usage| turn::possible(usage, reserved_tokens, max_output));

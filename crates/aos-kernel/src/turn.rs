@@ -396,7 +396,8 @@ impl<P: PageStore> Kernel<P> {
         let (served, usage) = match outcome {
             InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
             InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
-                (model.as_str(), given_up(failure.usage, estimate, reserved_tokens, max_output))
+                let unheard = self.thinks(&model).then_some(max_output);
+                (model.as_str(), given_up(failure.usage, estimate, reserved_tokens, max_output, unheard))
             }
             InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
         };
@@ -666,9 +667,19 @@ fn fixed_tokens(system: &str, tools: CallSet, encoding: Encoding) -> u64 {
 
 /// What an inference used that was given up before its server said so: the prompt as it was estimated and as much of the
 /// answer as came; where nothing came, the most that both may have been, since what a server thinks unheard is paid too.
-fn given_up(heard: Option<Usage>, estimate: u64, reserved_tokens: u64, max_output: u32) -> Option<Usage> {
+/// `unheard`: the most that it may have thought beside what came, for a model that does.
+pub(crate) fn given_up(
+    heard: Option<Usage>,
+    estimate: u64,
+    reserved_tokens: u64,
+    max_output: u32,
+    unheard: Option<u32>,
+) -> Option<Usage> {
     match heard {
-        Some(heard) if heard.estimated => Some(Usage { input_tokens: estimate, ..heard }),
+        Some(heard) if heard.estimated => {
+            let output_tokens = unheard.map_or(heard.output_tokens, u64::from);
+            Some(Usage { input_tokens: estimate, output_tokens, ..heard })
+        }
         Some(said) => (said != Usage::default()).then_some(said),
         None => Some(Usage {
             input_tokens: reserved_tokens.saturating_sub(max_output.into()),

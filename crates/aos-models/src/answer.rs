@@ -80,6 +80,8 @@ pub(crate) struct Answer<'d> {
     /// It grew past the limit and the rest was dropped.
     full: bool,
     bytes: usize,
+    /// Bytes of what it was seen to think, which is shown to nobody and paid all the same.
+    thought: usize,
     /// Bytes received in all, reasoning and framing included.
     pub(crate) received: usize,
     deltas: &'d mut (dyn FnMut(Delta) + Send),
@@ -97,6 +99,7 @@ impl<'d> Answer<'d> {
             ended: false,
             full: false,
             bytes: 0,
+            thought: 0,
             received: 0,
             deltas,
         }
@@ -110,6 +113,11 @@ impl<'d> Answer<'d> {
     /// There is something a process could use.
     pub(crate) fn usable(&self) -> bool {
         !self.text.trim().is_empty() || !self.calls.is_empty()
+    }
+
+    /// It thinks, in so many bytes.
+    pub(crate) fn thinks(&mut self, bytes: usize) {
+        self.thought = self.thought.saturating_add(bytes);
     }
 
     /// More text.
@@ -206,7 +214,7 @@ impl<'d> Answer<'d> {
             let counted = (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64;
             counted.saturating_add(sent.beyond_text.div_ceil(BYTES_PER_TOKEN as u64))
         });
-        let output_tokens = output.unwrap_or_else(|| answered.div_ceil(BYTES_PER_TOKEN) as u64);
+        let output_tokens = output.unwrap_or_else(|| (answered + self.thought).div_ceil(BYTES_PER_TOKEN) as u64);
         let cached_input_tokens = input.and(self.reported.cached).unwrap_or(0).min(input_tokens);
         Usage {
             input_tokens,

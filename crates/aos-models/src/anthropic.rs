@@ -247,6 +247,8 @@ struct DeltaIn<'a> {
     #[serde(borrow, default)]
     partial_json: Option<Text<'a>>,
     #[serde(borrow, default)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow, default)]
     stop_reason: Option<Text<'a>>,
 }
 
@@ -284,6 +286,7 @@ pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
         "content_block_delta" => {
             if let Some(delta) = event.delta {
                 answer.push_text(delta.text.as_ref().map_or("", |text| &text.0));
+                answer.thinks(delta.thinking.as_ref().map_or(0, |text| text.0.len()));
                 answer.push_arguments(event.index, delta.partial_json.as_ref().map_or("", |json| &json.0));
             }
         }

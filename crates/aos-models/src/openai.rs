@@ -350,6 +350,11 @@ struct Said<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     refusal: Option<Text<'a>>,
+    /// What it thinks, under the names that servers give it.
+    #[serde(borrow, default)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    reasoning: Option<&'a RawValue>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<CallPiece<'a>>>,
 }
@@ -463,6 +468,9 @@ fn take(said: Said<'_>, answer: &mut Answer<'_>) -> Result<(), Unread> {
             _ => {}
         }
     }
+    // Some servers send it under both names.
+    let thought = [said.reasoning_content, said.reasoning].into_iter().flatten().map(|text| text.get());
+    answer.thinks(thought.filter(|text| text.starts_with('"')).map(|text| text.len() - 2).max().unwrap_or(0));
     if let Some(refusal) = said.refusal.filter(|refusal| !refusal.0.is_empty()) {
         // A refusal comes in pieces as well.
         match &mut answer.finish {

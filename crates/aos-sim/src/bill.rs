@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use aos_abi::entry::ServedOutcome;
+use aos_abi::inference::FailureKind;
 use aos_abi::{EffectId, Lsn, Pid};
 use aos_kernel::Kernel;
 use aos_kernel::effect::Serve;
@@ -36,6 +37,11 @@ impl Bill {
         let Some((pid, most)) = self.open.remove(&effect) else { return };
         let usage = match outcome {
             ServedOutcome::Answered { usage, .. } => Some(*usage),
+            // Nobody heard what it came to: the server did all that it was asked for.
+            ServedOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled && failure.usage.is_none() => {
+                *self.owed.entry(pid).or_default() += most;
+                return;
+            }
             ServedOutcome::Failed { failure } => failure.usage,
         };
         // What a server says beyond what is possible, it does not get.

@@ -218,6 +218,17 @@ fn a_failed_model_is_told_and_its_server_left_in_peace() {
     ");
 }
 
+/// What a server began for a program that has hung up is on the bill, whoever hears it.
+#[test]
+fn a_request_that_nobody_heard_the_end_of_is_paid() {
+    let spent = |end: &str| {
+        let told = replay(&format!("\n spawn program\n key 2\n ask 2 1 m\n serve 1 {end}\n rest\n budgets\n"));
+        told.lines().rev().find(|line| line.starts_with("2 of")).unwrap().to_owned()
+    };
+    let (none, all) = (spent("fails transient"), spent("fails cancelled"));
+    assert!(none.contains("spent $0,") && all.contains("spent $0.004,"), "{none}\n{all}");
+}
+
 #[test]
 fn a_revoked_key_asks_nothing_more_and_what_runs_is_still_paid() {
     let told = replay(

@@ -479,7 +479,11 @@ impl Rig {
         let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
         let outcome = match (words.next(), words.next()) {
             (Some("fails"), Some(kind)) => {
-                let kind = if kind == "transient" { FailureKind::Transient } else { FailureKind::Permanent };
+                let kind = match kind {
+                    "transient" => FailureKind::Transient,
+                    "cancelled" => FailureKind::Cancelled,
+                    _ => FailureKind::Permanent,
+                };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());
                 let (message, hint) = ("it failed".into(), Some("do this".into()));
                 ServedOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }

@@ -16,6 +16,9 @@ use serde_json::value::RawValue;
 use super::bounds::{Bounds, Weight, inner_spelled};
 use crate::failure::quote;
 
+/// Most bytes of a model's name, which `aos.toml` gives: more than any there is.
+const MODEL_BYTES_MAX: usize = 256;
+
 /// A request that cannot be served as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -158,6 +161,10 @@ impl Head {
         let fields: Fields<'_> = serde_json::from_slice(body)?;
         let model: String = serde_json::from_str(fields.model.get())
             .map_err(|_| Misfit::new("`model` is not a string").hint("GET /v1/models lists what there is"))?;
+        // It is journaled, whether there is such a model or not.
+        if model.len() > MODEL_BYTES_MAX {
+            return Err(Misfit::new("`model` is longer than any name").hint("GET /v1/models lists what there is"));
+        }
         let place = |raw: &RawValue| {
             let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
             start..start + raw.get().len()
@@ -305,6 +312,7 @@ mod tests {
             "[]",
             "{}",
             r#"{"model":3}"#,
+            &format!(r#"{{"model":"{}"}}"#, "m".repeat(257)),
             r#"{"model":"a","max_tokens":"x"}"#,
             r#"{"model":"a","max_tokens":0}"#,
             r#"{"model":"a","model":"b"}"#,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use aos_abi::entry::{self, Personal, ServedOutcome};
-use aos_abi::inference::{Failure, FailureKind, Format, Reply};
+use aos_abi::inference::{Failure, FailureKind, Format, Reply, Usage};
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, Code, Entry, Pid};
 use aos_gateway::{Answer, ApiError, Key};
@@ -148,7 +148,7 @@ impl Relays {
         let told = waits.is_some_and(|waits| waits.send(Decision::Serve(serve, token)).is_ok());
         if !told {
             // It hung up a moment ago.
-            let outcome = ServedOutcome::Failed { failure: hung_up() };
+            let outcome = ServedOutcome::Failed { failure: unasked() };
             let _ = self.completions.send((pid, Body::Served { effect, latency_ms: 0, personal: None, outcome }));
         }
     }
@@ -233,6 +233,7 @@ impl Relays {
             serving.failed(withheld(&serving.classes));
             return Ok(None);
         }
+        serving.asked = true;
         let relayed = tokio::select! {
             biased;
             () = token.cancelled() => Err(Refusal::Failed(cancelled())),
@@ -292,7 +293,7 @@ impl Drop for Waits {
         // What was decided meanwhile comes to its end here.
         while let Ok(decision) = self.decided.try_recv() {
             if let Decision::Serve(serve, _) = decision {
-                Serving::of(&serve, self.relays.completions.clone()).failed(hung_up());
+                Serving::of(&serve, self.relays.completions.clone()).failed(unasked());
             }
         }
     }
@@ -306,6 +307,8 @@ struct Serving {
     classes: BTreeSet<String>,
     /// By which rule it is not sent as it is.
     rule: Option<String>,
+    /// Its model was asked: from then on it may have to be paid, whoever hears the answer.
+    asked: bool,
     relayed: Option<Relayed>,
     failure: Option<Failure>,
     completions: mpsc::UnboundedSender<Completion>,
@@ -319,6 +322,7 @@ impl Serving {
             since: Instant::now(),
             classes: BTreeSet::new(),
             rule: serve.guard.as_ref().and_then(|guard| guard.rule.as_deref()).map(str::to_owned),
+            asked: false,
             relayed: None,
             failure: None,
             completions,
@@ -343,7 +347,7 @@ impl Drop for Serving {
                 ServedOutcome::Answered { usage: ended.usage, whole: ended.whole }
             }
             // The program hung up before the model had answered.
-            (None, None) => ServedOutcome::Failed { failure: hung_up() },
+            (None, None) => ServedOutcome::Failed { failure: if self.asked { hung_up() } else { unasked() } },
         };
         let (classes, rule) = (std::mem::take(&mut self.classes), self.rule.take());
         let personal = (!classes.is_empty()).then(|| Box::new(Personal { classes, rule, ..Personal::default() }));
@@ -411,6 +415,11 @@ fn misfit(wrong: Misfit) -> ApiError {
         Some(hint) => error.hint(hint),
         None => error,
     })
+}
+
+/// The same before its model was asked anything, which costs nothing.
+fn unasked() -> Failure {
+    Failure { usage: Some(Usage::default()), ..hung_up() }
 }
 
 fn hung_up() -> Failure {
