@@ -360,9 +360,13 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// A better tier takes over from the next turn on, where there is one.
+    /// A better tier takes over from the next turn on, where there is one. Not for a process that has read untrusted
+    /// content: it may have told the model to answer so, and nobody but people and parents buys a dearer one.
     fn raise(&mut self, pid: Pid, why: &str) {
         let Some(process) = self.table.get(pid) else { return };
+        if process.labels.any_of(aos_policy::Labels::UNTRUSTED) {
+            return;
+        }
         let (role, model) = (process.policy_role.clone(), process.model.clone());
         let rank = self.config.models.get(&model).map_or(0, ModelSpec::rank);
         let now = self.globals.at;

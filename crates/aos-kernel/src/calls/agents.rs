@@ -17,6 +17,9 @@ use crate::step::Done;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, no_process};
 
+/// How the reason begins for which a process is stopped that an agent has stopped.
+const BY_AGENT: &str = "stopped by process ";
+
 impl<P: PageStore> Kernel<P> {
     /// `attached`: the calls that bring what the child is to be shown.
     pub(super) fn spawn_agent(
@@ -359,6 +362,7 @@ impl<P: PageStore> Kernel<P> {
         if target.exited() {
             return Done::Now(Err(CallError::new(Code::Srch, format!("process {} has ended", args.pid))));
         }
+        let was = target.stopped.clone();
         if !self.descends_from(args.pid, pid) {
             return Done::Now(Err(CallError::new(Code::Perm, format!("process {} is not below you", args.pid))
                 .hint("you may signal yourself, your children and theirs")));
@@ -370,8 +374,18 @@ impl<P: PageStore> Kernel<P> {
             self.signal(pid, signal, lsn);
             return Done::Ended;
         }
+        // What a person has stopped, or what waits for one, no agent lets go on.
+        let by_agent = was.as_ref().is_none_or(|why| why.starts_with(BY_AGENT));
+        if signal == Signal::Cont && !by_agent {
+            let message = format!("process {} is stopped until a person lets it go on", args.pid);
+            return Done::Now(Err(CallError::new(Code::Perm, message).hint("ask with ASK_USER, or go on without it")));
+        }
         let lsn = self.fact(args.pid, Body::Signal { signal, from_pid: pid, tree: false });
         self.signal(args.pid, signal, lsn);
+        if signal == Signal::Stop {
+            let why = if by_agent { Some(format!("{BY_AGENT}{pid}")) } else { was };
+            self.with(args.pid, |process| process.stopped = why);
+        }
         if self.table.get(pid).is_none_or(|process| process.exited()) { Done::Ended } else { Done::Now(Ok(json!({}))) }
     }
 

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
+use crate::labels::LABELS;
 use crate::rig::{POLICY, replay, replay_under};
 
 /// A pool of three tiers at two servers.
@@ -65,6 +66,17 @@ fn it_starts_low_is_raised_when_calls_make_no_sense_and_comes_back_down() {
     2 charged 1000 + 100 tokens, $0.00011
     2 exited 0: answered = "done"
     "#);
+}
+
+/// What it has read may have told the model to answer so.
+#[test]
+fn who_has_read_untrusted_content_is_not_raised() {
+    let runs = |first: &str| {
+        let again = "2: => FS_READ {\"path\":\"missing\"}\nlost 2 FS_READ\n".repeat(5);
+        choices(&told_under(LABELS, &format!("spawn oneshot model=auto go\n{first}{again}"))).len()
+    };
+    let page = "2: => NET_FETCH {\"url\":\"https://example.com/\"}\ndone 2 NET_FETCH\n";
+    assert_eq!((runs(""), runs(page)), (2, 1));
 }
 
 #[test]
