@@ -242,6 +242,9 @@ async fn what_costs_more_than_is_set_aside_is_refused() {
     let (chat, messages, responses) = (Format::Chat, Format::Messages, Format::Responses);
     let by_url = json!({"type": "document", "source": {"type": "url", "url": "https://x.org/100-pages.pdf"}});
     let result = json!({"type": "tool_result", "tool_use_id": "c1", "content": [&by_url]});
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    let kept = json!({"type": "text", "text": "a", "cache_control": &hour});
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://x"}, "cache_control": &hour});
     let table = [
         (chat, json!({"n": 2}), "`n`"),
         (chat, json!({"best_of": 3}), "`best_of`"),
@@ -269,6 +272,15 @@ async fn what_costs_more_than_is_set_aside_is_refused() {
         (chat, part(json!({"type": "file", "file": {"file_id": "f"}})), "id of a file"),
         (chat, part(json!({"type": "file", "file": {"file_data": "https://x.org/a.pdf"}})), "address"),
         (chat, part(json!({"type": "video_url", "video_url": {"url": "https://x.org/a.mp4"}})), "address"),
+        (messages, json!({"cache_control": &hour}), "`1h`"),
+        (messages, json!({"system": [&kept]}), "`1h`"),
+        (messages, json!({"tools": [{"name": "f", "input_schema": {}, "cache_control": &hour}]}), "`1h`"),
+        (chat, json!({"tools": [{"type": "function", "function": {"name": "f", "cache_control": &hour}}]}), "`1h`"),
+        (messages, part(kept.clone()), "`1h`"),
+        (messages, part(json!({"type": "tool_result", "tool_use_id": "c1", "content": [&kept]})), "`1h`"),
+        (messages, part(image), "`1h`"),
+        (messages, part(json!({"type": "text", "text": "a", "cache_control": {"ttl": 3600}})), "`3600`"),
+        (chat, json!({"messages": [{"role": "user", "content": "a", "cache_control": &hour}]}), "`1h`"),
     ];
     for (format, more, word) in table {
         let body = with(format, &more);
@@ -318,7 +330,8 @@ fn ordinary_of_anthropic() -> Vec<Value> {
         json!({"service_tier": "standard_only", "metadata": {"user_id": "u"}, "container": null, "max_tokens": 0,
             "thinking": {"type": "enabled", "budget_tokens": 1024}, "cache_control": {"type": "ephemeral"}}),
         json!({"service_tier": "auto", "context_management": {"edits": []}, "tools": tools}),
-        part(json!({"type": "document", "source": pdf, "cache_control": {"type": "ephemeral"}})),
+        part(json!({"type": "document", "source": pdf, "cache_control": {"type": "ephemeral", "ttl": "5m"}})),
+        part(json!({"type": "tool_use", "id": "c", "name": "f", "input": {"cache_control": {"ttl": "1h"}}})),
         part(json!({"type": "document", "source": plain})),
         part(json!({"type": "image", "source": {"type": "url", "url": "https://x.org/a.png"}})),
         part(json!({"type": "tool_use", "id": "c", "name": "f", "input": {"file_id": "f", "type": "url"}})),

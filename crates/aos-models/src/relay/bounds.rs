@@ -47,8 +47,8 @@ const MORE: [(&str, &str); 11] = [
 ];
 
 /// The other fields at the top that decide who answers, how long and what it costs.
-const DECIDES: [&str; 9] =
-    ["model", "stream", "stream_options", "n", "best_of", "tools", "messages", "system", "input"];
+const DECIDES: [&str; 10] =
+    ["model", "stream", "stream_options", "n", "best_of", "tools", "messages", "system", "input", "cache_control"];
 
 /// Fields of which only some values cost what the model's price says.
 const ONLY: [(&str, &[&str]); 4] = [
@@ -58,8 +58,12 @@ const ONLY: [(&str, &[&str]); 4] = [
     ("modalities", &["text"]),
 ];
 
+/// How long a provider may keep what it is told to: a model has one price for writing to its cache, that of five minutes,
+/// and an hour costs more (Anthropic: 2 times the input instead of 1.25).
+const CACHED_FOR: &[&str] = &["5m"];
+
 /// Names inside parts and tools that are looked at.
-const INNER: [&str; 17] = [
+const INNER: [&str; 19] = [
     "type",
     "content",
     "output",
@@ -77,6 +81,8 @@ const INNER: [&str; 17] = [
     "video_url",
     "audio",
     "name",
+    "cache_control",
+    "ttl",
 ];
 
 /// Tools that Anthropic describes and the program runs, by what stands before the date.
@@ -167,6 +173,7 @@ impl<'a> Bounds<'a> {
             }
             "tools" => list(value)?.into_iter().try_for_each(|tool| self.tool(format, tool)),
             "messages" | "system" | "input" => self.content(value, INSIDE_MAX),
+            "cache_control" => cached_for(value),
             _ => Ok(()),
         }
     }
@@ -207,6 +214,11 @@ impl<'a> Bounds<'a> {
     /// A tool must be one that the program runs: a call of another one costs more than the answer.
     fn tool(&mut self, format: Format, tool: &'a RawValue) -> Result<(), Misfit> {
         let Some(Fields(fields)) = object(tool)? else { return Ok(()) };
+        all_cached_for(&fields)?;
+        // Gateways to Anthropic's models take it from inside the function, too.
+        for (_, function) in fields.iter().filter(|(name, _)| name == "function") {
+            all_cached_for(&object(function)?.unwrap_or_default().0)?;
+        }
         let kinds = kinds(&fields);
         let runs = |kind: &str| match format {
             Format::Chat => matches!(kind, "function" | "custom"),
@@ -242,6 +254,7 @@ impl<'a> Bounds<'a> {
 
     fn part(&mut self, part: &'a RawValue, inside: u32) -> Result<(), Misfit> {
         let Some(Fields(fields)) = object(part)? else { return Ok(()) };
+        all_cached_for(&fields)?;
         let kinds = kinds(&fields);
         let is_image = |kind: &Cow<'_, str>| matches!(&**kind, "image" | "image_url" | "input_image");
         let holds_image =
@@ -349,6 +362,17 @@ fn only(name: &str, value: &RawValue, values: &[&str]) -> Result<(), Misfit> {
         ))
         .hint(format!("leave `{name}` out; what passes is {}", values.join(", ")))),
     }
+}
+
+/// What is to be kept in the provider's cache is kept for no longer than its price is for.
+fn cached_for(control: &RawValue) -> Result<(), Misfit> {
+    let Fields(fields) = object(control)?.unwrap_or_default();
+    let mut said = fields.iter().filter(|(name, value)| name == "ttl" && !is_nothing(value));
+    said.try_for_each(|(name, value)| only(name, value, CACHED_FOR))
+}
+
+fn all_cached_for(fields: &[(Cow<'_, str>, &RawValue)]) -> Result<(), Misfit> {
+    fields.iter().filter(|(name, _)| name == "cache_control").try_for_each(|(_, control)| cached_for(control))
 }
 
 fn is_client_tool(kind: &str) -> bool {
@@ -512,6 +536,7 @@ mod tests {
             "Tools",
             "Service_Tier",
             "Web-Search-Options",
+            "cacheControl",
         ] {
             let misfit = bounds(Format::Chat, &format!(r#""{name}":1"#)).unwrap_err();
             assert!(misfit.message.contains("in another spelling"), "{name}: {misfit:?}");
@@ -525,6 +550,8 @@ mod tests {
             r#"{"type":"document","Source":{"type":"url","url":"u"}}"#,
             r#"{"TYPE":"document","source":{"Type":"url","url":"u"}}"#,
             r#"{"type":"file","FILE":{"fileId":"f"}}"#,
+            r#"{"type":"text","cacheControl":{"type":"ephemeral","TTL":"1h"}}"#,
+            r#"{"type":"text","cache_control":{"ttl":"1h","ttl":"5m"}}"#,
         ] {
             let rest = format!(r#""messages":[{{"role":"user","content":"a","CONTENT":[{part}]}}]"#);
             assert!(bounds(Format::Messages, &rest).is_err(), "{part}");
