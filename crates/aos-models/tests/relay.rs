@@ -380,6 +380,24 @@ async fn a_wrong_request_is_told_in_the_servers_words_and_not_tried_again() {
     assert_eq!(all(relayed).await.0, words);
 }
 
+/// A gateway that says which key it was sent says so to the owner's log, not to a program.
+#[tokio::test]
+async fn the_owners_key_is_not_told_in_the_servers_words() {
+    let told = r#"{"error":{"message":"Received API Key = sk-secret","headers":{"Bearer sk-secret":["sk\u002dsecret"]},"type":"a"},
+        "type":"sk-secret","type":"b","n":1.5,"at":null}"#;
+    for code in [400, 413, 422] {
+        let server = start(vec![status(code, told)]).await;
+        let body = request(Format::Chat, false);
+        let relayed = relay(&pool(&server, Provider::Openai), Format::Chat, &body).await.unwrap();
+        assert_eq!(relayed.status, code);
+        let got = all(relayed).await.0;
+        assert!(!got.contains("sk-secret") && !got.contains("u002d"), "{got}");
+        let wanted = json!({"error": {"message": "Received API Key = [key]", "headers": {"Bearer [key]": ["[key]"]},
+            "type": "a"}, "type": "b", "n": 1.5, "at": null});
+        assert_eq!(serde_json::from_str::<Value>(&got).unwrap(), wanted);
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_the_programs_fault_is_a_failure_before_anything_is_answered() {
     for provider in PROVIDERS {

@@ -1,7 +1,7 @@
 //! A request in the model's own format, passed on, and its answer, passed back.
 //!
 //! Start at [`pass`]. What always holds: an answer that is not streamed is whole before any of it is passed back; what was
-//! used is read on the way; an event that the program did not ask for does not reach it.
+//! used is read on the way; an event that the program did not ask for does not reach it, nor does the key in an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use aos_abi::EffectId;
 use aos_abi::inference::{FailureKind, Format, Usage};
 use bytes::{Bytes, BytesMut};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::peek::Anew;
@@ -16,7 +17,7 @@ use super::{Asked, Ended, Kind, Refusal, Relayed, chat, embeddings, messages};
 use crate::answer::{Answer, Sent};
 use crate::config::Provider;
 use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
-use crate::failure::{self, transient};
+use crate::failure::{self, Secret, transient};
 use crate::openai::Quirks;
 use crate::pool::{Delta, Pool};
 use crate::sse;
@@ -73,9 +74,9 @@ pub(super) async fn pass(
                 // What is wrong with the request itself is for the program, in the words of the server.
                 let programs = matches!(failure.kind, FailureKind::TooLong | FailureKind::Refused)
                     || matches!(status, 400 | 413 | 422) && failure.kind == FailureKind::Permanent;
-                if programs && serde_json::from_slice::<serde_json::Value>(&error).is_ok() {
+                if programs && let Some(said) = without(target.about().key, &error) {
                     let ended = Ended { usage: Usage::default(), whole: true };
-                    let kind = Kind::Done(Some(Bytes::from(error)), ended);
+                    let kind = Kind::Done(Some(said), ended);
                     return Ok(Relayed { status, content_type: "application/json", kind });
                 }
                 failure
@@ -85,6 +86,38 @@ pub(super) async fn pass(
             Some(wait) if Instant::now() + wait < deadlines.end => tokio::time::sleep(wait).await,
             Some(_) | None => return Err(failure.into()),
         }
+    }
+}
+
+/// A server's words for a program, without the key that the server was sent: it is the owner's. `None`: no JSON.
+fn without(key: Secret<'_>, said: &[u8]) -> Option<Bytes> {
+    let mut value = serde_json::from_slice(said).ok()?;
+    // Written anew from what was read here: an escape, or a second field of one name, hides nothing.
+    cover(&mut value, key);
+    Some(value.to_string().into())
+}
+
+fn cover(value: &mut Value, key: Secret<'_>) {
+    match value {
+        Value::String(text) => covered(text, key),
+        Value::Array(values) => values.iter_mut().for_each(|value| cover(value, key)),
+        Value::Object(fields) => {
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(mut name, mut value)| {
+                    covered(&mut name, key);
+                    cover(&mut value, key);
+                    (name, value)
+                })
+                .collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn covered(text: &mut String, key: Secret<'_>) {
+    if !key.0.is_empty() && text.contains(key.0) {
+        *text = text.replace(key.0, "[key]");
     }
 }
 
