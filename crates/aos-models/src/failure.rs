@@ -84,7 +84,8 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
     let told =
         if said.message.trim().is_empty() { String::new() } else { format!(": {}", quote(&said.message, about.key.0)) };
     let answered = format!("{} answered {status}{told}", about.host);
-    let retry_after_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let retry_after_ms =
+        wait.map(|wait| u64::try_from(wait.min(retry::WAIT_ASKED_MAX).as_millis()).unwrap_or(u64::MAX));
 
     if status != 401 && any(TOO_LONG) || status == 413 {
         let hint = format!("set context_window of [models.{}] to what the server really has", about.name);

@@ -9,6 +9,11 @@ use std::time::{Duration, SystemTime};
 use aos_abi::inference::{Failure, FailureKind};
 use reqwest::header::HeaderMap;
 
+/// The longest wait that a server's word brings about: quotas that are renewed are so within a day, and where one is not, a
+/// request a day costs nothing. Without it a server that sends a moment in place of a span, or one that is hostile, would
+/// silence a model for years, over restarts.
+pub(crate) const WAIT_ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// How the edge tries again within one inference.
 #[derive(Clone, Copy, Debug)]
 pub struct Retries {

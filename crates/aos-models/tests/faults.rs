@@ -147,6 +147,24 @@ async fn a_wait_that_the_server_asks_for_is_honoured_or_handed_back() {
         let failure = result.unwrap_err();
         assert_eq!((failure.kind, failure.retry_after_ms, requests), (FailureKind::Transient, Some(3_600_000), 1));
     }
+    // An epoch in place of a span, a date, and what fits no clock: a model is never silent for longer than a day.
+    for (name, value) in [
+        ("retry-after", "1700000000"),
+        ("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT"),
+        ("retry-after-ms", "1e18"),
+        ("x-ratelimit-reset-requests", "9999h"),
+    ] {
+        for code in [402, 429] {
+            let mut fault = told_to_wait(code, name, value);
+            let Fault::Status { headers, .. } = &mut fault else { panic!("{fault:?}") };
+            headers.insert("x-ratelimit-remaining-requests".to_owned(), "0".to_owned());
+            let failure = infer(Provider::Openai, vec![faulty(fault)]).await.0.unwrap_err();
+            assert_eq!(failure.retry_after_ms, Some(86_400_000), "{code} {name}: {value}");
+        }
+    }
+    let delay = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"1700000000s"}]}}"#;
+    let failure = infer(Provider::Gemini, vec![faulty(status(429, delay))]).await.0.unwrap_err();
+    assert_eq!(failure.retry_after_ms, Some(86_400_000));
     let (result, _) = infer(Provider::Openai, vec![faulty(told_to_wait(402, "retry-after", "3600"))]).await;
     let failure = result.unwrap_err();
     assert_eq!((failure.kind, failure.retry_after_ms), (FailureKind::Permanent, Some(3_600_000)));
