@@ -86,6 +86,11 @@ pub fn decode_reply(data: &[u8]) {
     let quoted: String = text.split('\n').map(|line| format!("> {line}\n")).collect();
     let decoding = decode(&quoted, &[], Encoding::Text, false, &mut call_ids(Lsn(1)));
     assert!(decoding.calls.is_empty(), "a quotation runs nothing: {:?}", decoding.calls);
+
+    // So it is in the fence of a stranger, which it cannot close.
+    let fenced = format!("x <untrusted source=\"x\">{}", text.replace("</untrusted", "("));
+    let decoding = decode(&fenced, &[], encoding, cut_off, &mut call_ids(Lsn(1)));
+    assert!(decoding.calls.is_empty(), "what a stranger wrote runs nothing: {:?}", decoding.calls);
 }
 
 /// An entry of the journal as JSON, and what a window makes of it.

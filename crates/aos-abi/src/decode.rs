@@ -66,7 +66,9 @@ struct WrittenCall {
 /// - in a code fence after anything that is not a call. A fence (or a code span alone on its line) that *begins* with a
 ///   call merely wraps it, which models often do, and the call is run. A quotation in a fence that consists of a call
 ///   alone cannot be told from that; the policy's labels are the wall behind this one;
-/// - between `<untrusted` and `</untrusted>`, the fence in which agents are shown what strangers wrote, and in `<think>`.
+/// - after `<untrusted`, wherever it stands outside of a call, up to `</untrusted>` or, without one, to the reply's end: the
+///   fence in which agents are shown what strangers wrote. Alone in a code span (`` `<untrusted>` ``) it is but a word;
+/// - between `<think>` at the start of a line and `</think>`.
 ///
 /// A call in the text that repeats a native one of the same reply word by word is its announcement and is not run twice.
 #[must_use]

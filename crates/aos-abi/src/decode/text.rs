@@ -14,8 +14,13 @@ use crate::{CallError, Code};
 /// What a call in text begins with.
 pub(super) const TAG: &str = "[SYS_CALL::";
 
-/// Blocks whose content is never a call, by how they begin at the start of a line and how they end.
-const DATA_BLOCKS: [(&str, &str); 2] = [("<untrusted", "</untrusted>"), ("<think>", "</think>")];
+/// How the fence around what strangers wrote begins, wherever it stands, and how it ends.
+const QUOTE: &str = "<untrusted";
+const QUOTE_END: &str = "</untrusted>";
+
+/// How a block of thoughts begins at the start of a line, and how it ends.
+const THOUGHT: &str = "<think>";
+const THOUGHT_END: &str = "</think>";
 
 pub(super) fn read(text: &str, cut_off: bool) -> Written {
     let mut scan = Scan::new(text);
@@ -110,7 +115,8 @@ fn fault(expected: &str) -> CallError {
 
 /// Where the object that begins at `at` and is no JSON seems to end: at its last brace, else at a line outside of any
 /// string that begins a call or closes a fence. A tag inside one of its strings stays data; if a string never ends, that
-/// is the whole rest of the reply, because a call found in there may be what a stranger wrote.
+/// is the whole rest of the reply, because a call found in there may be what a stranger wrote. What is quoted of a
+/// stranger is stepped over in and outside of strings, since its own quotation marks are what broke the object.
 fn extent(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut in_string, mut line_is_blank) = (0usize, false, false);
@@ -118,6 +124,7 @@ fn extent(text: &str, at: usize) -> usize {
     while i < bytes.len() {
         let byte = bytes[i];
         match byte {
+            b'<' if text[i..].starts_with(QUOTE) => i = quote_end(text, i).unwrap_or(bytes.len()) - 1,
             b'\\' if in_string => i += 1,
             b'"' => in_string = !in_string,
             _ if in_string => {}
@@ -136,6 +143,50 @@ fn extent(text: &str, at: usize) -> usize {
         i += 1;
     }
     bytes.len()
+}
+
+/// Where the next quotation of a stranger begins at or after `from`; the text's end where none does.
+fn next_quote(text: &str, from: usize) -> usize {
+    let mut at = from;
+    while let Some(found) = text[at..].find(QUOTE) {
+        at += found;
+        if !is_mention(text, at) {
+            return at;
+        }
+        at += QUOTE.len();
+    }
+    text.len()
+}
+
+/// Whether the mark at `at` is only spoken of: alone in a code span and without the attributes that every fence has which
+/// an agent is shown. Else whoever says that `<untrusted>` holds data could make no call after it.
+fn is_mention(text: &str, at: usize) -> bool {
+    let rest = &text[at + QUOTE.len()..];
+    let rest = rest.strip_prefix(" …").or_else(|| rest.strip_prefix(" ...")).unwrap_or(rest);
+    text[..at].ends_with('`') && rest.strip_prefix('>').unwrap_or(rest).starts_with('`')
+}
+
+/// Where the quotation that begins at `at` ends, if it does.
+fn quote_end(text: &str, at: usize) -> Option<usize> {
+    text[at..].find(QUOTE_END).map(|length| at + length + QUOTE_END.len())
+}
+
+/// Where the block of thoughts that begins at `at` ends, if it does. The mark of its end within a quotation is the
+/// stranger's. A quotation that has no end before the next begins does not count here: thoughts name the fence often, and
+/// they are data anyway.
+fn thought_end(text: &str, at: usize) -> Option<usize> {
+    let (mut from, mut end) = (at, at);
+    loop {
+        if end <= from {
+            end = from + text[from..].find(THOUGHT_END)? + THOUGHT_END.len();
+        }
+        let quote = next_quote(&text[..end], from);
+        if quote == end {
+            return Some(end);
+        }
+        let inside = quote + QUOTE.len();
+        from = quote_end(&text[..next_quote(text, inside)], inside).unwrap_or(inside);
+    }
 }
 
 fn run(bytes: &[u8], at: usize, belongs: impl Fn(u8) -> bool) -> usize {
@@ -177,11 +228,13 @@ struct Scan<'a> {
     /// The line so far holds nothing but white space, backticks and calls.
     bare: bool,
     fence: Option<Fence>,
-    /// Which of the data blocks have no end any more, so that it is looked for once only.
-    endless: [bool; DATA_BLOCKS.len()],
+    /// Where the next quotation of a stranger begins, as seen from where the pass was when it was looked for.
+    quote_at: usize,
+    /// No block of thoughts has an end any more, so that it is looked for once only.
+    thoughts_endless: bool,
     /// What is not part of `say`.
     removed: Vec<Range<usize>>,
-    /// Where the last call ended.
+    /// Where the last call, or the last quotation of a stranger, ended.
     taken_to: usize,
 }
 
@@ -195,13 +248,14 @@ impl<'a> Scan<'a> {
             ticks: 0,
             bare: true,
             fence: None,
-            endless: [false; DATA_BLOCKS.len()],
+            quote_at: next_quote(text, 0),
+            thoughts_endless: false,
             removed: Vec::new(),
             taken_to: 0,
         }
     }
 
-    /// Goes on to `to` over what is no call. May go beyond it, at the end of a data block.
+    /// Goes on to `to` over what is no call. May go beyond it, to the end of thoughts or of a quotation.
     fn advance(&mut self, to: usize) {
         loop {
             if self.at_line_start && self.pos < self.text.len() {
@@ -210,17 +264,32 @@ impl<'a> Scan<'a> {
             if self.pos >= to {
                 return;
             }
-            let rest = &self.text[self.pos..to];
+            if self.quote_at < self.pos {
+                self.quote_at = next_quote(self.text, self.pos);
+            }
+            let rest = &self.text[self.pos..to.min(self.quote_at)];
             let length = rest.find('\n').unwrap_or(rest.len());
             self.pass(self.pos + length);
-            if self.pos < to {
+            if length < rest.len() {
                 self.pos += 1;
                 self.at_line_start = true;
+            } else if self.pos < to {
+                self.skip_quote();
             }
         }
     }
 
-    /// Looks at the line that begins here as a whole, and steps over a fence's own line and over a data block.
+    /// Steps over the quotation of a stranger that begins here. Without an end it is the whole rest of the reply: what was
+    /// cut off in the middle of a quotation, or quoted without its last line, is a stranger's no less.
+    fn skip_quote(&mut self) {
+        self.pos = quote_end(self.text, self.pos).unwrap_or(self.text.len());
+        (self.taken_to, self.bare) = (self.pos, false);
+        if let Some(fence) = &mut self.fence {
+            fence.only_calls = false;
+        }
+    }
+
+    /// Looks at the line that begins here as a whole, and steps over a fence's own line and over thoughts.
     fn open_line(&mut self) {
         (self.at_line_start, self.quoted, self.ticks, self.bare) = (false, false, 0, true);
         let start = self.pos;
@@ -244,19 +313,18 @@ impl<'a> Scan<'a> {
             let info = &self.text[info_at..line_end];
             // CommonMark: the info string of a fence of backticks holds none, else the line is a code span.
             if trimmed.as_bytes()[0] == b'~' || !info.contains('`') {
-                let info_length = info.find(TAG).unwrap_or(info.len());
+                let info_length = info.find(TAG).unwrap_or(info.len()).min(next_quote(info, 0));
                 let only_calls = info.len() == info_length || info[..info_length].split_whitespace().count() <= 1;
                 let opening = start..info_at + info_length;
                 self.pos = opening.end;
                 self.fence = Some(Fence { mark: trimmed.as_bytes()[0], length: marks, opening, only_calls, calls: 0 });
                 return;
             }
-        } else if let Some(block) = DATA_BLOCKS.iter().position(|(open, _)| trimmed.starts_with(open)) {
-            let close = DATA_BLOCKS[block].1;
-            let length = if self.endless[block] { None } else { self.text[start..].find(close) };
-            match length {
-                Some(length) => self.pos = start + length + close.len(),
-                None => self.endless[block] = true,
+        } else if trimmed.starts_with(THOUGHT) {
+            let end = if self.thoughts_endless { None } else { thought_end(self.text, start) };
+            match end {
+                Some(end) => self.pos = end,
+                None => self.thoughts_endless = true,
             }
             return;
         }
