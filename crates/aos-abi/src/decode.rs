@@ -9,6 +9,7 @@
 mod constrained;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::de::IgnoredAny;
@@ -140,6 +141,18 @@ pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> 
             if fine && seen.insert(call.id.as_str()) { call.id.clone() } else { fresh(&mut taken, new_id) }
         })
         .collect()
+}
+
+/// An id as a line may hold it that is shown to a model, such as the header of a result: letters, digits and `_-.:`, up to
+/// 64 of them, of which the providers make theirs. A model's server chose it, and a line break or bracket in it would
+/// write lines of the user's side for the next model. Results are bound by the id itself.
+#[must_use]
+pub fn shown_id(id: &str) -> Cow<'_, str> {
+    let taken = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    if id.len() <= CALL_ID_BYTES_MAX && id.chars().all(taken) {
+        return id.into();
+    }
+    id.chars().take(CALL_ID_BYTES_MAX).map(|c| if taken(c) { c } else { '_' }).collect::<String>().into()
 }
 
 /// Makes the ids of the calls of one reply from the entry that holds it: `c41-0`, `c41-1` and so on, the same on every

@@ -1,5 +1,6 @@
 //! Which entries are part of a window, and how many bytes each takes there.
 
+use aos_abi::decode::shown_id;
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome};
 use aos_abi::inference::Reply;
 use aos_abi::{Body, Entry, Signal};
@@ -69,7 +70,7 @@ pub fn item_bytes(entry: &Entry) -> usize {
         Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => turn_bytes(reply),
         Body::Result { call_id, name, outcome, .. } => {
             let content = result_bytes(outcome).min(aos_abi::limits::RESULT_SHOWN_BYTES);
-            shown::id(call_id).len() + shown::name(name).len() + content + shown::RESULT_HEADER_BYTES
+            shown_id(call_id).len() + shown::name(name).len() + content + shown::RESULT_HEADER_BYTES
         }
         _ if item(entry).is_some() => shown::told_bytes(entry),
         _ => 0,

@@ -3,7 +3,7 @@
 //! Start at [`Segment::show`]. What always holds: what is shown depends on the segment's entries, the encoding and the
 //! fit alone; native calls and results come in pairs; the whole takes no more than the fit's share.
 
-use aos_abi::decode::{call_ids, decode, native_ids, text_form};
+use aos_abi::decode::{call_ids, decode, native_ids, shown_id, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply};
 use aos_abi::{Body, CallId, Entry, Lsn};
@@ -73,7 +73,7 @@ impl<'a> Segment<'a> {
                 None => (shown::NO_RESULT.to_owned(), None),
             };
             if let Some(image) = image {
-                shown.user.extend([Part::Text(format!("[image of {}]", shown::id(&pair.call_id))), image]);
+                shown.user.extend([Part::Text(format!("[image of {}]", shown_id(&pair.call_id))), image]);
             }
             shown.results.push(Message::Result { call_id: pair.call_id.clone(), name: name.clone(), content });
             let arguments = shown::arguments(&pair.call.arguments, args_cap);
@@ -168,7 +168,7 @@ fn in_text(reply: &Reply) -> String {
 fn tell(entry: &Entry, cap: usize, fit: Fit) -> (String, Option<Part>) {
     match &entry.body {
         Body::Result { call_id, name, outcome, .. } => {
-            let header = format!("[result {} {}]\n", shown::id(call_id), shown::name(name));
+            let header = format!("[result {} {}]\n", shown_id(call_id), shown::name(name));
             let (content, image) = result(outcome, entry.lsn, cap.saturating_sub(header.len()), fit);
             (header + &content, image)
         }

@@ -31,7 +31,7 @@ pub(crate) const RESULT_BYTES_MIN: usize = 192;
 pub(crate) const TOLD_BYTES_MIN: usize = 336;
 /// Least size of arguments that are cut.
 pub(crate) const ARGS_BYTES_MIN: usize = 40;
-/// Longest id or name of a call that is shown; OpenAI, the strictest of the providers, takes 64 characters of a name.
+/// Longest id or name of a call; OpenAI, the strictest of the providers, takes 64 characters of a name.
 const WORD_BYTES_MAX: usize = 64;
 /// Longest word from outside in a header.
 const HEADER_WORD_BYTES: usize = 40;
@@ -45,11 +45,6 @@ pub(crate) const GO_ON: &str = "[nothing has come since; go on]";
 pub(crate) const NO_RESULTS: &str = "[no results were recorded for these calls; their outcome is unknown (EINTR)]";
 /// Stands before a history that begins with a reply.
 pub(crate) const STARTED: &str = "[you were started]";
-
-/// An id as providers take it back.
-pub(crate) fn id(id: &str) -> &str {
-    &id[..id.floor_char_boundary(WORD_BYTES_MAX)]
-}
 
 /// A name as providers take it back, whatever the model wrote: letters, digits, `_` and `-`, one to 64 of them.
 pub(crate) fn name(name: &str) -> Cow<'_, str> {

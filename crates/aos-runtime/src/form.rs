@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use aos_abi::decode::shown_id;
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Prompt};
 use aos_abi::syscall::CallSet;
 use serde_json::Value;
@@ -120,7 +121,7 @@ impl Form {
                     }
                 }
                 Message::Result { call_id, name, content } => {
-                    add(&mut user, &format!("[result {call_id} {name}]\n{content}"));
+                    add(&mut user, &format!("[result {} {name}]\n{content}", shown_id(call_id)));
                 }
                 Message::Assistant { text, calls } => {
                     said(&mut user, &mut ids);
