@@ -323,25 +323,84 @@ fn cut_note(shown: usize, of: usize, lsn: Lsn) -> String {
 /// A word from outside for a header: short, one line, no quotation mark or bracket that could end it.
 fn word(text: &str) -> String {
     let short = &text[..text.floor_char_boundary(HEADER_WORD_BYTES)];
-    short.chars().map(|c| if c.is_control() || "\"<>[]".contains(c) { '_' } else { c }).collect()
+    short.chars().map(|c| if c.is_control() || opens(c) || "\">[]".contains(c) { '_' } else { c }).collect()
 }
 
-/// The text with every mark of the fence in it broken, whatever its case and the white space in it. As long as before.
+/// The text with every mark of the fence in it broken, in whatever way it is written that a model may read as one: see
+/// [`is_mark`]. So is the end of thoughts, behind which the decoder looks for calls: a model that repeats this text while
+/// it thinks goes on thinking. No longer than before.
 fn neutral(text: Cow<'_, str>) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let is_mark = |at: usize| {
-        let rest = bytes[at + 1..].iter().take(16).skip_while(|b| b.is_ascii_whitespace() || **b == b'/');
-        rest.take(9).map(u8::to_ascii_lowercase).eq(*b"untrusted")
-    };
-    let marks: Vec<usize> = text.match_indices('<').map(|(at, _)| at).filter(|at| is_mark(*at)).collect();
-    if marks.is_empty() {
+    let mut broken = String::new();
+    let mut from = 0;
+    for (at, open) in text.match_indices(opens) {
+        let inside = at + open.len();
+        let rest = &text[inside..];
+        if is_mark(rest) || rest.starts_with("/think>") {
+            broken.push_str(&text[from..at]);
+            broken.push('(');
+            from = inside;
+        }
+    }
+    if from == 0 {
         return text;
     }
-    let mut broken = text.into_owned();
-    for at in marks {
-        broken.replace_range(at..=at, "(");
-    }
+    broken.push_str(&text[from..]);
     Cow::Owned(broken)
+}
+
+/// Whether it is `<`, or looks like it.
+fn opens(c: char) -> bool {
+    matches!(c, '<' | '\u{2c2}' | '\u{1438}' | '\u{2039}' | '\u{2329}' | '\u{276e}' | '\u{27e8}' | '\u{3008}')
+        || matches!(c, '\u{fe3f}' | '\u{fe64}' | '\u{ff1c}')
+}
+
+/// Whether a mark of the fence goes on here, behind its `<`: the word, whatever its case, its alphabet, and the slashes,
+/// white space and characters that show nothing in it. No `<` is passed over, so that all of these looks together take a
+/// text's length.
+fn is_mark(rest: &str) -> bool {
+    let mut chars = rest.chars().peekable();
+    let mut letters = std::iter::from_fn(|| {
+        loop {
+            let c = chars.next()?;
+            // What was made JSON has its line breaks and slashes escaped.
+            let escaped = c == '\\' && chars.next_if(|c| matches!(c, 'n' | 'r' | 't')).is_some();
+            if !(escaped || is_filler(c)) {
+                return Some(letter(c));
+            }
+        }
+    });
+    "untrusted".chars().all(|c| letters.next() == Some(c))
+}
+
+/// What may stand in a mark without making it another: white space, slashes, and what is not seen.
+fn is_filler(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '/' | '\\' | '\u{2044}' | '\u{2215}' | '\u{29f8}' | '\u{ff0f}' | '\u{ff3c}')
+        || matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}')
+        || matches!(c, '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The small Latin letter that this one can be taken for, among those of the fence's word; else itself.
+fn letter(c: char) -> char {
+    let latin = match c {
+        '\u{ff21}'..='\u{ff5a}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
+        // The mathematical alphabets: 26 capitals and 26 small letters each.
+        '\u{1d400}'..='\u{1d6a3}' => match (c as u32 - 0x1d400) % 52 {
+            nth @ 0..26 => char::from_u32(0x41 + nth).unwrap_or(c),
+            nth => char::from_u32(0x61 + nth - 26).unwrap_or(c),
+        },
+        'υ' | 'ս' | 'ᴜ' => 'u',
+        'п' | 'ո' | 'η' | 'ɴ' => 'n',
+        'т' | 'Т' | 'τ' | 'Τ' | 'ᴛ' => 't',
+        'г' | 'ᴦ' | 'ʀ' => 'r',
+        'ѕ' | 'Ѕ' | 'ſ' | 'ꜱ' => 's',
+        'е' | 'Е' | 'Ε' | 'ᴇ' => 'e',
+        'ԁ' | 'ᴅ' => 'd',
+        _ => c,
+    };
+    latin.to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -380,6 +439,56 @@ mod tests {
         (untrusted source="person"> <b>
         </untrusted>
         "#);
+    }
+
+    #[test]
+    fn a_mark_of_the_fence_is_broken_however_it_is_written() {
+        let far = format!("<{}/untrusted>", " \n".repeat(5_000));
+        let hidden = format!("<un{}trusted>", "\u{200b}".repeat(5_000));
+        for mark in [
+            "</untrusted>",
+            "<                    /untrusted>",
+            "<\u{a0}\u{3000}\t/\u{2003}untrusted>",
+            "\u{ff1c}/untrusted\u{ff1e}",
+            "\u{ff1c}\u{ff0f}ｕｎｔＲＵＳＴＥＤ\u{ff1e}",
+            "\u{fe64}/untrusted\u{fe65}",
+            "‹/untrusted›",
+            "⟨/untrusted⟩",
+            "〈/untrusted〉",
+            "<\\/untrusted>",
+            "<\u{200b}/un\u{ad}trust\u{feff}ed>",
+            "</u n t r u s t e d>",
+            "</\u{1d42e}\u{1d427}\u{1d42d}\u{1d42b}\u{1d42e}\u{1d42c}\u{1d42d}\u{1d41e}\u{1d41d}>",
+            "</untruѕtеd>",
+            "<<</untrusted>",
+            "</think>",
+            &far,
+            &hidden,
+        ] {
+            let before = format!("a {mark} b");
+            let after = neutral(Cow::Borrowed(&before)).into_owned();
+            assert!(after.contains('(') && after.len() <= before.len(), "{after}");
+            assert_eq!(neutral(Cow::Borrowed(&after)), after, "nothing is left of it");
+        }
+        // A line break in a body that is shown as JSON is no white space there.
+        assert_eq!(neutral(r#"{"body":"<\n\t/untrusted>"}"#.into()), r#"{"body":"(\n\t/untrusted>"}"#);
+        for text in ["a < b, <b>untrusted</b>", "‹trusted›", "it is < untruth", "<think>", "<", "<unt", "<\\", "＜"]
+        {
+            assert!(matches!(neutral(text.into()), Cow::Borrowed(_)), "{text}");
+        }
+        assert_eq!(word("m1＜/untrusted>"), "m1_/untrusted_");
+    }
+
+    #[test]
+    fn breaking_the_marks_of_a_text_takes_its_length() {
+        // Each of two megabytes or more; a look from every mark to the text's end would not end within a test's patience.
+        for text in
+            ["<".repeat(2 << 20), "< ".repeat(1 << 20), "<untruste ".repeat(1 << 18), "</untrusted".repeat(1 << 18)]
+        {
+            assert!(neutral(text.as_str().into()).len() <= text.len());
+        }
+        let spaces = " ".repeat(1 << 20);
+        assert_eq!(neutral(format!("<{spaces}<{spaces}untrusted").into()), format!("<{spaces}({spaces}untrusted"));
     }
 
     proptest! {
