@@ -165,3 +165,66 @@ fn what_could_be_undone_can_be_undone_after_a_restore() {
     let ran = rig.aos(&["undo", last["id"].as_str().unwrap()]);
     assert_eq!((ran.code, read(&file).as_str()), (0, "one"), "{ran:?} {changes}");
 }
+
+/// Whoever sees an archive sees the whole home, and whoever can write one has it restored.
+#[test]
+fn a_backup_lies_in_no_folder_that_agents_see() {
+    let policy = rig::POLICY.replace("    fs:", "    mounts: [{host: ~/shown, at: shown, ops: [read]}]\n    fs:");
+    let setup = Setup { policy: Some(policy), ..Setup::default() };
+    let rig = Rig::with(vec![echo(), any("alpha", vec![say("done")])], setup);
+    let (folder, shown) = (rig.folder("work"), rig.folder("shown"));
+    std::fs::create_dir(folder.join("deep")).unwrap();
+    std::os::unix::fs::symlink(&folder, rig.home().parent().unwrap().join("link")).unwrap();
+    let resident = rig.spawn(&["-w", folder.to_str().unwrap(), "--role", "You answer."]);
+    let works = format!("process {resident} works on it");
+    let over = rig.folder("over");
+    assert_eq!(rig.aos(&["run", "-w", over.to_str().unwrap(), "alpha"]).code, 0);
+    let refused = || {
+        for (to, why) in [
+            ("work/x.aos", works.as_str()),
+            ("work/deep/x.aos", &works),
+            ("link/x.aos", &works),
+            ("shown/x.aos", "mounts[0] of policy.yaml"),
+            ("h/workspaces/x.aos", "the workspaces of agents"),
+        ] {
+            assert_told(&rig.aos(&["backup", to]), 1, &[why, "try: name a file in a folder that no agent works on"]);
+        }
+        let empty = |folder: &std::path::Path| std::fs::read_dir(folder).unwrap().count() == 0;
+        assert!(empty(&folder.join("deep")) && empty(&shown), "nothing is left there, not for a moment either");
+    };
+    refused();
+    let asked = json!({ "file": folder.join("x.aos") });
+    let answer = rig.http("POST", "/v1/admin/backup", Some(&asked));
+    assert!(answer.status == 400 && answer.json()["error"]["message"].as_str().unwrap().contains(&works), "{answer:?}");
+    for free in ["over/x.aos", "x.aos", "h/x.aos"] {
+        assert_eq!(rig.aos(&["backup", free]).code, 0, "nobody works there: {free}");
+    }
+    rig.kill_daemon();
+    refused();
+    std::fs::write(rig.file("policy.yaml"), "nonsense: [").unwrap();
+    refused();
+    let told = rig.aos(&["backup", "y.aos"]);
+    assert!(told.code == 0 && told.err.contains("which folders roles mount is not known"), "{told:?}");
+}
+
+#[test]
+fn what_is_restored_is_the_archive_that_was_written() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    let file = rig.home().parent().unwrap().join("copy.aos");
+    let ran = rig.aos(&["backup", "copy.aos"]);
+    let (hash, of) = ran.out.trim().split_once("  ").unwrap();
+    assert_eq!((ran.code, of), (0, file.to_str().unwrap()), "{ran:?}");
+    let found = aos_sandbox::digest(&std::fs::read(&file).unwrap());
+    assert_eq!(hash, found, "as sha256sum has it");
+    assert_eq!(rig.json(&["backup", "other.aos"])["sha256"].as_str().map(str::len), Some(64));
+    rig.stop();
+    let before = read(rig.file("aos.toml"));
+    std::fs::write(rig.file("aos.toml"), "mine").unwrap();
+    let other = rig.aos(&["restore", "other.aos", "--force", "--expect", hash]);
+    assert_told(&other, 1, &["which is another one", "nothing was changed"]);
+    assert_eq!(read(rig.file("aos.toml")), "mine");
+    assert_eq!(rig.aos(&["restore", "copy.aos", "--force", "--expect", "12"]).code, 2);
+    let restored = rig.aos(&["restore", "copy.aos", "--force", "--expect", &hash.to_uppercase()]);
+    assert_eq!((restored.code, read(rig.file("aos.toml"))), (0, before), "{restored:?}");
+}

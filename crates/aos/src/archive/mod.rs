@@ -2,10 +2,12 @@
 //!
 //! Start at [`write`](fn@write) and [`restore`](fn@restore). What always holds: under the name that was asked for there is
 //! a whole archive that was read back and found right, or nothing; an archive is readable by its owner alone; a home
-//! is changed only after every byte of the archive was compared with its list. The list, `MANIFEST.json`, is the last
+//! is changed only after every byte of the archive was compared with its list; the list is in the archive, so that whoever
+//! can write the one can write the other, and what proves both is the hash of the whole, kept elsewhere. The list, `MANIFEST.json`, is the last
 //! file in it, so an archive that was cut has none. Deliberately absent: the token, keys (which stand in the environment),
 //! logs, local weights, and folders of people that agents worked on.
 
+mod place;
 mod read;
 mod restore;
 #[cfg(test)]
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use aos_abi::{Lsn, Timestamp};
 use serde::{Deserialize, Serialize};
 
+pub use place::look;
 pub use read::check;
 pub use restore::{Restored, restore};
 pub use write::write;
@@ -52,6 +55,15 @@ impl Manifest {
     pub fn files(&self) -> usize {
         self.held.iter().filter(|held| held.sha256.is_some()).count()
     }
+}
+
+/// An archive that was found right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// What it holds.
+    pub manifest: Manifest,
+    /// The hash of all its bytes, in hex.
+    pub sha256: String,
 }
 
 /// A file, a folder or a link in an archive.
@@ -89,6 +101,26 @@ pub enum Error {
     /// The file is there already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
+    /// Agents would see it there.
+    #[error("{} would lie in {}, and {why}: it holds all that no agent may see", to.display(), folder.display())]
+    Exposed {
+        /// Where it was to be.
+        to: PathBuf,
+        /// What they see.
+        folder: PathBuf,
+        /// Who and how.
+        why: String,
+        /// A folder that they never see.
+        instead: PathBuf,
+    },
+    /// The archive is another one than was asked for.
+    #[error("{} has the SHA-256 {found}, which is another one", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// Its hash.
+        found: String,
+    },
     /// The home has no journal, so nothing has happened in it.
     #[error("there is nothing to back up in {}", .0.display())]
     Empty(PathBuf),
@@ -140,6 +172,10 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Error::Exists(_) => "choose another name, or remove it first".into(),
+            Error::Exposed { instead, .. } => {
+                format!("name a file in a folder that no agent works on or is shown, such as {}", instead.display())
+            }
+            Error::Other { .. } => "name the backup that this hash was printed for; nothing was changed".into(),
             Error::Empty(_) => "`aos run` begins a journal; `--home DIR` names another home".into(),
             Error::Foreign { .. } => "name a file that `aos backup` wrote".into(),
             Error::Damaged { .. } => "use another backup; nothing was changed".into(),

@@ -12,7 +12,7 @@ use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress};
+use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress, Whole};
 use crate::home::KEPT;
 
 /// Longest list that is read, in bytes: some millions of files.
@@ -22,15 +22,15 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 ///
 /// # Errors
 /// [`Error::Foreign`], [`Error::Damaged`], [`Error::TooNew`], [`Error::Io`].
-pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Manifest, Error> {
+pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Whole, Error> {
     read(archive, None, progress)
 }
 
 /// The same, unpacked into a folder that exists and is empty; what is there after an error is not to be used.
-pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) -> Result<Manifest, Error> {
+pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) -> Result<Whole, Error> {
     let file = File::open(archive).map_err(Error::io("read", archive))?;
     let mut reading = Reading { archive, into, held: Vec::new(), folders: Vec::new(), links: Vec::new(), bytes: 0 };
-    let mut tar = Archive::new(BufReader::with_capacity(1 << 18, file));
+    let mut tar = Archive::new(BufReader::with_capacity(1 << 18, Hashed { file, hash: Sha256::new() }));
     let entries = tar.entries().map_err(|error| reading.foreign(error))?;
     let mut manifest = None;
     for entry in entries {
@@ -48,7 +48,23 @@ pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) 
         manifest.ok_or_else(|| reading.damaged("its list of contents is missing: it was cut off somewhere"))?;
     reading.compare(&manifest)?;
     reading.finish()?;
-    Ok(manifest)
+    let mut rest = tar.into_inner().into_inner();
+    io::copy(&mut rest, &mut io::sink()).map_err(Error::io("read", archive))?;
+    Ok(Whole { manifest, sha256: hex(&rest.hash.finalize().into()) })
+}
+
+/// A file and the hash of what was read of it: of the very bytes that were unpacked, whatever becomes of the file.
+struct Hashed {
+    file: File,
+    hash: Sha256,
+}
+
+impl Read for Hashed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read(into)?;
+        self.hash.update(&into[..got]);
+        Ok(got)
+    }
 }
 
 struct Reading<'r> {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use aos_abi::Timestamp;
 use aos_journal::{Exchange, check_archive};
 
-use super::{Error, Manifest, Progress, folder_of};
+use super::{Error, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kept, Kind};
 
 /// What a restore did.
@@ -20,21 +20,33 @@ use crate::home::{Home, Kept, Kind};
 pub struct Restored {
     /// What is there now.
     pub manifest: Manifest,
+    /// The hash of all the bytes of the archive, in hex.
+    pub sha256: String,
     /// Where what was there is kept: one folder, or two where configuration and data have their own; none for a home
     /// that was empty.
     pub replaced: Vec<PathBuf>,
 }
 
-/// Puts what an archive holds in the place of what a home holds, which is kept in `replaced-TIME`.
+/// Puts what an archive holds in the place of what a home holds, which is kept in `replaced-TIME`. `expected` is the hash
+/// that the archive must have, in hex.
 ///
 /// # Errors
-/// [`aos_journal::Error::Locked`] while a daemon runs; those of [`super::check`]; with these nothing was changed. With
+/// [`aos_journal::Error::Locked`] while a daemon runs; those of [`super::check`]; [`Error::Other`]; with these nothing was changed. With
 /// [`Error::Io`] later on, the home has no journal, and the restore is to be begun again.
-pub fn restore(archive: &Path, home: &Home, at: Timestamp, progress: Progress<'_>) -> Result<Restored, Error> {
+pub fn restore(
+    archive: &Path,
+    home: &Home,
+    at: Timestamp,
+    expected: Option<&str>,
+    progress: Progress<'_>,
+) -> Result<Restored, Error> {
     home.create()?;
     let exchange = Exchange::begin(&home.journal_file())?;
     let staging = Staging::new(home.root().join(".restoring"))?;
-    let manifest = super::read::read(archive, Some(&staging.0), progress)?;
+    let Whole { manifest, sha256 } = super::read::read(archive, Some(&staging.0), progress)?;
+    if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(&sha256)) {
+        return Err(Error::Other { path: archive.to_owned(), found: sha256 });
+    }
     progress("checking the journal", 0);
     let journal = staging.0.join("journal.db");
     let report = check_archive(&journal)?;
@@ -60,7 +72,7 @@ pub fn restore(archive: &Path, home: &Home, at: Timestamp, progress: Progress<'_
     }
     exchange.put(&journal)?;
     home.create()?;
-    Ok(Restored { manifest, replaced: aside.kept() })
+    Ok(Restored { manifest, sha256, replaced: aside.kept() })
 }
 
 /// Where what is there goes: beside itself, since only that is sure to be on the same file system.

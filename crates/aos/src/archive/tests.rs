@@ -23,7 +23,7 @@ fn home_at(path: &Path) -> Home {
 }
 
 fn backed_up(home: &Home, to: &Path) -> Manifest {
-    write(home, to, Timestamp(0), &mut quiet()).unwrap()
+    write(home, to, Timestamp(0), &mut quiet()).unwrap().manifest
 }
 
 fn mode(path: &Path) -> u32 {
@@ -65,7 +65,7 @@ fn everything_comes_back_as_it_was_and_nothing_secret_leaves() {
     assert!(matches!(write(&home, &archive, Timestamp(0), &mut quiet()), Err(Error::Exists(_))));
 
     let other = Home::at(&dir.path().join("other")).unwrap();
-    let restored = restore(&archive, &other, Timestamp(0), &mut quiet()).unwrap();
+    let restored = restore(&archive, &other, Timestamp(0), None, &mut quiet()).unwrap();
     assert_eq!((restored.replaced, &restored.manifest), (Vec::<PathBuf>::new(), &manifest));
     // A copy of the copy lists the same: names, rights, bytes and where links lead.
     let again = backed_up(&other, &dir.path().join("b.aos"));
@@ -92,7 +92,7 @@ fn an_archive_with_any_byte_changed_or_cut_is_refused_and_changes_nothing() {
     let refused = |bytes: &[u8]| {
         let bad = dir.path().join("bad.aos");
         fs::write(&bad, bytes).unwrap();
-        let error = restore(&bad, &target, Timestamp(0), &mut quiet()).unwrap_err();
+        let error = restore(&bad, &target, Timestamp(0), None, &mut quiet()).unwrap_err();
         assert!(matches!(error, Error::Damaged { .. } | Error::Foreign { .. }), "{error}");
         assert_eq!(fs::read_to_string(target.config_file()).unwrap(), "mine");
         let names = fs::read_dir(target.root()).unwrap().flatten().map(|entry| entry.file_name());
@@ -115,7 +115,7 @@ fn an_archive_with_any_byte_changed_or_cut_is_refused_and_changes_nothing() {
     let mut bytes = whole.clone();
     bytes[find(future.as_bytes()) + 9] = b'2';
     fs::write(dir.path().join("future.aos"), bytes).unwrap();
-    let error = restore(&dir.path().join("future.aos"), &target, Timestamp(0), &mut quiet()).unwrap_err();
+    let error = restore(&dir.path().join("future.aos"), &target, Timestamp(0), None, &mut quiet()).unwrap_err();
     assert!(matches!(error, Error::TooNew { found: 2, .. }), "{error}");
 }
 
@@ -149,7 +149,7 @@ fn an_archive_made_by_an_enemy_writes_nowhere_else() {
         file(&mut tar, name);
         tar.into_inner().unwrap().flush().unwrap();
         let home = Home::at(&dir.path().join(format!("home-{nth}"))).unwrap();
-        restore(&archive, &home, Timestamp(0), &mut quiet()).unwrap_err();
+        restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap_err();
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{name}");
         assert!(!home.token_file().exists() && !home.journal_file().exists());
     }
@@ -172,7 +172,7 @@ fn what_was_there_is_kept_each_time_also_where_configuration_lies_elsewhere() {
     for words in ["second", "third"] {
         fs::write(home.config_file(), words).unwrap();
         fs::create_dir_all(home.workspaces().join("9")).unwrap();
-        let restored = restore(&archive, &home, Timestamp(0), &mut quiet()).unwrap();
+        let restored = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap();
         assert_eq!(restored.replaced.len(), 2, "{restored:?}");
         let kept = |name: &str| restored.replaced.iter().any(|folder| folder.join(name).exists());
         assert!(kept("journal.db") && kept("journal.head") && kept("workspaces/9"), "{restored:?}");

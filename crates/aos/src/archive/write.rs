@@ -14,15 +14,15 @@ use aos_journal::{Reader, copy_database};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, folder_of};
+use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kind};
 
 /// Writes everything of a home that cannot be made again to `to`, 0600, and reads it back before it gets that name.
-/// `at` is the time that is written into it.
+/// `at` is the time that is written into it. Whether agents see that place is another matter, see [`super::look`].
 ///
 /// # Errors
-/// Every kind of [`Error`] but [`Error::TooNew`]; then there is nothing at `to`.
-pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> Result<Manifest, Error> {
+/// Every kind of [`Error`] that is about writing; then there is nothing at `to`.
+pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> Result<Whole, Error> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(Error::Exists(to.to_owned()));
     }
@@ -34,12 +34,12 @@ pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> R
     name.push(".aos-draft");
     let draft = Draft::new(folder_of(to).join(name))?;
     let archive = draft.0.join("archive");
-    let manifest = Writing::begin(&draft, &archive, &mut *progress)?.all(home, at)?;
-    super::read::check(&archive, progress)?;
+    Writing::begin(&draft, &archive, &mut *progress)?.all(home, at)?;
+    let whole = super::read::check(&archive, progress)?;
     fs::rename(&archive, to).map_err(Error::io("write", to))?;
     let folder = folder_of(to);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", folder))?;
-    Ok(manifest)
+    Ok(whole)
 }
 
 /// A private folder for what is not finished; gone with this value. One that a killed program left is removed first.
@@ -92,7 +92,7 @@ impl<'w, 'p> Writing<'w, 'p> {
         })
     }
 
-    fn all(mut self, home: &Home, at: Timestamp) -> Result<Manifest, Error> {
+    fn all(mut self, home: &Home, at: Timestamp) -> Result<(), Error> {
         let (mut last_lsn, mut entries) = Default::default();
         for kept in home.kept() {
             let name = Path::new(kept.name);
@@ -123,8 +123,7 @@ impl<'w, 'p> Writing<'w, 'p> {
         finished
             .and_then(|mut buffered| buffered.flush().map(|()| buffered))
             .and_then(|buffered| buffered.get_ref().sync_all())
-            .map_err(wrote)?;
-        Ok(manifest)
+            .map_err(wrote)
     }
 
     /// Everything below a place, folders before what is in them. What vanishes meanwhile was taken away by a prune.

@@ -10,7 +10,8 @@ use crate::archive;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  aos down && aos restore monday.aos --force\n  aos --home /tmp/other restore monday.aos\n\n\
-Every file is compared with the list in the copy before anything is changed."
+Every file is compared with the list in the copy before anything is changed. Whoever can write the\n\
+copy can write its list, too: --expect takes the one for which `aos backup` printed that hash."
 )]
 pub struct Args {
     /// The copy
@@ -18,6 +19,15 @@ pub struct Args {
     /// Replace what is there; it is kept beside, in a folder replaced-TIME
     #[arg(long)]
     force: bool,
+    /// The SHA-256 that `aos backup` printed: with another one nothing is changed
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    expect: Option<String>,
+}
+
+fn hash(text: &str) -> Result<String, String> {
+    let hash = text.trim();
+    let whole = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    whole.then(|| hash.to_owned()).ok_or_else(|| "64 hex digits, as `aos backup` prints them".to_owned())
 }
 
 impl Args {
@@ -32,7 +42,9 @@ impl Args {
                 .hint("add --force; what is there is then kept beside, in a folder replaced-TIME"));
         }
         let mut progress = Progress::new(cx);
-        let restored = archive::restore(&self.file, &cx.home, now(), &mut |what, bytes| progress.tell(what, bytes));
+        let expected = self.expect.as_deref();
+        let restored =
+            archive::restore(&self.file, &cx.home, now(), expected, &mut |what, bytes| progress.tell(what, bytes));
         drop(progress);
         let restored = restored.map_err(|error| {
             Failure::new(format!("cannot restore {}", self.file.display())).why(error.to_string()).hint(error.hint())
@@ -41,7 +53,7 @@ impl Args {
         if cx.json {
             cx.document(&serde_json::json!({
                 "last_lsn": manifest.last_lsn, "entries": manifest.entries, "files": manifest.files(),
-                "made_at": manifest.at, "replaced": restored.replaced,
+                "made_at": manifest.at, "sha256": restored.sha256, "replaced": restored.replaced,
             }))?;
             return Ok(Exit::Success);
         }

@@ -39,7 +39,9 @@ use super::heart::{Handle, LiveKernel};
 use super::memory::People;
 use super::reload::Reload;
 use super::undo::Undo;
+use crate::env::Env;
 use crate::home::Home;
+use crate::mounts::Mounts;
 
 /// Who an agent is where nobody says.
 const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
@@ -689,11 +691,19 @@ impl System for Daemon {
     }
 
     async fn backup(&self, request: BackupRequest) -> Answer<()> {
+        use crate::archive::{Error, look, write};
         let home = self.home.clone();
-        let work = move || crate::archive::write(&home, Path::new(&request.file), super::heart::now(), &mut |_, _| {});
+        let work = move || {
+            let (file, mounts) = (Path::new(&request.file), Mounts::new(&home, &Env::of_process()));
+            for unknown in look(&home, &mounts, file)? {
+                tracing::warn!(file = request.file, "{unknown}");
+            }
+            write(&home, file, super::heart::now(), &mut |_, _| {})
+        };
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error @ crate::archive::Error::Exists(_))) => {
+            Ok(Err(error @ Error::Exposed { .. })) => Err(ApiError::usage(error.to_string()).hint(error.hint())),
+            Ok(Err(error @ Error::Exists(_))) => {
                 Err(CallError::new(Code::Exist, error.to_string()).hint(error.hint()).into())
             }
             Ok(Err(error)) => Err(ApiError::internal(error.to_string()).hint(error.hint())),
