@@ -205,12 +205,14 @@ impl Home {
         folders.dedup();
         folders
     }
-    /// Where all of it is: also what a link in the home leads to, such as a `policy.yaml` among a person's dotfiles.
+    /// Where all of it is: also what a link in the home leads to, such as a `policy.yaml` among a person's dotfiles, or
+    /// weights on another disk.
     #[must_use]
     pub fn real_paths(&self) -> Vec<PathBuf> {
         let files = [self.config_file(), self.policy_file(), self.journal_file()];
-        let paths = self.folders().into_iter().chain(files);
-        paths.map(|path| path.canonicalize().unwrap_or(path)).collect()
+        let paths = self.folders().into_iter().chain(files).map(|path| path.canonicalize().unwrap_or(path));
+        // Models that make vectors have a folder of their own below.
+        paths.chain(led_to(&self.memory(), 1)).chain(led_to(&self.models(), 1)).collect()
     }
     /// `memory/`.
     #[must_use]
@@ -416,6 +418,19 @@ impl Home {
             })
             .collect()
     }
+}
+
+/// What links in a folder lead to, and those in folders below it down to some depth.
+fn led_to(folder: &Path, depth: u32) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => found.extend(entry.path().canonicalize()),
+            Ok(kind) if kind.is_dir() && depth > 0 => found.extend(led_to(&entry.path(), depth - 1)),
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! to come ends the work on it.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,13 @@ static INSIDE: &[(&str, &[u8])] = &[(WEIGHTS, include_bytes!("../../../models/na
 const NANO_WINDOW: u32 = 16_384;
 /// Its longest answer, in its own tokens.
 const NANO_OUTPUT: u32 = 384;
+
+/// The files of local models, which may lie outside of the home: whoever changes them changes what every agent is told.
+pub(crate) fn files<'m>(home: &Home, models: impl IntoIterator<Item = &'m ModelConfig>) -> Vec<PathBuf> {
+    let runtime = Runtime::new(Options { inside: INSIDE, ..Options::new(home.models()) });
+    let local = models.into_iter().filter(|model| model.provider == Provider::Local);
+    local.map(|model| runtime.file(&model.model)).collect()
+}
 
 /// aos-nano as a model of the pool.
 pub(crate) fn nano() -> ModelConfig {

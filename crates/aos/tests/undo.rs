@@ -12,7 +12,7 @@ use std::path::Path;
 use aos_models::scripted::Rule;
 use serde_json::{Value, json};
 
-use rig::{Rig, Setup, any, call, say, skipped, until, write};
+use rig::{Rig, Setup, any, call, read, say, skipped, until, write};
 
 const POLICY: &str = r#"
 version: 1
@@ -423,6 +423,34 @@ fn a_folder_that_the_home_leads_into_is_not_worked_on() {
         std::os::unix::fs::symlink(elsewhere.join(name), rig.file(name)).unwrap();
         let ran = rig.aos(&["run", "-w", elsewhere.to_str().unwrap(), "alpha"]);
         assert!(ran.code != 0 && ran.err.contains("no agent may see"), "{name}: {ran:?}");
+    }
+}
+
+/// The same of weights: whoever may write them decides what all others are told.
+#[test]
+fn a_folder_with_the_weights_of_a_model_is_not_worked_on() {
+    let rig = rig(vec![any("alpha", vec![say("done")])]);
+    let [named, linked, of_vectors, memory] =
+        ["named", "linked", "of vectors", "memories"].map(|name| rig.folder(name));
+    for file in [linked.join("a.gguf"), of_vectors.join("model.gguf"), memory.join("old.db")] {
+        fs::write(file, "").unwrap();
+    }
+    fs::create_dir_all(rig.file("models/small-vectors")).unwrap();
+    fs::create_dir_all(rig.file("memory")).unwrap();
+    for (to, at) in [
+        (linked.join("a.gguf"), "models/b.gguf"),
+        (of_vectors.join("model.gguf"), "models/small-vectors/model.gguf"),
+        (memory.join("old.db"), "memory/old.bak"),
+    ] {
+        std::os::unix::fs::symlink(to, rig.file(at)).unwrap();
+    }
+    let config = read(rig.file("aos.toml")).replace("[daemon]\n", "[daemon]\ndefault_model = \"small\"\n");
+    // The file is not there yet: who makes it is believed as well.
+    let near = format!("\n[models.near]\nprovider = \"local\"\nmodel = \"{}/x.gguf\"\n", named.display());
+    fs::write(rig.file("aos.toml"), config + &near).unwrap();
+    for folder in [named, linked, of_vectors, memory] {
+        let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+        assert!(ran.code != 0 && ran.err.contains("no agent may see"), "{}: {ran:?}", folder.display());
     }
 }
 

@@ -205,6 +205,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         home: home.clone(),
         listen: listen.clone(),
         models,
+        weights: crate::local::files(&home, config.serving().values()),
         started: Instant::now(),
         shutdown: shutdown.clone(),
     });

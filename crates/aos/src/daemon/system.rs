@@ -64,6 +64,8 @@ pub(crate) struct Daemon {
     pub(crate) home: Home,
     pub(crate) listen: String,
     pub(crate) models: Vec<ModelView>,
+    /// The files of local models, wherever they are.
+    pub(crate) weights: Vec<PathBuf>,
     pub(crate) started: Instant,
     pub(crate) shutdown: CancellationToken,
 }
@@ -218,7 +220,8 @@ impl Daemon {
             return Err(ApiError::usage(format!("{} is an agent's own workspace", folder.display()))
                 .hint("`aos fork PID` goes on with a copy of it; or copy what you need to a folder of yours"));
         }
-        let Some(own) = self.home.real_paths().into_iter().find(inside) else { return Ok(()) };
+        let mut closed = self.home.real_paths().into_iter().chain(self.weights.iter().map(|path| real(path)));
+        let Some(own) = closed.find(inside) else { return Ok(()) };
         let (folder, own) = (folder.display(), own.display());
         Err(ApiError::usage(format!("{folder} holds files of AOS itself, which no agent may see: {own}"))
             .hint("work on a folder below it or beside it"))
