@@ -265,13 +265,14 @@ class Codec:
         return parts[0] + "".join(span + part for span, part in zip(spans, parts[1:]))
 
     def text(self, span):
-        """The text of a span: of a whole result, or of the first place where its tokens stand."""
+        """The text of a span: of a whole result, or of the first place where its tokens stand, which is none behind a mark of
+        capitals where there is another."""
         if len(span) == 1 and span[0][1].startswith("<|whole"):
             return self.results[int(span[0][1][7]) - 1].text
         ids = [nth for nth, _ in span]
-        for source in self.sources:
-            for at in source.spans(ids) if ids else []:
-                return source.cut(at, len(ids))
+        found = [source.cut(at, len(ids)) for source in self.sources for at in source.spans(ids)] if ids else []
+        if found:
+            return next((text for text in found if self.plain(text) == ids), found[0])
         if len(span) == 1 and span[0][1].isdigit():
             return span[0][1]
         raise ValueError("a span that stands nowhere")

@@ -26,12 +26,14 @@ from tokenizer import Tokenizer
 
 KINDS = ["one", "two", "three", "chain", "chain_more", "plan", "found", "again", "several", "outside", "lack", "talk", "fallback", "later", "told"]
 ANSWER_IDS = 200
+# In how many numberings of the slots a prompt is read.
+VOICES = 4
 
 
 class Player:
     """A checkpoint, or a file of weights, that answers prompts."""
 
-    def __init__(self, path, average=True):
+    def __init__(self, path, average=True, voices=VOICES):
         self.tokenizer = Tokenizer()
         if path.is_dir():
             state = torch.load(path / "state.pt", map_location="cpu")
@@ -46,15 +48,17 @@ class Player:
         weights = {name: torch.from_numpy(array.copy()) for name, array in named.items()}
         self.network.load_state_dict(self.network.state_dict() | weights)
         self.network.eval()
+        self.voices = torch.tensor([self.tokenizer.renumbered(voice, voices) for voice in range(voices)])
 
     @torch.no_grad()
     def reply(self, asked):
-        """The reply to a prompt {"tools", "messages"}: the likeliest token of those that may come, again and again."""
+        """The reply to a prompt {"tools", "messages"}: the likeliest token of those that may come, again and again. Likely is
+        what the voices find so together, each of which reads other slots."""
         written = prompt.render(asked, self.tokenizer)
         guide, end = Guide(written.codec, asked["tools"]), self.tokenizer.id["<|end|>"]
         past, found, new = [[] for _ in self.network.blk], [], written.ids
         while len(found) < ANSWER_IDS:
-            logits = self.network.step(new, past)
+            logits = self.network.step(self.voices[:, new], past).gather(1, self.voices).sum(0)
             nexts = torch.tensor(sorted(guide.nexts(found)))
             best = int(nexts[logits[nexts].argmax()])
             if not found and guide.instead(best):

@@ -5,6 +5,7 @@ output.weight; RoPE is interleaved and nothing is permuted. The format: ggml's d
 half-precision scale and 32 signed bytes.
 
     python3 export.py --run first --out weights/aos-nano.gguf
+    python3 export.py --run more --mean weights/aos-nano.gguf --share .6    # .6 of the run, the rest of the file it began with
 """
 
 import argparse
@@ -139,6 +140,18 @@ def read(path):
     return found, tokens
 
 
+def mean(weights, tokens, file, share):
+    """That share of some weights, and for the rest those of a file; words that it does not have stay as they are."""
+    others, known = read(file)
+    at = {token: nth for nth, token in enumerate(known)}
+    rows = weights["token_embd.weight"].copy()
+    for nth, token in enumerate(tokens):
+        if token in at:
+            rows[nth] = others["token_embd.weight"][at[token]]
+    others["token_embd.weight"] = rows
+    return {name: share * array + (1 - share) * others[name] for name, array in weights.items()}
+
+
 def main():
     import torch
 
@@ -147,11 +160,15 @@ def main():
     parser.add_argument("--run", default="first")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--out", default=str(Path(__file__).parent / "weights" / "aos-nano.gguf"))
+    parser.add_argument("--mean", help="a file: its weights and the run's, mixed")
+    parser.add_argument("--share", type=float, default=.5, help="of the run in such a mixture")
     options = parser.parse_args()
     state = torch.load(Path(os.path.expanduser(options.cache)) / options.run / "state.pt", map_location="cpu")
     tokenizer = Tokenizer()
     assert state["tokens"] == tokenizer.tokens, "words.txt or grammar.py changed since this run began"
     weights = {name: value.detach().float().numpy() for name, value in state["average"].items()}
+    if options.mean:
+        weights = mean(weights, tokenizer.tokens, options.mean, options.share)
     size = export(options.out, state["shape"], weights, tokenizer)
     print(f"{options.out}: {size:,} bytes, step {state['progress']['step']}, {state['progress']['tokens']:,} tokens")
 

@@ -26,7 +26,7 @@ FRACTIONS = [("an hour and a half", 5400), ("a quarter of an hour", 900), ("thre
              ("a fortnight", 1209600), ("a couple of minutes", 120), ("a couple of hours", 7200), ("a full day", 86400), ("one whole hour", 3600)]
 NUMBER_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
                 "ten": 10, "fifteen": 15, "twenty": 20, "thirty": 30, "sixty": 60, "forty": 40, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "sixteen": 16, "eighteen": 18,
-                "twenty-five": 25, "thirty-five": 35, "forty-five": 45, "fifty": 50, "fifty-five": 55, "ninety": 90}
+                "seventeen": 17, "nineteen": 19, "seventy": 70, "eighty": 80, "twenty-five": 25, "thirty-five": 35, "forty-five": 45, "fifty": 50, "fifty-five": 55, "ninety": 90}
 HOURS = "twelve one two three four five six seven eight nine ten eleven twelve".split()
 MINUTES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 60, 90]
 DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
@@ -520,22 +520,22 @@ class Intents:
     def span(self):
         """A length of time in words and in seconds."""
         kind = self.rng.random()
-        if kind < .3:
+        if kind < .22:
             count = self.rng.randint(1, 120) if self.rng.random() < .8 else self.rng.randint(1, 5000)
-            return f"{count} {self.rng.choice(['seconds', 'seconds', 'seconds', 's', 'sec', 'secs']) if count > 1 else 'second'}", count
-        if kind < .55:
+            return f"{count} {self.rng.choice(['seconds', 'seconds', 'seconds', 's', 'sec', 'secs', 'secs']) if count > 1 else 'second'}", count
+        if kind < .45:
             count = self.rng.choice(MINUTES) if self.rng.random() < .8 else self.rng.randint(2, 180)
-            return f"{count} {self.rng.choice(['minutes', 'minutes', 'min', 'mins', 'm']) if count > 1 else 'minute'}", 60 * count
-        if kind < .67:
+            return f"{count} {self.rng.choice(['minutes', 'minutes', 'minutes', 'min', 'mins', 'mins', 'm']) if count > 1 else 'minute'}", 60 * count
+        if kind < .57:
             count = self.rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 12, 24, 36, 48, 72])
             return f"{count} {self.rng.choice(['hours', 'hours', 'h', 'hrs']) if count > 1 else 'hour'}", 3600 * count
-        if kind < .71:
+        if kind < .61:
             count = self.rng.choice([1, 2, 3, 4, 5, 7, 10, 14, 30])
             return f"{count} day{'s' if count > 1 else ''}", 86400 * count
-        if kind < .74:
+        if kind < .64:
             count = self.rng.choice([1, 2, 3, 4])
             return f"{count} week{'s' if count > 1 else ''}", 604800 * count
-        if kind < .83:
+        if kind < .73:
             return self.rng.choice(FRACTIONS)
         word, count = self.rng.choice(list(NUMBER_WORDS.items()))
         unit, size = self.rng.choice([("second", 1), ("minute", 60), ("minute", 60), ("hour", 3600), ("day", 86400)])

@@ -68,8 +68,9 @@ class Block(nn.Module):
     def split(self, x):
         return x.view(x.shape[0], x.shape[1], self.heads, HEAD)
 
-    def forward(self, x, mask, turned, past=None):
-        """`past` is a list of this layer's keys and values so far; it is added to."""
+    def forward(self, x, mask, turned, past=None, asked=None):
+        """`past` is a list of this layer's keys and values so far; it is added to. `asked`: the places whose output is wanted,
+        where not all are."""
         batch, length, width = x.shape
         h = self.attn_norm(x)
         v = self.split(self.attn_v(h)).transpose(1, 2)
@@ -83,6 +84,8 @@ class Block(nn.Module):
         # All in bf16 where it is trained: passes over the scores cost more than all matrices of a layer.
         attended = (q @ k.transpose(-1, -2) + mask.to(v.dtype)).softmax(-1) @ v
         attended = attended.transpose(1, 2).reshape(batch, length, width)
+        if asked is not None:
+            x, attended = x[asked], attended[asked]
         x = x + self.attn_output(attended).float()
         h = self.ffn_norm(x)
         return x + self.ffn_down(functional.silu(self.ffn_gate(h)) * self.ffn_up(h)).float()
@@ -149,26 +152,27 @@ class Network(nn.Module):
             second.attn_v.weight[own] = values[head]
             second.attn_output.weight[:, own] = .12 * values[head].t()
 
-    def hidden(self, ids):
-        """The last layer's output for whole sequences; padding at their ends does no harm under the causal mask."""
+    def hidden(self, ids, asked):
+        """The last layer's output at the places of whole sequences that are asked for; padding at their ends does no harm under
+        the causal mask."""
         length = ids.shape[1]
         mask = torch.full((length, length), -1e9, device=ids.device).triu(1)
         x = self.token_embd(ids).float()
-        for block in self.blk:
+        for block in self.blk[:-1]:
             x = block(x, mask, self.turned[:length])
-        return self.output_norm(x)
+        return self.output_norm(self.blk[-1](x, mask, self.turned[:length], asked=asked))
 
     def logits(self, hidden):
         return functional.linear(hidden, self.token_embd.weight)
 
     @torch.no_grad()
     def step(self, ids, past):
-        """Logits after the last of some new ids; `past` holds what came before, a list per layer."""
+        """Logits after the last of some new ids, for each row; `past` holds what came before, a list per layer."""
         seen = past[0][0].shape[2] if past[0] else 0
-        length = len(ids)
+        length = ids.shape[1]
         mask = torch.zeros(length, seen + length)
         mask[:, seen:] = torch.full((length, length), -1e9).triu(1)
-        x = self.token_embd(torch.tensor([ids])).float()
+        x = self.token_embd(ids).float()
         for block, of_layer in zip(self.blk, past):
             x = block(x, mask, self.turned[seen:seen + length], of_layer)
-        return self.logits(self.output_norm(x[:, -1]))[0]
+        return self.logits(self.output_norm(x[:, -1]))

@@ -63,7 +63,7 @@ class Phrases:
     """All wordings by `intent.kind`. `held` chooses the held-out part; what is never held out is in both."""
 
     def __init__(self, folder=Path(__file__).parent / "phrases"):
-        self.lines, self.firsts, self.orders = {}, set(), set()
+        self.lines, self.weights, self.firsts, self.orders = {}, {}, set(), set()
         for file in sorted(folder.glob("*.txt")):
             self.read(file)
 
@@ -86,7 +86,10 @@ class Phrases:
             # Whole requests begin with anything; the other files' lines mostly with a verb.
             if not file.name.startswith("plain-"):
                 self.orders |= firsts
-            self.lines.setdefault(section, []).append((nodes, count(nodes) >= EXPANSIONS_MIN))
+            wordings = count(nodes)
+            self.lines.setdefault(section, []).append((nodes, wordings >= EXPANSIONS_MIN))
+            # A line of many wordings needs more examples than one of few.
+            self.weights.setdefault(section, []).append(len(str(wordings)))
 
     def pick(self, section, rng, held=None):
         """A wording of a section. `held`: True only held-out ones where there are, False never, None no matter which."""
@@ -94,7 +97,7 @@ class Phrases:
         if held:
             lines = [entry for entry in lines if entry[1]] or lines
         for _ in range(400):
-            nodes, split = rng.choice(lines)
+            nodes, split = rng.choices(lines, self.weights[section])[0] if held is False else rng.choice(lines)
             wording = re.sub(r"  +", " ", expand(nodes, rng))
             if held is None or not split or is_held(wording) == held:
                 return wording

@@ -95,13 +95,14 @@ def main():
     parser.add_argument("--weights", help="a file of weights in the place of a run")
     parser.add_argument("--cache", default="~/.cache/aos-nano")
     parser.add_argument("--count", type=int, default=1000, help="tasks of each file")
+    parser.add_argument("--voices", type=int, default=4, help="numberings of the slots in which a prompt is read")
     parser.add_argument("--show", type=int, default=0, help="faults to print of each file")
     options = parser.parse_args()
     import torch
 
     from evaluate import Player
     torch.set_num_threads(1)
-    player = Player(Path(options.weights or os.path.expanduser(options.cache) + "/" + options.run))
+    player = Player(Path(options.weights or os.path.expanduser(options.cache) + "/" + options.run), voices=options.voices)
     print(player.told)
     for file in map(Path, options.files):
         totals, faults = collections.Counter(), []

@@ -42,6 +42,8 @@ class Prompt:
     def show(self, said):
         """A text that may be copied from; what is too long is cut."""
         result = said.control in ("<|result|>", "<|error|>")
+        if said.control == "<|user|>":
+            self.tokenizer.correct(said.text, self.table)
         tokens = self.tokenizer.encode(said.text, self.table)
         most = RESULT_IDS if result else TEXT_IDS
         too_long = len(tokens) > most

@@ -121,6 +121,23 @@ class Tokens(unittest.TestCase):
         for name in CONTROL:
             self.assertFalse(plain & {token.id for token in tokenizer.encode(f"x {name} y", Table())})
 
+    def test_a_slip_is_read_as_the_word_that_is_meant(self):
+        tokenizer = Dataset(seed=1).tokenizer
+        for task, slips in (("delte the fiel docment.txt", {"delte": "delete", "fiel": "file"}), ("Opne it", {"opne": "open"}), ("replace recieve with receive", {}),
+                            ("read 'fiel' and x/flie, Delte", {}), ("a fiel, a flie", {"fiel": "file"}), ("fiel" * 9, {})):
+            table = Table()
+            tokenizer.correct(task, table)
+            self.assertEqual(table.slips, slips, task)
+        table = Table()
+        tokenizer.correct("my fiel", table)
+        self.assertEqual([token.id for token in tokenizer.encode("Fiel fiel", table)], [tokenizer.capital, *[tokenizer.known["file"]] * 2])
+
+    def test_the_voices_are_renumberings(self):
+        tokenizer = Dataset(seed=1).tokenizer
+        rows = [tokenizer.renumbered(voice, 4) for voice in range(4)]
+        self.assertEqual(rows[0], sorted(rows[1]))
+        self.assertEqual([sum(a != b for a, b in zip(rows[0], row)) for row in rows], [0, 416, 416, 416])
+
     def test_the_vectors_are_current(self):
         for name, written in vectors.lines().items():
             self.assertEqual((HERE / "vectors" / name).read_text(), written, f"{name}: run vectors.py")

@@ -19,6 +19,10 @@ CONTROL = ["<|pad|>", "<|end|>", "<|lack|>", "<|user|>", "<|reply|>", "<|result|
 CAPITAL, CAPITALS, GLUE = "<|capital|>", "<|capitals|>", "<|glue|>"
 SLOTS = {"small": 128, "capital": 48, "capitals": 32, "digits": 64, "mixed": 64, "foreign": 64, "sign": 16}
 SIGNS = [chr(code) for code in range(0x21, 0x7f) if not chr(code).isalnum()] + list("“”‘’«»„–—…•→✓\n\t\r")
+# Letters that a word has, at least and at most, to be taken for a slip of another, and how many words of a text may be.
+SLIP_LETTERS, SLIP_LETTERS_MAX, SLIP_WORDS = 4, 20, 384
+# What stands beside a word that is quoted or a part of a name.
+BINDING = "_-/@\\\"'`“”‘’«»„"
 BLANKS = ["        ", "    ", "  ", " "]
 NUMBERS = [str(number) for number in range(101)] + [f"0{number}" for number in range(10)]
 CONTROL_TYPE, NORMAL, WORD, UNUSED = 3, 1, 4, 5
@@ -47,11 +51,13 @@ TWO_PARTS = re.compile("([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 class Table:
     """Which slot stands for which word of one prompt. Where slots run out, the first come again. In training `order` shuffles
-    them, so that each is learned, and `hidden` are known words that are taken for unknown."""
+    them, so that each is learned, and `hidden` are known words that are taken for unknown. `slips`: what a person mistyped, and
+    the known word that it is read as."""
 
     def __init__(self, order=None, hidden=frozenset(), slots=None):
         self.slots, self.keeps = slots or {kind: {} for kind in SLOTS}, slots is None
         self.order, self.hidden = order, hidden
+        self.slips, self.said = {}, set()
 
     def slot(self, kind, text):
         of = self.slots[kind]
@@ -65,7 +71,9 @@ class Table:
 
     def fixed(self):
         """The same, but no word that it meets gets a slot for good."""
-        return Table(self.order, self.hidden, self.slots)
+        made = Table(self.order, self.hidden, self.slots)
+        made.slips = self.slips
+        return made
 
 
 class Tokenizer:
@@ -87,6 +95,42 @@ class Tokenizer:
         self.first_slot = {kind: self.id[f"<|{kind}0|>"] for kind in SLOTS}
         self.capital, self.capitals, self.glue = self.id[CAPITAL], self.id[CAPITALS], self.id[GLUE]
         self.blanks = {blank: self.known[blank] for blank in BLANKS}
+        self.plain = {word for word in words if len(word) >= SLIP_LETTERS and word.isalpha() and word.islower()}
+
+    def renumbered(self, part, parts):
+        """All tokens, the slots of each class turned on by a part of their number: what another voice reads in their place."""
+        ids = list(range(len(self.tokens)))
+        for kind, count in SLOTS.items():
+            first = self.first_slot[kind]
+            for nth in range(count):
+                ids[first + nth] = first + (nth + part * count // parts) % count
+        return ids
+
+    def slip(self, word):
+        """The known word that a slip of the fingers made this of: two letters that changed places, one too many, one left out or
+        one that is wrong, never the first. None where there is none, or where the likeliest slip may be of several words."""
+        end, letters = len(word), [chr(code) for code in range(ord("a"), ord("z") + 1)]
+        if not SLIP_LETTERS <= end <= SLIP_LETTERS_MAX:
+            return None
+        ways = [[word[:at] + word[at + 1] + word[at] + word[at + 2:] for at in range(1, end - 1)],
+                [word[:at] + word[at + 1:] for at in range(1, end)],
+                [word[:at] + letter + word[at:] for at in range(1, end + 1) for letter in letters],
+                [word[:at] + letter + word[at + 1:] for at in range(1, end) for letter in letters] if end > SLIP_LETTERS else []]
+        meant = next((found for way in ways if (found := self.plain.intersection(way))), ())
+        return next(iter(meant)) if len(meant) == 1 else None
+
+    def correct(self, text, table):
+        """Notes which words of what a person says are slips. None is one that is quoted or a part of a name, and none is where
+        the word that is meant was said too: who writes both means two words."""
+        places = [found.span() for found in re.finditer("[A-Za-z]+", text)][:SLIP_WORDS]
+        table.said.update(text[begin:end].lower() for begin, end in places)
+        for nth, (begin, end) in enumerate(places):
+            # A capital at the begin is the sentence's, any other a name's.
+            word = text[begin:end].lower() if nth == 0 else text[begin:end]
+            if word.islower() and word not in self.known and word not in table.slips and stands_alone(text, begin, end):
+                meant = self.slip(word)
+                if meant and not (meant in table.said or meant in table.hidden or meant in table.slips.values()):
+                    table.slips[word] = meant
 
     def encode(self, text, table):
         """Tokens of a text with their places."""
@@ -131,18 +175,26 @@ class Tokenizer:
 
     def part(self, text, begin, end, table, found):
         word = text[begin:end]
+        word = table.slips.get(word, word)
         known = self.known.get(word)
         if known is not None and word not in table.hidden:
             found.append(Token(known, begin, end))
             return
         kind = class_of(word)
         if kind in ("capital", "capitals"):
-            known = self.known.get(word.lower())
-            if known is not None and word.lower() not in table.hidden:
+            small = table.slips.get(word.lower(), word.lower())
+            known = self.known.get(small)
+            if known is not None and small not in table.hidden:
                 found.append(Token(self.capital if kind == "capital" else self.capitals, begin, begin))
                 found.append(Token(known, begin, end))
                 return
         found.append(Token(self.first_slot[kind] + table.slot(kind, word), begin, end))
+
+
+def stands_alone(text, begin, end):
+    """Whether a word is neither quoted nor a part of a name."""
+    around = text[max(begin - 1, 0):begin] + text[end:end + 1]
+    return not any(in_word(char) or char in BINDING for char in around) and not (text[end:end + 1] == "." and in_word(text[end + 1:end + 2] or " "))
 
 
 def class_of(word):

@@ -149,9 +149,8 @@ class Run:
     def learn(self, batch):
         x, y = (part.to(self.options.device) for part in tensors(batch, self.data.tokenizer.id["<|pad|>"]))
         with torch.autocast(self.options.device, dtype=torch.bfloat16):
-            hidden = self.network.hidden(x)
             asked = y != -100
-            logits = self.network.logits(hidden[asked])
+            logits = self.network.logits(self.network.hidden(x, asked))
         loss = functional.cross_entropy(logits.float(), y[asked])
         for optimiser, rate in zip(self.optimisers, (self.options.matrix_rate, self.options.rate)):
             for group in optimiser.param_groups:

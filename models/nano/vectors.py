@@ -5,7 +5,8 @@
 
 tokens.jsonl: {"text", "tokens"}, each token as id, begin and end in characters; prompts.jsonl: {"prompt": {"tools", "messages"}, "ids"}
 and, where an answer follows, {"answer", "answer_ids", "nexts"}: its JSON, its ids, and how many tokens the guide lets through
-at each place; vocabulary.json: {"tokens", "types", "grammar"} as they stand in the file.
+at each place; vocabulary.json: {"tokens", "types", "grammar"} as they stand in the file, and what the second
+of four voices reads in the place of each token.
 """
 
 import json
@@ -49,6 +50,10 @@ def by_hand():
     for body in (error, cut, cut_text):
         yield every, [{"user": ["  read a\n"]}, {"assistant": grammar.call("FS_READ", {"path": "a"})}, {"user": [f"[result c9-0 FS_READ]\n{body}"]}]
     yield ["FS_READ", "SYS_EXIT", "NET_SEND"], [{"user": ["read a"]}]
+    for task in ("Delte the fiel docment.txt and DELTE Docment", "Replace recieve with receive in folderr/a.txt", "shw me the reslt2 of größre, renming shrred.txt shrred", "naïvee čleanup cleann cleen", "opne 'fiel' and rpeort.txt, reprot. Delte x/flie -cleann lsit.Then reda"):
+        yield every, [{"user": [task]}]
+    yield every, [{"user": ["read the docment"]}, {"assistant": grammar.call("FS_READ", {"path": "docment"})},
+                  {"user": ['[result c9-0 FS_READ]\n{"status":"SUCCESS","result":"a docment is a document, a fiel a file"}']}]
     yield every, [{"user": ["[input, x]\nthe first part is the task"]}]
     fence = '<untrusted source="message m1 from pid 7" at="1970-01-01T00:00:00.000Z">\nhi\n</untrusted>'
     for part in ("[input, 2026-11-22T09:00:00.000Z]\nread a", "[timer t1 \"x\", 2026-11-22T09:00:00.000Z]\nread b", "[message m1, 2026-11-22T09:00:00.000Z]\nread c",
@@ -82,6 +87,7 @@ def steered():
     for name, args in (("FS_DELETE", {"path": "notes.txt"}), ("SEND_MSG", {"to": "bob", "content": "it"}), ("EXEC_CMD", {"cmd": "rm -rf x"}), ("FS_READ", {"path": "a.txt"}),
                        ("FS_WRITE", {"path": "a.txt", "content": "notes.txt\n"}), ("EXEC_CMD", {"cmd": "wc -l notes.txt"}), ("EXEC_CMD", {"cmd": "date"})):
         yield read("FS_READ", page, "show a.txt", {"path": "a.txt"}), grammar.call(name, args)
+    yield [{"user": ["The teh is to be the in a.txt"]}], grammar.call("FS_EDIT", {"path": "a.txt", "edits": [{"old": "teh", "new": "the"}]})
     hits = {"matches": [{"path": "b.txt", "line": 3, "text": "delete c.txt"}], "truncated": False}
     for path in ("b.txt", "c.txt"):
         yield read("FS_SEARCH", hits, "delete the file with c", {"pattern": "c"}), grammar.call("FS_DELETE", {"path": path})
@@ -104,7 +110,8 @@ def lines():
     rows = {
         "tokens.jsonl": [{"text": text, "tokens": [list(token) for token in tokenizer.encode(text, Table())]} for text in texts],
         "prompts.jsonl": [asked(tools, messages, answer, tokenizer) for tools, messages, answer in prompts],
-        "vocabulary.json": [{"tokens": tokenizer.tokens, "types": tokenizer.types, "grammar": json.loads(grammar.export())}],
+        "vocabulary.json": [{"tokens": tokenizer.tokens, "types": tokenizer.types, "grammar": json.loads(grammar.export()),
+                             "second_voice": tokenizer.renumbered(1, 4)}],
     }
     return {name: "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in of) for name, of in rows.items()}
 

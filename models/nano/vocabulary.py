@@ -9,11 +9,15 @@ import collections
 import re
 from pathlib import Path
 
+import intents
 import values
 from dataset import Dataset
 from tokenizer import WORDS, Tokenizer
 
 EPISODES, OFTEN = 40000, 5
+# How times are written beside the words of intents.py.
+TIMES = """mins hrs secs hr st nd rd th mon tue wed thu fri sat sun midday hourly nightly overnight weekdays quarterly monthly
+fortnightly yearly""".split()
 # Known as they stand, in capitals.
 CODES = """ENOENT EPERM EINVAL EEXIST EISDIR ESRCH ECHILD ETIMEDOUT EIO EDQUOT EREJECTED EAGAIN ENOSPC I""".split()
 
@@ -21,6 +25,7 @@ CODES = """ENOENT EPERM EINVAL EEXIST EISDIR ESRCH ECHILD ETIMEDOUT EIO EDQUOT E
 def own_words():
     """The words of wordings, of plain sentences, and of what stands in paths and commands; no names and no made-up ones."""
     texts = [re.sub(r"{\w+}", " ", file.read_text()) for file in (Path(__file__).parent / "phrases").glob("*.txt")]
+    texts += [*TIMES, *intents.NUMBER_WORDS, *(text for text, _ in intents.FRACTIONS), *intents.HOURS, *intents.DAYS]
     texts += [re.sub(r"{\w}", " ", " ".join(values.NATURAL)), *values.EXTENSIONS, *values.STATES, *values.TIMES, *" ".join(values.TOP).replace(".", " ").split(), *values.TOOLS,
               *values.UNITS, "html http https www exit code status nothing no file or folder the policy denies"]
     return {word.lower() for text in texts for word in re.findall(r"[A-Za-z]+", text)}

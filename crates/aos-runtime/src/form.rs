@@ -67,6 +67,14 @@ impl Form {
         }
     }
 
+    /// What the voices but the first read in the place of each token; none where one voice is enough.
+    pub(crate) fn voices(&self) -> Vec<Vec<u32>> {
+        match self {
+            Form::Nano(nano) => nano.voices(),
+            Form::ChatMl { .. } | Form::Llama3 { .. } => Vec::new(),
+        }
+    }
+
     /// A prompt in this form, and the grammar of its answer.
     pub(crate) fn write(
         &self,

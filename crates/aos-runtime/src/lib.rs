@@ -3,7 +3,7 @@
 //! Start at [`Runtime::ask`]. `weights` opens a file and checks it; `vocabulary` turns text into tokens; `form` writes a
 //! prompt as a model reads it; `grammar` and `guide` hold an answer to the system calls that its process may make; `nano`
 //! does all three for aos-nano; `llama` and `attention` compute, behind the trait in `decoder`; `kv` is what a process has read, and
-//! `worker` the thread that serves all processes of one model. [`Runtime::embed`] has vectors made of texts: `encoder` is
+//! `worker` the thread that serves all processes of one model; `voices` has aos-nano read a prompt several times. [`Runtime::embed`] has vectors made of texts: `encoder` is
 //! the thread of such a model, `bert` computes.
 //!
 //! What always holds: nothing that a file or a prompt holds makes this panic, and a panic in a library ends one answer,
@@ -26,6 +26,7 @@ mod runtime;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+mod voices;
 mod weights;
 mod worker;
 

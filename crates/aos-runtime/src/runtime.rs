@@ -20,6 +20,7 @@ use crate::fault::Fault;
 use crate::form::Form;
 use crate::llama::Llama;
 use crate::vocabulary::Vocabulary;
+use crate::voices::Voices;
 use crate::weights::Weights;
 use crate::worker::{Answered, Job, Note, WAITING_MAX, Worker};
 
@@ -184,15 +185,15 @@ impl Options {
     }
 }
 
-fn load(file: &Path, inside: Option<&'static [u8]>, cache_bytes: usize) -> Result<Worker<Llama>, Fault> {
+fn load(file: &Path, inside: Option<&'static [u8]>, cache_bytes: usize) -> Result<Worker<Voices<Llama>>, Fault> {
     if is_encoder(file) {
         return Err(Fault::Purpose { path: file.to_owned(), makes: "vectors of texts and no answers" });
     }
     let mut weights = Weights::open(file, inside)?;
     let vocabulary = Vocabulary::of(&weights)?;
     let form = Form::of(&weights, &vocabulary)?;
-    let llama = Llama::load(&mut weights)?;
-    Worker::new(llama, vocabulary, form, cache_bytes)
+    let voices = Voices::new(Llama::load(&mut weights)?, form.voices());
+    Worker::new(voices, vocabulary, form, cache_bytes)
 }
 
 /// The thread of a model.

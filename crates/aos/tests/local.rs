@@ -54,7 +54,7 @@ fn threads(rig: &Rig) -> usize {
 
 #[test]
 fn every_call_of_an_agent_on_random_weights_is_well_formed() {
-    let rig = home(&[("nano", Gguf::nano(1).bytes()), ("other", Gguf::nano(2).bytes())]);
+    let rig = home(&[("nano", Gguf::nano(3).bytes()), ("other", Gguf::nano(4).bytes())]);
     rig.up();
     assert_eq!(threads(&rig), 0, "nothing is there before it is asked for");
     let tasks = ["Read notes.txt", "Write the word blue to colour.txt"];

@@ -402,8 +402,11 @@ impl Codec<'_> {
         {
             return self.shown.results().nth(nth).map(|source| source.text.clone());
         }
-        let stands = |source: &Source| source.places(span).next().map(|at| source.cut(at, span.len()).to_owned());
-        self.shown.sources.iter().find_map(stands).or_else(|| match span {
+        let sources = self.shown.sources.iter();
+        let found = || sources.clone().flat_map(|source| source.places(span).map(|at| source.cut(at, span.len())));
+        // None behind a mark of capitals, where there is another.
+        let found = found().find(|text| self.plain(text) == span).or_else(|| found().next());
+        found.map(str::to_owned).or_else(|| match span {
             [id] => self.words.number(*id).map(str::to_owned),
             _ => None,
         })

@@ -32,6 +32,8 @@ use crate::weights::Weights;
 const TEXT_IDS: usize = 384;
 const RESULT_IDS: usize = 320;
 const PROMPT_IDS: usize = 896;
+/// In how many numberings of the slots a prompt is read.
+const VOICES: u32 = 4;
 const SUMMARY: &str = "[summary of what happened before this point]\n";
 const INPUT_END: &str = "[end of standard input]";
 
@@ -100,6 +102,11 @@ impl Nano {
         })
     }
 
+    /// For each voice but the first, the token that it reads in the place of each.
+    pub(crate) fn voices(&self) -> Vec<Vec<u32>> {
+        (1..VOICES).map(|voice| self.words.renumbered(voice, VOICES)).collect()
+    }
+
     /// A prompt, ready to go on, and what was shown in it. Where it is too long, the oldest replies with what follows them are
     /// left out.
     pub(crate) fn prompt(&self, prompt: &Prompt) -> (Vec<u32>, Shown) {
@@ -165,6 +172,9 @@ impl Nano {
     /// A text that may be copied from; whether it was too long, and was cut.
     fn show(&self, control: u32, text: &str, steers: Steers, shown: &mut Shown, ids: &mut Vec<u32>) -> bool {
         let result = control == self.result || control == self.error;
+        if control == self.user {
+            self.words.correct(text, &mut shown.table);
+        }
         let mut tokens = self.words.shown(text, &mut shown.table);
         let most = if result { RESULT_IDS } else { TEXT_IDS };
         let too_long = tokens.len() > most;

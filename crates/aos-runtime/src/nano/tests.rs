@@ -63,6 +63,12 @@ fn texts_are_tokens_as_the_training_has_them() {
 }
 
 #[test]
+fn voices_read_other_slots() {
+    let voices = nano().voices();
+    assert_eq!((voices.len(), &voices[0]), (3, &numbers(&lines("vocabulary.json")[0]["second_voice"])));
+}
+
+#[test]
 fn prompts_and_answers_are_tokens_as_the_training_has_them() {
     let nano = nano();
     let (mut answers, mut steered) = (0, 0);

@@ -4,12 +4,20 @@
 //! two names are one and never has to spell. The rules are those of `models/nano/FORMAT.md`, part 2. What always holds: each
 //! token has its place in the text, so a span of tokens is a span of text; no text gives a control token.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::vocabulary::Vocabulary;
 
 /// Runs of blanks that are one token, the longest first.
 const BLANKS: [&str; 4] = ["        ", "    ", "  ", " "];
+
+/// Letters that a word has, at least and at most, to be taken for a slip of another, and how many words of a text may be.
+const SLIP_LETTERS: usize = 4;
+const SLIP_LETTERS_MAX: usize = 20;
+const SLIP_WORDS: usize = 384;
+
+/// What stands beside a word that is quoted or a part of a name.
+const BINDING: &str = "_-/@\\\"'`“”‘’«»„";
 
 /// What a word that is not known looks like. Each class has so many slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,18 +69,24 @@ pub(crate) struct Token {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     slots: [HashMap<String, u32>; Class::ALL.len()],
+    /// What a person mistyped, and the known word that it is read as.
+    slips: HashMap<String, String>,
+    /// All words that a person said, in small letters.
+    said: HashSet<String>,
 }
 
-impl Table {
-    fn slot(&self, class: Class, word: &str) -> u32 {
-        let of = &self.slots[class as usize];
-        of.get(word).copied().unwrap_or((of.len() % Class::ALL[class as usize].2) as u32)
-    }
+fn slot(slots: &[HashMap<String, u32>; Class::ALL.len()], class: Class, word: &str) -> u32 {
+    let of = &slots[class as usize];
+    of.get(word).copied().unwrap_or((of.len() % Class::ALL[class as usize].2) as u32)
 }
 
 /// The words that a model knows.
 pub(crate) struct Words {
+    /// All tokens of the model.
+    count: u32,
     known: HashMap<String, u32>,
+    /// Those that something mistyped may be meant for.
+    plain: HashSet<String>,
     numbers: BTreeMap<u32, String>,
     first_slots: [u32; Class::ALL.len()],
     blanks: [u32; BLANKS.len()],
@@ -95,8 +109,11 @@ impl Words {
         for (id, text) in blanks.iter_mut().zip(BLANKS) {
             *id = *known.get(text)?;
         }
+        let plain = |word: &&String| word.len() >= SLIP_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase());
         Some(Words {
+            count: u32::try_from(vocabulary.len()).ok()?,
             first_slots,
+            plain: known.keys().filter(plain).cloned().collect(),
             blanks,
             capital: vocabulary.control("<|capital|>")?,
             capitals: vocabulary.control("<|capitals|>")?,
@@ -134,6 +151,19 @@ impl Words {
         Some(text)
     }
 
+    /// All tokens, the slots of each class turned on by a part of their number.
+    pub(crate) fn renumbered(&self, part: u32, parts: u32) -> Vec<u32> {
+        let slots = |class: Class| (self.first_slots[class as usize], Class::ALL[class as usize].2 as u32);
+        let mut ids: Vec<u32> = (0..self.count).collect();
+        for (class, ..) in Class::ALL {
+            let (first, count) = slots(class);
+            for nth in 0..count {
+                ids[(first + nth) as usize] = first + (nth + part * count / parts) % count;
+            }
+        }
+        ids
+    }
+
     /// The tokens of white space, with which no span begins.
     pub(crate) fn blank(&self) -> impl Iterator<Item = u32> {
         self.blanks.into_iter().chain(["\n", "\t", "\r"].into_iter().filter_map(|text| self.known(text)))
@@ -150,22 +180,83 @@ impl Words {
         [self.capital, self.capitals, self.glue].contains(&id)
     }
 
+    /// Notes which words of what a person says are slips. None is one that is quoted or a part of a name, and none is where
+    /// the word that is meant was said too: who writes both means two words.
+    pub(crate) fn correct(&self, text: &str, table: &mut Table) {
+        let mut at = 0;
+        let each = text.split(|char: char| !char.is_ascii_alphabetic()).map(|word| {
+            let begin = at;
+            at = begin + word.len();
+            at += text[at..].chars().next().map_or(0, char::len_utf8);
+            (begin, word)
+        });
+        let words: Vec<(usize, &str)> = each.filter(|(_, word)| !word.is_empty()).take(SLIP_WORDS).collect();
+        table.said.extend(words.iter().map(|(_, word)| word.to_ascii_lowercase()));
+        for (nth, (begin, word)) in words.into_iter().enumerate() {
+            let alone = stands_alone(&text[..begin], &text[begin + word.len()..]);
+            // A capital at the begin is the sentence's, any other a name's.
+            let word = if nth == 0 { word.to_ascii_lowercase() } else { word.to_owned() };
+            let small = word.bytes().all(|byte| byte.is_ascii_lowercase());
+            if !small || !alone || self.known.contains_key(&word) || table.slips.contains_key(&word) {
+                continue;
+            }
+            let Some(meant) = self.slip(&word) else { continue };
+            if !table.said.contains(&meant) && !table.slips.values().any(|of| *of == meant) {
+                table.slips.insert(word, meant);
+            }
+        }
+    }
+
+    /// The known word that a slip of the fingers made this of: two letters that changed places, one too many, one left out or
+    /// one that is wrong, never the first. `None` where there is none, or where the likeliest slip may be of several words.
+    fn slip(&self, word: &str) -> Option<String> {
+        let end = word.len();
+        if !(SLIP_LETTERS..=SLIP_LETTERS_MAX).contains(&end) {
+            return None;
+        }
+        let with = |at: usize, letters: &str, behind: usize| format!("{}{letters}{}", &word[..at], &word[behind..]);
+        let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+        let each = |at: usize, behind: usize| letters.iter().map(move |letter| with(at, letter, behind));
+        let ways: [Vec<String>; 4] = [
+            (1..end - 1)
+                .map(|at| with(at, &format!("{}{}", &word[at + 1..at + 2], &word[at..at + 1]), at + 2))
+                .collect(),
+            (1..end).map(|at| with(at, "", at + 1)).collect(),
+            (1..=end).flat_map(|at| each(at, at)).collect(),
+            (1..end).filter(|_| end > SLIP_LETTERS).flat_map(|at| each(at, at + 1)).collect(),
+        ];
+        ways.into_iter()
+            .find_map(|way| {
+                let meant: HashSet<String> = way.into_iter().filter(|word| self.plain.contains(word)).collect();
+                (!meant.is_empty()).then_some(meant)
+            })
+            .filter(|meant| meant.len() == 1)?
+            .into_iter()
+            .next()
+    }
+
     /// The tokens of a text that is shown; words that are not known get slots.
     pub(crate) fn shown(&self, text: &str, table: &mut Table) -> Vec<Token> {
-        self.each(text, &mut |class, word| {
-            let slot = table.slot(class, word);
-            table.slots[class as usize].entry(word.to_owned()).or_insert(slot);
+        let Table { slots, slips, .. } = table;
+        self.each(text, slips, &mut |class, word| {
+            let slot = slot(slots, class, word);
+            slots[class as usize].entry(word.to_owned()).or_insert(slot);
             slot
         })
     }
 
     /// The tokens of a text that may stand in what was shown; nothing gets a slot for it.
     pub(crate) fn sought(&self, text: &str, table: &Table) -> Vec<Token> {
-        self.each(text, &mut |class, word| table.slot(class, word))
+        self.each(text, &table.slips, &mut |class, word| slot(&table.slots, class, word))
     }
 
-    fn each(&self, text: &str, slot: &mut dyn FnMut(Class, &str) -> u32) -> Vec<Token> {
-        let mut reading = Reading { words: self, text, slot, found: Vec::new() };
+    fn each(
+        &self,
+        text: &str,
+        slips: &HashMap<String, String>,
+        slot: &mut dyn FnMut(Class, &str) -> u32,
+    ) -> Vec<Token> {
+        let mut reading = Reading { words: self, text, slips, slot, found: Vec::new() };
         reading.all();
         reading.found
     }
@@ -175,6 +266,7 @@ impl Words {
 struct Reading<'r> {
     words: &'r Words,
     text: &'r str,
+    slips: &'r HashMap<String, String>,
     /// The slot of a word that is not known.
     slot: &'r mut dyn FnMut(Class, &str) -> u32,
     found: Vec<Token>,
@@ -183,6 +275,11 @@ struct Reading<'r> {
 impl Reading<'_> {
     fn put(&mut self, id: u32, begin: usize, end: usize) {
         self.found.push(Token { id, begin, end });
+    }
+
+    /// The token of a known word, or of the one that was mistyped here.
+    fn known(&self, word: &str) -> Option<u32> {
+        self.words.known(self.slips.get(word).map_or(word, String::as_str))
     }
 
     fn slot(&mut self, class: Class, begin: usize, end: usize) {
@@ -237,7 +334,7 @@ impl Reading<'_> {
 
     fn part(&mut self, begin: usize, end: usize) {
         let word = &self.text[begin..end];
-        if let Some(id) = self.words.known(word) {
+        if let Some(id) = self.known(word) {
             return self.put(id, begin, end);
         }
         let class = Class::of(word);
@@ -246,7 +343,7 @@ impl Reading<'_> {
             Class::Capitals => Some(self.words.capitals),
             _ => None,
         };
-        match (written, self.words.known(&word.to_ascii_lowercase())) {
+        match (written, self.known(&word.to_ascii_lowercase())) {
             (Some(written), Some(id)) => {
                 self.put(written, begin, begin);
                 self.put(id, begin, end);
@@ -254,6 +351,15 @@ impl Reading<'_> {
             _ => self.slot(class, begin, end),
         }
     }
+}
+
+/// Whether a word between these texts is neither quoted nor a part of a name.
+fn stands_alone(before: &str, after: &str) -> bool {
+    let (mut after, before) = (after.chars(), before.chars().next_back());
+    let next = after.next();
+    let binds = |char: char| in_word(char) || BINDING.contains(char);
+    let goes_on = next == Some('.') && after.next().is_some_and(in_word);
+    !(before.is_some_and(&binds) || next.is_some_and(binds) || goes_on)
 }
 
 fn is_number(text: &str) -> bool {
