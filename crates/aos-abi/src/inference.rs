@@ -132,6 +132,22 @@ pub struct Usage {
     pub estimated: bool,
 }
 
+impl Usage {
+    /// This and what another request of the same inference used; an estimate, since it is that of no single one.
+    #[must_use]
+    pub fn with(self, other: Option<Usage>) -> Usage {
+        let Some(other) = other else { return self };
+        Usage {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            estimated: true,
+        }
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -10,7 +10,7 @@ use crate::budget::Need;
 use crate::effect::Effect;
 use crate::process::CallState;
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, failure};
+use crate::{InFlight, Kernel, failure, turn};
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self) {
@@ -24,16 +24,14 @@ impl<P: PageStore> Kernel<P> {
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
-                InFlight::Infer { pid, model, reserved_usd, reserved_tokens, .. } if gone => {
-                    // Its process was killed: nobody wants the answer, and what it cost will never be known.
-                    self.never_came(id, pid, &model, Need { usd: reserved_usd, tokens: reserved_tokens });
-                }
-                InFlight::Infer { pid, model, purpose, upto, max_output, reserved_usd, reserved_tokens, .. } => {
+                // Its process was killed: nobody wants the answer.
+                InFlight::Infer { .. } if gone => self.never_came(id),
+                InFlight::Infer { pid, model, purpose, upto, max_output, .. } => {
                     match self.redraft(id, pid, &model, purpose, upto, max_output) {
                         Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
                         // Its model is configured no more: the turn begins anew when there is one.
                         None => {
-                            self.never_came(id, pid, &model, Need { usd: reserved_usd, tokens: reserved_tokens });
+                            self.never_came(id);
                             self.want_turn_again(pid);
                         }
                     }
@@ -47,12 +45,17 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// An inference whose outcome nobody will bring.
-    fn never_came(&mut self, id: EffectId, pid: Pid, model: &str, reserved: Need) {
-        self.globals.in_flight.remove(&id);
-        self.globals.scheduler.finished(model);
-        self.gives_up_trying(model, id);
-        self.unreserve(pid, reserved);
+    /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
+    fn never_came(&mut self, id: EffectId) {
+        let Some(InFlight::Infer { pid, model, reserved_usd, reserved_tokens, price, estimate, max_output, .. }) =
+            self.globals.in_flight.remove(&id)
+        else {
+            return;
+        };
+        self.globals.scheduler.finished(&model);
+        self.gives_up_trying(&model, id);
+        let usage = turn::given_up(None, estimate, reserved_tokens, max_output, None);
+        self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
     }
 
     fn recover_call(&mut self, id: EffectId, pid: Pid, by: Pid, index: usize) {

@@ -36,6 +36,14 @@ pub(crate) struct Sent {
     pub(crate) max_output: u32,
 }
 
+impl Sent {
+    /// A failure after which the server may have worked on the request all the while, though nothing was heard of it: it
+    /// costs the longest answer.
+    pub(crate) fn unheard(&self, failure: Failure) -> Failure {
+        Answer::new(&mut |_| ()).unheard(self, failure)
+    }
+}
+
 /// Usage as it was reported; a field that was not, or not as a number from zero up, is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
@@ -209,12 +217,19 @@ impl<'d> Answer<'d> {
         let output_max = u64::from(sent.max_output).max(self.received as u64);
         let input = self.reported.input.filter(|tokens| (input_min..=input_max).contains(tokens));
         let output = self.reported.output.filter(|tokens| (output_min..=output_max).contains(tokens));
-        let estimated = input.is_none() || output.is_none();
+        // What is said of an answer before it has ended is said of a part of it: Anthropic begins with one token.
+        let whole = self.finish.is_some() || self.ended;
+        let estimated = input.is_none() || output.is_none() || !whole;
         let input_tokens = input.unwrap_or_else(|| {
             let counted = (text_bytes.div_ceil(BYTES_PER_TOKEN) + sent.images * IMAGE_TOKENS) as u64;
             counted.saturating_add(sent.beyond_text.div_ceil(BYTES_PER_TOKEN as u64))
         });
-        let output_tokens = output.unwrap_or_else(|| (answered + self.thought).div_ceil(BYTES_PER_TOKEN) as u64);
+        let seen = (answered + self.thought).div_ceil(BYTES_PER_TOKEN) as u64;
+        let output_tokens = match output {
+            Some(output) if whole => output,
+            Some(output) => output.max(seen),
+            None => seen,
+        };
         let cached_input_tokens = input.and(self.reported.cached).unwrap_or(0).min(input_tokens);
         Usage {
             input_tokens,
@@ -229,15 +244,27 @@ impl<'d> Answer<'d> {
         }
     }
 
+    /// What it used, where the provider says so.
+    pub(crate) fn reported_usage(&self, sent: &Sent) -> Option<Usage> {
+        let reported = self.reported.input.is_some() || self.reported.output.is_some();
+        reported.then(|| self.usage(sent))
+    }
+
+    /// `failure`, by which it ended before there was anything of use: what was thought unheard is paid, so it costs the
+    /// longest answer.
+    pub(crate) fn unheard(&self, sent: &Sent, failure: Failure) -> Failure {
+        let usage = Usage { output_tokens: sent.max_output.into(), estimated: true, ..self.usage(sent) };
+        Failure { usage: Some(usage), ..failure }
+    }
+
     /// What a refused answer cost, where the provider says so.
     pub(crate) fn refused(&self, why: &str, sent: &Sent) -> Failure {
-        let reported = self.reported.input.is_some() || self.reported.output.is_some();
         Failure {
             kind: FailureKind::Refused,
             message: format!("the provider refused this prompt: {}", crate::failure::quote(why, "")),
             hint: Some("other content may pass; asking the same again will not".to_owned()),
             retry_after_ms: None,
-            usage: reported.then(|| self.usage(sent)),
+            usage: self.reported_usage(sent),
         }
     }
 }
@@ -259,6 +286,7 @@ mod tests {
         answer.push_text("123456");
         answer.received = 50;
         answer.reported = reported;
+        answer.ended = true;
         answer.usage(&SENT)
     }
 
@@ -298,6 +326,7 @@ mod tests {
             let mut drop = |_| ();
             let mut answer = Answer::new(&mut drop);
             answer.reported = Reported { input: Some(input), output: Some(1), ..Reported::default() };
+            answer.ended = true;
             let usage = answer.usage(&sent);
             (usage.input_tokens, usage.estimated)
         };

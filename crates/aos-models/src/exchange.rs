@@ -1,7 +1,8 @@
 //! One exchange with a server: the request goes out, the answer comes in, and it is decided what it was.
 //!
 //! Start at [`attempt`]. What always holds: each wait has its own deadline; what comes is bounded; half an answer never
-//! passes for a whole one, and once something usable has come the exchange is a reply and no failure.
+//! passes for a whole one, and once something usable has come the exchange is a reply and no failure. What a server may
+//! have worked on is in the failure's usage: it is on the provider's bill, whether or not anything of it was heard.
 //! Deliberately absent: trying again, which is the pool's.
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use aos_abi::inference::{Failure, Message, Part, Prompt, Reply};
 use aos_abi::limits::REPLY_BYTES_MAX;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::HeaderMap;
+use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{Answer, Finish, Sent};
@@ -66,8 +68,8 @@ pub(crate) async fn attempt(
     deltas: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Attempt> {
     let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
-    let response = open(target, body, effect, deadlines).await?;
     let sent = sent(prompt, body.len());
+    let response = open(target, body, effect, deadlines, &sent).await?;
     let mut answer = Answer::new(deltas);
     let end = read(response, &mut answer, target, first_byte, deadlines).await;
     Ok(conclude(answer, end, target, &sent)?)
@@ -79,11 +81,12 @@ pub(crate) async fn open(
     body: &Bytes,
     effect: EffectId,
     deadlines: Deadlines,
+    sent: &Sent,
 ) -> Result<reqwest::Response, Attempt> {
     let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
     let request = target.client.post(target.url.clone()).headers(target.headers(effect)).body(body.clone());
     let failed = |error| client::failed(error, &target.host, target.near);
-    let silent = || transient(format!("{} did not begin to answer in time", target.host));
+    let silent = || sent.unheard(transient(format!("{} did not begin to answer in time", target.host)));
     let response = match timeout_at(first_byte, request.send()).await {
         Err(_) => return Err(silent().into()),
         Ok(Err(error)) => return Err(failed(error).into()),
@@ -100,20 +103,22 @@ pub(crate) async fn whole(
     mut response: reqwest::Response,
     target: &Target<'_>,
     deadlines: Deadlines,
+    sent: &Sent,
 ) -> Result<Bytes, Failure> {
     let mut body = BytesMut::new();
-    loop {
+    let failure = loop {
         let until = (Instant::now() + deadlines.stall).min(deadlines.end);
         match timeout_at(until, response.chunk()).await {
-            Err(_) => return Err(transient(format!("the answer of {} stalled", target.host))),
-            Ok(Err(error)) => return Err(client::failed(error, &target.host, target.near)),
+            Err(_) => break transient(format!("the answer of {} stalled", target.host)),
+            Ok(Err(error)) => break client::failed(error, &target.host, target.near),
             Ok(Ok(None)) => return Ok(body.freeze()),
             Ok(Ok(Some(piece))) if body.len() + piece.len() > WIRE_BYTES_MAX => {
-                return Err(transient(format!("{} sent more than an answer can hold", target.host)));
+                break transient(format!("{} sent more than an answer can hold", target.host));
             }
             Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
         }
-    }
+    };
+    Err(sent.unheard(failure))
 }
 
 fn sent(prompt: &Prompt, body_bytes: usize) -> Sent {
@@ -199,8 +204,14 @@ async fn read(
     match form {
         Form::Unknown => end,
         Form::Stream(mut reader) => {
-            // Its bound was kept while it was read.
-            let _ = reader.finish(&mut |data| event(data, answer, target));
+            let cut = matches!(end, End::Cut(_));
+            let broken = |data: &str| serde_json::from_str::<IgnoredAny>(data).is_err();
+            // Its bound was kept while it was read. What is cut in the middle of an event is cut, and no fault.
+            let _ = reader.finish(&mut |data| {
+                if !(cut && broken(data)) {
+                    event(data, answer, target)
+                }
+            });
             end
         }
         Form::Document(bytes) => match (std::str::from_utf8(&bytes), end) {
@@ -279,11 +290,14 @@ fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) 
     if answer.usable() {
         return Ok(answer.into_reply(target.name, sent, whole));
     }
-    let failure = match (answer.fault.take(), end) {
-        (Some(fault), _) => fault,
+    let early = || transient(format!("{} ended its answer before there was one", target.host));
+    Err(match (answer.fault.take(), end) {
+        // A server that says that it failed bills what it says was used.
+        (Some(fault), _) => Failure { usage: answer.reported_usage(sent), ..fault },
         (None, _) if answer.understood && whole => return Ok(answer.into_reply(target.name, sent, true)),
-        (None, End::Cut(failure) | End::NoAnswer(failure)) => failure,
-        (None, End::Whole) => transient(format!("{} ended its answer before there was one", target.host)),
-    };
-    Err(failure)
+        (None, End::Cut(failure)) => answer.unheard(sent, failure),
+        (None, End::NoAnswer(failure)) => failure,
+        (None, End::Whole) if answer.understood => answer.unheard(sent, early()),
+        (None, End::Whole) => early(),
+    })
 }

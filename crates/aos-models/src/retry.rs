@@ -1,6 +1,7 @@
 //! Trying again: how often, after how long, and when not.
 //!
-//! Start at [`Backoff::after`]. What always holds: only [`FailureKind::Transient`] is tried again; a wait that the server
+//! Start at [`Backoff::after`]. What always holds: only [`FailureKind::Transient`] is tried again, and only where the try
+//! cost nothing, since one inference is all that was set aside; a wait that the server
 //! asks for is honoured, and one too long to sit out inside an inference goes back to the kernel's scheduler instead.
 //! Exponential backoff with full jitter (Brooker, "Exponential Backoff and Jitter", AWS 2015).
 
@@ -45,7 +46,7 @@ impl Backoff {
 
     /// How long to wait before the next try; `None`: give up. `chance` is from 0 to 1.
     pub(crate) fn after(&mut self, failure: &Failure, chance: f64) -> Option<Duration> {
-        if failure.kind != FailureKind::Transient || self.tried >= self.retries.retries_max {
+        if failure.kind != FailureKind::Transient || failure.usage.is_some() || self.tried >= self.retries.retries_max {
             return None;
         }
         let ceiling = self.retries.base.saturating_mul(1 << self.tried.min(16));

@@ -116,7 +116,6 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
         body("text/event-stream", "data: not json\n\n"),
         body("text/event-stream", "data: [DONE]\n\n"),
         Fault::Reset,
-        Fault::Cut { after_bytes: 20 },
         Fault::Event {
             after_bytes: 0,
             data: r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#.into(),
@@ -213,6 +212,60 @@ async fn an_answer_that_breaks_off_is_kept_and_not_bought_twice() {
     }
 }
 
+/// A provider bills what it was working on, whether or not it was heard; and one inference is all that was set aside.
+#[tokio::test]
+async fn an_answer_that_breaks_off_before_its_first_word_is_paid_and_not_asked_for_again() {
+    for provider in PROVIDERS {
+        for plain in [false, true] {
+            let cut = Fault::Cut { after_bytes: 20 };
+            let rule = Rule { fault: Some(cut), ..Rule::always(vec![Answer { plain, ..long() }]) };
+            let (result, requests) = infer(provider, vec![rule]).await;
+            let failure = result.unwrap_err();
+            assert_eq!((failure.kind, requests), (FailureKind::Transient, 1), "{provider:?} {plain}: {failure:?}");
+            let usage = failure.usage.unwrap();
+            assert_eq!((usage.output_tokens, usage.estimated), (500, true), "{provider:?} {plain}");
+            assert!(usage.input_tokens > 100, "{provider:?} {plain}: {usage:?}");
+        }
+    }
+    let thought = r#"{"choices":[{"index":0,"delta":{"reasoning_content":"let me see"}}]}"#;
+    let thinks = body("text/event-stream", &format!("data: {thought}\n\n"));
+    let (result, requests) = infer(Provider::Openai, vec![faulty(thinks)]).await;
+    assert_eq!((result.unwrap_err().usage.unwrap().output_tokens, requests), (500, 1));
+}
+
+/// What a server says was used before it failed is believed, and what fails before anything was used costs nothing.
+#[tokio::test]
+async fn a_server_that_fails_is_paid_what_it_says() {
+    let begun = r#"{"type":"message_start","message":{"usage":{"input_tokens":900,"output_tokens":1}}}"#;
+    let failed = r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#;
+    let stream = format!("event: message_start\ndata: {begun}\n\nevent: error\ndata: {failed}\n\n");
+    let (result, requests) = infer(Provider::Anthropic, vec![faulty(body("text/event-stream", &stream))]).await;
+    let usage = result.unwrap_err().usage.unwrap();
+    assert_eq!((usage.input_tokens, usage.output_tokens, requests), (900, 0, 1));
+    for provider in PROVIDERS {
+        for fault in [status(503, "{}"), Fault::Reset, body("text/html", "<html>"), body("text/event-stream", "")] {
+            let (result, _) = infer(provider, vec![faulty(fault.clone())]).await;
+            assert_eq!(result.unwrap_err().usage, None, "{provider:?} {fault:?}");
+        }
+    }
+}
+
+/// Anthropic counts one token at the beginning of an answer: that is not what it came to.
+#[tokio::test]
+async fn what_is_said_at_the_beginning_of_an_answer_that_breaks_off_is_not_its_price() {
+    let events = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":900,"output_tokens":1}}}"#.to_owned(),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm ".repeat(100)}})
+            .to_string(),
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Well"}}"#.to_owned(),
+    ];
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let (result, _) = infer(Provider::Anthropic, vec![faulty(body("text/event-stream", &stream))]).await;
+    let reply = result.unwrap();
+    assert_eq!((reply.stop, reply.text.as_str()), (Stop::Length, "Well"));
+    assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.estimated), (900, 102, true));
+}
+
 /// Everything but the end mark and usage has come when the connection ends: that is a whole answer.
 #[tokio::test]
 async fn an_answer_that_loses_only_its_epilogue_is_whole() {
@@ -249,7 +302,7 @@ async fn a_stall_in_the_middle_ends_the_answer() {
 async fn a_server_that_never_answers_is_given_up() {
     for fault in [Fault::Hang, Fault::Stall { after_bytes: 0 }] {
         let server = start(vec![faulty(fault)]).await;
-        let pool = pool_of(server.model(Provider::Openai), options(0));
+        let pool = pool_of(server.model(Provider::Openai), options(2));
         let stop_clock = async {
             while server.count() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -258,8 +311,10 @@ async fn a_server_that_never_answers_is_given_up() {
         };
         let prompt = prompt();
         let (result, ()) = tokio::join!(pool.infer("m", &prompt, EFFECT, |_| ()), stop_clock);
-        assert_eq!(result.unwrap_err().kind, FailureKind::Transient);
         tokio::time::resume();
+        let failure = result.unwrap_err();
+        assert_eq!((failure.kind, server.count()), (FailureKind::Transient, 1));
+        assert_eq!(failure.usage.unwrap().output_tokens, 500, "it may have been thinking all the while");
     }
 }
 

@@ -429,6 +429,26 @@ async fn a_busy_server_is_asked_again() {
     }
 }
 
+/// What breaks off may have been made, and is on the owner's bill.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_paid_and_not_asked_for_again() {
+    // A request that is put into another format asks for as much as the program wants, one that is passed on for all it may.
+    for (provider, format, most) in [
+        (Provider::Openai, Format::Chat, 1000),
+        (Provider::Anthropic, Format::Messages, 1000),
+        (Provider::Gemini, Format::Chat, 300),
+    ] {
+        let cut = Some(Fault::Cut { after_bytes: 5 });
+        let rule = Rule { fault: cut, ..Rule::always(vec![Answer { plain: true, ..Answer::text("a word") }]) };
+        let server = start(vec![rule]).await;
+        let refused = relay(&pool(&server, provider), format, &request(format, false)).await;
+        let Err(Refusal::Failed(failure)) = refused else { panic!("{provider:?} {format:?}: {refused:?}") };
+        let usage = failure.usage.unwrap();
+        assert_eq!((usage.output_tokens, server.count()), (most, 1), "{provider:?} {format:?}");
+        assert!(usage.estimated && usage.input_tokens > 10, "{provider:?} {format:?}: {usage:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_web_page_is_no_answer() {
     for provider in [Provider::Openai, Provider::Anthropic] {

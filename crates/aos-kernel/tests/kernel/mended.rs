@@ -369,6 +369,7 @@ fn a_process_without_its_model_says_so() {
     > input 2 hello
     2 stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > boot
+    3 charged 16830 + 1000 tokens, $0.01783
     3 exited 1: no model `b` is configured; configured are: free, m, small, wide
     > ps 2
     2 is stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`

@@ -144,6 +144,70 @@ fn what_is_given_up_is_paid() {
     ");
 }
 
+/// The same where it is learned after a restart: nobody knows what the last daemon heard of it.
+#[test]
+fn what_was_given_up_before_a_restart_is_paid() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.1 go
+        spawn resident parent=2 usd=0.02 silent
+        signal 3 KILL
+        boot
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident usd=0.1 go
+      → infer 2 turn [task]
+    > spawn resident parent=2 usd=0.02 silent
+      → infer 3 turn [task]
+    > signal 3 KILL
+    3 exited 137: killed
+      → cancel
+    > boot
+    3 charged 16821 + 1000 tokens, $0.017821
+      → infer 2 turn [task]
+    > budgets
+    2 of $0.1: spent $0.017821, reserved $0.017818, carved $0
+    3 of $0.02: spent $0.017821, reserved $0, carved $0, closed
+    ");
+}
+
+/// A model that thinks has thought as long as it may, for all that is known, where its answer was cut off.
+#[test]
+fn what_is_thought_before_an_answer_is_cut_off_is_paid() {
+    let told = replay(
+        r#"
+        model deep price=1 can=reasoning
+        model plain price=1
+        spawn resident usd=0.1 model=deep x
+        spawn resident usd=0.1 model=plain x
+        usage 2000 30
+        2 cut: a word
+        usage 2000 30
+        3 cut: a word
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > model deep price=1 can=reasoning
+    > model plain price=1
+    > spawn resident usd=0.1 model=deep x
+      → infer 2 turn [task]
+    > spawn resident usd=0.1 model=plain x
+      → infer 3 turn [task]
+    > usage 2000 30
+    > 2 cut: a word
+      → infer 2 turn [task, turn]
+    > usage 2000 30
+    > 3 cut: a word
+      → infer 3 turn [task, turn]
+    > budgets
+    2 of $0.1: spent $0.003, reserved $0.018031, carved $0
+    3 of $0.1: spent $0.00203, reserved $0.018031, carved $0
+    ");
+}
+
 /// A share comes back when the last inference of the process that had it is settled.
 #[test]
 fn a_share_that_is_about_to_come_back_is_waited_for() {

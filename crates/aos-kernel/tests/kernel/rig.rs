@@ -463,6 +463,8 @@ impl Rig {
                     None if calls.is_empty() => Stop::End,
                     None => Stop::Calls,
                 };
+                // Who is cut off says nothing of what was used: it is told by whoever read it.
+                let usage = Usage { estimated: told.is_some() && stop == Stop::Length, ..usage };
                 InferenceOutcome::Answered(Reply { text, calls, stop, usage, model })
             }
         };

@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Embedder, Embedding, Vector, Wanted};
+use crate::answer::Sent;
 use crate::exchange::{self, Attempt, Deadlines};
 use crate::failure;
 use crate::pool::Pool;
@@ -78,11 +79,13 @@ impl Remote<'_> {
     /// One request, tried as often as may help.
     async fn ask(&self, target: &Target<'_>, texts: &[&str], deadlines: Deadlines) -> Result<Vec<Vector>, Unmade> {
         let body = Bytes::from(json!({ "model": target.config.model, "input": texts }).to_string());
+        let sent = Sent { body_bytes: body.len(), ..Sent::default() };
         let mut backoff = self.0.backoff();
         loop {
             // No process asks, so there is no effect to name.
-            let failure = match exchange::open(target, &body, EffectId { cause: Lsn::ZERO, nth: 0 }, deadlines).await {
-                Ok(response) => match exchange::whole(response, target, deadlines).await {
+            let effect = EffectId { cause: Lsn::ZERO, nth: 0 };
+            let failure = match exchange::open(target, &body, effect, deadlines, &sent).await {
+                Ok(response) => match exchange::whole(response, target, deadlines, &sent).await {
                     Ok(answer) => match read(&answer, target, texts) {
                         Ok(vectors) => return Ok(vectors),
                         Err(failure) => failure,
@@ -97,6 +100,8 @@ impl Remote<'_> {
                     failure::classify(status, &headers, &error, &target.about())
                 }
             };
+            // Vectors are cheap: what a try that broke off may have cost is not counted, and they are asked for again.
+            let failure = Failure { usage: None, ..failure };
             match backoff.after(&failure, fastrand::f64()) {
                 Some(wait) if Instant::now() + wait < deadlines.end => tokio::time::sleep(wait).await,
                 Some(_) | None => return Err(Unmade::Failed(failure)),

@@ -55,8 +55,9 @@ pub(super) async fn pass(
         let body = anew(asked, &target, max_output, quirks);
         let weight = asked.head.weight;
         let (image_bytes, beyond_text) = (weight.image_bytes, weight.beyond_text());
+        let max_output = if asked.format == Format::Embeddings { 0 } else { max_output };
         let sent = Sent { body_bytes: body.len(), image_bytes, beyond_text, max_output, ..Sent::default() };
-        let failure = match exchange::open(&target, &body, effect, deadlines).await {
+        let failure = match exchange::open(&target, &body, effect, deadlines, &sent).await {
             Ok(response) => match take(response, asked, &target, sent, deadlines).await {
                 Ok(relayed) => return Ok(relayed),
                 Err(failure) => failure,
@@ -155,7 +156,7 @@ async fn take(
         };
         return Ok(Relayed { status: 200, content_type: "text/event-stream", kind: Kind::Passed(Box::new(passed)) });
     }
-    let body = exchange::whole(response, target, deadlines).await?;
+    let body = exchange::whole(response, target, deadlines, &sent).await?;
     let usage = match asked.format {
         Format::Embeddings => embeddings::usage(&body, asked),
         Format::Chat | Format::Responses | Format::Messages => meter.document(&body).then(|| meter.usage()),
@@ -274,6 +275,7 @@ impl Meter {
         if let Ok(text) = std::str::from_utf8(body) {
             event(self.format, text, &mut self.answer);
         }
+        self.answer.ended = true;
         self.answer.understood
     }
 

@@ -192,10 +192,14 @@ impl Models {
     ) -> Result<Reply, Failure> {
         let asker = Asker { pid: Some(infer.pid), effect: infer.id };
         let answered = self.pool.go_on(&infer.model, prompt, asker, written, &mut deltas).await;
-        if let Err(Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
+        if let Err(failure @ Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
             && let Some(blind) = without_images(prompt)
         {
-            return self.pool.infer(&infer.model, &blind, asker, deltas).await;
+            let paid = failure.usage;
+            return match self.pool.infer(&infer.model, &blind, asker, deltas).await {
+                Ok(reply) => Ok(Reply { usage: reply.usage.with(paid), ..reply }),
+                Err(failure) => Err(Failure { usage: failure.usage.map(|usage| usage.with(paid)).or(paid), ..failure }),
+            };
         }
         answered
     }
