@@ -281,6 +281,8 @@ impl Effect {
         match self {
             Effect::Serve(serve) => serve.paid_by > durable,
             Effect::Infer(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
+            // A person's word is used once, so that a call under it is written before it is made.
+            Effect::Call { bound: Some(_), .. } => true,
             Effect::Call { permit, .. } => {
                 let spec = permit.call().name().spec();
                 spec.risk != Risk::Read || spec.handler == Handler::Net

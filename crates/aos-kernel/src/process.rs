@@ -409,8 +409,8 @@ pub struct WatchSpec {
 /// A proposal that waits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenProposal {
-    /// Its place in the step.
-    pub call: usize,
+    /// The place in the step of the call that waits for it; `None`: it is about a tier of models, for which nothing waits.
+    pub call: Option<usize>,
     /// The call's name.
     pub name: String,
     /// The call's arguments as JSON text.

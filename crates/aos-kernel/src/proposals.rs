@@ -17,9 +17,6 @@ use crate::{InFlight, Kernel};
 /// Refusals of one process that are kept; the oldest goes first.
 const REFUSALS_MAX: usize = 64;
 
-/// The place in the step of a proposal that is about no call: a tier of models.
-const NO_CALL: usize = usize::MAX;
-
 /// Whether an approval of such a call binds files: those that it names in the workspace.
 #[must_use]
 pub(crate) fn binds(name: Name) -> bool {
@@ -84,7 +81,7 @@ impl<P: PageStore> Kernel<P> {
         let expires_at = now.plus_millis(hold_ms.unwrap_or(self.policy.proposals().ttl_ms));
         let hold = hold_ms.is_some();
         let open = OpenProposal {
-            call,
+            call: Some(call),
             name: name.as_str().to_owned(),
             args: args.to_string(),
             hold,
@@ -119,7 +116,7 @@ impl<P: PageStore> Kernel<P> {
         let role = self.policy.role(&role).map_or("", |role| role.name.as_str());
         let (rule, args) = (format!("role {role}: models {tier}"), serde_json::json!({ "tier": tier }));
         let open = OpenProposal {
-            call: NO_CALL,
+            call: None,
             name: Name::Propose.as_str().to_owned(),
             args: args.to_string(),
             hold: false,
@@ -271,20 +268,17 @@ impl<P: PageStore> Kernel<P> {
             self.not_begun(pid, id, why);
             return;
         };
-        if open.call == NO_CALL {
-            self.tier_answered(pid, id, &open, state);
-            return;
-        }
+        let Some(call) = open.call else { return self.tier_answered(pid, id, &open, state) };
         match state {
-            ProposalState::Approved => self.approved(pid, id, open),
+            ProposalState::Approved => self.approved(pid, id, call, open),
             ProposalState::Standing => {
                 self.stands(pid, id, &open);
-                self.approved(pid, id, open);
+                self.approved(pid, id, call, open);
             }
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
                 self.remember_refusal(pid, id, &open, reason);
-                self.settle_proposal(pid, open.call, CallError::new(Code::Rejected, reason));
+                self.settle_call(pid, call, CallError::new(Code::Rejected, reason));
             }
             ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone => {}
         }
@@ -301,7 +295,7 @@ impl<P: PageStore> Kernel<P> {
         let Some((index, open)) = waits else { return };
         let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
         self.remember_refusal(pid, id, &open, reason);
-        self.settle_proposal(pid, index, CallError::new(Code::Rejected, reason));
+        self.settle_call(pid, index, CallError::new(Code::Rejected, reason));
     }
 
     fn remember_refusal(&mut self, pid: Pid, id: &str, open: &OpenProposal, why: &str) {
@@ -330,8 +324,8 @@ impl<P: PageStore> Kernel<P> {
         for id in due {
             let Some(open) = self.open_proposal(pid, &id) else { continue };
             if open.hold && (open.examined.is_some() || !binds_name(&open.name)) {
-                if let Some(open) = self.take_proposal(pid, &id) {
-                    self.approved(pid, &id, open);
+                if let Some((call, open)) = self.take_proposal(pid, &id).and_then(|open| Some((open.call?, open))) {
+                    self.approved(pid, &id, call, open);
                 }
             } else if open.hold {
                 let error = CallError::new(Code::Rejected, "nobody could look at the files that it concerns")
@@ -364,17 +358,21 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn expire(&mut self, pid: Pid, id: &str, why: Option<String>, error: CallError) {
         let Some(open) = self.take_proposal(pid, id) else { return };
         self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Expired, proposal: None, why });
-        self.settle_proposal(pid, open.call, error);
+        if let Some(call) = open.call {
+            self.settle_call(pid, call, error);
+        }
     }
 
     /// A question that a policy has ended: the next one may put it anew.
     pub(crate) fn may_ask_again(&mut self, pid: Pid, open: &OpenProposal) {
-        self.with(pid, |process| {
-            if open.call == NO_CALL {
+        self.with(pid, |process| match open.call {
+            None => {
                 process.course.proposed.remove(&tier_of(open));
-            } else if process.step.get(open.call).is_some_and(|call| call.call_id == LEAVE) {
+            }
+            Some(call) if process.step.get(call).is_some_and(|call| call.call_id == LEAVE) => {
                 process.leave = Leave::Unasked;
             }
+            Some(_) => {}
         });
     }
 
@@ -385,10 +383,18 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// The call may run: at once, or when its process goes on. Then what was known when it was approved must hold.
-    fn approved(&mut self, pid: Pid, id: &str, mut open: OpenProposal) {
+    fn approved(&mut self, pid: Pid, id: &str, call: usize, mut open: OpenProposal) {
+        let waits = |wait: &Wait| matches!(wait, Wait::Approval(of) if of == id);
+        let phase = self.table.get(pid).map(|process| &process.phase);
+        // No journal can make it otherwise; were one to, a yes must not reach another call, nor end the daemon.
+        if !matches!(phase, Some(Phase::Waiting { call: at, wait, .. }) if *at == call && waits(wait)) {
+            let (id, state, why) = (id.to_owned(), ProposalState::Expired, Some("its call is over".to_owned()));
+            self.fact(pid, Body::Proposal { id, state, proposal: None, why });
+            return;
+        }
         open.risk = self.risk_by_now(pid, &open);
         self.with(pid, |process| {
-            let call = &mut process.step[open.call];
+            let call = &mut process.step[call];
             call.state = CallState::Queued;
             call.approved = Some((id.to_owned(), open));
             process.phase = Phase::Calling;
@@ -451,10 +457,7 @@ impl<P: PageStore> Kernel<P> {
         }))
     }
 
-    fn settle_proposal(&mut self, pid: Pid, call: usize, error: CallError) {
-        if call == NO_CALL {
-            return;
-        }
+    fn settle_call(&mut self, pid: Pid, call: usize, error: CallError) {
         self.finish_call(pid, call, Err(error));
         self.run_step(pid);
     }

@@ -14,7 +14,7 @@ use aos_policy::{Explanation, Labels, Permit, Ruling, Subject};
 use crate::effect::{Authority, Effect};
 use crate::labels::{reads, told};
 use crate::personal::LEAVE;
-use crate::process::{CallState, Phase, Wait};
+use crate::process::{CallState, Phase, StepCall, Wait};
 use crate::proposals::Question;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure};
@@ -67,20 +67,22 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Whether a call may start while others run: it and they only read, at a driver.
+    /// Whether a call may start while others run: it and they only read, at a driver, and nobody has to be asked about it. A
+    /// process that waits for a person does nothing else, so that the answer finds the call.
     fn runs_beside(&mut self, pid: Pid, index: usize) -> bool {
         let only_reads = |name: &str| {
             name.parse::<Name>().is_ok_and(|name| {
                 name.spec().risk == Risk::Read && !matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_))
             })
         };
-        self.table.get(pid).is_some_and(|process| {
-            only_reads(&process.step[index].name)
-                && process
-                    .step
-                    .iter()
-                    .all(|call| !matches!(call.state, CallState::Running(_)) || only_reads(&call.name))
-        })
+        let Some(process) = self.table.get(pid) else { return false };
+        let call = &process.step[index];
+        let running = |call: &&StepCall| matches!(call.state, CallState::Running(_));
+        if !only_reads(&call.name) || !process.step.iter().filter(running).all(|call| only_reads(&call.name)) {
+            return false;
+        }
+        let Ok(parsed) = Syscall::parse(&call.name, &call.args) else { return true };
+        !self.rule(pid, parsed).is_some_and(|ruling| matches!(ruling.verdict, Verdict::Ask | Verdict::Hold))
     }
 
     fn start_call(&mut self, pid: Pid, index: usize) {

@@ -192,6 +192,10 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
     {
         return Err(broken("whoever waits for a word has asked for it", format!("{pid} waits for {id}")));
     }
+    let awaited = |id: &String| matches!(&process.phase, Phase::Waiting { wait: Wait::Approval(of), .. } if of == id);
+    if let Some((id, _)) = process.proposals.iter().find(|(id, open)| open.call.is_some() && !awaited(id)) {
+        return Err(broken("who was asked for is waited for", format!("{pid}: {:?}, not for {id}", process.phase)));
+    }
     if let Phase::Waiting { wait, .. } = &process.phase
         && process.stopped.is_none()
     {

@@ -236,8 +236,8 @@ fn mark(chance: &mut Chance, of: &str) -> String {
 
 /// A call that a person is asked about.
 fn asking_call(chance: &mut Chance, scene: &Scene) -> (String, String) {
-    const WEIGHTS: [(Name, u32); 4] =
-        [(Name::FsWrite, 40), (Name::FsDelete, 10), (Name::FsMove, 10), (Name::Propose, 40)];
+    const WEIGHTS: [(Name, u32); 5] =
+        [(Name::FsRead, 20), (Name::FsWrite, 30), (Name::FsDelete, 10), (Name::FsMove, 10), (Name::Propose, 30)];
     let (name, _) = WEIGHTS[chance.weighted(&WEIGHTS.map(|(_, weight)| weight))];
     let mut args = args(chance, scene, name);
     for field in ["path", "from"].into_iter().filter(|_| name != Name::Propose) {

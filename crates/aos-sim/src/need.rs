@@ -29,14 +29,16 @@ pub(crate) enum Need {
 /// What this policy needs for a call of a driver.
 pub(crate) fn needed(policy: &str, call: &Syscall) -> Need {
     let rules = setup::rules(policy);
-    let changed: Vec<&str> = match call {
+    let named: Vec<&str> = match call {
+        // The lenient one asks about what is read there, too.
+        Syscall::FsRead(args) if matches!(rules, Rules::Lenient) => vec![&args.path],
         Syscall::FsWrite(args) => vec![&args.path],
         Syscall::FsEdit(args) => vec![&args.path],
         Syscall::FsDelete(args) => vec![&args.path],
         Syscall::FsMove(args) => vec![&args.from, &args.to],
         _ => Vec::new(),
     };
-    let any_in = |folder: &str| changed.iter().any(|path| path.starts_with(folder));
+    let any_in = |folder: &str| named.iter().any(|path| path.starts_with(folder));
     let deletes = matches!(call, Syscall::FsDelete(_) | Syscall::FsMove(_));
     let spec = call.name().spec();
     match rules {

@@ -30,8 +30,8 @@ roles:
     calls: [SPAWN_AGENT, SYS_SCHEDULE, ASK_USER, PROPOSE, TOOL_SEARCH, THREAD_ATTACH, THREAD_DETACH, "SYS_REGISTER_WEBHOOK **"]
     fs:
       - {path: "**", ops: [read, write, delete]}
-      - {path: "asks/**", ops: [write, delete], verdict: ask}
-      - {path: "holds/**", ops: [write, delete], verdict: hold, window: 5m}
+      - {path: "asks/**", ops: [read, write, delete], verdict: ask}
+      - {path: "holds/**", ops: [read, write, delete], verdict: hold, window: 5m}
     exec: {shell: true, programs: [sh], net: none}
     net:
       - {to: "api.example.com:443", allow: ["GET /**", "POST /**"]}

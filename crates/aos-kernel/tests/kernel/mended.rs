@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::rig::replay;
+use crate::rig::{POLICY, replay, replay_under};
 
 /// A message wakes its receiver within the same input, which may signal the sender while its call is still under way.
 #[test]
@@ -455,4 +455,32 @@ fn a_servers_wish_for_quiet_outlives_whoever_asked() {
     assert!(!before.contains("→ infer 3"), "{told}");
     let (quiet, over) = after.split_once("> after 2\n").unwrap_or_default();
     assert!(!quiet.contains("→ infer 3") && over.contains("→ infer 3"), "{told}");
+}
+
+/// A call that a person was asked about beside one that ran was forgotten once that one was back: the answer fell on
+/// whatever stood in its place by then, and ended the daemon where nothing did.
+#[test]
+fn nobody_is_asked_about_a_call_while_another_runs() {
+    let policy = POLICY.replace("ops: [write, delete], verdict", "ops: [read, write, delete], verdict");
+    let reads = r#"2: => FS_READ {"path":"a"} => FS_READ {"path":"asks/b"} => FS_WRITE {"path":"c","content":"x"}"#;
+    for answer in ["approve p1", "reject p1 no"] {
+        let told = replay_under(
+            &policy,
+            &format!(
+                "spawn resident go\n{reads}\nps 2\ndone 2 FS_READ\nps 2\n{answer}\ndone 2 FS_READ\ndone 2 FS_WRITE"
+            ),
+        );
+        let (before, asked) = told.split_once("> done 2 FS_READ").unwrap();
+        assert!(before.contains("2 is running") && !before.contains("p1"), "{told}");
+        let (asked, answered) = asked.split_once(&format!("> {answer}")).unwrap();
+        assert!(asked.contains("2 is blocked for approval") && !asked.contains("FS_WRITE"), "{told}");
+        assert_eq!(answered.contains("→ call 2 FS_READ"), answer.starts_with("approve"), "{told}");
+        assert!(answered.contains("→ call 2 FS_WRITE") && answered.contains("fs_read, fs_read, fs_write]"), "{told}");
+    }
+    let held = policy.replace("\"asks/**\"", "\"rare/**\"").replace("\"holds/**\"", "\"asks/**\"");
+    let told = replay_under(
+        &held,
+        &format!("spawn resident go\n{reads}\ndone 2 FS_READ\nafter 900\ndone 2 FS_READ\ndone 2 FS_WRITE"),
+    );
+    assert!(told.contains("fs_read, fs_read, fs_write]"), "{told}");
 }
