@@ -139,7 +139,8 @@ impl<P: PageStore> Kernel<P> {
     /// A process has taken from its standard input, or has ended: whoever waits to write there goes on.
     pub(crate) fn made_room(&mut self, pid: Pid) {
         let Some(process) = self.table.get(pid).filter(|process| !process.writers.is_empty()) else { return };
-        let room = limits::STDIN_MAX.saturating_sub(process.stdin.len()).min(process.writers.len());
+        let room = if process.exited() { usize::MAX } else { limits::STDIN_MAX.saturating_sub(process.stdin.len()) };
+        let room = room.min(process.writers.len());
         let writers: Vec<Pid> = self.with(pid, |process| process.writers.drain(..room).collect()).unwrap_or_default();
         writers.into_iter().for_each(|writer| self.run_step(writer));
     }

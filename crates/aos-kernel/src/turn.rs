@@ -82,6 +82,8 @@ impl<P: PageStore> Kernel<P> {
                     again = true;
                 }
             }
+            // Whoever was looked at may have given back what another waits for.
+            again |= self.freed;
         }
     }
 

@@ -52,7 +52,9 @@ impl<P: PageStore> Kernel<P> {
         // A handle may name what its parent has not been shown yet, such as the result of the call beside it.
         let coming = parent.labels_to_come();
         let files = self.labels_read(pid, Reads::Files).and(coming);
-        let Some(model) = self.table.get(child).map(|process| process.model.clone()) else { return };
+        // One that no model may serve has ended by now.
+        let born = self.table.get(child).filter(|process| !process.exited());
+        let Some(model) = born.map(|process| process.model.clone()) else { return };
         self.globals.scheduler.remove(&model, child);
         self.with(child, |process| process.phase = Phase::Calling);
         for (nth, permit) in attached.into_iter().enumerate() {
@@ -374,11 +376,12 @@ impl<P: PageStore> Kernel<P> {
             self.signal(pid, signal, lsn);
             return Done::Ended;
         }
-        // What a person has stopped, or what waits for one, no agent lets go on.
+        // What a person has stopped, or what waits for one, no agent lets go on, not even for a last turn.
         let by_agent = was.as_ref().is_none_or(|why| why.starts_with(BY_AGENT));
-        if signal == Signal::Cont && !by_agent {
+        if matches!(signal, Signal::Cont | Signal::Term) && !by_agent {
             let message = format!("process {} is stopped until a person lets it go on", args.pid);
-            return Done::Now(Err(CallError::new(Code::Perm, message).hint("ask with ASK_USER, or go on without it")));
+            let hint = "ask with ASK_USER, or go on without it; KILL ends it as it is";
+            return Done::Now(Err(CallError::new(Code::Perm, message).hint(hint)));
         }
         let lsn = self.fact(args.pid, Body::Signal { signal, from_pid: pid, tree: false });
         self.signal(args.pid, signal, lsn);

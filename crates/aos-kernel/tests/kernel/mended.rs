@@ -484,3 +484,49 @@ fn nobody_is_asked_about_a_call_while_another_runs() {
     );
     assert!(told.contains("fs_read, fs_read, fs_write]"), "{told}");
 }
+
+/// A child that no model may serve ended as it was born, came back to life for what was attached to it, and ended again.
+#[test]
+fn what_is_attached_brings_nobody_back_to_life() {
+    let policy = POLICY.replace("    exec: {", "    models: {small: ask}\n    exec: {");
+    let told = replay_under(
+        &policy,
+        r#"
+        only small
+        model small tier=small
+        spawn resident model=small go
+        2: => SPAWN_AGENT {"role":"r","task":"t","model":"auto","quarantine":true,"attachments":["a.txt"]}
+        done 3 FS_READ {"content":"x"}
+        budgets
+        "#,
+    );
+    assert!(!told.contains("call 3") && told.matches("3 exited").count() <= 1, "{told}");
+}
+
+/// TERM let go on for a turn what a person had stopped, and CONT did not.
+#[test]
+fn an_agent_ends_what_a_person_has_stopped_without_a_last_turn() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"t"}
+        signal 3 STOP
+        2: => KILL {"pid":3} => KILL {"pid":3,"signal":"KILL"}
+        "#,
+    );
+    assert!(told.contains("2 KILL = EPERM process 3 is stopped until a person lets it go on"), "{told}");
+    assert!(told.contains("3 exited 137") && !told.contains("→ infer 3 turn [task, term"), "{told}");
+}
+
+/// Writers beyond a full queue waited for ever for a reader that had ended.
+#[test]
+fn everybody_who_waits_to_write_learns_that_the_reader_has_ended() {
+    let mut script = "spawn resident read\n2: ok\nsignal 2 STOP\nslots 1000\n".to_owned();
+    script += "times 300 spawn oneshot pipe=2 write\ntimes 256 input 2 x\n";
+    for writer in 3..303 {
+        script += &format!("{writer}: last words\n");
+    }
+    script += "signal 2 KILL\n";
+    let told = replay(&script);
+    assert_eq!(told.matches("exited 0: answered = \"last words\"").count(), 300);
+}
