@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aos_abi::api::{ProposalView, UndoRequest, UndoView};
-use aos_abi::entry::ProposalState;
-use aos_abi::{Body, EffectId, Entry, Lsn, Pid, limits};
+use aos_abi::entry::{Changed, ProposalState};
+use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, limits};
 use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use aos_gateway::{Answer, ApiError};
 use aos_journal::Reader;
@@ -31,38 +31,47 @@ pub(crate) struct Link {
 /// What the ids of the journal stand for, as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    changes: BTreeMap<Lsn, (Pid, String, Link)>,
-    /// Proposals that were about a call, with that.
-    approved: Vec<(String, Pid, String)>,
+    changes: BTreeMap<Lsn, Link>,
+    /// The call that each proposal is about.
+    asked: BTreeMap<String, (Pid, CallId)>,
+    /// Calls that run under a proposal. A model's server may give a later call the same id.
+    running: BTreeMap<(Pid, CallId), String>,
     links: BTreeMap<String, Link>,
 }
 
 impl Links {
     /// The next entry.
     pub(crate) fn take(&mut self, entry: Entry) {
+        let pid = entry.pid;
         match entry.body {
             Body::Changed(changed) => {
-                let link = Link { effect: changed.effect, turn: changed.turn, undoes: changed.undoes };
-                self.changes.insert(entry.lsn, (entry.pid, changed.call_id, link));
+                let Changed { effect, turn, call_id, undoes, .. } = *changed;
+                let link = Link { effect, turn, undoes };
+                // A call that a person approved has an id of its own, which stands for the same.
+                let own = (link.turn == 0).then(|| self.running.remove(&(pid, call_id))).flatten();
+                if let Some(id) = own {
+                    self.links.insert(id, link.clone());
+                }
+                self.changes.insert(entry.lsn, link);
             }
             Body::Proposal { id, proposal: Some(proposal), .. } => {
                 match entry.cause.and_then(|cause| self.changes.get(&cause)) {
-                    Some((_, _, link)) => drop(self.links.insert(id, link.clone())),
-                    None => self.approved.push((id, entry.pid, proposal.call_id)),
+                    Some(link) => drop(self.links.insert(id, link.clone())),
+                    None => drop(self.asked.insert(id, (pid, proposal.call_id))),
                 }
             }
+            Body::Proposal { id, state: ProposalState::Executed, proposal: None, .. } => {
+                if let Some(call) = self.asked.remove(&id) {
+                    self.running.insert(call, id);
+                }
+            }
+            Body::Syscall { call_id, .. } => drop(self.running.remove(&(pid, call_id))),
             _ => {}
         }
     }
 
-    /// What each id stands for. A call that a person approved has an id of its own, which stands for the same.
-    pub(crate) fn found(mut self) -> BTreeMap<String, Link> {
-        for (id, pid, call_id) in self.approved {
-            let own = |(of, call, link): &&(Pid, String, Link)| *of == pid && *call == call_id && link.turn == 0;
-            if let Some((_, _, link)) = self.changes.values().find(own) {
-                self.links.insert(id, link.clone());
-            }
-        }
+    /// What each id stands for.
+    pub(crate) fn found(self) -> BTreeMap<String, Link> {
         self.links
     }
 }
@@ -232,5 +241,96 @@ impl Note {
             }
             after = last;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aos_abi::entry::{Proposal, Verdict};
+    use aos_abi::{Name, Timestamp};
+
+    /// A journal of one process whose model's server calls every call `call_0`.
+    struct Told(u64, Links);
+
+    impl Told {
+        fn entry(&mut self, cause: Option<u64>, body: Body) -> u64 {
+            self.0 += 1;
+            let (lsn, at, pid) = (Lsn(self.0), Timestamp(0), Pid(2));
+            self.1.take(Entry { lsn, at, pid, cause: cause.map(Lsn), body });
+            self.0
+        }
+
+        fn call(&mut self) {
+            let (call_id, name, args) = ("call_0".into(), "FS_WRITE".into(), serde_json::Value::Null);
+            self.entry(None, Body::Syscall { call_id, name, args });
+        }
+
+        fn asked(&mut self, id: &str, state: ProposalState, cause: Option<u64>) {
+            let proposal = Proposal {
+                call_id: "call_0".into(),
+                name: Name::FsWrite,
+                args: serde_json::Value::Null,
+                verdict: Verdict::Ask,
+                rule: String::new(),
+                why: None,
+                risk: None,
+                expires_at: Timestamp(0),
+            };
+            let (id, proposal) = (id.into(), Some(Box::new(proposal)));
+            self.entry(cause, Body::Proposal { id, state, proposal, why: None });
+        }
+
+        fn became(&mut self, id: &str, state: ProposalState) {
+            self.entry(None, Body::Proposal { id: id.into(), state, proposal: None, why: None });
+        }
+
+        /// The call changes a file, and what it did gets an id.
+        fn changed(&mut self, id: &str) -> EffectId {
+            let effect = EffectId { cause: Lsn(self.0), nth: 0 };
+            let changed = Changed {
+                effect,
+                turn: 0,
+                call_id: "call_0".into(),
+                name: Name::FsWrite,
+                args: serde_json::Value::Null,
+                rule: String::new(),
+                changes: Vec::new(),
+                more: 0,
+                undo_ms: Some(1),
+                lost: None,
+                undoes: None,
+                restores: None,
+            };
+            let cause = self.entry(None, Body::Changed(Box::new(changed)));
+            self.asked(id, ProposalState::Executed, Some(cause));
+            effect
+        }
+    }
+
+    #[test]
+    fn an_approval_stands_for_what_its_own_call_changed() {
+        let mut told = Told(0, Links::default());
+        told.call();
+        let first = told.changed("p1");
+        told.call();
+        told.asked("p2", ProposalState::Pending, None);
+        told.became("p2", ProposalState::Approved);
+        told.became("p2", ProposalState::Executed);
+        let second = told.changed("p3");
+        // One that was made and changed nothing, and one that was not made.
+        for (id, states) in [
+            ("p4", [ProposalState::Approved, ProposalState::Executed]),
+            ("p5", [ProposalState::Approved, ProposalState::Expired]),
+        ] {
+            told.call();
+            told.asked(id, ProposalState::Pending, None);
+            states.into_iter().for_each(|state| told.became(id, state));
+        }
+        told.call();
+        let last = told.changed("p6");
+        let found: Vec<(String, EffectId)> = told.1.found().into_iter().map(|(id, link)| (id, link.effect)).collect();
+        let wanted = [("p1", first), ("p2", second), ("p3", second), ("p6", last)];
+        assert_eq!(found, wanted.map(|(id, effect)| (id.to_owned(), effect)));
     }
 }
