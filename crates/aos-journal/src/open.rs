@@ -139,6 +139,8 @@ impl Journal {
         for file in [&files.db, &files.wal, &files.shm, &files.head, &files.lock] {
             private::mend(file);
         }
+        // A daemon that was killed may have left in its log what it had taken out.
+        let remains = fs::metadata(&files.wal).is_ok_and(|wal| wal.len() > 0);
         let db = schema::open_writer(path)?;
         if let Some(pages) = options.pages_max {
             db.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))
@@ -155,8 +157,8 @@ impl Journal {
 
         let shared =
             Arc::new(Shared { last: AtomicU64::new(last.lsn.0), poison: OnceLock::new(), ..Shared::default() });
-        let writer =
-            Writer { db, path: path.to_owned(), head_file, last, checkpoint, index, shared: Arc::clone(&shared) };
+        let shares = Arc::clone(&shared);
+        let writer = Writer { db, path: path.to_owned(), head_file, last, checkpoint, index, remains, shared: shares };
         let (sender, queue) = sync_channel(options.queue.max(1));
         let thread = std::thread::Builder::new()
             .name("journal".into())

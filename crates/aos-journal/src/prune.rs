@@ -4,6 +4,9 @@
 //! replaced by its digest (`sealed`, 32 bytes), and a `pruned` entry is appended that names the processes and the count.
 //! Verification walks over the digests, so a changed, missing or smuggled seal shows as much as a changed entry.
 //!
+//! What goes is overwritten in the file and, where no reader is in the way, folded out of its log before the prune is
+//! answered; else as soon as the reader is done (`Writer::fold`).
+//!
 //! What stays: the `charged` entries, so that what was spent is not forgotten, and every process with an entry after the
 //! last checkpoint, so that replay at boot never meets a gap and no process goes in halves. The space is used again by later entries; the file itself
 //! shrinks when a backup of it is restored.
@@ -81,11 +84,7 @@ pub(crate) fn plan(db: &Connection, upto: Lsn, mut pids: Vec<Pid>) -> rusqlite::
 
 /// Replaces the plan's entries by their digests, in the open transaction. All positions must be in `trail`.
 pub(crate) fn seal(db: &Connection, plan: &PrunePlan) -> rusqlite::Result<()> {
-    // What is taken out is overwritten, not only unlinked: people prune to be rid of it.
-    db.execute_batch("PRAGMA secure_delete=ON")?;
-    let outcome = plan.pids.iter().try_for_each(|pid| seal_process(db, *pid, plan.upto));
-    db.execute_batch("PRAGMA secure_delete=OFF")?;
-    outcome
+    plan.pids.iter().try_for_each(|pid| seal_process(db, *pid, plan.upto))
 }
 
 fn seal_process(db: &Connection, pid: Pid, upto: Lsn) -> rusqlite::Result<()> {

@@ -17,7 +17,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x616f_736a;
 /// The format of tables and chain. Raised with every change that an older release would misread.
 pub(crate) const FORMAT: u32 = 1;
 /// How long a reader waits for a lock; only the moments of recovery and of a checkpoint of the log take one.
-const BUSY: Duration = Duration::from_secs(10);
+pub(crate) const BUSY: Duration = Duration::from_secs(10);
 
 /// `hash` stands before `body`, so that reading hashes does not walk through long bodies. `trail` and
 /// `fresh` say where each process's entries are (`trail.rs`). `entry_charged` holds only what `aos cost` reads.
@@ -56,10 +56,13 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, Error> {
     db.busy_timeout(BUSY).map_err(fail)?;
     check_marks(&db, path)?;
     // 2,000 pages, 8 MiB: large enough that folding the log into the file is rare, small enough that recovery after a
-    // kill reads it in milliseconds. After a burst the log is cut back to 16 MiB.
+    // kill reads it in milliseconds. After a burst the log is cut back to 16 MiB. What is deleted is overwritten: people
+    // prune to be rid of it, and a page that was split keeps copies of what it held otherwise. It costs next to nothing,
+    // because a checkpoint uses again what it frees.
     db.execute_batch(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=2000;
-         PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;",
+         PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;
+         PRAGMA secure_delete=ON;",
     )
     .map_err(fail)?;
     Ok(db)

@@ -6,8 +6,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use aos_abi::Lsn;
 use rusqlite::Connection;
@@ -17,12 +18,14 @@ use crate::head::{Head, HeadFile};
 use crate::prune::{self, PrunePlan};
 use crate::row::Row;
 use crate::trail::Index;
-use crate::{Error, chain};
+use crate::{Error, chain, schema};
 
 /// Most entries of one commit; bounds how long the first of them waits, to some tens of milliseconds.
 const GROUP_ENTRIES_MAX: usize = 8192;
 /// Bytes of bodies and states after which a commit takes no more.
 const GROUP_BYTES_MAX: usize = 16 << 20;
+/// How long the queue is empty before the log is folded again, where a reader was in the way.
+const FOLD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Called once, on the writer's thread: it must not block, and must not wait for the journal.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
@@ -75,6 +78,8 @@ pub(crate) struct Writer {
     pub(crate) last: Head,
     pub(crate) checkpoint: Lsn,
     pub(crate) index: Index,
+    /// The log may still hold what was taken out.
+    pub(crate) remains: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -95,7 +100,7 @@ impl From<rusqlite::Error> for Stop {
 impl Writer {
     /// Works until every sender is gone, then folds the log into the file.
     pub(crate) fn run(mut self, queue: &Receiver<Command>) {
-        while let Ok(first) = queue.recv() {
+        while let Some(first) = self.next(queue) {
             let (mut entries, mut bytes) = (first.work.entries(), first.work.bytes());
             let mut group = vec![first];
             while entries < GROUP_ENTRIES_MAX && bytes < GROUP_BYTES_MAX {
@@ -111,6 +116,28 @@ impl Writer {
         let _ = self.head_file.sync();
     }
 
+    /// The next command; none once every sender is gone.
+    fn next(&mut self, queue: &Receiver<Command>) -> Option<Command> {
+        while self.remains {
+            match queue.recv_timeout(FOLD_AGAIN) {
+                Ok(command) => return Some(command),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.fold(),
+            }
+        }
+        queue.recv().ok()
+    }
+
+    /// Folds the log into the file and empties it: what was taken out stands in both until then. Waits for no reader.
+    fn fold(&mut self) {
+        let folded = self.db.busy_timeout(Duration::ZERO).and_then(|()| {
+            self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
+        });
+        self.remains = !folded.unwrap_or(false);
+        // Only a connection that was misused refuses it.
+        let _ = self.db.busy_timeout(schema::BUSY);
+    }
+
     /// One transaction, one sync, one answer for each command.
     fn commit(&mut self, group: Vec<Command>) {
         if let Some(error) = self.shared.poison.get() {
@@ -121,9 +148,14 @@ impl Writer {
         }
         let before = (self.last, self.checkpoint, self.index);
         let mut answers = Vec::with_capacity(group.len());
+        // No more often: each time that a reader is in the way costs a sync of the file.
+        let fold = group.iter().any(|command| !matches!(command.work, Work::Append(_)));
         let failed = match self.transact(group, &mut answers) {
             Ok(()) => {
                 self.committed(before.0.lsn);
+                if fold && self.remains {
+                    self.fold();
+                }
                 None
             }
             Err(source) => {
@@ -199,6 +231,7 @@ impl Writer {
                 }
                 checkpoint::write(&self.db, &checkpoint)?;
                 self.checkpoint = found;
+                self.remains |= !checkpoint.removed.is_empty();
             }
             Work::Prune { plan, mark } => {
                 let expected = self.last.lsn.next();
@@ -207,6 +240,7 @@ impl Writer {
                 }
                 self.index.sort(&self.db)?;
                 prune::seal(&self.db, &plan)?;
+                self.remains = true;
                 self.insert(&mark)?;
             }
         }

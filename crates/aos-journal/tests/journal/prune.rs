@@ -55,24 +55,90 @@ fn takes_out_exited_processes_and_keeps_the_chain() {
     assert!(journal.reader().verify(|_, _| {}).unwrap().is_sound());
 }
 
-#[test]
-fn what_was_pruned_is_gone_from_the_disk() {
-    let home = Home::new();
+const SECRET: &str = "the password is swordfish";
+
+/// Whether a text stands in any of the journal's files.
+fn stands(home: &Home, text: &str) -> bool {
+    let files = std::fs::read_dir(home.folder.path()).unwrap();
+    files
+        .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+        .any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+}
+
+/// A secret in process 2, enough of it that pages were split many times, some entries longer than a page.
+fn with_a_secret(home: &Home) -> Journal {
     let (journal, _) = home.open();
-    let secret = "the password is swordfish";
-    // Enough that pages were split many times, some entries longer than a page.
     for from in (1..3000).step_by(30) {
         let text = |lsn: u64| {
-            if lsn.is_multiple_of(3) { secret.repeat(1 + lsn as usize % 500) } else { "something else".into() }
+            if lsn.is_multiple_of(3) { SECRET.repeat(1 + lsn as usize % 500) } else { "something else".into() }
         };
         journal.append_wait((from..from + 30).map(|lsn| input(lsn, 2 + lsn % 3, &text(lsn))).collect()).unwrap();
     }
     checkpoint(&journal, 3000);
+    journal
+}
+
+#[test]
+fn what_was_pruned_is_gone_from_the_disk() {
+    let home = Home::new();
+    let journal = with_a_secret(&home);
     prune(&journal, journal.reader().prune_plan(vec![Pid(2)]).unwrap(), 3001).unwrap();
+    assert!(!stands(&home, "swordfish"), "it can still be read from a file, while the daemon runs");
+    assert!(stands(&home, "something else"));
     journal.close().unwrap();
-    let bytes = std::fs::read(home.db()).unwrap();
-    assert!(!bytes.windows(9).any(|window| window == b"swordfish"), "it can still be read from the file");
-    assert!(bytes.windows(14).any(|window| window == b"something else"));
+    assert!(!stands(&home, "swordfish"));
+}
+
+#[test]
+fn what_a_reader_kept_in_the_log_goes_once_it_is_done() {
+    let home = Home::new();
+    let journal = with_a_secret(&home);
+    let reader = rusqlite::Connection::open(home.db()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM entry;").unwrap();
+    prune(&journal, journal.reader().prune_plan(vec![Pid(2)]).unwrap(), 3001).unwrap();
+    assert!(stands(&home, "swordfish"), "the reader sees the journal as it was");
+    reader.execute_batch("COMMIT").unwrap();
+    // Nothing else happens.
+    while stands(&home, "swordfish") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    journal.append_wait(batch(3002, 3002)).unwrap();
+}
+
+#[test]
+fn a_saved_state_is_gone_from_the_disk_with_its_process() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 30)).unwrap();
+    // States of all lengths, written again and again, as processes grow.
+    for round in 1..8 {
+        let state = |pid: u64| format!("{pid} {}", SECRET.repeat((pid * round * 37 % 900) as usize)).into_bytes();
+        let pages = (2..120).map(|pid| (Pid(pid), state(pid))).collect();
+        journal.checkpoint_wait(Checkpoint { lsn: Lsn(30), pages, ..Checkpoint::default() }).unwrap();
+    }
+    let kept = (2..60).map(|pid| (Pid(pid), b"grown small".to_vec())).collect();
+    let removed = (60..120).map(Pid).collect();
+    let last = Checkpoint { lsn: Lsn(30), globals: Vec::new(), pages: kept, removed };
+    journal.checkpoint_wait(last).unwrap();
+    assert!(!stands(&home, "swordfish"));
+    assert!(stands(&home, "grown small"));
+}
+
+#[test]
+fn what_a_killed_daemon_left_in_the_log_goes_at_the_next_start() {
+    let (home, copy) = (Home::new(), Home::new());
+    let journal = with_a_secret(&home);
+    for file in std::fs::read_dir(home.folder.path()).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), copy.folder.path().join(file.file_name())).unwrap();
+    }
+    drop(journal);
+    let log = std::fs::metadata(copy.file("journal.db-wal")).unwrap();
+    assert!(log.len() > 0);
+    let (journal, _) = copy.open();
+    while std::fs::metadata(copy.file("journal.db-wal")).unwrap().len() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    journal.append_wait(batch(3001, 3001)).unwrap();
 }
 
 #[test]
