@@ -91,6 +91,14 @@ pub enum Error {
         /// Whose it is.
         uid: u32,
     },
+    /// Others could put another folder in the place of the home.
+    #[error("{path} (mode {mode:o}) lets everybody exchange what lies in it, and the home does")]
+    Exchangeable {
+        /// The folder above.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The token file does not hold a token.
     #[error("{path} does not hold a token of 64 hex digits")]
     BadToken {
@@ -114,6 +122,9 @@ impl Error {
             Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
             Error::Shared { path, .. } => {
                 format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
+            }
+            Error::Exchangeable { path, .. } => {
+                format!("say another place with --home DIR; or, as its owner: chmod +t {}", path.display())
             }
             Error::BadToken { path } => format!("remove {}; a new one is made", path.display()),
         }
@@ -316,8 +327,9 @@ impl Home {
     /// something keeps its permissions, since it may be more than a home; `aos doctor` says what others can read.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], and as [`Home::check_private`].
     pub fn create(&self) -> Result<(), Error> {
+        self.check_private()?;
         for path in self.folders() {
             let failed = |source| Error::Io { doing: "make the folder", path: path.clone(), source };
             if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
@@ -325,7 +337,8 @@ impl Home {
             }
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         }
-        Ok(())
+        // What another user made meanwhile counts as there.
+        self.check_private()
     }
 
     /// Writes a file of the home, 0600, whole or not at all.
@@ -371,10 +384,10 @@ impl Home {
 
     /// Refuses a home that others may write: a folder of it, or a file that is not closed off by its folder. Policy and
     /// configuration may be writable by everybody nowhere: folders are opened, and files have other names, more easily
-    /// than anybody looks at them again.
+    /// than anybody looks at them again. What is missing is no fault.
     ///
     /// # Errors
-    /// [`Error::Shared`] with the first of them.
+    /// [`Error::Shared`] and [`Error::Exchangeable`] with the first of them.
     pub fn check_private(&self) -> Result<(), Error> {
         let look = |path: &Path| {
             let found = fs::metadata(path).ok()?;
@@ -395,6 +408,15 @@ impl Home {
         for path in [self.config_file(), self.policy_file()] {
             if let Some((mode, uid)) = look(&path).filter(|(mode, _)| mode & 0o002 != 0) {
                 return Err(Error::Shared { path, mode, uid });
+            }
+        }
+        let real = self.roots().into_iter().filter_map(|root| root.canonicalize().ok());
+        for root in self.roots().into_iter().chain(real) {
+            for path in root.ancestors().skip(1) {
+                // In a sticky folder nobody renames what is not theirs.
+                if let Some((mode, _)) = look(path).filter(|(mode, _)| mode & 0o1002 == 0o002) {
+                    return Err(Error::Exchangeable { path: path.to_owned(), mode });
+                }
             }
         }
         Ok(())
@@ -505,6 +527,40 @@ mod tests {
         set(&home.workspaces(), 0o770);
         let refused = home.check_private().unwrap_err();
         assert!(matches!(&refused, Error::Shared { path, .. } if *path == home.workspaces()), "{refused}");
+    }
+
+    #[test]
+    fn a_home_that_another_user_made_is_refused_before_anything_is_put_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("h");
+        let home = Home::at(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("aos.toml"), "").unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = home.create().unwrap_err();
+        assert!(matches!(&refused, Error::Shared { path, .. } if *path == root), "{refused}");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+        // Only root can give a folder away.
+        if std::os::unix::fs::chown(&root, Some(4242), None).is_ok() {
+            let refused = home.create().unwrap_err();
+            assert!(matches!(refused, Error::Shared { uid: 4242, .. }), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_home_that_others_can_exchange_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let above = dir.path().join("everybody's");
+        let home = Home::at(&above.join("mine").join("h")).unwrap();
+        home.create().unwrap();
+        let set = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o777);
+        let refused = home.check_private().unwrap_err();
+        assert!(matches!(&refused, Error::Exchangeable { path, mode: 0o777 } if *path == above), "{refused}");
+        set(0o1777);
+        home.check_private().unwrap();
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Args {
             findings.push(Finding::note("home", format!("{} is not made yet", cx.home.root().display()), "aos init"));
         } else {
             findings.extend(home(&cx.home));
+            if let Err(error) = cx.home.check_private() {
+                findings.push(Finding::fault("home", error.to_string(), error.hint()));
+                // Who writes the rest of it says where keys go.
+                return tell(cx, &findings);
+            }
             findings.extend(disk(&cx.home));
             findings.extend(policy(&cx.home, &Mounts::new(&cx.home, &cx.env)));
             findings.extend(secrets(&cx.home, &cx.env));

@@ -94,7 +94,8 @@ impl Args {
         if let (true, Some(folder)) = (self.dry_run, &request.workspace) {
             let copy = cx.home.workspaces().join(started.pid.to_string());
             show_difference(cx, Path::new(folder), &copy)?;
-            // Nothing but the difference was wanted of it; what is left is only disk space.
+            // Nothing but the difference was wanted of it; what is left is only disk space. The home is ours alone, as the
+            // client saw to, so nobody else says what its `workspaces` is.
             let _ = std::fs::remove_dir_all(copy);
         }
         exit

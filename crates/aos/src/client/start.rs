@@ -2,7 +2,7 @@
 //!
 //! Start at [`start`]. What always holds: of several clients that start at once one starts the daemon and the others
 //! wait for it; a socket left behind by a daemon that died is no obstacle; where it does not come up, its own last
-//! error is shown.
+//! error is shown; nothing is said to a daemon of another user.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -28,7 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(super) async fn connect(home: &Home) -> Result<Option<UnixStream>, Error> {
     let socket = home.socket();
     match UnixStream::connect(&socket).await {
-        Ok(stream) => Ok(Some(stream)),
+        Ok(stream) => match stream.peer_cred().and_then(|peer| ours(peer.uid(), rustix::process::geteuid().as_raw())) {
+            Ok(()) => Ok(Some(stream)),
+            Err(source) => Err(Error::Closed { socket, source }),
+        },
         Err(error) if nobody_listens(error.kind()) => Ok(None),
         Err(source) => Err(Error::Closed { socket, source }),
     }
@@ -40,11 +43,23 @@ fn nobody_listens(error: io::ErrorKind) -> bool {
     matches!(error, NotFound | ConnectionRefused | ConnectionReset)
 }
 
+/// Whether a daemon of that user may be believed.
+fn ours(listener: u32, us: u32) -> io::Result<()> {
+    if listener == us || listener == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("who listens there is the user {listener}, not you")))
+}
+
 /// Starts `program up --foreground` for this home in a session of its own, and connects to it.
 pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Error> {
     let log = home.daemon_log();
     let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
-    home.create().map_err(|error| failed(error.to_string()))?;
+    home.create().map_err(|error| Error::NotStarted {
+        reason: error.to_string(),
+        hint: Some(error.hint()),
+        log: log.clone(),
+    })?;
     let until = Instant::now() + READY_WITHIN;
     let lock = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(home.start_lock());
     let lock = lock.map_err(|error| failed(format!("cannot open its lock: {error}")))?;
@@ -141,6 +156,13 @@ mod tests {
             assert!(nobody_listens(none), "{none}");
         }
         assert!(!nobody_listens(io::ErrorKind::PermissionDenied));
+    }
+
+    #[test]
+    fn a_daemon_of_another_user_is_not_spoken_to() {
+        assert!(ours(1000, 1000).is_ok() && ours(0, 1000).is_ok() && ours(0, 0).is_ok());
+        assert!(ours(1001, 1000).unwrap_err().to_string().contains("the user 1001, not you"));
+        assert!(ours(1000, 0).is_err(), "root does not do what a user's program tells it either");
     }
 
     #[test]

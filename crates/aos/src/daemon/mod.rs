@@ -140,7 +140,6 @@ pub struct Start {
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
     home.create()?;
-    home.check_private()?;
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
     let (journal, opened) = open_journal(&home, &options).await?;
     if let Some(torn) = &opened.torn {
