@@ -298,8 +298,11 @@ pub struct StatusView {
     pub uptime_s: f64,
     /// Its home.
     pub home: String,
-    /// Where HTTP is served.
+    /// Where HTTP is served; empty where `taken` says that it is not.
     pub listen: String,
+    /// Why HTTP is served on the Unix socket alone: another user's program has the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<String>,
     /// How many processes are in each state.
     pub processes: BTreeMap<String, u64>,
     /// Each model's slots.

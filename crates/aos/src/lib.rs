@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod difference;
 pub mod env;
 pub mod home;
+mod listeners;
 mod local;
 mod log;
 pub mod mounts;

@@ -136,6 +136,31 @@ fn a_port_that_is_taken_keeps_no_daemon_down() {
 }
 
 #[test]
+fn a_port_that_another_user_has_is_not_replaced_unsaid() {
+    let rig = fresh();
+    assert_eq!(rig.aos(&["init"]).code, 0);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    if std::os::unix::fs::fchown(&other, Some(4242), None).is_err() {
+        eprintln!("SKIPPED: only root can make another user's listener");
+        return;
+    }
+    let taken = other.local_addr().unwrap().to_string();
+    std::fs::write(rig.file("aos.toml"), format!("[daemon]\nlisten = \"{taken}\"\n")).unwrap();
+    // As a daemon that was killed leaves it.
+    std::fs::write(rig.file("run/listen"), &taken).unwrap();
+    let up = rig.aos(&["up"]);
+    let said = format!("on its Unix socket alone: a program of the user 4242 has {taken}");
+    assert!(up.code == 0 && up.out.contains(&said) && up.out.contains("set another `listen`"), "{up:?}");
+    assert!(!rig.file("run/listen").exists());
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains(&said), "{doctor:?}");
+    drop(other);
+    rig.stop();
+    rig.up();
+    assert_eq!(rig.listen(), taken, "and the port is used again once it is free");
+}
+
+#[test]
 fn every_mistake_is_told_with_a_way_out() {
     let rig = fresh();
     let pid = rig.spawn(&["--name", "helper", "Look around"]).to_string();

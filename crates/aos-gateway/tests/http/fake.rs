@@ -201,6 +201,7 @@ impl System for Fake {
             uptime_s: 1.5,
             home: "/home".into(),
             listen: "127.0.0.1:7717".into(),
+            taken: None,
             processes: BTreeMap::from([("exited".to_owned(), 1)]),
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),

@@ -364,6 +364,11 @@ async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
             format!("runs, and the journal was ALTERED: {fault}"),
             "aos audit verify proves all of it; aos restore goes back to a backup",
         ),
+        Ok(aos_abi::process::StatusView { taken: Some(why), .. }) => Finding::fault(
+            "daemon",
+            format!("runs, on its Unix socket alone: {why}"),
+            "end it, or set another `listen` in aos.toml; then aos down. What programs sent there is known to that user",
+        ),
         Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
             match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
                 None if status.changed.is_empty() => {

@@ -3,17 +3,18 @@
 //! Start at [`make`], and at [`add_models`] for a home that is there. What always holds: nothing that a person wrote is
 //! overwritten or moved; the files are written whole or not at all.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aos_models::discover::{self, Candidate};
+use aos_models::discover::{self, Candidate, Probe};
 use aos_policy::Policy;
 
 use super::{Context, Exit, Failure};
 use crate::config::{CONTEXT_WINDOW_MIN, Config, TEMPLATE};
 use crate::env::Env;
 use crate::home::Home;
+use crate::listeners;
 
 /// The word for whatever the router chooses.
 const AUTO: &str = "auto";
@@ -38,7 +39,7 @@ impl Args {
         if cx.json {
             cx.document(&serde_json::json!({
                 "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
-                "added": made.added, "nano": made.models.is_empty(),
+                "added": made.added, "left_out": made.left, "nano": made.models.is_empty(),
             }))?;
         } else {
             for line in made.lines() {
@@ -61,6 +62,8 @@ pub(super) struct Made {
     models: Vec<String>,
     default_model: String,
     reasons: Vec<String>,
+    /// Servers that were not taken.
+    left: Vec<String>,
 }
 
 impl Made {
@@ -72,6 +75,7 @@ impl Made {
             lines.push("everything is there already; nothing was changed".into());
         }
         lines.extend(self.reasons.iter().map(|reason| format!("found: {reason}")));
+        lines.extend(self.left.iter().map(|why| format!("left out: {why}")));
         lines.push(match self.models.as_slice() {
             [] => "no model was found: nano, the small one inside aos, answers until `aos init` finds one or you add it to aos.toml".into(),
             [only] => format!("the model is `{only}`"),
@@ -100,20 +104,20 @@ pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
     };
     // The policy first: where a crash comes between the two, the home counts as new still.
     write(home.policy_file(), &|| Policy::default_text().to_owned())?;
-    let found = if home.is_new() { discover(env) } else { Vec::new() };
+    let (found, left) = if home.is_new() { discover(env) } else { Default::default() };
     write(home.config_file(), &|| config_text(free_port(), &found))?;
     home.token()?;
     let config = Config::load(&home.config_file(), env)?;
     let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
     let models = config.models.keys().cloned().collect();
-    Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons })
+    Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons, left })
 }
 
 /// Looks for models again and adds them to an `aos.toml` that has none.
 fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
-    let found = discover(env);
+    let (found, left) = discover(env);
     if found.is_empty() {
-        return Ok(made);
+        return Ok(Made { left, ..made });
     }
     // A link stays one: what it leads to is written.
     let file = home.config_file().canonicalize().unwrap_or_else(|_| home.config_file());
@@ -130,7 +134,7 @@ fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
     let added = found.iter().map(|candidate| candidate.name.clone()).collect();
     let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
     let models = config.models.keys().cloned().collect();
-    Ok(Made { added, models, default_model: config.default_model, reasons, ..made })
+    Ok(Made { added, models, default_model: config.default_model, reasons, left, ..made })
 }
 
 /// The text of an `aos.toml` with these models behind everything else, and the router before several.
@@ -147,18 +151,39 @@ fn with_models(text: &str, models: &[Candidate]) -> String {
     format!("{}\n{}", lines.join("\n"), tables(models))
 }
 
-/// The models of this machine and of the environment's keys, the best choice first, with the reason for each.
-fn discover(env: &Env) -> Vec<Candidate> {
+/// The models of this machine and of the environment's keys, the best choice first, with the reason for each; and what
+/// was left out.
+fn discover(env: &Env) -> (Vec<Candidate>, Vec<String>) {
+    let (probes, left) = trusted(discover::known_servers());
     let keys = env.clone();
     let lookup: aos_models::Env = Arc::new(move |name: &str| keys.text(name).map(str::to_owned));
     // A thread with a runtime of its own, since this runs inside of others.
     let search = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        Some(runtime.block_on(discover::discover(&discover::known_servers(), &lookup)))
+        Some(runtime.block_on(discover::discover(&probes, &lookup)))
     };
     let found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
     // A window smaller than that is refused in aos.toml.
-    found.into_iter().filter(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN).collect()
+    (found.into_iter().filter(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN).collect(), left)
+}
+
+/// The servers that no other person of this machine runs, and why the rest is left out. A model of this machine is shown
+/// what is personal, so whoever took a usual port first would read it.
+fn trusted(probes: Vec<Probe>) -> (Vec<Probe>, Vec<String>) {
+    let mut left = Vec::new();
+    let ours = |probe: &Probe| {
+        let at: Option<SocketAddr> = probe.root.strip_prefix("http://").and_then(|at| at.parse().ok());
+        let Some(user) = at.and_then(listeners::stranger).filter(|user| listeners::is_a_person(*user)) else {
+            return true;
+        };
+        left.push(format!(
+            "{} is run by the user {user} and would read what your agents do; if you trust it, add a [models.NAME] with that base_url to aos.toml",
+            probe.root
+        ));
+        false
+    };
+    let kept = probes.into_iter().filter(ours).collect();
+    (kept, left)
 }
 
 /// The text of a new `aos.toml`.
@@ -227,6 +252,23 @@ mod tests {
         let config = Config::parse(&config_text(7718, &models), &Env::default()).unwrap();
         assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "auto"));
         assert_eq!(config.models["small"], model);
+    }
+
+    #[test]
+    fn a_server_that_another_person_runs_is_left_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let root = format!("http://{}", listener.local_addr().unwrap());
+        let probe = |root: &str| Probe { name: "ollama".into(), server: "Ollama".into(), root: root.into() };
+        let probes = vec![probe(&root), probe("http://127.0.0.1:1")];
+        assert_eq!(trusted(probes.clone()), (probes.clone(), vec![]));
+        // Only root can give a socket away.
+        if std::os::unix::fs::fchown(&listener, Some(4242), None).is_ok() {
+            let (kept, left) = trusted(probes.clone());
+            assert_eq!(kept, probes[1..]);
+            assert!(left.len() == 1 && left[0].contains(&root) && left[0].contains("user 4242"), "{left:?}");
+            std::os::unix::fs::fchown(&listener, Some(998), None).unwrap();
+            assert_eq!(trusted(probes.clone()).0, probes, "a service of the system");
+        }
     }
 
     #[test]

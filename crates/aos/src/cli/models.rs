@@ -122,10 +122,11 @@ async fn key(cx: &Context, args: KeyArgs) -> Result<Exit, Failure> {
     }
     cx.print(&format!("{}\n", made.key))?;
     let status: StatusView = client.get(&Address::of("/v1/status")).await?;
-    cx.note(&format!(
-        "keep it: it is not shown again. The program is process {}; its base URL is http://{}/v1 (Anthropic's clients: without /v1)",
-        made.pid, status.listen
-    ));
+    let keep = format!("keep it: it is not shown again. The program is process {}", made.pid);
+    cx.note(&match &status.taken {
+        None => format!("{keep}; its base URL is http://{}/v1 (Anthropic's clients: without /v1)", status.listen),
+        Some(why) => format!("{keep}. It can ask nothing yet: {why}; `aos status` says more"),
+    });
     Ok(Exit::Success)
 }
 

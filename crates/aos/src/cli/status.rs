@@ -22,15 +22,26 @@ impl Args {
     }
 }
 
+/// Where it listens, or why not and the way out.
+fn listening(status: &StatusView) -> String {
+    match &status.taken {
+        None => format!("http://{}", status.listen),
+        Some(why) => format!(
+            "on its Unix socket alone: {}\n           end it, or set another `listen` in aos.toml; then `aos down`",
+            clean_line(why)
+        ),
+    }
+}
+
 /// The status in lines.
 pub(super) fn shown(status: &StatusView) -> String {
     let mut text = format!(
-        "aos {} is up for {}, pid {} of this machine\nhome       {}\nlistening  http://{}\njournal    {} entries\n",
+        "aos {} is up for {}, pid {} of this machine\nhome       {}\nlistening  {}\njournal    {} entries\n",
         status.version,
         duration(status.uptime_s.max(0.0) as u64),
         status.os_pid,
         status.home,
-        status.listen,
+        listening(status),
         status.lsn,
     );
     if let Some(fault) = &status.altered {

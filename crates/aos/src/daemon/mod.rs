@@ -48,6 +48,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::env::Env;
 use crate::home::Home;
+use crate::listeners;
 use crate::local::{Local, NANO};
 use crate::mounts::Mounts;
 
@@ -150,10 +151,19 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     folders::put_away(&home.workspaces(), kernel.next_pid())
         .map_err(|error| Error::Part { what: "the workspaces", why: error.to_string() })?;
 
-    let tcp = bind_tcp(config.listen).await?;
-    let listens = tcp.local_addr().map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
+    // A daemon that was killed left it, and it may lead to anybody by now.
+    let _ = std::fs::remove_file(home.listen_file());
+    let (tcp, taken) = match bind_tcp(config.listen).await? {
+        Door::Open(tcp) => (Some(tcp), None),
+        Door::Taken(why) => (None, Some(why)),
+    };
+    // Nothing of an agent goes to who has taken the address, either.
+    let listens = tcp.as_ref().map_or(Ok(config.listen), TcpListener::local_addr);
+    let listens = listens.map_err(|source| Error::Listen { at: config.listen.to_string(), source })?;
     let listen = listens.to_string();
-    Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
+    if tcp.is_some() {
+        Home::write_private(&home.listen_file(), &format!("{listen}\n"))?;
+    }
 
     let mounts = Mounts::new(&home, &Env::of_process());
     let policy = reload::read(&home.policy_file(), &mounts)
@@ -202,7 +212,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         undo,
         counters,
         home: home.clone(),
-        listen: listen.clone(),
+        listen: if taken.is_some() { String::new() } else { listen.clone() },
+        taken: taken.clone(),
         models,
         weights: crate::local::files(&home, config.serving().values()),
         started: Instant::now(),
@@ -231,14 +242,15 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         .map_err(|short| part("the token", format!("run/token holds {} characters, too few", short.0)))?;
     // Last of all: whoever can connect is served, and whoever starts this daemon reads its error where it fails before.
     let unix = bind_socket(&home.socket())?;
-    let listeners = vec![aos_gateway::Listener::Tcp(tcp), aos_gateway::Listener::Unix(unix)];
+    let mut listeners = vec![aos_gateway::Listener::Unix(unix)];
+    listeners.extend(tcp.map(aos_gateway::Listener::Tcp));
     let serving = tokio::spawn(aos_gateway::serve(
         listeners,
         Arc::clone(&system),
         aos_gateway::Options::new(token),
         shutdown.clone(),
     ));
-    tracing::info!(%listen, home = %home.root().display(), "ready");
+    tracing::info!(listen = taken.as_ref().map_or(listen.as_str(), |_| "the socket alone"), home = %home.root().display(), "ready");
     let following = edges.apart(Arc::clone(&system.policy).follow());
     let undo = Arc::clone(&system.undo);
     let counting = tokio::task::spawn_blocking(move || undo.count());
@@ -285,22 +297,48 @@ async fn open_journal(home: &Home, options: &OpenOptions) -> Result<(Journal, Op
     }
 }
 
-/// The TCP port. Where another program (often another home's daemon) has it, a free one of this machine is taken: the
-/// command line needs no port, and agents should not stand still for one. An address for other machines is what they
-/// were told, so there it is an error.
-async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Error> {
+/// Whether HTTP is served over TCP.
+#[derive(Debug)]
+enum Door {
+    Open(TcpListener),
+    /// It is not, and why.
+    Taken(String),
+}
+
+/// The TCP port. Where a program of one's own (often another home's daemon) has it, a free one of this machine is taken:
+/// the command line needs no port, and agents should not stand still for one. Where another user's has it, none is: what
+/// programs send there, keys and all, comes to that user, who could pass it on to wherever this daemon went and be
+/// noticed by nobody. An address for other machines is what they were told, so there it is an error.
+async fn bind_tcp(listen: SocketAddr) -> Result<Door, Error> {
     let failed = |source| Error::Listen { at: listen.to_string(), source };
-    match TcpListener::bind(listen).await {
+    let mut bound = TcpListener::bind(listen).await;
+    if bound.is_err() && listeners::is_free(listen) {
+        // Who had it has gone meanwhile, or holds it without listening yet.
+        bound = TcpListener::bind(listen).await;
+    }
+    match bound {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && listen.ip().is_loopback() => {
+            let whose = match listeners::stranger(listen) {
+                Some(user) => Some(format!("a program of the user {user}")),
+                None if listeners::is_free(listen) => Some("a program that does not show itself".to_owned()),
+                None => None,
+            };
+            if let Some(whose) = whose {
+                let why = format!("{whose} has {listen}, and gets what is sent there");
+                tracing::warn!(
+                    "{why}: HTTP is served on the Unix socket alone; end it, or set another `listen` in `[daemon]` of aos.toml, then `aos down`"
+                );
+                return Ok(Door::Taken(why));
+            }
             let tcp = TcpListener::bind((listen.ip(), 0)).await.map_err(failed)?;
             let taken = tcp.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
             tracing::warn!(
                 "another program listens on {listen}: HTTP is served on {taken} until the next start (run/listen has it); \
                  set another `listen` in `[daemon]` of aos.toml to choose one"
             );
-            Ok(tcp)
+            Ok(Door::Open(tcp))
         }
-        bound => bound.map_err(failed),
+        bound => bound.map(Door::Open).map_err(failed),
     }
 }
 

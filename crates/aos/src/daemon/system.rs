@@ -63,6 +63,8 @@ pub(crate) struct Daemon {
     pub(crate) counters: Arc<Counters>,
     pub(crate) home: Home,
     pub(crate) listen: String,
+    /// Why it is not served there.
+    pub(crate) taken: Option<String>,
     pub(crate) models: Vec<ModelView>,
     /// The files of local models, wherever they are.
     pub(crate) weights: Vec<PathBuf>,
@@ -319,6 +321,7 @@ impl System for Daemon {
             uptime_s: self.started.elapsed().as_secs_f64(),
             home: self.home.root().display().to_string(),
             listen: self.listen.clone(),
+            taken: self.taken.clone(),
             processes,
             model_slots,
             lsn: self.journal.last(),
