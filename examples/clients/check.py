@@ -294,8 +294,10 @@ class raises:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base-url", required=True, help="such as http://127.0.0.1:7717, with or without /v1")
-    parser.add_argument("--key", required=True, help="a program's key")
-    parser.add_argument("--spent-key", help="a key whose budget is spent")
+    # In a command line every user of the machine would see them.
+    key, spent = os.environ.get("AOS_KEY"), os.environ.get("AOS_SPENT_KEY")
+    parser.add_argument("--key", default=key, required=not key, help="a program's key (AOS_KEY)")
+    parser.add_argument("--spent-key", default=spent, help="a key whose budget is spent (AOS_SPENT_KEY)")
     parser.add_argument("--model", default="scripted", help="the model to name")
     parser.add_argument("checks", nargs="*", help=f"which ones, all where none is named: {', '.join(CHECKS)}")
     at = parser.parse_args()

@@ -57,6 +57,20 @@ fn over_tcp_every_route_needs_the_token_and_reads_do_too() {
 }
 
 #[test]
+fn a_removed_token_is_made_anew_and_the_old_one_refused() {
+    let rig = Rig::new(vec![]);
+    rig.up();
+    let status =
+        |token: &str| rig.tcp("GET", "/v1/status", &[("Authorization", &format!("Bearer {token}"))], None).status;
+    let old = rig.token();
+    assert_eq!(status(&old), 200);
+    rig.stop();
+    std::fs::remove_file(rig.file("run/token")).unwrap();
+    rig.up();
+    assert_eq!((status(&rig.token()), status(&old)), (200, 401));
+}
+
+#[test]
 fn a_web_page_of_another_name_is_kept_out() {
     let rig = Rig::new(vec![]);
     rig.up();
