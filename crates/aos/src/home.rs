@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::env::Env;
 
@@ -347,11 +348,7 @@ impl Home {
     /// [`Error::Io`].
     pub fn write_private(path: &Path, text: &str) -> Result<(), Error> {
         let failed = |source| Error::Io { doing: "write", path: path.to_owned(), source };
-        let mut draft = path.to_owned();
-        draft.add_extension(format!("new-{}", std::process::id()));
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(failed)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        let draft = draft(path, text).map_err(failed)?;
         fs::rename(&draft, path).map_err(failed)
     }
 
@@ -375,8 +372,16 @@ impl Home {
                     source: io::Error::other(error),
                 })?;
                 let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                Home::write_private(&path, &format!("{token}\n"))?;
-                Ok(token)
+                let failed = |source| Error::Io { doing: "write", path: path.clone(), source };
+                let draft = draft(&path, &format!("{token}\n")).map_err(failed)?;
+                // Of several first commands at once one makes it, and the others take that one: a rename would put theirs
+                // in the place of what a daemon has read already.
+                let linked = fs::hard_link(&draft, &path);
+                let _ = fs::remove_file(&draft);
+                match linked {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+                    _ => self.token(),
+                }
             }
             Err(source) => Err(Error::Io { doing: "read", path, source }),
         }
@@ -442,6 +447,16 @@ impl Home {
     }
 }
 
+/// A whole file beside `path`, 0600, under a name that no other command and no other thread uses.
+fn draft(path: &Path, text: &str) -> io::Result<PathBuf> {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let mut draft = path.to_owned();
+    draft.add_extension(format!("new-{}-{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
+    Ok(draft)
+}
+
 /// What links in a folder lead to, and those in folders below it down to some depth.
 fn led_to(folder: &Path, depth: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -499,6 +514,30 @@ mod tests {
         assert_eq!(home.exposed(), vec![(home.token_file(), 0o644)]);
         fs::write(home.token_file(), "short").unwrap();
         assert!(matches!(home.token(), Err(Error::BadToken { .. })));
+    }
+
+    #[test]
+    fn two_that_make_the_token_at_once_have_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        home.create().unwrap();
+        for _ in 0..20 {
+            let start = std::sync::Barrier::new(8);
+            let made: Vec<String> = std::thread::scope(|scope| {
+                let makers: Vec<_> = (0..8)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            start.wait();
+                            home.token().unwrap()
+                        })
+                    })
+                    .collect();
+                makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+            });
+            assert!(made.iter().all(|token| *token == home.token().unwrap()), "{made:?}");
+            assert_eq!(fs::read_dir(home.run()).unwrap().count(), 1, "no draft is left");
+            fs::remove_file(home.token_file()).unwrap();
+        }
     }
 
     #[test]
