@@ -25,22 +25,41 @@ use crate::system::{System, WebhookAnswer, WebhookCall, WebhookDelivery, Webhook
 /// How long the system may take beyond the time that the agent has.
 const JOURNAL_WITHIN: Duration = Duration::from_secs(30);
 
-/// Headers that concern one connection (RFC 9110, 7.6.1) or hold credentials: not for the agent, not for the journal.
+/// Headers that concern one connection (RFC 9110, 7.6.1): not for the agent, not for the journal.
 const NOT_PASSED: &[&str] = &[
-    "authorization",
     "connection",
     "content-length",
-    "cookie",
     "expect",
     "host",
     "keep-alive",
-    "proxy-authorization",
     "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
 ];
+
+/// What names of headers that hold credentials have in them: `X-Api-Key`, in which this gateway takes keys too,
+/// `X-Gitlab-Token`, `X-Telegram-Bot-Api-Secret-Token`, `X-Auth-Token`, `Ocp-Apim-Subscription-Key`. Signatures are none:
+/// they hold for one request, and are remembered by the journal.
+const CREDENTIALS: &[&str] = &[
+    "access-key",
+    "api-key",
+    "apikey",
+    "auth",
+    "cookie",
+    "credential",
+    "functions-key",
+    "passw",
+    "secret",
+    "subscription-key",
+    "token",
+];
+
+fn holds_credentials(name: &str) -> bool {
+    let name = name.replace('_', "-");
+    CREDENTIALS.iter().any(|part| name.contains(part))
+}
 
 /// Headers that an agent may set, beside those that begin with `x-`.
 const ANSWERABLE: &[&str] = &[
@@ -148,7 +167,7 @@ fn reply_within(route: &WebhookRoute) -> Duration {
 fn passed(headers: &HeaderMap) -> BTreeMap<String, String> {
     let mut passed = BTreeMap::<String, String>::new();
     for (name, value) in headers {
-        if NOT_PASSED.contains(&name.as_str()) {
+        if NOT_PASSED.contains(&name.as_str()) || holds_credentials(name.as_str()) {
             continue;
         }
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -202,7 +221,25 @@ mod tests {
             headers.insert(name, HeaderValue::from_static(value));
         }
         headers.append("x-event", HeaderValue::from_static("b"));
-        assert_eq!(passed(&headers), BTreeMap::from([("x-event".to_owned(), "a, b".to_owned())]));
+        for name in [
+            "proxy-authorization",
+            "x-api-key",
+            "x_api_key",
+            "x-gitlab-token",
+            "x-telegram-bot-api-secret-token",
+            "x-auth-token",
+            "x-amz-security-token",
+            "ocp-apim-subscription-key",
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("aos_sk_x"));
+        }
+        let signed = ["x-aos-signature", "x-aos-timestamp", "x-hub-signature-256", "x-github-event", "idempotency-key"];
+        for name in signed {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("1"));
+        }
+        let mut kept = BTreeMap::from(signed.map(|name| (name.to_owned(), "1".to_owned())));
+        kept.insert("x-event".to_owned(), "a, b".to_owned());
+        assert_eq!(passed(&headers), kept);
     }
 
     #[test]
