@@ -351,6 +351,14 @@ fn an_export_proves_itself_to_somebody_else_also_over_what_was_pruned() {
     assert!(!told.0 && told.1.contains("is not what was written"), "{told:?}");
     let told = check(&[&lines[..4], &lines[5..]].concat().join("\n"), &[]);
     assert_eq!(told, (false, "ALTERED: entry 5 is missing".to_owned()));
+    for known in [&[][..], &[&*known]] {
+        let told = check("", known);
+        assert!(!told.0 && told.1.contains("nothing came"), "{told:?}");
+    }
+    // Cut off before its mark: whole by its hashes, and nothing says why so little is left of it.
+    let marked = lines.iter().position(|line| line.contains("\"type\":\"pruned\"")).unwrap();
+    let told = check(&lines[..marked].join("\n"), &[]);
+    assert!(!told.0 && told.1.contains("nothing says that they were pruned"), "{told:?}");
     assert_eq!(rig.aos(&["audit", "export", "--since", "2000-01-01"]).out.lines().next(), Some(lines[0]));
     assert_eq!(rig.aos(&["audit", "export", "--since", "2999-01-01"]).out, "");
 }
