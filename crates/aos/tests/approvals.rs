@@ -307,7 +307,9 @@ fn where_nobody_is_attached_it_waits_and_says_how_to_answer() {
     assert_eq!(rig.json(&["proposals"]).as_array().unwrap().len(), 1, "neither granted nor refused");
     assert_eq!(rig.http("POST", &format!("/v1/proposals/{id}/approve"), Some(&json!({}))).status, 200);
     let ran = running.end();
-    assert!(ran.err.contains(&format!("answer it from another terminal: aos approve {id}")), "{ran:?}");
+    for once in [format!("answer it from another terminal: aos approve {id}"), "+new".to_owned()] {
+        assert_eq!(ran.err.matches(&once).count(), 1, "{once}: {}", ran.err);
+    }
     assert_eq!(ran.out.trim(), "done");
 }
 

@@ -220,7 +220,10 @@ impl<'c> Session<'c> {
                 Action::Looked { id, .. } if self.is_shown(&id) => {}
                 Action::Looked { text, .. } => {
                     self.tell(&text);
-                    self.ask().await?;
+                    // Who is elsewhere was told how to answer when it was asked.
+                    if self.listens() {
+                        self.show_prompt().await?;
+                    }
                 }
                 Action::Stopped(reason) => {
                     self.erase();
