@@ -42,8 +42,10 @@ pub(crate) struct Shared<S> {
     pub(crate) system: Arc<S>,
     pub(crate) options: Options,
     pub(crate) shutdown: CancellationToken,
-    /// Seats for webhook requests.
+    /// Seats for webhook requests that anybody may send.
     pub(crate) webhooks: Semaphore,
+    /// Seats for those that must be signed, so that a crowd of the others takes none of them.
+    pub(crate) signed: Semaphore,
     /// Room for the requests of programs.
     pub(crate) programs: Arc<Semaphore>,
     /// Signatures of webhooks that were taken.
@@ -60,6 +62,7 @@ impl<S: System> Shared<S> {
     pub(crate) fn new(system: Arc<S>, options: Options, shutdown: CancellationToken) -> Shared<S> {
         Shared {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
+            signed: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             programs: relay::room(&options),
             seen: Mutex::default(),
             recalled: OnceCell::new(),

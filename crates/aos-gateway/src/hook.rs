@@ -1,7 +1,7 @@
 //! Webhooks: requests from outside for an agent, checked before it hears of them.
 //!
-//! Start at [`answer`]. The order is: does anybody own the path, is there room, is the body small enough, is the
-//! signature right and new; only then is the request journaled. What always holds: what an agent answers is shown
+//! Start at [`answer`]. The order is: does anybody own the path, is there a signature where one must be, is there room, is
+//! the body small enough, is the signature right and new; only then is the request journaled. What always holds: what an agent answers is shown
 //! by a browser as a page of nobody's (`Content-Security-Policy: sandbox`), never as one of ours, since it shares
 //! our origin; credentials of the caller are not journaled.
 
@@ -19,7 +19,7 @@ use aos_abi::{Timestamp, limits};
 use crate::dispatch::{Shared, json_response, read_body};
 use crate::door::from_foreign_page;
 use crate::error::ApiError;
-use crate::signature::{WINDOW_S, taken, verify};
+use crate::signature::{WINDOW_S, claimed, taken, verify};
 use crate::system::{System, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute};
 
 /// How long the system may take beyond the time that the agent has.
@@ -109,7 +109,13 @@ pub(crate) async fn answer<S: System>(
     if route.secret.is_none() && from_foreign_page(&request) {
         return Err(ApiError::forbidden("a page of another site may not call an unsigned webhook"));
     }
-    let Ok(_seat) = shared.webhooks.try_acquire() else {
+    let seats = if route.secret.is_some() {
+        claimed(&request.headers)?;
+        &shared.signed
+    } else {
+        &shared.webhooks
+    };
+    let Ok(_seat) = seats.try_acquire() else {
         return Err(ApiError::unavailable("too many webhook requests at once"));
     };
     let body = read_body(&request.headers, body, limits::WEBHOOK_BODY_BYTES_MAX, shared.options.body_within).await?;

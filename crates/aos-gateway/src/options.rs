@@ -23,7 +23,8 @@ pub struct Options {
     pub socket_uid: u32,
     /// Most connections of one listener at once; those beyond are answered 503.
     pub connections_max: usize,
-    /// Most webhook requests that are read or wait for an agent at once; those beyond are answered 503.
+    /// Most webhook requests that are read or wait for an agent at once, of signed ones and of others each; those beyond
+    /// are answered 503.
     pub webhooks_max: usize,
     /// Largest body of most routes, in bytes.
     pub body_bytes_max: usize,

@@ -31,6 +31,12 @@ pub(crate) struct Proof {
     until: Timestamp,
 }
 
+/// Refuses a request that says nothing of a signature, before any of its body is read.
+pub(crate) fn claimed(headers: &HeaderMap) -> Result<(), ApiError> {
+    let claims = ["x-aos-signature", "x-hub-signature-256"].iter().any(|name| headers.contains_key(*name));
+    claims.then_some(()).ok_or_else(|| refused("this webhook takes signed requests only"))
+}
+
 /// Checks that whoever holds `secret` signed this request.
 pub(crate) fn verify(
     secret: &str,

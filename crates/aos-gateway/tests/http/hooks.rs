@@ -173,6 +173,11 @@ async fn beyond_the_bound_a_webhook_is_told_to_come_again() {
     }
     let got = server.tcp().send_with("POST", "/hooks/open", &[], "").await;
     assert_eq!((got.status, got.header("retry-after")), (503, "1"));
+    let got = signed(&server.tcp(), "key", NOW_S, "hi", "hi").await;
+    assert_eq!(got.status, 201, "those that anybody may send take no seat of a signed one");
+    let long = vec![b'x'; WEBHOOK_BODY_BYTES_MAX + 1];
+    let got = server.tcp().send_with("POST", "/hooks/signed", &[], long).await;
+    assert_eq!(got.status, 401, "without a signature none of its body is read");
     server.fake.gate.add_permits(1);
     assert_eq!(first.await.unwrap(), 201);
     assert_eq!(server.tcp().send_with("POST", "/hooks/open", &[], "").await.status, 201, "the seat is free again");
