@@ -32,6 +32,7 @@ use crate::events::{self, Wanted};
 use crate::metrics::{self, Requests};
 use crate::openapi::{self, ModelList};
 use crate::options::Options;
+use crate::room::Room;
 use crate::route::{ABSENT, Access, BodySize, Operation, ROUTES, Route, nearest};
 use crate::signature::Seen;
 use crate::system::{Answer, System};
@@ -47,7 +48,7 @@ pub(crate) struct Shared<S> {
     /// Seats for those that must be signed, so that a crowd of the others takes none of them.
     pub(crate) signed: Semaphore,
     /// Room for the requests of programs.
-    pub(crate) programs: Arc<Semaphore>,
+    pub(crate) programs: Arc<Room>,
     /// Signatures of webhooks that were taken.
     pub(crate) seen: Mutex<Seen>,
     /// Whether `seen` has what was taken before this start, too.
@@ -63,7 +64,7 @@ impl<S: System> Shared<S> {
         Shared {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             signed: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
-            programs: relay::room(&options),
+            programs: Room::new(options.programs_bytes_max, options.program_bytes_max),
             seen: Mutex::default(),
             recalled: OnceCell::new(),
             requests: Requests::new(),

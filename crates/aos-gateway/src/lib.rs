@@ -22,6 +22,7 @@ pub mod openapi;
 mod options;
 pub mod query;
 mod relay;
+mod room;
 pub mod route;
 mod serve;
 mod signature;

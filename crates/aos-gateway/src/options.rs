@@ -32,8 +32,8 @@ pub struct Options {
     pub files_bytes_max: usize,
     /// Largest request of a program to a model, in bytes.
     pub program_bytes_max: usize,
-    /// Most bytes of such requests that are held at once, from the first byte to the end of the answer; those that find no
-    /// room are answered 503.
+    /// Most bytes of such requests that are held at once, from the first byte to the end of the answer, a quarter of it by
+    /// one key; those that find no room are answered 503.
     pub programs_bytes_max: usize,
     /// A client must have sent its headers by then, counted from the connection or the answer before.
     pub header_within: Duration,

@@ -18,7 +18,6 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use aos_abi::Pid;
 use aos_abi::inference::Format;
@@ -26,11 +25,9 @@ use aos_abi::inference::Format;
 use crate::dispatch::{Shared, declared_length, read_body};
 use crate::error::ApiError;
 use crate::key::Key;
-use crate::options::Options;
+use crate::room::Taken;
 use crate::system::{Relayed, System};
 
-/// How room for requests is counted out, in bytes: a semaphore has too few permits for single ones.
-const ROOM_UNIT: usize = 1024;
 /// What is passed on piece by piece.
 const STREAM: &str = "text/event-stream";
 /// The configured name of the model that served.
@@ -39,11 +36,6 @@ const MODEL: HeaderName = HeaderName::from_static("x-aos-model");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// How long the system may take to say whose a key is.
 const OWNER_WITHIN: Duration = Duration::from_secs(30);
-
-/// Room for the requests that are held at once.
-pub(crate) fn room(options: &Options) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new((options.programs_bytes_max / ROOM_UNIT).min(Semaphore::MAX_PERMITS)))
-}
 
 /// Whose key it is.
 pub(crate) async fn owner<S: System>(shared: &Shared<S>, key: &Key) -> Result<Pid, ApiError> {
@@ -60,7 +52,7 @@ pub(crate) async fn answer<S: System>(
     body: Body,
 ) -> Result<Response, ApiError> {
     let options = &shared.options;
-    let room = take_room(shared, &request.headers)?;
+    let room = take_room(shared, pid, &request.headers)?;
     let body = read_body(&request.headers, body, options.program_bytes_max, options.body_within).await?;
     let mut ending: Ending = Box::pin(ending(Arc::clone(shared)));
     let told = async {
@@ -86,16 +78,13 @@ pub(crate) async fn answer<S: System>(
 }
 
 /// Room for the body, as large as it says it is, or as large as it may be. It is given back when the answer has ended.
-fn take_room<S: System>(shared: &Shared<S>, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, ApiError> {
+fn take_room<S: System>(shared: &Shared<S>, pid: Pid, headers: &HeaderMap) -> Result<Taken, ApiError> {
     let most = shared.options.program_bytes_max;
     let bytes = declared_length(headers).map_or(most, |length| usize::try_from(length).unwrap_or(usize::MAX));
     if bytes > most {
         return Err(ApiError::too_large(most));
     }
-    let units = u32::try_from(bytes.div_ceil(ROOM_UNIT)).unwrap_or(u32::MAX);
-    Arc::clone(&shared.programs)
-        .try_acquire_many_owned(units)
-        .map_err(|_| ApiError::unavailable("too many large requests at once").hint("try again in a moment"))
+    shared.programs.take(pid, bytes)
 }
 
 fn head(status: u16, content_type: &'static str, model: &str) -> axum::http::Response<()> {
@@ -143,7 +132,7 @@ struct Passing {
     between: bool,
     /// Nothing more comes.
     over: bool,
-    _room: OwnedSemaphorePermit,
+    _room: Taken,
 }
 
 impl Passing {

@@ -253,7 +253,7 @@ async fn a_request_too_large_is_a_413_and_many_large_ones_find_no_room() {
     let server = Server::with(64, |options| {
         options.body_bytes_max = 10;
         options.program_bytes_max = 4096;
-        options.programs_bytes_max = 6 << 10;
+        options.programs_bytes_max = 24 << 10;
     })
     .await;
     let large = "x".repeat(4096);
