@@ -1,7 +1,10 @@
 //! A segment: a turn, its results, and what came in until the next one; shown as a whole within its room.
 //!
 //! Start at [`Segment::show`]. What always holds: what is shown depends on the segment's entries, the encoding and the
-//! fit alone; native calls and results come in pairs; the whole takes no more than the fit's share.
+//! fit alone; native calls and results come in pairs, under ids that no other reply has; the whole takes no more than
+//! the fit's share.
+
+use std::collections::BTreeMap;
 
 use aos_abi::decode::{call_ids, decode, native_ids, shown_id, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
@@ -12,6 +15,9 @@ use crate::estimate::{FRAME_BYTES, estimate};
 use crate::image::Image;
 use crate::item::result_bytes;
 use crate::{Fit, item_bytes, shown};
+
+/// Length of the ids under which native calls are shown: Mistral takes no other.
+const WIRE_ID_BYTES: usize = 9;
 
 /// Room for the notes that a cut segment may need.
 const NOTES_BYTES: usize = 400;
@@ -33,7 +39,8 @@ pub(crate) struct Shown {
 /// A native call with its result, if it has one.
 struct Pair<'a> {
     call: &'a NativeCall,
-    call_id: CallId,
+    /// What the model is shown as the id of both.
+    wire_id: CallId,
     result: Option<(Lsn, &'a Outcome)>,
 }
 
@@ -73,11 +80,11 @@ impl<'a> Segment<'a> {
                 None => (shown::NO_RESULT.to_owned(), None),
             };
             if let Some(image) = image {
-                shown.user.extend([Part::Text(format!("[image of {}]", shown_id(&pair.call_id))), image]);
+                shown.user.extend([Part::Text(format!("[image of {}]", pair.wire_id)), image]);
             }
-            shown.results.push(Message::Result { call_id: pair.call_id.clone(), name: name.clone(), content });
+            shown.results.push(Message::Result { call_id: pair.wire_id.clone(), name: name.clone(), content });
             let arguments = shown::arguments(&pair.call.arguments, args_cap);
-            calls.push(NativeCall { id: pair.call_id.clone(), name, arguments });
+            calls.push(NativeCall { id: pair.wire_id.clone(), name, arguments });
         }
         if pairs.len() > caps.pairs {
             let more = pairs.len() - caps.pairs;
@@ -128,13 +135,14 @@ impl<'a> Segment<'a> {
     /// The native calls with their results, and everything else that is told.
     fn sort(&self, native: Option<(&'a Entry, &'a Reply)>) -> (Vec<Pair<'a>>, Vec<&'a Entry>) {
         let mut pairs: Vec<Pair<'a>> = Vec::new();
+        let mut by_id = BTreeMap::new();
         if let Some((entry, reply)) = native {
+            // Results are bound by the ids of the journal, each of which is once in a reply.
             let ids = native_ids(&reply.calls, &mut call_ids(entry.lsn));
-            pairs = reply.calls.iter().zip(ids).map(|(call, call_id)| Pair { call, call_id, result: None }).collect();
+            by_id = ids.into_iter().zip(0..).collect::<BTreeMap<CallId, usize>>();
+            let pair = |(nth, call)| Pair { call, wire_id: wire_id(entry.lsn, nth), result: None };
+            pairs = reply.calls.iter().enumerate().map(pair).collect();
         }
-        // Ids are unique in a reply, so the first pair of that id is the only one.
-        let by_id: std::collections::BTreeMap<CallId, usize> =
-            pairs.iter().enumerate().map(|(nth, pair)| (pair.call_id.clone(), nth)).collect();
         let mut told = Vec::new();
         for entry in &self.entries {
             match &entry.body {
@@ -149,6 +157,22 @@ impl<'a> Segment<'a> {
         }
         (pairs, told)
     }
+}
+
+/// The id of a reply's `nth` native call as its model is shown it: nine letters and digits, made of the reply's entry, so
+/// that it is the same in every prompt and another for each call of the history. The id that the call's own server gave
+/// it does not do: another server, to which the history goes later, may find it too long, or made of other characters
+/// than it takes, and some begin anew with each reply.
+fn wire_id(reply: Lsn, nth: usize) -> CallId {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    // A reply with more calls than this is followed by as many results before another begins.
+    let mut number = (reply.0 << 12).wrapping_add(nth as u64);
+    let mut id = vec![b'c'; WIRE_ID_BYTES];
+    for place in id[1..].iter_mut().rev() {
+        *place = DIGITS[(number % 62) as usize];
+        number /= 62;
+    }
+    String::from_utf8(id).expect("letters and digits")
 }
 
 /// A reply's text with its native calls in text form, for a model that has none.
@@ -189,7 +213,7 @@ fn result(outcome: &Outcome, lsn: Lsn, cap: usize, fit: Fit) -> (String, Option<
 /// first, so that one that is large does not crowd out the others.
 fn caps(pairs: &[Pair<'_>], told: &[&Entry], written: &str, room: usize) -> Caps {
     let room = room.saturating_sub(NOTES_BYTES);
-    let words = |pair: &Pair<'_>| 2 * (pair.call_id.len() + shown::name(&pair.call.name).len() + FRAME_BYTES);
+    let words = |pair: &Pair<'_>| 2 * (WIRE_ID_BYTES + shown::name(&pair.call.name).len() + FRAME_BYTES);
     let least = |pair: &Pair<'_>| words(pair) + shown::ARGS_BYTES_MIN + shown::RESULT_BYTES_MIN;
     let mut used = 0;
     let shown_pairs = pairs
@@ -240,4 +264,21 @@ fn shares(sizes: &[(usize, usize)], room: usize) -> Vec<usize> {
         }
     }
     sizes.iter().zip(&base).map(|((_, least), base)| (base + level).max(*least)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_shown_is_nine_letters_and_digits_and_nobody_elses() {
+        let ids: BTreeSet<CallId> =
+            (1..200).flat_map(|lsn| (0..70).map(move |nth| wire_id(Lsn(lsn * 7), nth))).collect();
+        assert_eq!(ids.len(), 199 * 70);
+        for id in ids.iter().chain(&[wire_id(Lsn(u64::MAX), usize::MAX), wire_id(Lsn::ZERO, 0)]) {
+            assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+        }
+    }
 }

@@ -206,10 +206,11 @@ fn tokens(messages: &[Message]) -> u64 {
     messages.iter().map(message_tokens).sum()
 }
 
-/// Each native call is followed by its result before anything else is said, each result follows its call, and user
-/// messages and replies alternate.
+/// Each native call is followed by its result before anything else is said, each result follows its call, under an id
+/// that no other has and every provider takes, and user messages and replies alternate.
 fn check_pairs(messages: &[Message]) {
     let mut open: Vec<String> = Vec::new();
+    let mut ids = BTreeSet::new();
     let mut before = "";
     for message in messages {
         let kind = match message {
@@ -225,7 +226,10 @@ fn check_pairs(messages: &[Message]) {
                 assert_ne!(before, "", "a prompt begins with the user's word");
                 assert!(!text.trim().is_empty() || !calls.is_empty(), "no empty reply");
                 open = calls.iter().map(|call| call.id.clone()).collect();
-                assert_eq!(open.iter().collect::<BTreeSet<_>>().len(), open.len(), "no id twice");
+                for id in &open {
+                    assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+                    assert!(ids.insert(id.clone()), "no id twice in all of the conversation");
+                }
                 "assistant"
             }
             Message::Result { call_id, .. } => {
@@ -376,8 +380,8 @@ fn the_context_fills_up_and_the_agent_is_not_wedged() {
         history.add(spawn("Count to ten thousand."));
         let mut summaries = 0;
         for nth in 0..2_000usize {
-            let call =
-                NativeCall { id: format!("call-{nth}"), name: "FS_READ".into(), arguments: r#"{"path":"a"}"#.into() };
+            let arguments = format!(r#"{{"path":"a-{nth}"}}"#);
+            let call = NativeCall { id: format!("call-{nth}"), name: "FS_READ".into(), arguments };
             let (_, ids) = history.turn("next", vec![call]);
             // Now and then a result that is larger than the whole window.
             history.add(result(&ids[0], "FS_READ", if nth % 100 == 0 { 400_001 } else { 300 + nth % 900 }));
@@ -392,7 +396,7 @@ fn the_context_fills_up_and_the_agent_is_not_wedged() {
                 assert!(budget < Fit::BUDGET_MIN || tokens(&messages) <= budget);
                 assert!(flat(&messages[..1]).contains("Count to ten thousand."), "the task stays");
                 let last = flat(&messages);
-                assert!(budget < Fit::BUDGET_MIN || last.contains(&format!("call-{nth}")), "the newest turn stays");
+                assert!(budget < Fit::BUDGET_MIN || last.contains(&format!("a-{nth}")), "the newest turn stays");
             }
         }
         assert!(summaries > 5, "{budget}: {summaries}");
@@ -507,7 +511,7 @@ fn an_id_of_a_call_writes_no_line_of_its_own() {
     let calls = ids.map(|id| NativeCall { id: id.into(), name: "FS_READ".into(), arguments: "{}".into() });
     let mut history = History::new();
     let (_, bound) = history.turn("", calls.to_vec());
-    assert_eq!(bound, ids, "what providers get back is their own");
+    assert_eq!(bound, ids, "results are bound by the server's own");
     for id in ids {
         history.add(result(id, "FS_READ", 4004));
     }
@@ -534,21 +538,14 @@ fn an_id_of_a_call_writes_no_line_of_its_own() {
     ");
     insta::assert_snapshot!(headers(Encoding::Native), @"
     [you were started]
-    [image of x_FS_READ_______message_m1__1970-01-01T00:00:00.000Z__Go_on.]
-    [image of toolu_01-A]
-    [image of functions.FS_READ:0]
-    [image of ________________________________________]
+    [image of c00000144]
+    [image of c00000145]
+    [image of c00000146]
+    [image of c00000147]
     ");
-    // Each native call has its result under its own id.
     let messages = render_fitted(&entries, Encoding::Native, fit);
-    let answered: Vec<&str> = messages
-        .iter()
-        .filter_map(|message| match message {
-            Message::Result { call_id, content, .. } if !content.contains("EINTR") => Some(call_id.as_str()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(answered, ids);
+    check_pairs(&messages);
+    assert!(!format!("{messages:?}").contains("EINTR"), "each native call has its result");
     for entry in &entries {
         let told = render(std::slice::from_ref(entry), Encoding::Text);
         assert!(told.iter().map(message_tokens).sum::<u64>() <= estimate(item_bytes(entry)));

@@ -87,7 +87,9 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
     let retry_after_ms =
         wait.map(|wait| u64::try_from(wait.min(retry::WAIT_ASKED_MAX).as_millis()).unwrap_or(u64::MAX));
 
-    if status != 401 && any(TOO_LONG) || status == 413 {
+    // OpenAI's word for any field; of one in a message it says that the prompt is too long, of an id not.
+    let long_text = words.contains("string_above_max_length") && words.contains(".content");
+    if status != 401 && (long_text || any(TOO_LONG)) || status == 413 {
         let hint = format!("set context_window of [models.{}] to what the server really has", about.name);
         return Failure { kind: FailureKind::TooLong, hint: Some(hint), ..transient(answered) };
     }
@@ -151,7 +153,6 @@ const TOO_LONG: &[&str] = &[
     "reduce the length of the messages",
     "too large for model with",
     "exceeds the context window",
-    "string_above_max_length",
 ];
 
 /// How servers say that no credit is left. OpenAI (two); Anthropic; OpenRouter and DeepSeek; Gemini's prepaid plans.
@@ -321,6 +322,16 @@ mod tests {
                 400,
                 r#"{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}"#,
                 TooLong,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a string with length 1100000 instead.","type":"invalid_request_error","param":"messages[1].content","code":"string_above_max_length"}}"#,
+                TooLong,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string with length 46 instead.","type":"invalid_request_error","param":"messages[2].tool_calls[0].id","code":"string_above_max_length"}}"#,
+                Permanent,
             ),
             (500, r#"{"error":"prompt too long; exceeded max context length by 12 tokens"}"#, TooLong),
             (
