@@ -11,7 +11,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::answer::head;
-use crate::retry;
+use crate::{openai, retry};
 
 /// Most bytes of a provider's own words in a message.
 const QUOTE_BYTES_MAX: usize = 300;
@@ -129,7 +129,10 @@ fn hint(status: u16, words: &str, about: &About<'_>) -> String {
         (404 | 405, _) => {
             format!("check base_url of [models.{name}]; for servers like OpenAI's it usually ends in /v1")
         }
-        _ if words.contains("does not support tools") || words.contains("tool choice requires") => {
+        _ if words.contains("does not support tools")
+            || words.contains("tool choice requires")
+            || openai::ORDER_REFUSED.iter().any(|said| words.contains(said)) =>
+        {
             format!("set tools = \"text\" in [models.{name}]")
         }
         _ => format!("the request does not suit this server; try `aos models test {name}`"),
@@ -405,6 +408,7 @@ mod tests {
         insta::assert_snapshot!(hint(404, r#"{"error":"model 'gpt-x' not found"}"#), @"the server has no model gpt-x; `aos models test small` lists what it has");
         insta::assert_snapshot!(hint(404, "404 page not found"), @"check base_url of [models.small]; for servers like OpenAI's it usually ends in /v1");
         insta::assert_snapshot!(hint(400, r#"{"error":"gemma does not support tools"}"#), @r#"set tools = "text" in [models.small]"#);
+        insta::assert_snapshot!(hint(400, r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","type":"invalid_request_message_order","code":"3230"}"#), @r#"set tools = "text" in [models.small]"#);
         let mut headers = HeaderMap::new();
         headers.insert("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT".parse().unwrap());
         let failure = classify(402, &headers, b"", &ABOUT);

@@ -27,6 +27,8 @@ impl Quirks {
     const NO_STREAM_OPTIONS: u8 = 1;
     /// It wants the other of `max_tokens` and `max_completion_tokens` than its address suggests.
     const OTHER_MAX_TOKENS: u8 = 2;
+    /// It refuses a user's message right behind a result, as Mistral's API and the chat templates of its models do.
+    pub(crate) const NO_USER_AFTER_TOOL: u8 = 4;
 
     fn has(self, quirk: u8) -> bool {
         self.0 & quirk != 0
@@ -45,6 +47,19 @@ impl Quirks {
         } else {
             "max_tokens"
         }
+    }
+
+    /// Whether an answer of the model must stand between a result and what the user says.
+    pub(crate) fn bridged(self) -> bool {
+        self.has(Quirks::NO_USER_AFTER_TOOL)
+    }
+
+    /// What a refusal of the order of our messages teaches; `None` where it teaches nothing new.
+    pub(crate) fn learn_order(self, status: u16, body: &[u8]) -> Option<Quirks> {
+        let words = String::from_utf8_lossy(body).to_lowercase();
+        // llama-server answers 500 where a chat template refuses.
+        let refused = matches!(status, 400 | 422 | 500) && ORDER_REFUSED.iter().any(|said| words.contains(said));
+        (refused && !self.bridged()).then_some(Quirks(self.0 | Quirks::NO_USER_AFTER_TOOL))
     }
 
     /// What a refusal teaches; `None` where it teaches nothing new.
@@ -71,6 +86,13 @@ impl Quirks {
 /// How servers say that they do not accept a field, in lower case.
 const NOT_ACCEPTED: &[&str] =
     &["unsupported", "not supported", "unrecognized", "unknown", "extra", "not permitted", "not allowed", "unexpected"];
+
+/// How servers say that they refuse the order of messages, in lower case. Mistral's API (two); the chat templates of its
+/// models, as vLLM and llama-server use them.
+pub(crate) const ORDER_REFUSED: &[&str] =
+    &["after role 'tool'", "invalid_request_message_order", "roles must alternate"];
+/// What the model is shown as its own word between a result and what the user says.
+const BRIDGE: &str = "Understood.";
 
 /// What stands before the messages.
 #[derive(Serialize)]
@@ -199,16 +221,16 @@ pub(crate) fn body(
     if !prompt.system.is_empty() {
         write(&mut body, &Message::System { content: &prompt.system });
     }
-    let (text, from) = written.so_far(prompt);
+    let (text, from) = written.so_far(prompt, quirks);
     let begin = body.len() + comma(&body).len();
     if from > 0 {
         body.extend_from_slice(comma(&body));
         body.extend_from_slice(text);
     }
     let settled = if wishes.is_some() { 0 } else { Written::settled(prompt) };
-    say_all(&mut body, request.part(from..settled));
-    written.put(prompt, settled, body.get(begin..).unwrap_or_default());
-    say_all(&mut body, request.part(settled..prompt.messages.len()));
+    say_all(&mut body, request.part(from..settled), quirks);
+    written.put(prompt, quirks, settled, body.get(begin..).unwrap_or_default());
+    say_all(&mut body, request.part(settled..prompt.messages.len()), quirks);
     let most = quirks.limit_field(address);
     // Behind the messages: it follows what the budget still affords.
     body.extend_from_slice(format!("],\"{most}\":{}}}", prompt.max_output).as_bytes());
@@ -220,11 +242,11 @@ fn write(body: &mut Vec<u8>, part: &impl Serialize) {
 }
 
 /// Turns as messages, each after a comma where something stands before it.
-fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>) {
+fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>, quirks: Quirks) {
     let mut messages = Vec::new();
     for turn in turns {
         match turn.role {
-            Role::User => user(turn, &mut messages),
+            Role::User => user(turn, quirks, &mut messages),
             Role::Assistant => messages.push(assistant(turn)),
         }
         for message in messages.drain(..) {
@@ -258,12 +280,12 @@ fn tool_choice(calling: &Calling) -> Value {
 }
 
 /// Results become messages of their own; what the user said around them becomes one message.
-fn user<'a>(turn: Turn<'a>, messages: &mut Vec<Message<'a>>) {
+fn user<'a>(turn: Turn<'a>, quirks: Quirks, messages: &mut Vec<Message<'a>>) {
     let mut parts: Vec<Part<'a>> = Vec::new();
     for piece in turn.pieces {
         match piece {
             Piece::Result { call_id, content, .. } => {
-                say(&mut parts, messages);
+                say(&mut parts, quirks, messages);
                 messages.push(Message::Tool { tool_call_id: call_id, content });
             }
             Piece::Text(text) => parts.push(Part::Text { text }),
@@ -275,11 +297,15 @@ fn user<'a>(turn: Turn<'a>, messages: &mut Vec<Message<'a>>) {
             Piece::Call(_) => unreachable!("a user makes no calls"),
         }
     }
-    say(&mut parts, messages);
+    say(&mut parts, quirks, messages);
 }
 
-fn say<'a>(parts: &mut Vec<Part<'a>>, messages: &mut Vec<Message<'a>>) {
+fn say<'a>(parts: &mut Vec<Part<'a>>, quirks: Quirks, messages: &mut Vec<Message<'a>>) {
     if !parts.is_empty() {
+        if quirks.bridged() && matches!(messages.last(), Some(Message::Tool { .. })) {
+            let content = Content::Text(Cow::Borrowed(BRIDGE));
+            messages.push(Message::Assistant { content, tool_calls: Vec::new() });
+        }
         messages.push(Message::User { content: content(std::mem::take(parts)) });
     }
 }

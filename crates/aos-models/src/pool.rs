@@ -217,9 +217,10 @@ impl Pool {
                 Ok(reply) => return Ok(reply),
                 Err(Attempt::Failed(failure)) => failure,
                 Err(Attempt::Rejected { status, headers, error }) => {
-                    // A field that the server does not know is left out from now on; that is no try that failed.
+                    // What the server does not accept is written otherwise from now on; that is no try that failed.
                     if config.provider == Provider::Openai
-                        && let Some(learned) = quirks.learn(status, &error)
+                        && let Some(learned) =
+                            quirks.learn_order(status, &error).or_else(|| quirks.learn(status, &error))
                     {
                         quirks = learned;
                         self.learned(model, quirks);

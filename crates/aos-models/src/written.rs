@@ -7,6 +7,7 @@
 
 use aos_abi::inference::{Message, Prompt};
 
+use crate::openai::Quirks;
 use crate::turns;
 
 /// The beginning of a conversation as it stands in a request. Whoever holds it calls [`Written::keep`] before it is
@@ -15,6 +16,8 @@ use crate::turns;
 pub struct Written {
     /// Whether calls and results are in the provider's own form in it.
     native: bool,
+    /// Whether an answer stands between a result and what the user says.
+    bridged: bool,
     /// Messages of the prompt that it holds.
     messages: usize,
     /// They, with commas between.
@@ -36,8 +39,10 @@ impl Written {
     }
 
     /// What is written of this prompt, and of how many messages.
-    pub(crate) fn so_far(&self, prompt: &Prompt) -> (&[u8], usize) {
-        let fits = self.native == turns::native(prompt) && begins_a_turn(&prompt.messages, self.messages);
+    pub(crate) fn so_far(&self, prompt: &Prompt, quirks: Quirks) -> (&[u8], usize) {
+        let fits = self.native == turns::native(prompt)
+            && self.bridged == quirks.bridged()
+            && begins_a_turn(&prompt.messages, self.messages);
         if fits { (&self.text, self.messages) } else { (&[], 0) }
     }
 
@@ -48,8 +53,9 @@ impl Written {
     }
 
     /// `text` is what stands for so many messages.
-    pub(crate) fn put(&mut self, prompt: &Prompt, messages: usize, text: &[u8]) {
+    pub(crate) fn put(&mut self, prompt: &Prompt, quirks: Quirks, messages: usize, text: &[u8]) {
         self.native = turns::native(prompt);
+        self.bridged = quirks.bridged();
         self.messages = messages;
         // What was there before is how it begins.
         let before = if text.starts_with(&self.text) { self.text.len() } else { 0 };
@@ -97,21 +103,21 @@ mod tests {
         ]
     }
 
-    fn body(prompt: &Prompt, written: &mut Written) -> String {
+    fn body(prompt: &Prompt, quirks: Quirks, written: &mut Written) -> String {
         let request = Request { model: "m", prompt, wishes: None };
-        String::from_utf8(openai::body(&request, "http://a/v1", &Tools::default(), Quirks(0), written)).unwrap()
+        String::from_utf8(openai::body(&request, "http://a/v1", &Tools::default(), quirks, written)).unwrap()
     }
 
     proptest! {
-        /// A conversation of which each prompt has some of the beginning of the one before.
+        /// A conversation of which each prompt has some of the beginning of the one before, with servers of both kinds.
         #[test]
         fn what_was_written_before_changes_no_byte(
             steps in prop::collection::vec(
-                (any::<prop::sample::Index>(), prop::collection::vec(message(), 0..6), any::<bool>(), any::<bool>(), any::<bool>()), 1..8),
+                (any::<prop::sample::Index>(), prop::collection::vec(message(), 0..6), any::<[bool; 4]>()), 1..8),
         ) {
             let mut written = Written::default();
             let mut messages: Vec<Message> = Vec::new();
-            for (stays, more, status, system, native) in steps {
+            for (stays, more, [status, system, native, bridged]) in steps {
                 let same = stays.index(messages.len() + 1);
                 messages.truncate(same);
                 messages.extend(more);
@@ -124,8 +130,13 @@ mod tests {
                     max_output: 10,
                 };
                 written.keep(same);
-                let whole = body(&prompt, &mut Written::default());
-                prop_assert_eq!(&body(&prompt, &mut written), &whole);
+                let quirks = Quirks(if bridged { Quirks::NO_USER_AFTER_TOOL } else { 0 });
+                let whole = body(&prompt, quirks, &mut Written::default());
+                prop_assert_eq!(&body(&prompt, quirks, &mut written), &whole);
+                let refused = whole.split("\"role\":\"tool\"").skip(1).any(|rest| {
+                    rest.split("\"role\":\"").nth(1).is_some_and(|next| next.starts_with("user"))
+                });
+                prop_assert!(!(bridged && refused), "{whole}");
                 prop_assert!(serde_json::from_str::<serde_json::Value>(&whole).is_ok(), "{whole}");
             }
         }
@@ -144,12 +155,12 @@ mod tests {
             max_output: 10,
         };
         let mut written = Written::default();
-        body(&prompt(vec![user("1"), answer("2"), user("3")]), &mut written);
+        body(&prompt(vec![user("1"), answer("2"), user("3")]), Quirks(0), &mut written);
         assert_eq!(written.text, br#"{"role":"user","content":"1"}"#);
         written.keep(1);
         let grown = prompt(vec![user("1"), answer("2"), user("3"), answer("4"), user("5")]);
-        assert_eq!(written.so_far(&grown), (&br#"{"role":"user","content":"1"}"#[..], 1));
-        body(&grown, &mut written);
+        assert_eq!(written.so_far(&grown, Quirks(0)), (&br#"{"role":"user","content":"1"}"#[..], 1));
+        body(&grown, Quirks(0), &mut written);
         assert_eq!(written.messages, 3);
         written.keep(2);
         assert_eq!(written.bytes(), 0, "one of them may have changed");

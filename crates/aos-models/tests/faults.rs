@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply, Stop};
+use aos_abi::inference::{Encoding, Failure, FailureKind, Message, NativeCall, Part, Prompt, Reply, Stop};
 use aos_abi::limits::REPLY_BYTES_MAX;
 use aos_abi::syscall::CallSet;
 use aos_abi::{EffectId, Lsn};
 use aos_models::scripted::{Answer, Call, Fault, Rule, Script, Server, StopAs, UsageAs, When};
-use aos_models::{ModelConfig, Options, Pool, Provider, Retries};
+use aos_models::{ModelConfig, Options, Pool, Provider, Retries, Written};
 use serde_json::json;
 
 const PROVIDERS: [Provider; 3] = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
@@ -441,6 +441,32 @@ async fn a_field_that_a_server_does_not_know_is_left_out_from_then_on() {
     let pool = pool_of(server.model(Provider::Openai), options(2));
     let failure = pool.infer("m", &prompt(), EFFECT, |_| ()).await.unwrap_err();
     assert_eq!((failure.kind, server.count()), (FailureKind::Permanent, 2));
+}
+
+/// Mistral's API: a result, and behind it the status.
+#[tokio::test]
+async fn a_server_that_refuses_a_user_behind_a_result_is_sent_a_word_between_them_from_then_on() {
+    let said = r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","type":"invalid_request_message_order","code":"3230"}"#;
+    let refuse = Rule {
+        when: When { body: Some("\"content\":\"{}\"},{\"role\":\"user\"".to_owned()), ..When::default() },
+        fault: Some(status(400, said)),
+        ..Rule::default()
+    };
+    let call = NativeCall { id: "c00000288".to_owned(), name: "FS_LIST".to_owned(), arguments: "{}".to_owned() };
+    let result = Message::Result { call_id: call.id.clone(), name: call.name.clone(), content: "{}".to_owned() };
+    let mut prompt = Prompt { status: "now".to_owned(), ..prompt() };
+    prompt.messages.extend([Message::Assistant { text: String::new(), calls: vec![call] }, result]);
+    let server = start(vec![refuse, ok()]).await;
+    let pool = pool_of(server.model(Provider::Openai), options(0));
+    let mut written = Written::default();
+    for requests in [2, 3] {
+        assert_eq!(pool.go_on("m", &prompt, EFFECT, &mut written, |_| ()).await.unwrap().text, "fine");
+        assert_eq!(server.count(), requests, "learned in the first inference, known in the second");
+        let again = prompt.messages[1..].to_vec();
+        prompt.messages.extend(again);
+    }
+    let last = String::from_utf8(server.requests()[2].body.to_vec()).unwrap();
+    assert_eq!(last.matches(r#"{"role":"assistant","content":"Understood."},{"role":"user""#).count(), 1, "{last}");
 }
 
 #[tokio::test]
