@@ -507,6 +507,8 @@ pub enum Purpose {
     Summary,
     /// A request of a program outside.
     Request,
+    /// A digest of its oldest turns where no model could make the summary; no model is asked.
+    Digest,
 }
 
 /// A program's key and what it may be used for. The key itself is nowhere.

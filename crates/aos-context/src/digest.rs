@@ -7,12 +7,14 @@ use std::sync::Arc;
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, Part, Stop};
-use aos_abi::{Body, Entry};
+use aos_abi::{Body, Code, Entry, Pid};
 
 use crate::{Fit, render_fitted, shown};
 
 /// Most bytes of a digest.
-const DIGEST_BYTES_MAX: usize = 4096;
+const DIGEST_BYTES_MAX: usize = 6144;
+/// Of what people said.
+const HEARD_BYTES: usize = 2000;
 const TASK_BYTES: usize = 1000;
 const SUMMARY_BYTES: usize = 1200;
 const SAID_BYTES: usize = 200;
@@ -21,15 +23,16 @@ const LISTED_MAX: usize = 12;
 /// answer.
 const SUMMARY_PROMPT_TOKENS: u64 = 6000;
 
-/// A summary made without a model: the task, what an earlier summary said, how often each call was made and how it last
-/// failed, which files were named, and the last words. At most 4,096 bytes, the same for the same entries.
+/// A summary made without a model: what people said, the last first and word for word, the task, what an earlier summary said, how often
+/// each call was made and with which code it last failed, which files were named, and the last words. At most 6,144 bytes,
+/// the same for the same entries. What people said stands first, so that it is kept where this is cut or digested itself.
 #[must_use]
 pub fn digest(entries: &[Arc<Entry>]) -> String {
     let mut facts = Facts::default();
     for entry in entries {
         facts.take(entry);
     }
-    let mut text = String::new();
+    let mut text = heard(&facts.heard);
     if let Some(task) = &facts.task {
         let _ = writeln!(text, "Task: {}", clip(task, TASK_BYTES));
     }
@@ -37,7 +40,7 @@ pub fn digest(entries: &[Arc<Entry>]) -> String {
         let _ = writeln!(text, "Before that: {}", clip(summary, SUMMARY_BYTES));
     }
     if facts.told > 0 {
-        let _ = writeln!(text, "Inputs, messages and events received: {}", facts.told);
+        let _ = writeln!(text, "Messages and events received: {}", facts.told);
     }
     if !facts.calls.is_empty() {
         text.push_str("Calls made:");
@@ -46,7 +49,7 @@ pub fn digest(entries: &[Arc<Entry>]) -> String {
         for (name, count) in calls.into_iter().take(LISTED_MAX) {
             let _ = write!(text, " {name} {}", count.done + count.failed);
             if let Some(error) = &count.last_error {
-                let _ = write!(text, " ({} failed, the last with {})", count.failed, clip(error, 80));
+                let _ = write!(text, " ({} failed, the last with {error})", count.failed);
             }
             text.push(';');
         }
@@ -62,6 +65,21 @@ pub fn digest(entries: &[Arc<Entry>]) -> String {
         let _ = writeln!(text, "You said: {}", clip(said, SAID_BYTES));
     }
     clip(text.trim_end(), DIGEST_BYTES_MAX).to_owned()
+}
+
+/// What people said, the last first, as much of it as has room.
+fn heard(all: &[&str]) -> String {
+    let mut text = String::new();
+    let mut room = HEARD_BYTES;
+    for said in all.iter().rev() {
+        if room == 0 {
+            text.push_str("A person said more before that\n");
+            break;
+        }
+        let _ = writeln!(text, "A person said: {}", clip(said, room));
+        room = room.saturating_sub(said.len());
+    }
+    text
 }
 
 /// The prompt that asks a model for a summary of these entries, within the window of any common model.
@@ -117,7 +135,8 @@ fn transcript(message: &Message) -> String {
 }
 
 #[derive(Default)]
-struct Facts {
+struct Facts<'a> {
+    heard: Vec<&'a str>,
     task: Option<String>,
     summary: Option<String>,
     told: u64,
@@ -130,12 +149,17 @@ struct Facts {
 struct Count {
     done: u64,
     failed: u64,
-    last_error: Option<String>,
+    /// Its code: the words may be a stranger's.
+    last_error: Option<Code>,
 }
 
-impl Facts {
-    fn take(&mut self, entry: &Entry) {
+impl<'a> Facts<'a> {
+    fn take(&mut self, entry: &'a Entry) {
         match &entry.body {
+            Body::Input { text, from_pid: Pid::INIT, .. }
+            | Body::Message { content: text, from_pid: Pid::INIT, .. } => {
+                self.heard.extend(Some(text.trim()).filter(|text| !text.is_empty()));
+            }
             Body::Spawned(spec) => self.task = self.task.take().or_else(|| spec.task.clone()),
             Body::Compacted { summary, .. } => self.summary = Some(summary.clone()),
             Body::Result { name, outcome, .. } => {
@@ -144,7 +168,7 @@ impl Facts {
                     Outcome::Success { .. } => count.done += 1,
                     Outcome::Error { error } => {
                         count.failed += 1;
-                        count.last_error = Some(error.to_string());
+                        count.last_error = Some(error.code);
                     }
                 }
             }

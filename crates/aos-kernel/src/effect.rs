@@ -211,7 +211,7 @@ pub struct Infer {
     pub model: String,
     /// Who the process is; the same bytes for all its life.
     pub system: String,
-    /// The entries of the window, in order. For a summary, only those it is to stand for.
+    /// The entries of the window, in order. For a summary or a digest, only those it is to stand for.
     pub items: Vec<Lsn>,
     /// Tokens the window may have; what is larger is shown cut.
     pub budget: u64,

@@ -27,7 +27,7 @@ use crate::{InFlight, Kernel};
 
 /// Room for the status line, in tokens.
 const STATUS_TOKENS: u64 = 128;
-/// Tokens a summary may have.
+/// Tokens a summary may have; where a model thinks, which counts as well, it may have as many as a turn.
 const SUMMARY_TOKENS: u32 = 1024;
 /// Least room for a window, in tokens, however small the model's: below it nothing sensible can be said.
 const WINDOW_TOKENS_MIN: u64 = 256;
@@ -254,14 +254,20 @@ impl<P: PageStore> Kernel<P> {
         let (purpose, items, max_output, upto) = match plan {
             Some(compaction) => {
                 let items = process.window.covered(compaction.upto).map(|item| item.lsn).collect();
-                (Purpose::Summary, items, SUMMARY_TOKENS.min(max_output), compaction.upto)
+                let (purpose, most) = match process.attempts.digest {
+                    true => (Purpose::Digest, 0),
+                    false if spec.reasoning => (Purpose::Summary, max_output),
+                    false => (Purpose::Summary, SUMMARY_TOKENS.min(max_output)),
+                };
+                (purpose, items, most, compaction.upto)
             }
             None => (Purpose::Turn, process.window.items().map(|item| item.lsn).collect(), max_output, Lsn::ZERO),
         };
         let window = process.window.tokens_within(budget);
-        let estimate = calibration.apply(window + fixed);
+        let sent = if purpose == Purpose::Digest { 0 } else { window + fixed };
+        let estimate = calibration.apply(sent);
         // A token is at least one byte, and an estimate counts a token for every three: this is never exceeded.
-        let worst_input = (window + fixed) * 3;
+        let worst_input = sent * 3;
         let status = self.status_line(pid, window + fixed, budget + fixed);
         let infer = Infer {
             id,
@@ -300,7 +306,7 @@ impl<P: PageStore> Kernel<P> {
         let system = aos_context::system_prompt(&identity(process, &role_grants, &spec, tools));
         let items = match purpose {
             Purpose::Turn | Purpose::Request => process.window.items().map(|item| item.lsn).collect(),
-            Purpose::Summary => process.window.covered(upto).map(|item| item.lsn).collect(),
+            Purpose::Summary | Purpose::Digest => process.window.covered(upto).map(|item| item.lsn).collect(),
         };
         let calibration = self.globals.calibration.get(model).copied().unwrap_or_default();
         let fixed = fixed_tokens(&system, tools, spec.encoding);
@@ -402,6 +408,7 @@ impl<P: PageStore> Kernel<P> {
             {
                 (served.as_str(), Some(Usage { output_tokens: max_output.into(), ..*usage }))
             }
+            InferenceOutcome::Answered(_) if purpose == Purpose::Digest => (model.as_str(), None),
             InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
             InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
                 let unheard = self.thinks(&model).then_some(max_output);
@@ -420,6 +427,8 @@ impl<P: PageStore> Kernel<P> {
             self.weigh_again(pid);
         }
         match outcome {
+            // It says nothing of the server.
+            InferenceOutcome::Answered(_) if purpose == Purpose::Digest => self.gives_up_trying(&model, effect),
             InferenceOutcome::Answered(_) => {
                 self.globals.measures.took(&model, latency_ms);
                 self.served(pid, &model, effect, None);
@@ -444,8 +453,10 @@ impl<P: PageStore> Kernel<P> {
             (InferenceOutcome::Answered(reply), Purpose::Turn | Purpose::Request) => {
                 self.replied(pid, lsn, &model, reply, personal);
             }
-            (InferenceOutcome::Answered(reply), Purpose::Summary) => self.summarised(pid, upto, &reply.text),
-            (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, failure),
+            (InferenceOutcome::Answered(reply), Purpose::Summary | Purpose::Digest) => {
+                self.summarised(pid, upto, &reply.text);
+            }
+            (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, purpose, failure),
         }
     }
 
@@ -462,6 +473,7 @@ impl<P: PageStore> Kernel<P> {
         self.with(pid, |process| {
             process.attempts.transient = 0;
             process.attempts.too_long = 0;
+            process.attempts.digest = false;
             process.attempts.cut_off = if cut_off { process.attempts.cut_off + 1 } else { 0 };
             process.attempts.empty = if empty { process.attempts.empty + 1 } else { 0 };
             // Providers refuse an empty message in the history.
@@ -570,6 +582,7 @@ impl<P: PageStore> Kernel<P> {
         let after = self.with(pid, |process| {
             process.window.compacted(upto, lsn, tokens);
             process.attempts.transient = 0;
+            process.attempts.digest = false;
             process.window.tokens()
         });
         self.fact(pid, Body::Compacted { upto, summary: summary.to_owned(), tokens: (before, after.unwrap_or(0)) });
@@ -586,8 +599,9 @@ impl<P: PageStore> Kernel<P> {
         self.want_turn(pid);
     }
 
-    fn inference_failed(&mut self, pid: Pid, model: &str, failure: &Failure) {
+    fn inference_failed(&mut self, pid: Pid, model: &str, purpose: Purpose, failure: &Failure) {
         let now = self.globals.at;
+        let summary = purpose == Purpose::Summary;
         match failure.kind {
             FailureKind::Transient | FailureKind::Permanent if self.falls_back(pid, model) => {}
             FailureKind::Transient => {
@@ -597,6 +611,10 @@ impl<P: PageStore> Kernel<P> {
                 });
                 let attempts = attempts.unwrap_or(0);
                 if attempts > limits::INFERENCE_RETRIES_MAX {
+                    if summary {
+                        self.want_digest(pid);
+                        return;
+                    }
                     let reason = format!("model `{model}` failed {attempts} times in a row: {}", failure.message);
                     self.give_up(pid, &reason, failure.hint.as_deref());
                     return;
@@ -608,6 +626,10 @@ impl<P: PageStore> Kernel<P> {
             FailureKind::TooLong => {
                 // The model counts more tokens than estimated: believe it, and the next prompt is smaller.
                 self.globals.calibration.entry(model.to_owned()).or_default().too_long();
+                if summary {
+                    self.want_digest(pid);
+                    return;
+                }
                 let attempts = self.with(pid, |process| {
                     process.attempts.too_long += 1;
                     process.attempts.too_long
@@ -618,12 +640,23 @@ impl<P: PageStore> Kernel<P> {
                     self.give_up(pid, &failure.message, failure.hint.as_deref());
                 }
             }
+            FailureKind::Refused if summary => self.want_digest(pid),
+            // Also where it was a summary: the plainest of requests. Until a person has mended it nothing need be forgotten.
             FailureKind::Permanent | FailureKind::Refused => {
                 self.give_up(pid, &format!("model `{model}`: {}", failure.message), failure.hint.as_deref());
             }
             // What was found is a label by now, and decides which model is asked next.
             FailureKind::Cancelled | FailureKind::Withheld => self.want_turn_again(pid),
         }
+    }
+
+    /// No model can make the summary that a process needs to go on: it goes on with a digest.
+    fn want_digest(&mut self, pid: Pid) {
+        self.with(pid, |process| {
+            process.attempts.transient = 0;
+            process.attempts.digest = true;
+        });
+        self.want_turn_again(pid);
     }
 
     /// Asking again changes nothing: a one-shot process ends, a resident one stops until a person has mended it.

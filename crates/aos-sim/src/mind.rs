@@ -40,20 +40,22 @@ pub(crate) fn answer(
     encoding: Encoding,
     purpose: Purpose,
 ) -> InferenceOutcome {
-    if !scene.calm && chance.percent(9) {
+    let asked = purpose != Purpose::Digest;
+    if asked && !scene.calm && chance.percent(9) {
         return InferenceOutcome::Failed { failure: failure(chance, scene) };
     }
     let mut reply = Reply {
         text: String::new(),
         calls: Vec::new(),
         stop: Stop::End,
-        usage: usage(chance, scene),
+        usage: if asked { usage(chance, scene) } else { Usage::default() },
         model: model.to_owned(),
     };
     match purpose {
         Purpose::Summary | Purpose::Request => {
             reply.text = if scene.calm || chance.percent(90) { "what happened so far".into() } else { text(chance) };
         }
+        Purpose::Digest => reply.text = "what was done".into(),
         Purpose::Turn if scene.calm => reply.text = "done".into(),
         Purpose::Turn => turn(chance, scene, encoding, &mut reply),
     }

@@ -442,7 +442,10 @@ fn an_interrupt_while_a_run_begins_reaches_the_process() {
 fn a_task_longer_than_its_window_goes_on_and_keeps_calls_with_their_results() {
     const FILES: usize = 30;
     let read = |nth: usize| vec![call("FS_READ", json!({ "path": format!("f{nth}") }))];
-    let mut rules = vec![role("You summarise", vec![say("Files were read, one after the other.")])];
+    // A server that is down for a moment makes nobody forget: the summary is asked for again.
+    let down = Fault::Status { status: 503, body: String::new(), headers: Default::default() };
+    let summary = role("You summarise", vec![say("Files were read, one after the other.")]);
+    let mut rules = vec![Rule { times: Some(3), fault: Some(down), ..summary.clone() }, summary];
     // What comes next follows from the last turn alone, so that a summary of the rest changes nothing.
     rules.extend((0..FILES - 1).map(|nth| last(&format!("this is file {nth}."), read(nth + 1))));
     rules.push(last(&format!("this is file {}.", FILES - 1), vec![say("read them all")]));
@@ -462,9 +465,11 @@ fn a_task_longer_than_its_window_goes_on_and_keeps_calls_with_their_results() {
     let ran = rig.aos(&["run", "-w", "project", "alpha"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "read them all\n"), "{ran:?}");
     let pid = rig.get("/v1/processes?all=true")[0]["pid"].as_u64().unwrap();
-    assert!(!rig.entries(pid, "compacted").is_empty(), "the window was never full, so nothing was tested");
+    let compacted = rig.entries(pid, "compacted");
+    assert!(!compacted.is_empty(), "the window was never full, so nothing was tested");
+    assert!(compacted.iter().all(|entry| entry["summary"] == "Files were read, one after the other."), "{compacted:?}");
     let requests = rig.requests();
-    assert!(requests.len() <= FILES + 1 + rig.entries(pid, "compacted").len(), "{} requests", requests.len());
+    assert!(requests.len() <= FILES + 4 + rig.entries(pid, "compacted").len(), "{} requests", requests.len());
     for request in &requests {
         let answered: Vec<String> = results(request).into_iter().map(|(id, _)| id).collect();
         assert_eq!(call_ids(request), answered, "providers refuse a call without its result");

@@ -325,6 +325,7 @@ fn a_prompt_that_is_too_long_is_compacted() {
         2: LONG
         input 2 four
         2 fails toolong
+        2: what was done
         "#,
     );
     assert_snapshot!(told, @r#"
@@ -344,8 +345,94 @@ fn a_prompt_that_is_too_long_is_compacted() {
       → infer 2 summary [task, summary, turn, input two]
     > input 2 four
     > 2 fails toolong
-      → infer 2 summary [task, summary, turn, input two]
+      → infer 2 digest [task, summary, turn, input two]
+    > 2: what was done
+    2 compacted
+      → infer 2 turn [task, summary, turn, input three, input four]
     "#);
+}
+
+/// Nothing is forgotten because a server is down for a minute.
+#[test]
+fn a_summary_that_fails_is_tried_again_and_then_a_digest() {
+    let told = replay(
+        r#"
+        spawn resident model=small go
+        2: LONG
+        input 2 one
+        2: LONG
+        input 2 two
+        2 fails transient
+        after 60
+        2 fails transient 7000
+        after 60
+        2 fails transient
+        after 60
+        2 fails transient
+        after 60
+        2 fails transient
+        after 60
+        2 fails transient
+        after 60
+        2: what was done
+        2: LONG
+        input 2 three
+        2 fails refused
+        2: what was done
+        2: LONG
+        input 2 four
+        2 fails permanent
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident model=small go
+      → infer 2 turn [task]
+    > 2: LONG
+    > input 2 one
+      → infer 2 turn [task, turn, input one]
+    > 2: LONG
+    > input 2 two
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient
+    > after 60
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient 7000
+    > after 60
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient
+    > after 60
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient
+    2 circuit small Open until 2026-11-22T00:03:15.000Z it failed
+    > after 60
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient
+    > after 60
+    2 circuit small HalfOpen
+      → infer 2 summary [task, turn, input one]
+    > 2 fails transient
+    2 circuit small Open until 2026-11-22T00:05:30.000Z it failed
+      → infer 2 digest [task, turn, input one]
+    > after 60
+    > 2: what was done
+    2 compacted
+    2 circuit small HalfOpen
+      → infer 2 turn [task, summary, turn, input two]
+    > 2: LONG
+    2 circuit small Closed
+    > input 2 three
+      → infer 2 summary [task, summary, turn, input two]
+    > 2 fails refused
+      → infer 2 digest [task, summary, turn, input two]
+    > 2: what was done
+    2 compacted
+      → infer 2 turn [task, summary, turn, input three]
+    > 2: LONG
+    > input 2 four
+      → infer 2 summary [task, summary, turn, input three]
+    > 2 fails permanent
+    2 stopped: model `small`: it failed; do this; then `aos resume 2`
+    ");
 }
 
 #[test]

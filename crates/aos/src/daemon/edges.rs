@@ -157,7 +157,7 @@ impl Edges {
                     let started = std::time::Instant::now();
                     let (outcome, personal) = models.infer(&infer, &history, &live, token, silent).await;
                     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    debug_assert!(matches!(infer.purpose, Purpose::Turn | Purpose::Summary));
+                    debug_assert!(infer.purpose != Purpose::Request);
                     Body::InferenceCompleted { effect: id, latency_ms, personal, outcome }
                 });
             }

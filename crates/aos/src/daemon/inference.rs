@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
-use aos_abi::inference::{Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
+use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply, Stop, Usage};
 use aos_abi::syscall::CallSet;
 use aos_abi::{Entry, Lsn, Pid};
 use aos_context::{Fit, Rendered};
@@ -19,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::history::{History, Sent};
 use super::privacy::{Looked, Replaced};
+
+/// Below so many bytes what there is of a summary that was cut off says nothing.
+const SUMMARY_BYTES_MIN: usize = 200;
 
 /// The model pool as effects use it.
 pub(crate) struct Models {
@@ -74,8 +77,8 @@ impl Models {
         self.pool.ended(pid);
     }
 
-    /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that no model can
-    /// make becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits.
+    /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that says nothing
+    /// becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits.
     pub(crate) async fn infer(
         &self,
         infer: &Infer,
@@ -100,6 +103,11 @@ impl Models {
             Ok(entries) => entries,
             Err(failure) => return (InferenceOutcome::Failed { failure }, None),
         };
+        if infer.purpose == Purpose::Digest {
+            let (text, usage) = (aos_context::digest(&entries), Usage::default());
+            let reply = Reply { text, calls: Vec::new(), stop: Stop::End, usage, model: infer.model.clone() };
+            return (InferenceOutcome::Answered(reply), None);
+        }
         let looked = match looked(infer, history, &entries) {
             Ok(looked) => looked,
             Err(failure) => return (InferenceOutcome::Failed { failure }, None),
@@ -168,16 +176,10 @@ impl Models {
             rendered.messages = std::mem::take(&mut prompt.messages);
             history.keep_sent(infer.pid, Sent { rendered, written });
         }
-        match (answered, infer.purpose) {
-            (Ok(reply), _) => InferenceOutcome::Answered(reply),
-            (Err(failure), Purpose::Turn | Purpose::Request) => InferenceOutcome::Failed { failure },
-            (Err(failure), Purpose::Summary) => InferenceOutcome::Answered(Reply {
-                text: aos_context::digest(entries),
-                calls: Vec::new(),
-                stop: Stop::End,
-                usage: failure.usage.unwrap_or(Usage { estimated: true, ..Usage::default() }),
-                model: infer.model.clone(),
-            }),
+        match answered {
+            Ok(reply) if infer.purpose == Purpose::Summary => InferenceOutcome::Answered(whole(reply, entries)),
+            Ok(reply) => InferenceOutcome::Answered(reply),
+            Err(failure) => InferenceOutcome::Failed { failure },
         }
     }
 
@@ -224,6 +226,19 @@ async fn listened<T>(
         }
     }
     answer.await
+}
+
+/// A summary that can take the place of these entries: for what a model left out, having thought or spoken until it was cut
+/// off, stands a digest.
+fn whole(mut reply: Reply, entries: &[Arc<Entry>]) -> Reply {
+    let said = reply.text.trim();
+    let cut_off = reply.stop == Stop::Length;
+    if said.is_empty() || cut_off && said.len() < SUMMARY_BYTES_MIN {
+        reply.text = aos_context::digest(entries);
+    } else if cut_off {
+        reply.text = format!("{said}\n[cut off here; in short:]\n{}", aos_context::digest(entries));
+    }
+    reply
 }
 
 /// The prompt with a word in the place of each image; `None` where there is none.
@@ -286,14 +301,15 @@ fn prompt(infer: &Infer, before: Rendered, entries: &[Arc<Entry>]) -> (Prompt, O
             };
             (prompt, Some(rendered))
         }
-        Purpose::Summary => {
+        Purpose::Summary | Purpose::Digest => {
             let (system, messages) = aos_context::summary_prompt_fitted(entries, fit);
             let prompt = Prompt {
                 system,
                 messages,
                 status: String::new(),
                 tools: CallSet::EMPTY,
-                encoding: infer.encoding,
+                // Without a call there is nothing that another form could hold.
+                encoding: Encoding::Text,
                 max_output: infer.max_output,
             };
             (prompt, None)
@@ -357,6 +373,28 @@ mod tests {
         heard.part(&Delta::Call { id: String::new(), name: "FS_WRITE".into() });
         heard.part(&Delta::Arguments { call: 0, text: "{\"path\":\"a\"}".repeat(20) });
         assert!(heard.used().unwrap().output_tokens > words.output_tokens + 50);
+    }
+
+    #[test]
+    fn a_summary_that_says_too_little_has_a_digest_in_its_place() {
+        let (text, from_pid) = ("never touch /srv/a".to_owned(), Pid::INIT);
+        let body = aos_abi::Body::Input { text, eof: false, from_pid };
+        let entry = Entry { lsn: Lsn(1), at: aos_abi::Timestamp(0), pid: Pid(2), cause: None, body };
+        let usage = Usage { input_tokens: 100, output_tokens: 7, ..Usage::default() };
+        let entries = [Arc::new(entry)];
+        let whole = |text: &str, stop| {
+            let (calls, model) = (Vec::new(), "m".to_owned());
+            let reply = whole(Reply { text: text.to_owned(), calls, stop, usage, model }, &entries);
+            assert_eq!(reply.usage, usage);
+            reply.text
+        };
+        let digest = "A person said: never touch /srv/a";
+        assert_eq!(whole("It did well.", Stop::End), "It did well.");
+        assert_eq!(whole(" \n", Stop::End), digest);
+        assert_eq!(whole("", Stop::Length), digest, "it thought to the end");
+        assert_eq!(whole("It did", Stop::Length), digest);
+        let long = "It did well. ".repeat(20);
+        assert_eq!(whole(&long, Stop::Length), format!("{}\n[cut off here; in short:]\n{digest}", long.trim()));
     }
 
     #[tokio::test(start_paused = true)]
