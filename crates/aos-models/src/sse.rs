@@ -16,6 +16,8 @@ pub(crate) struct Oversized(pub(crate) usize);
 pub(crate) struct Reader {
     /// What has come and is not yet a whole line.
     bytes: Vec<u8>,
+    /// How much of that was looked through and has no line end: what comes in small pieces is not looked through again.
+    looked: usize,
     /// The `data` of the event that is being read, and whether there was any.
     data: Vec<u8>,
     has_data: bool,
@@ -27,7 +29,8 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(bytes_max: usize) -> Reader {
-        Reader { bytes: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, started: false, bytes_max }
+        let (bytes, data) = (Vec::new(), Vec::new());
+        Reader { bytes, looked: 0, data, has_data: false, after_cr: false, started: false, bytes_max }
     }
 
     /// Takes the next piece and hands every event it completes to `event`, oldest first.
@@ -46,6 +49,7 @@ impl Reader {
             bytes.drain(..used);
             self.bytes = bytes;
         }
+        self.looked = self.bytes.len();
         if self.bytes.len() > self.bytes_max { Err(Oversized(self.bytes_max)) } else { Ok(()) }
     }
 
@@ -63,6 +67,7 @@ impl Reader {
     /// Reads the whole lines of `bytes`; returns how many bytes they took.
     fn lines(&mut self, bytes: &[u8], event: &mut dyn FnMut(&str)) -> Result<usize, Oversized> {
         let mut start = 0;
+        let looked = std::mem::take(&mut self.looked);
         if !self.started && !bytes.is_empty() {
             const BOM: &[u8] = b"\xef\xbb\xbf";
             if bytes.len() < BOM.len() && BOM.starts_with(bytes) {
@@ -76,8 +81,9 @@ impl Reader {
                 start += 1;
                 continue;
             }
-            let Some(length) = bytes[start..].iter().position(|byte| matches!(byte, b'\n' | b'\r')) else { break };
-            let end = start + length;
+            let from = start.max(looked);
+            let Some(length) = bytes[from..].iter().position(|byte| matches!(byte, b'\n' | b'\r')) else { break };
+            let end = from + length;
             self.after_cr = bytes[end] == b'\r';
             self.line(&bytes[start..end], event)?;
             start = end + 1;
@@ -153,6 +159,19 @@ mod tests {
         let mut reader = Reader::new(100);
         let lines = b"data: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".repeat(3);
         assert_eq!(reader.push(&lines, &mut |_| ()), Err(Oversized(100)));
+    }
+
+    /// Looked through from its beginning with each piece, this would take hours.
+    #[test]
+    fn a_long_line_in_small_pieces_takes_the_time_of_its_length() {
+        let mut reader = Reader::new(16 << 20);
+        let mut events = Vec::new();
+        reader.push(b"data: ", &mut |_| ()).unwrap();
+        for _ in 0..1 << 20 {
+            reader.push(b"aaaaaaaa", &mut |_| ()).unwrap();
+        }
+        reader.push(b"\n\n", &mut |event| events.push(event.len())).unwrap();
+        assert_eq!(events, [8 << 20]);
     }
 
     #[test]
