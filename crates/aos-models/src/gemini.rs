@@ -18,9 +18,15 @@ use crate::turns::{self, Piece, Role, Turn};
 use crate::wire::{Count, Text, Unread};
 use crate::wishes::{Calling, Form, Request};
 
-/// Gemini 3 refuses a call in the history without the signature of the thought behind it. The history does not keep
-/// signatures; this is the value that the documentation names for calls without one (ai.google.dev/gemini-api/docs/thought-signatures).
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+/// What stands for the signature of the thought behind a call, which Gemini 3 and what comes after it want for each call in
+/// the history; `None` for those before it. The history does not keep signatures; this is the value that the documentation
+/// names for calls without one (ai.google.dev/gemini-api/docs/thought-signatures). What an alias such as
+/// `gemini-flash-latest` stands for is not known here, so it counts as new.
+pub(crate) fn signature(model: &str) -> Option<&'static str> {
+    let before = ["gemini-1", "gemini-2", "gemma", "learnlm"];
+    let model = model.trim_start_matches("models/");
+    (!before.iter().any(|name| model.starts_with(name))).then_some("skip_thought_signature_validator")
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,13 +104,13 @@ pub(crate) fn body(request: &Request<'_>, tools: &Tools) -> Vec<u8> {
     let Request { model, prompt, wishes } = *request;
     let declared = request.declared(Shape::Gemini, tools);
     let form = wishes.and_then(|wishes| wishes.form.as_ref());
-    let signed = model.trim_start_matches("models/").starts_with("gemini-3");
+    let signature = signature(model);
     let instruction = Part { text: Some(Cow::Borrowed(&prompt.system)), ..Part::default() };
     let body = Body {
         tools: declared.as_deref(),
         tool_config: wishes.and_then(|wishes| wishes.calling.as_ref()).map(tool_config),
         system_instruction: (!prompt.system.is_empty()).then(|| Content { role: None, parts: vec![instruction] }),
-        contents: request.turns().into_iter().map(|turn| content(turn, signed)).collect(),
+        contents: request.turns().into_iter().map(|turn| content(turn, signature)).collect(),
         generation_config: GenerationConfig {
             max_output_tokens: prompt.max_output,
             temperature: wishes.and_then(|wishes| wishes.temperature),
@@ -133,12 +139,11 @@ fn tool_config(calling: &Calling) -> Value {
     }
 }
 
-fn content(turn: Turn<'_>, signed: bool) -> Content<'_> {
+fn content<'a>(turn: Turn<'a>, mut signature: Option<&'static str>) -> Content<'a> {
     let role = match turn.role {
         Role::User => "user",
         Role::Assistant => "model",
     };
-    let mut unsigned = signed;
     let part = |piece| match piece {
         Piece::Text(text) => Part { text: Some(text), ..Part::default() },
         Piece::Status(text) => Part { text: Some(Cow::Borrowed(text)), ..Part::default() },
@@ -148,7 +153,7 @@ fn content(turn: Turn<'_>, signed: bool) -> Content<'_> {
         Piece::Call(call) => Part {
             function_call: Some(FunctionCall { name: &call.name, args: turns::object(&call.arguments) }),
             // Of calls side by side only the first carries one.
-            thought_signature: std::mem::take(&mut unsigned).then_some(NO_SIGNATURE),
+            thought_signature: signature.take(),
             ..Part::default()
         },
         Piece::Result { name, content, .. } => {
@@ -301,4 +306,20 @@ fn finish(reason: &str, words: &str, answer: &mut Answer<'_>) -> Result<(), Unre
         _ => Some(Finish::Stop(Stop::End)),
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_signed_but_for_models_that_know_no_signatures() {
+        for model in ["gemini-3-pro", "models/gemini-3.1-flash", "gemini-flash-latest", "gemini-4", "tunedModels/mine"]
+        {
+            assert!(signature(model).is_some(), "{model}");
+        }
+        for model in ["gemini-2.5-pro", "models/gemini-1.5-flash", "gemma-3-27b-it"] {
+            assert!(signature(model).is_none(), "{model}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Finish, Reported};
+use crate::gemini;
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role, Turn};
 use crate::wire::{Count, Text, Unread};
@@ -49,17 +50,12 @@ impl Quirks {
         }
     }
 
-    /// Whether an answer of the model must stand between a result and what the user says.
-    pub(crate) fn bridged(self) -> bool {
-        self.has(Quirks::NO_USER_AFTER_TOOL)
-    }
-
     /// What a refusal of the order of our messages teaches; `None` where it teaches nothing new.
     pub(crate) fn learn_order(self, status: u16, body: &[u8]) -> Option<Quirks> {
         let words = String::from_utf8_lossy(body).to_lowercase();
         // llama-server answers 500 where a chat template refuses.
         let refused = matches!(status, 400 | 422 | 500) && ORDER_REFUSED.iter().any(|said| words.contains(said));
-        (refused && !self.bridged()).then_some(Quirks(self.0 | Quirks::NO_USER_AFTER_TOOL))
+        (refused && !self.has(Quirks::NO_USER_AFTER_TOOL)).then_some(Quirks(self.0 | Quirks::NO_USER_AFTER_TOOL))
     }
 
     /// What a refusal teaches; `None` where it teaches nothing new.
@@ -93,6 +89,23 @@ pub(crate) const ORDER_REFUSED: &[&str] =
     &["after role 'tool'", "invalid_request_message_order", "roles must alternate"];
 /// What the model is shown as its own word between a result and what the user says.
 const BRIDGE: &str = "Understood.";
+
+/// In which way a server wants messages written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// With an answer of the model between a result and what the user says.
+    bridged: bool,
+    /// With this signature of the thought behind calls.
+    signature: Option<&'static str>,
+}
+
+impl Way {
+    pub(crate) fn of(model: &str, address: &str, quirks: Quirks) -> Way {
+        let google = address.contains("generativelanguage.googleapis.com");
+        let signature = gemini::signature(model).filter(|_| google);
+        Way { bridged: quirks.has(Quirks::NO_USER_AFTER_TOOL), signature }
+    }
+}
 
 /// What stands before the messages.
 #[derive(Serialize)]
@@ -164,6 +177,19 @@ struct ToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Extra>,
+}
+
+/// What Google's servers want beside a call (ai.google.dev/gemini-api/docs/openai).
+#[derive(Serialize)]
+struct Extra {
+    google: Google,
+}
+
+#[derive(Serialize)]
+struct Google {
+    thought_signature: &'static str,
 }
 
 #[derive(Serialize)]
@@ -221,16 +247,17 @@ pub(crate) fn body(
     if !prompt.system.is_empty() {
         write(&mut body, &Message::System { content: &prompt.system });
     }
-    let (text, from) = written.so_far(prompt, quirks);
+    let way = Way::of(model, address, quirks);
+    let (text, from) = written.so_far(prompt, way);
     let begin = body.len() + comma(&body).len();
     if from > 0 {
         body.extend_from_slice(comma(&body));
         body.extend_from_slice(text);
     }
     let settled = if wishes.is_some() { 0 } else { Written::settled(prompt) };
-    say_all(&mut body, request.part(from..settled), quirks);
-    written.put(prompt, quirks, settled, body.get(begin..).unwrap_or_default());
-    say_all(&mut body, request.part(settled..prompt.messages.len()), quirks);
+    say_all(&mut body, request.part(from..settled), way);
+    written.put(prompt, way, settled, body.get(begin..).unwrap_or_default());
+    say_all(&mut body, request.part(settled..prompt.messages.len()), way);
     let most = quirks.limit_field(address);
     // Behind the messages: it follows what the budget still affords.
     body.extend_from_slice(format!("],\"{most}\":{}}}", prompt.max_output).as_bytes());
@@ -242,12 +269,12 @@ fn write(body: &mut Vec<u8>, part: &impl Serialize) {
 }
 
 /// Turns as messages, each after a comma where something stands before it.
-fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>, quirks: Quirks) {
+fn say_all(body: &mut Vec<u8>, turns: Vec<Turn<'_>>, way: Way) {
     let mut messages = Vec::new();
     for turn in turns {
         match turn.role {
-            Role::User => user(turn, quirks, &mut messages),
-            Role::Assistant => messages.push(assistant(turn)),
+            Role::User => user(turn, way, &mut messages),
+            Role::Assistant => messages.push(assistant(turn, way)),
         }
         for message in messages.drain(..) {
             body.extend_from_slice(comma(body));
@@ -280,12 +307,12 @@ fn tool_choice(calling: &Calling) -> Value {
 }
 
 /// Results become messages of their own; what the user said around them becomes one message.
-fn user<'a>(turn: Turn<'a>, quirks: Quirks, messages: &mut Vec<Message<'a>>) {
+fn user<'a>(turn: Turn<'a>, way: Way, messages: &mut Vec<Message<'a>>) {
     let mut parts: Vec<Part<'a>> = Vec::new();
     for piece in turn.pieces {
         match piece {
             Piece::Result { call_id, content, .. } => {
-                say(&mut parts, quirks, messages);
+                say(&mut parts, way, messages);
                 messages.push(Message::Tool { tool_call_id: call_id, content });
             }
             Piece::Text(text) => parts.push(Part::Text { text }),
@@ -297,12 +324,12 @@ fn user<'a>(turn: Turn<'a>, quirks: Quirks, messages: &mut Vec<Message<'a>>) {
             Piece::Call(_) => unreachable!("a user makes no calls"),
         }
     }
-    say(&mut parts, quirks, messages);
+    say(&mut parts, way, messages);
 }
 
-fn say<'a>(parts: &mut Vec<Part<'a>>, quirks: Quirks, messages: &mut Vec<Message<'a>>) {
+fn say<'a>(parts: &mut Vec<Part<'a>>, way: Way, messages: &mut Vec<Message<'a>>) {
     if !parts.is_empty() {
-        if quirks.bridged() && matches!(messages.last(), Some(Message::Tool { .. })) {
+        if way.bridged && matches!(messages.last(), Some(Message::Tool { .. })) {
             let content = Content::Text(Cow::Borrowed(BRIDGE));
             messages.push(Message::Assistant { content, tool_calls: Vec::new() });
         }
@@ -330,7 +357,8 @@ fn content(mut parts: Vec<Part<'_>>) -> Content<'_> {
     Content::Text(Cow::Owned(texts.join("\n\n")))
 }
 
-fn assistant(turn: Turn<'_>) -> Message<'_> {
+fn assistant(turn: Turn<'_>, way: Way) -> Message<'_> {
+    let mut signature = way.signature;
     let mut parts = Vec::new();
     let mut tool_calls = Vec::new();
     for piece in turn.pieces {
@@ -339,7 +367,10 @@ fn assistant(turn: Turn<'_>) -> Message<'_> {
             Piece::Call(call) => {
                 let arguments = Arguments(turns::object(&call.arguments));
                 let function = Function { name: &call.name, arguments };
-                tool_calls.push(ToolCall { id: &call.id, r#type: "function", function });
+                // Of calls side by side only the first carries one.
+                let extra_content =
+                    signature.take().map(|thought_signature| Extra { google: Google { thought_signature } });
+                tool_calls.push(ToolCall { id: &call.id, r#type: "function", function, extra_content });
             }
             Piece::Image { .. } | Piece::Result { .. } | Piece::Status(_) => {
                 unreachable!("an answer holds text and calls")

@@ -7,7 +7,7 @@
 
 use aos_abi::inference::{Message, Prompt};
 
-use crate::openai::Quirks;
+use crate::openai::Way;
 use crate::turns;
 
 /// The beginning of a conversation as it stands in a request. Whoever holds it calls [`Written::keep`] before it is
@@ -16,8 +16,8 @@ use crate::turns;
 pub struct Written {
     /// Whether calls and results are in the provider's own form in it.
     native: bool,
-    /// Whether an answer stands between a result and what the user says.
-    bridged: bool,
+    /// In which way they are written.
+    way: Way,
     /// Messages of the prompt that it holds.
     messages: usize,
     /// They, with commas between.
@@ -39,10 +39,9 @@ impl Written {
     }
 
     /// What is written of this prompt, and of how many messages.
-    pub(crate) fn so_far(&self, prompt: &Prompt, quirks: Quirks) -> (&[u8], usize) {
-        let fits = self.native == turns::native(prompt)
-            && self.bridged == quirks.bridged()
-            && begins_a_turn(&prompt.messages, self.messages);
+    pub(crate) fn so_far(&self, prompt: &Prompt, way: Way) -> (&[u8], usize) {
+        let fits =
+            self.native == turns::native(prompt) && self.way == way && begins_a_turn(&prompt.messages, self.messages);
         if fits { (&self.text, self.messages) } else { (&[], 0) }
     }
 
@@ -53,9 +52,9 @@ impl Written {
     }
 
     /// `text` is what stands for so many messages.
-    pub(crate) fn put(&mut self, prompt: &Prompt, quirks: Quirks, messages: usize, text: &[u8]) {
+    pub(crate) fn put(&mut self, prompt: &Prompt, way: Way, messages: usize, text: &[u8]) {
         self.native = turns::native(prompt);
-        self.bridged = quirks.bridged();
+        self.way = way;
         self.messages = messages;
         // What was there before is how it begins.
         let before = if text.starts_with(&self.text) { self.text.len() } else { 0 };
@@ -103,21 +102,24 @@ mod tests {
         ]
     }
 
-    fn body(prompt: &Prompt, quirks: Quirks, written: &mut Written) -> String {
-        let request = Request { model: "m", prompt, wishes: None };
-        String::from_utf8(openai::body(&request, "http://a/v1", &Tools::default(), quirks, written)).unwrap()
+    const AT: &str = "http://a/v1";
+    const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
+
+    fn body(prompt: &Prompt, address: &str, quirks: Quirks, written: &mut Written) -> String {
+        let request = Request { model: "gemini-flash-latest", prompt, wishes: None };
+        String::from_utf8(openai::body(&request, address, &Tools::default(), quirks, written)).unwrap()
     }
 
     proptest! {
-        /// A conversation of which each prompt has some of the beginning of the one before, with servers of both kinds.
+        /// A conversation of which each prompt has some of the beginning of the one before, with servers of all kinds.
         #[test]
         fn what_was_written_before_changes_no_byte(
             steps in prop::collection::vec(
-                (any::<prop::sample::Index>(), prop::collection::vec(message(), 0..6), any::<[bool; 4]>()), 1..8),
+                (any::<prop::sample::Index>(), prop::collection::vec(message(), 0..6), any::<[bool; 5]>()), 1..8),
         ) {
             let mut written = Written::default();
             let mut messages: Vec<Message> = Vec::new();
-            for (stays, more, [status, system, native, bridged]) in steps {
+            for (stays, more, [status, system, native, bridged, google]) in steps {
                 let same = stays.index(messages.len() + 1);
                 messages.truncate(same);
                 messages.extend(more);
@@ -131,8 +133,11 @@ mod tests {
                 };
                 written.keep(same);
                 let quirks = Quirks(if bridged { Quirks::NO_USER_AFTER_TOOL } else { 0 });
-                let whole = body(&prompt, quirks, &mut Written::default());
-                prop_assert_eq!(&body(&prompt, quirks, &mut written), &whole);
+                let at = if google { GOOGLE } else { AT };
+                let whole = body(&prompt, at, quirks, &mut Written::default());
+                prop_assert_eq!(&body(&prompt, at, quirks, &mut written), &whole);
+                let calls = whole.contains("\"tool_calls\"");
+                prop_assert_eq!(whole.contains("skip_thought_signature_validator"), google && calls, "{}", whole);
                 let refused = whole.split("\"role\":\"tool\"").skip(1).any(|rest| {
                     rest.split("\"role\":\"").nth(1).is_some_and(|next| next.starts_with("user"))
                 });
@@ -155,12 +160,12 @@ mod tests {
             max_output: 10,
         };
         let mut written = Written::default();
-        body(&prompt(vec![user("1"), answer("2"), user("3")]), Quirks(0), &mut written);
+        body(&prompt(vec![user("1"), answer("2"), user("3")]), AT, Quirks(0), &mut written);
         assert_eq!(written.text, br#"{"role":"user","content":"1"}"#);
         written.keep(1);
         let grown = prompt(vec![user("1"), answer("2"), user("3"), answer("4"), user("5")]);
-        assert_eq!(written.so_far(&grown, Quirks(0)), (&br#"{"role":"user","content":"1"}"#[..], 1));
-        body(&grown, Quirks(0), &mut written);
+        assert_eq!(written.so_far(&grown, Way::default()), (&br#"{"role":"user","content":"1"}"#[..], 1));
+        body(&grown, AT, Quirks(0), &mut written);
         assert_eq!(written.messages, 3);
         written.keep(2);
         assert_eq!(written.bytes(), 0, "one of them may have changed");
