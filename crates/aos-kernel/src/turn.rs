@@ -619,7 +619,9 @@ impl<P: PageStore> Kernel<P> {
                     self.give_up(pid, &reason, failure.hint.as_deref());
                     return;
                 }
-                let wait = failure.retry_after_ms.unwrap_or(BACKOFF_MS << attempts.saturating_sub(1).min(6));
+                // A server may ask for less, again and again: all tries would be used up in a moment.
+                let least = BACKOFF_MS << attempts.saturating_sub(1).min(6);
+                let wait = failure.retry_after_ms.unwrap_or(0).max(least);
                 let until = now.plus_millis(wait);
                 self.with(pid, |process| process.phase = Phase::Backoff(until));
             }

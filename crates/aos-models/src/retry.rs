@@ -51,11 +51,13 @@ impl Backoff {
         }
         let ceiling = self.retries.base.saturating_mul(1 << self.tried.min(16));
         self.tried += 1;
-        // Jitter also on top of what the server asks for: all who were told the same second would come together.
-        let wait = match failure.retry_after_ms {
-            Some(millis) => Duration::from_millis(millis) + self.retries.base.mul_f64(chance.clamp(0.0, 1.0)),
-            None => ceiling.mul_f64(chance.clamp(0.0, 1.0)),
-        };
+        let chance = chance.clamp(0.0, 1.0);
+        // Jitter also on top of what the server asks for: all who were told the same second would come together. A server
+        // that asks for none, or for less each time, uses up no tries at once.
+        let asked = failure
+            .retry_after_ms
+            .map_or(Duration::ZERO, |millis| Duration::from_millis(millis) + self.retries.base.mul_f64(chance));
+        let wait = ceiling.mul_f64(chance).max(asked);
         (wait <= self.retries.wait_max).then_some(wait)
     }
 }
@@ -165,6 +167,16 @@ mod tests {
         assert_eq!(backoff.after(&busy, 0.5), Some(Duration::from_millis(250)));
         assert_eq!(backoff.after(&busy, 0.5), None);
         assert_eq!(Backoff::new(Retries::default()).after(&busy, 0.0), Some(Duration::ZERO), "full jitter");
+    }
+
+    #[test]
+    fn a_wait_that_a_server_asks_for_shortens_none() {
+        for millis in [0, 120] {
+            let mut backoff = Backoff::new(Retries { retries_max: 4, ..Retries::default() });
+            let busy = Failure { retry_after_ms: Some(millis), ..transient("busy") };
+            let waits: Vec<u128> = (0..4).map(|_| backoff.after(&busy, 1.0).unwrap().as_millis()).collect();
+            assert_eq!(waits, [250 + u128::from(millis), 500, 1000, 2000]);
+        }
     }
 
     #[test]

@@ -312,6 +312,37 @@ fn a_failure_in_passing_is_tried_again_and_then_given_up() {
 }
 
 #[test]
+fn a_server_that_asks_for_no_wait_is_not_asked_at_once() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2 fails transient 0
+        idle
+        after 1
+        2 fails transient 120
+        idle
+        after 2
+        2 fails transient 120
+        idle
+        after 4
+        2 fails transient 120
+        idle
+        after 8
+        2 fails transient 0
+        idle
+        "#,
+    );
+    let due: Vec<&str> = told.lines().filter(|line| line.starts_with("due")).collect();
+    assert_snapshot!(due.join("\n"), @"
+    due at 2026-11-22T00:00:01.000Z
+    due at 2026-11-22T00:00:03.000Z
+    due at 2026-11-22T00:00:07.000Z
+    due at 2026-11-22T00:00:15.000Z
+    due at 2026-11-22T00:00:31.000Z
+    ");
+}
+
+#[test]
 fn a_prompt_that_is_too_long_is_compacted() {
     let told = replay(
         r#"
