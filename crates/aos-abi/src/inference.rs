@@ -200,4 +200,6 @@ pub enum FailureKind {
     Cancelled,
     /// Another model: nothing was sent, since it holds what the policy keeps from this one.
     Withheld,
+    /// Fewer bytes: the server takes no request of this size, whatever its tokens.
+    TooLarge,
 }

@@ -479,7 +479,7 @@ fn as_error(model: &str, failure: &Failure) -> CallError {
     let code = match failure.kind {
         FailureKind::Transient => Code::Again,
         FailureKind::Permanent => Code::Io,
-        FailureKind::Refused | FailureKind::TooLong => Code::Inval,
+        FailureKind::Refused | FailureKind::TooLong | FailureKind::TooLarge => Code::Inval,
         FailureKind::Cancelled => Code::Intr,
         FailureKind::Withheld => Code::Perm,
     };

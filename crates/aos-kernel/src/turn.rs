@@ -625,7 +625,8 @@ impl<P: PageStore> Kernel<P> {
                 let until = now.plus_millis(wait);
                 self.with(pid, |process| process.phase = Phase::Backoff(until));
             }
-            FailureKind::TooLong => {
+            // Of a request that is too large the images have been left out: what remains is text.
+            FailureKind::TooLong | FailureKind::TooLarge => {
                 // The model counts more tokens than estimated: believe it, and the next prompt is smaller.
                 self.globals.calibration.entry(model.to_owned()).or_default().too_long();
                 if summary {

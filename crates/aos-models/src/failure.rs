@@ -89,9 +89,13 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
 
     // OpenAI's word for any field; of one in a message it says that the prompt is too long, of an id not.
     let long_text = words.contains("string_above_max_length") && words.contains(".content");
-    if status != 401 && (long_text || any(TOO_LONG)) || status == 413 {
+    if status != 401 && (long_text || any(TOO_LONG)) {
         let hint = format!("set context_window of [models.{}] to what the server really has", about.name);
         return Failure { kind: FailureKind::TooLong, hint: Some(hint), ..transient(answered) };
+    }
+    if status == 413 {
+        let hint = format!("set a smaller context_window for [models.{}], or let the server take more", about.name);
+        return Failure { kind: FailureKind::TooLarge, hint: Some(hint), ..transient(answered) };
     }
     if status == 402 || any(NO_CREDIT) {
         let until = wait.map(|wait| format!(" until {}", retry::moment(wait))).unwrap_or_default();
@@ -148,7 +152,6 @@ const TOO_LONG: &[&str] = &[
     "exceeds the available context size",
     "prompt is too long",
     "exceed context limit",
-    "request_too_large",
     "input token count",
     "exceeds the maximum number of tokens",
     "exceeded max context length",
@@ -289,7 +292,7 @@ mod tests {
     /// Bodies as the providers' documentation and users' reports show them.
     #[test]
     fn each_providers_wording_has_its_kind() {
-        use FailureKind::{Permanent, Refused, TooLong, Transient};
+        use FailureKind::{Permanent, Refused, TooLarge, TooLong, Transient};
         let table = [
             (
                 400,
@@ -319,7 +322,7 @@ mod tests {
             (
                 413,
                 r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
-                TooLong,
+                TooLarge,
             ),
             (
                 400,

@@ -122,25 +122,27 @@ fn files_are_copied_in_and_the_originals_stay() {
     assert_eq!(read(folder.join("notes.txt")), "as it was");
 }
 
-/// And one that the server refuses is not asked about for ever: the agent goes on without it.
+/// And one that the server refuses, or that is too large for it, is not asked about for ever: the agent goes on without it.
 #[test]
 fn an_image_is_shown_to_a_model_that_sees() {
-    let refused = Rule {
-        when: When { body: Some("iVBORw0KGgr///8=".to_owned()), ..When::default() },
-        fault: Some(Fault::Status {
-            status: 400,
-            body: r#"{"error":{"message":"Could not process image"}}"#.to_owned(),
-            headers: BTreeMap::new(),
-        }),
-        ..Rule::default()
+    let refused = |image: &str, status, said: &str| {
+        let body = json!({ "error": { "message": said } }).to_string();
+        let when = When { body: Some(image.to_owned()), ..When::default() };
+        Rule { when, fault: Some(Fault::Status { status, body, headers: BTreeMap::new() }), ..Rule::default() }
     };
+    let bad = refused("iVBORw0KGgr///8=", 400, "Could not process image");
+    let large = refused("iVBORw0KGgr9/f0=", 413, "Request exceeds the maximum size");
     let look = |path: &str| vec![call("FS_READ", json!({ "path": path })), say("seen")];
     let mut setup = Setup::default();
     setup.model.push_str("images = true\n");
-    let rig = Rig::with(vec![refused, any("alpha", look("good.png")), any("beta", look("bad.png"))], setup);
+    let rig = Rig::with(
+        vec![bad, large, any("alpha", look("good.png")), any("beta", look("bad.png")), any("gamma", look("large.png"))],
+        setup,
+    );
     let folder = rig.folder("mine");
     std::fs::write(folder.join("good.png"), b"\x89PNG\r\n\x1a\n\xfe\xfe\xfe").unwrap();
     std::fs::write(folder.join("bad.png"), b"\x89PNG\r\n\x1a\n\xff\xff\xff").unwrap();
+    std::fs::write(folder.join("large.png"), b"\x89PNG\r\n\x1a\n\xfd\xfd\xfd").unwrap();
     let ran = rig.aos(&["run", "-f", "mine/good.png", "alpha: what is in it?"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "seen\n"), "{ran:?}");
     let shown = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,iVBORw0KGgr+/v4=" } });
@@ -148,9 +150,13 @@ fn an_image_is_shown_to_a_model_that_sees() {
     let last = requests[1]["messages"].as_array().unwrap().last().unwrap();
     assert!(last["content"].as_array().unwrap().contains(&shown), "{last}");
 
-    let ran = rig.aos(&["run", "-f", "mine/bad.png", "beta: what is in it?"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "seen\n"), "{ran:?}");
-    assert!(words(&rig.requests()[4]).contains("[an image that your model's server may have refused]"));
+    for (task, path, asked) in [("beta", "mine/bad.png", 5), ("gamma", "mine/large.png", 8)] {
+        let ran = rig.aos(&["run", "-f", path, &format!("{task}: what is in it?")]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "seen\n"), "{ran:?}");
+        let requests = rig.requests();
+        assert_eq!(requests.len(), asked);
+        assert!(words(&requests[asked - 1]).contains("[an image that your model's server may have refused]"));
+    }
 }
 
 #[test]

@@ -73,8 +73,9 @@ pub(super) async fn pass(
                 }
                 let failure = failure::classify(status, &headers, &error, &target.about());
                 // What is wrong with the request itself is for the program, in the words of the server.
-                let programs = matches!(failure.kind, FailureKind::TooLong | FailureKind::Refused)
-                    || matches!(status, 400 | 413 | 422) && failure.kind == FailureKind::Permanent;
+                let programs =
+                    matches!(failure.kind, FailureKind::TooLong | FailureKind::TooLarge | FailureKind::Refused)
+                        || matches!(status, 400 | 413 | 422) && failure.kind == FailureKind::Permanent;
                 if programs && let Some(said) = without(target.about().key, &error) {
                     let ended = Ended { usage: Usage::default(), whole: true };
                     let kind = Kind::Done(Some(said), ended);

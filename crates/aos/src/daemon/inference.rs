@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::history::{History, Sent};
 use super::privacy::{Looked, Replaced};
 
+/// Most bytes of the images of a prompt, in base64: Anthropic takes requests of 32 MB, Gemini of 20.
+const IMAGES_BYTES_MAX: usize = 16 << 20;
 /// Below so many bytes what there is of a summary that was cut off says nothing.
 const SUMMARY_BYTES_MIN: usize = 200;
 
@@ -146,7 +148,8 @@ impl Models {
         };
         let shown = replaced.map_or(entries, |replaced| &replaced.entries);
         let (mut prompt, mut rendered) = prompt(infer, before, shown);
-        written.keep(rendered.as_ref().map_or(0, |rendered| rendered.same));
+        let bounded = bound_images(&mut prompt.messages, IMAGES_BYTES_MAX);
+        written.keep(rendered.as_ref().map_or(0, |rendered| rendered.same.min(bounded)));
         if let Some(replaced) = replaced {
             rendered = None;
             if infer.purpose == Purpose::Turn {
@@ -183,8 +186,8 @@ impl Models {
         }
     }
 
-    /// Asks once more without the images where they may be what is refused: a damaged one would otherwise be refused
-    /// at every later turn, and its agent be stuck with it.
+    /// Asks once more without the images where they may be what is refused: one that is damaged, or too large with the others,
+    /// would otherwise be refused at every later turn, and its agent be stuck with it.
     async fn ask(
         &self,
         infer: &Infer,
@@ -194,7 +197,9 @@ impl Models {
     ) -> Result<Reply, Failure> {
         let asker = Asker { pid: Some(infer.pid), effect: infer.id };
         let answered = self.pool.go_on(&infer.model, prompt, asker, written, &mut deltas).await;
-        if let Err(failure @ Failure { kind: FailureKind::Permanent | FailureKind::Refused, .. }) = &answered
+        let refused = [FailureKind::Permanent, FailureKind::Refused, FailureKind::TooLarge];
+        if let Err(failure) = &answered
+            && refused.contains(&failure.kind)
             && let Some(blind) = without_images(prompt)
         {
             let paid = failure.usage;
@@ -239,6 +244,26 @@ fn whole(mut reply: Reply, entries: &[Arc<Entry>]) -> Reply {
         reply.text = format!("{said}\n[cut off here; in short:]\n{}", aos_context::digest(entries));
     }
     reply
+}
+
+/// Puts a word in the place of images beyond so many bytes, the oldest first. What had no room has none in later prompts, so
+/// that these begin as this one does. Returns how many messages before the first such image stayed as they were.
+fn bound_images(messages: &mut [Message], bytes_max: usize) -> usize {
+    let mut room = bytes_max;
+    let mut same = messages.len();
+    for (nth, message) in messages.iter_mut().enumerate().rev() {
+        let Message::User(parts) = message else { continue };
+        for part in parts.iter_mut().rev() {
+            let Part::Image { base64, .. } = part else { continue };
+            if let Some(left) = room.checked_sub(base64.len()) {
+                room = left;
+            } else {
+                (room, same) = (0, nth);
+                *part = Part::Text("[an image: no room to show it]".to_owned());
+            }
+        }
+    }
+    same
 }
 
 /// The prompt with a word in the place of each image; `None` where there is none.
@@ -373,6 +398,28 @@ mod tests {
         heard.part(&Delta::Call { id: String::new(), name: "FS_WRITE".into() });
         heard.part(&Delta::Arguments { call: 0, text: "{\"path\":\"a\"}".repeat(20) });
         assert!(heard.used().unwrap().output_tokens > words.output_tokens + 50);
+    }
+
+    #[test]
+    fn images_beyond_their_bytes_give_way_the_oldest_first() {
+        let image = |bytes: usize| Part::Image { media_type: "image/png".into(), base64: "i".repeat(bytes) };
+        let message = |sizes: &[usize]| Message::User(sizes.iter().map(|bytes| image(*bytes)).collect());
+        let answer = Message::Assistant { text: "seen".into(), calls: Vec::new() };
+        let all = [message(&[1]), answer.clone(), message(&[3]), answer.clone(), message(&[4, 2]), answer];
+        let bounded = |bytes_max| {
+            let mut messages = all.to_vec();
+            let same = bound_images(&mut messages, bytes_max);
+            let sizes = messages.iter().map(|message| match message {
+                Message::User(parts) => parts.iter().filter(|part| matches!(part, Part::Image { .. })).count(),
+                _ => 0,
+            });
+            (same, sizes.sum::<usize>())
+        };
+        assert_eq!(bounded(10), (6, 4));
+        assert_eq!(bounded(9), (0, 3));
+        assert_eq!(bounded(8), (0, 2), "one that is smaller takes no place before a newer one");
+        assert_eq!(bounded(5), (0, 1));
+        assert_eq!(bounded(0), (0, 0));
     }
 
     #[test]
