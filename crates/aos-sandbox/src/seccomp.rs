@@ -5,8 +5,9 @@
 //!
 //! Not on the list, on purpose: namespaces and mounts, tracing and other processes' memory, keyrings, BPF, io_uring,
 //! userfaultfd, performance counters, modules, clocks that can be set, handles that go round paths, and memory that
-//! belongs to no process (memory files, System V shared memory and messages): no limit would count it, and a file in
-//! memory could be executed although nothing that the command writes may be. `/dev/shm` serves instead.
+//! belongs to no process (memory files, System V shared memory, messages and semaphores, Landlock's rules and filters
+//! behind a descriptor, pages pushed into the swap): no limit would count it, and a file in memory could be executed
+//! although nothing that the command writes may be. `/dev/shm` serves instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -53,8 +54,7 @@ const ALLOWED: &[libc::c_long] = numbers! {
     SYS_futex SYS_futex_waitv SYS_get_robust_list SYS_set_robust_list SYS_rseq
     SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_gettimeofday SYS_nanosleep SYS_timer_create
     SYS_timer_delete SYS_timer_getoverrun SYS_timer_gettime SYS_timer_settime SYS_times
-    SYS_getrandom SYS_sysinfo SYS_uname SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
-    SYS_seccomp SYS_semctl SYS_semget SYS_semop SYS_semtimedop SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend
+    SYS_getrandom SYS_sysinfo SYS_uname SYS_seccomp SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend
     SYS_mq_unlink SYS_get_mempolicy
 };
 
@@ -164,6 +164,11 @@ fn by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Backen
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespaces])?]);
     let not_typing = TYPING.iter().map(|request| on(1, Op::Ne, *request)).collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(not_typing)?]);
+    let not_to_swap = on(2, Op::Ne, libc::MADV_PAGEOUT as u64)?;
+    rules.insert(libc::SYS_madvise, vec![SeccompRule::new(vec![not_to_swap])?]);
+    // A filter whose descriptor is held outlives the thread that it was made for.
+    let no_listener = on(1, Op::MaskedEq(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER), 0)?;
+    rules.insert(libc::SYS_seccomp, vec![SeccompRule::new(vec![no_listener])?]);
     rules.insert(libc::SYS_prctl, one_of(0, &mut PRCTL.iter().map(|option| *option as u64))?);
     let mut sockets = one_of(0, &mut FAMILIES.iter().map(|family| *family as u64))?;
     // NETLINK_ROUTE is protocol 0; the C library asks it which addresses there are.
@@ -352,6 +357,8 @@ mod tests {
             libc::SYS_pidfd_getfd,
             libc::SYS_chroot,
             libc::SYS_pivot_root,
+            libc::SYS_semget,
+            libc::SYS_landlock_create_ruleset,
         ];
         assert!(dangerous.iter().all(|number| !ALLOWED.contains(number) && !ALLOWED_OLD.contains(number)));
     }

@@ -12,6 +12,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group};
 
+/// How often the threads of a process are looked through for one that lives.
+const THREADS_TRIED: usize = 8;
+
 /// A process as `/proc/PID/stat` describes it (`proc_pid_stat(5)`).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -22,6 +25,8 @@ pub(crate) struct Process {
     pub(crate) threads: u64,
     /// Resident memory in pages.
     pub(crate) resident: u64,
+    /// The thread that shows the process's memory, by whose number `/proc` has it.
+    pub(crate) shown_by: i32,
 }
 
 impl Process {
@@ -38,7 +43,29 @@ impl Process {
             group: fields.get(2)?.parse().ok()?,
             threads: fields.get(17)?.parse().ok()?,
             resident: fields.get(21)?.parse().ok()?,
+            shown_by: pid,
         })
+    }
+
+    /// The process with its memory looked up at another thread, where the first one has ended before the others: from
+    /// then on `/proc` shows none at its number.
+    fn with_memory(self) -> Self {
+        if !self.zombie || self.threads < 2 {
+            return self;
+        }
+        // Threads may follow each other faster than they are found.
+        for _ in 0..THREADS_TRIED {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+            for thread in threads {
+                if let Ok(Some((found, _))) = look(&thread.path())
+                    && !found.zombie
+                    && found.resident > 0
+                {
+                    return Process { resident: found.resident, shown_by: found.pid, ..self };
+                }
+            }
+        }
+        self
     }
 }
 
@@ -52,7 +79,7 @@ pub(crate) fn processes() -> io::Result<Vec<(Process, u32)>> {
             continue;
         }
         match look(&entry.path()) {
-            Ok(process) => found.extend(process),
+            Ok(process) => found.extend(process.map(|(process, owner)| (process.with_memory(), owner))),
             // It has ended meanwhile, or it is somebody else's and hidden.
             Err(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => {}
             Err(errno) => return Err(errno.into()),
@@ -78,6 +105,14 @@ pub(crate) fn proportional(pid: i32) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// Bytes that the process takes beside its resident pages, its page tables and what is in the swap
+/// (`proc_pid_status(5)`).
+pub(crate) fn beside_pages(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let values = text.lines().filter_map(|line| line.strip_prefix("VmPTE:").or(line.strip_prefix("VmSwap:")));
+    values.filter_map(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok()).sum::<u64>() * 1024
 }
 
 /// How many threads run as `owner`, which is what the kernel holds against `RLIMIT_NPROC`.
@@ -143,7 +178,17 @@ mod tests {
     fn a_name_cannot_forge_the_fields_after_it() {
         let line = "42 (a) Z 1 1) S 7 9 9 0 -1 4194304 1 0 0 0 1 2 0 0 20 0 3 0 55 1000000 250 18446744073709551615";
         let process = Process::parse(line).expect("well-formed");
-        assert_eq!(process, Process { pid: 42, parent: 7, group: 9, zombie: false, threads: 3, resident: 250 });
+        assert_eq!(
+            process,
+            Process { pid: 42, parent: 7, group: 9, zombie: false, threads: 3, resident: 250, shown_by: 42 }
+        );
+    }
+
+    #[test]
+    fn page_tables_are_told_apart_from_pages() {
+        let me = rustix::process::getpid().as_raw_nonzero().get();
+        let tables = beside_pages(me);
+        assert!((4 << 10..16 << 20).contains(&tables), "{tables}");
     }
 
     #[test]

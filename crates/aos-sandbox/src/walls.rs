@@ -327,22 +327,24 @@ pub(crate) fn become_inside() -> Result<(), Failure> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("close the first process's memory")
 }
 
-/// Whether all inside but this process hold more memory than `limit` bytes: resident in processes, or in the folders
-/// that are on memory. An error where this process cannot look, which ends the run: nobody may gain by blinding it.
+/// Whether all inside but this process hold more memory than `limit` bytes: resident in processes, in their page tables,
+/// in the swap, or in the folders that are on memory. An error where this process cannot look, which ends the run: nobody
+/// may gain by blinding it.
 ///
 /// The plain sum counts shared pages once per process, so it only says when the true one is worth its price. What a
 /// process maps of a file on memory is counted twice.
 fn exceeds(limit: u64) -> io::Result<bool> {
     let page = rustix::param::page_size() as u64;
-    let mut files = 0;
+    let mut others = 0;
     for folder in ON_MEMORY {
         let of = rustix::fs::statfs(folder)?;
-        files += (of.f_blocks - of.f_bfree) * of.f_bsize.unsigned_abs();
+        others += (of.f_blocks - of.f_bfree) * of.f_bsize.unsigned_abs();
     }
     let processes = tree::processes()?;
     let inside = || processes.iter().map(|(process, _)| process).filter(|process| process.pid != 1);
+    others += inside().map(|process| tree::beside_pages(process.shown_by)).sum::<u64>();
     let sum: u64 = inside().map(|process| process.resident * page).sum();
     // A process that hides its share, or ends meanwhile, is counted with what the plain sum saw.
-    let share = |process: &tree::Process| tree::proportional(process.pid).unwrap_or(process.resident * page);
-    Ok(files + sum > limit && files + inside().map(share).sum::<u64>() > limit)
+    let share = |process: &tree::Process| tree::proportional(process.shown_by).unwrap_or(process.resident * page);
+    Ok(others > limit || (others + sum > limit && others + inside().map(share).sum::<u64>() > limit))
 }

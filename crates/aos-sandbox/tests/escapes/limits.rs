@@ -58,6 +58,30 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         MEMORY,
     ),
     attempt(
+        "memory that belongs to no process",
+        SECCOMP,
+        Py(
+            "m = mmap.mmap(-1, 4096)\na = ctypes.addressof(ctypes.c_char.from_buffer(m))\nb = ctypes.create_string_buffer(64)\ncalls(('semget', 0, 32000, 0o600), ('semctl', 0, 0, 0, 0), ('semop', 0, b, 1), ('semtimedop', 0, b, 1, 0), ('landlock_create_ruleset', struct.pack('QQQ', 0, 1, 0), 24, 0), ('landlock_add_rule', -1, 2, b, 0), ('seccomp', 1, 8, struct.pack('HxxxxxxQ', 0, 0)), ('madvise', ctypes.c_void_p(a), 4096, 21))",
+        ),
+        "/usr/bin/python3 -c \"import mmap, multiprocessing; multiprocessing.Semaphore(1).acquire(); mmap.mmap(-1, 4096).madvise(mmap.MADV_DONTNEED); print('ok')\"",
+    ),
+    attempt(
+        "a memory bomb in page tables",
+        LIMITS,
+        Tight(
+            "m = mmap.mmap(-1, 140 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)\nfor i in range(0, 140 << 30, 2 << 20): m[i]\ntime.sleep(9)\nprint('ESCAPED')",
+        ),
+        MEMORY,
+    ),
+    attempt(
+        "a memory bomb behind a first thread that has ended",
+        LIMITS,
+        Tight(
+            "def rest():\n  x = [bytearray(60 << 20) for _ in range(3)]\n  for y in x: y[::4096] = b'1' * (15 << 10)\n  time.sleep(9); print('ESCAPED'); sys.stdout.flush(); os._exit(0)\nfor _ in range(3):\n  if os.fork() == 0: threading.Thread(target=rest).start(); l.syscall(N['exit'], 0)\nfor _ in range(3): os.wait()",
+        ),
+        MEMORY,
+    ),
+    attempt(
         "a disk bomb",
         LIMITS,
         Tight(

@@ -74,12 +74,14 @@ macro_rules! numbers {
 /// What system calls are by number here. The filter's answer is that there is no such call; any other answer comes from
 /// the kernel, which was reached.
 const NUMBERS: &[(&str, Option<libc::c_long>)] = numbers! {
-    SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_clone SYS_clone3 SYS_delete_module SYS_execveat
+    SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_clone SYS_clone3 SYS_delete_module SYS_execveat SYS_exit
     SYS_fanotify_init SYS_finit_module SYS_fsopen SYS_init_module SYS_io_uring_enter SYS_io_uring_register
-    SYS_io_uring_setup SYS_ioprio_set SYS_kcmp SYS_kexec_file_load SYS_kexec_load SYS_keyctl SYS_memfd_create SYS_mount
+    SYS_io_uring_setup SYS_ioprio_set SYS_kcmp SYS_kexec_file_load SYS_kexec_load SYS_keyctl SYS_landlock_add_rule
+    SYS_landlock_create_ruleset SYS_madvise SYS_memfd_create SYS_mount
     SYS_mount_setattr SYS_move_mount SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open
     SYS_pidfd_getfd SYS_pivot_root SYS_prlimit64 SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl
     SYS_reboot SYS_request_key SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
+    SYS_seccomp SYS_semctl SYS_semget SYS_semop SYS_semtimedop
     SYS_setdomainname SYS_sethostname SYS_setns SYS_setpriority SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog
     SYS_umount2 SYS_unshare SYS_userfaultfd
 };
