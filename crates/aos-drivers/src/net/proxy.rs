@@ -30,7 +30,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,8 +43,10 @@ use super::names::Names;
 use super::secret::{Mask, Masking, Secret};
 use super::tunnel::Tunnel;
 
-/// Connections of one command at once.
-const CONNECTIONS_MAX: usize = 32;
+/// Connections of one command at once, those that became tunnels too. Each holds two descriptors of the daemon's at most.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+/// How long nothing is accepted after it failed: what it failed for, as descriptors that are all taken, goes on for a while.
+pub(super) const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Largest head of a request, in bytes.
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest time for the head of a request, for its body, and for reaching the other side.
@@ -55,6 +57,9 @@ const WITHDRAWN: &str = "the policy was changed and forbids it by now";
 
 /// Comes when the rules allow a request no more.
 type Gone = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection's place among those of its command, held by it and by the tunnel that it becomes.
+pub(super) type Seat = Arc<OwnedSemaphorePermit>;
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -126,7 +131,7 @@ impl<G: Gate> Proxy<G> {
     /// # Errors
     /// Where the listener cannot be used.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
-        Arc::clone(&self).accept(listener, |proxy, stream| proxy.speak(stream)).await?;
+        Arc::clone(&self).accept(listener, |proxy, stream, seat| proxy.speak_from(stream, Some(seat))).await?;
         self.tunnels.close();
         self.tunnels.wait().await;
         Ok(())
@@ -136,28 +141,21 @@ impl<G: Gate> Proxy<G> {
     pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
         self: Arc<Self>,
         listener: TcpListener,
-        each: impl Fn(Arc<Self>, TcpStream) -> F,
+        each: impl Fn(Arc<Self>, TcpStream, Seat) -> F,
     ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut open = JoinSet::new();
         loop {
-            let (stream, permit) = tokio::select! {
+            let (stream, seat) = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 Some(_) = open.join_next() => continue,
-                accepted = async {
-                    let permit = Arc::clone(&self.room).acquire_owned().await;
-                    (listener.accept().await, permit)
-                } => match accepted {
-                    (Ok((stream, _)), Ok(permit)) => (stream, permit),
-                    // The command's own network failed; its next try may not.
-                    _ => continue,
-                },
+                accepted = self.next(&listener) => accepted,
             };
-            let done = each(Arc::clone(&self), stream);
+            let done = each(Arc::clone(&self), stream, Arc::clone(&seat));
             open.spawn(async move {
-                let _permit = permit;
+                let _seat = seat;
                 done.await;
             });
         }
@@ -165,11 +163,30 @@ impl<G: Gate> Proxy<G> {
         Ok(())
     }
 
+    /// Waits for a place, then for a connection.
+    async fn next(&self, listener: &tokio::net::TcpListener) -> (TcpStream, Seat) {
+        loop {
+            let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { std::future::pending().await };
+            match listener.accept().await {
+                Ok((stream, _)) => return (stream, Arc::new(permit)),
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            }
+        }
+    }
+
     /// Serves one connection until it ends; its tunnels go on.
     pub async fn speak(self: Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        self.speak_from(stream, None).await;
+    }
+
+    async fn speak_from(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        seat: Option<Seat>,
+    ) {
         let service = service_fn(move |request| {
-            let proxy = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+            let (proxy, seat) = (Arc::clone(&self), seat.clone());
+            async move { Ok::<_, Infallible>(proxy.answer(request, seat).await) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
@@ -177,9 +194,9 @@ impl<G: Gate> Proxy<G> {
         let _ = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, seat: Option<Seat>) -> Answer {
         if request.method() == Method::CONNECT {
-            return self.connect(request).await;
+            return self.connect(request, seat).await;
         }
         let uri = request.uri().clone();
         if uri.scheme_str() != Some("http") {

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::proxy::{Answer, Gate, HEAD_BYTES_MAX, HEAD_WITHIN, Proxy, said};
+use super::proxy::{ACCEPT_AGAIN, Answer, Gate, HEAD_BYTES_MAX, HEAD_WITHIN, Proxy, said};
 use super::tunnel::End;
 
 /// The first byte of TLS: a record that is a greeting (RFC 8446, 5.1).
@@ -33,14 +33,17 @@ impl<G: Gate> Proxy<G> {
         packets.set_nonblocking(true)?;
         connections.set_nonblocking(true)?;
         let packets = tokio::net::UdpSocket::from_std(packets)?;
-        let by_connection = Arc::clone(&self).accept(connections, |proxy, stream| async move {
+        let by_connection = Arc::clone(&self).accept(connections, |proxy, stream, _| async move {
             let _ = tokio::time::timeout(HEAD_WITHIN, proxy.name_by_connection(stream)).await;
         });
         let by_packet = async {
             let mut packet = [0; MESSAGE_MAX];
             loop {
-                // The command's own network failed, or somebody did not wait for the answer: the next one may.
-                let Ok((length, from)) = packets.recv_from(&mut packet).await else { continue };
+                let Ok((length, from)) = packets.recv_from(&mut packet).await else {
+                    // The command's own network failed, or somebody did not wait for the answer: the next one may.
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                };
                 if let Some(answer) = self.name(&packet[..length]) {
                     let _ = packets.send_to(&answer, from).await;
                 }
@@ -58,7 +61,7 @@ impl<G: Gate> Proxy<G> {
     /// # Errors
     /// Where the listener cannot be used.
     pub async fn serve_through(self: Arc<Self>, listener: TcpListener) -> io::Result<()> {
-        self.accept(listener, |proxy, stream| async move {
+        self.accept(listener, |proxy, stream, _| async move {
             // A socket without an address of its own is one whose other side is gone.
             if let Ok(meant) = stream.local_addr() {
                 proxy.through(stream, meant.ip().to_canonical(), meant.port()).await;

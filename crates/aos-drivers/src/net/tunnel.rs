@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::authority::Authority;
-use super::proxy::{Answer, Gate, HEAD_BYTES_MAX, HEAD_WITHIN, Proxy, Seen, said, words};
+use super::proxy::{Answer, Gate, HEAD_BYTES_MAX, HEAD_WITHIN, Proxy, Seat, Seen, said, words};
 
 /// Most bytes of a TLS greeting: a few certificates' worth of extensions.
 const GREETING_MAX: usize = 64 << 10;
@@ -60,8 +60,8 @@ impl Way {
 }
 
 impl<G: Gate> Proxy<G> {
-    /// Answers `CONNECT`.
-    pub(super) async fn connect(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    /// Answers `CONNECT`. The connection's place is the tunnel's from here on: the connection itself ends with the answer.
+    pub(super) async fn connect(self: Arc<Self>, request: Request<Incoming>, seat: Option<Seat>) -> Answer {
         let shown = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let authority = request.uri().authority().and_then(|to| Some((to.host().to_owned(), to.port_u16()?)));
         let Some((host, port)) = authority.filter(|_| !shown.contains('@')) else {
@@ -82,6 +82,7 @@ impl<G: Gate> Proxy<G> {
         let inside = async move { hyper::upgrade::on(request).await.ok().map(TokioIo::new) };
         let (proxy, passed) = (Arc::clone(&self), way.is_passed());
         self.tunnels.spawn(async move {
+            let _seat = seat;
             let carried = Arc::clone(&proxy).carry(way, end.clone(), inside);
             proxy.kept(end, passed, carried).await;
         });

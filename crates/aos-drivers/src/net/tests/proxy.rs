@@ -5,6 +5,7 @@ use aos_policy::{Allowed, Obligations};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use super::super::proxy::CONNECTIONS_MAX;
 use super::super::{Authority, Gate, Proxy, Seen, Tunnel};
 use super::*;
 
@@ -434,6 +435,48 @@ async fn a_request_that_trickles_is_left() {
     }
     let answer = outlet.say("POST http://ok.test/ HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nbo").await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+/// The bytes with which TLS to an address in numbers begins.
+fn greeting() -> Vec<u8> {
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    let mut greeting = Vec::new();
+    rustls::ClientConnection::new(Arc::new(config), name).unwrap().write_tls(&mut greeting).unwrap();
+    greeting
+}
+
+#[tokio::test]
+async fn a_tunnel_keeps_the_place_of_its_connection() {
+    // Nobody accepts there; the system connects.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = silent.local_addr().unwrap().to_string();
+    let private = vec![to.parse().unwrap()];
+    let outlet = Outlet::start(Driver::new(Options::default()), &[], std::slice::from_ref(&to), private);
+    let ask = async || {
+        let mut stream = TcpStream::connect(("127.0.0.1", outlet.port)).await.unwrap();
+        stream.write_all(format!("CONNECT {to} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+    };
+    let mut tunnels = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let (mut stream, mut head) = (ask().await, [0; 12]);
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        // Without a greeting it would not last.
+        stream.write_all(&greeting()).await.unwrap();
+        tunnels.push(stream);
+    }
+    let (mut one_more, mut head) = (ask().await, [0; 12]);
+    let early = tokio::time::timeout(Duration::from_millis(300), one_more.read_exact(&mut head)).await;
+    assert!(early.is_err(), "more tunnels than connections: {:?}", String::from_utf8_lossy(&head));
+    tunnels.pop();
+    one_more.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
