@@ -254,3 +254,46 @@ fn the_document_names_every_route_and_a_wrong_path_the_nearest() {
     assert!(answer.status == 400 && answer.text().contains("tusk"), "{answer:?}");
     assert_eq!(rig.json(&["ps", "-a"]), json!([]), "nothing was started by any of it");
 }
+
+/// Starts the daemon under limits of descriptors that `ulimit` sets; what the system says of its own afterwards, the soft
+/// and the hard one.
+fn up_under(rig: &Rig, limits: &str) -> (String, String) {
+    let script = format!("{limits}; exec \"$0\" up");
+    let arguments = ["-c", &script, env!("CARGO_BIN_EXE_aos")];
+    let started = rig.command_of("/bin/sh".as_ref(), &arguments).output().unwrap();
+    assert!(started.status.success(), "{started:?}\n{}", rig.log());
+    let daemon = rig.daemons()[0].as_raw_nonzero();
+    let said = std::fs::read_to_string(format!("/proc/{daemon}/limits")).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let mut words = line.split_whitespace().map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+fn a_crowd_on_tcp_takes_only_a_part_of_the_descriptors() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    assert_eq!(up_under(&rig, "ulimit -n 160"), ("160".into(), "160".into()));
+    let to = std::fs::read_to_string(rig.file("run/listen")).unwrap();
+    // Streams of events, which nothing cuts off. Those beyond a place hear so.
+    let head = format!("GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n", rig.token());
+    let crowd: Vec<_> = (0..190)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(to.trim()).unwrap();
+            let _ = std::io::Write::write_all(&mut stream, head.as_bytes());
+            stream
+        })
+        .collect();
+    for _ in 0..3 {
+        let ran = rig.aos(&["run", "alpha"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{ran:?}\n{}", rig.log());
+    }
+    drop(crowd);
+}
+
+#[test]
+fn the_daemon_may_open_as_much_as_the_system_lets_it() {
+    let rig = Rig::new(vec![]);
+    let (soft, hard) = up_under(&rig, "ulimit -Sn 100");
+    assert_eq!(soft, hard);
+    assert_ne!(soft, "100");
+}

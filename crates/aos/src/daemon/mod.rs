@@ -6,6 +6,7 @@
 
 mod cost;
 mod counters;
+mod descriptors;
 mod drivers;
 mod edges;
 mod example;
@@ -140,6 +141,7 @@ pub struct Start {
 /// # Errors
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
+    let descriptors = descriptors::raise();
     home.create()?;
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
     let (journal, opened) = open_journal(&home, &options).await?;
@@ -244,12 +246,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let unix = bind_socket(&home.socket())?;
     let mut listeners = vec![aos_gateway::Listener::Unix(unix)];
     listeners.extend(tcp.map(aos_gateway::Listener::Tcp));
-    let serving = tokio::spawn(aos_gateway::serve(
-        listeners,
-        Arc::clone(&system),
-        aos_gateway::Options::new(token),
-        shutdown.clone(),
-    ));
+    let mut options = aos_gateway::Options::new(token);
+    options.connections_max = descriptors::connections(descriptors, options.connections_max);
+    let serving = tokio::spawn(aos_gateway::serve(listeners, Arc::clone(&system), options, shutdown.clone()));
     tracing::info!(listen = taken.as_ref().map_or(listen.as_str(), |_| "the socket alone"), home = %home.root().display(), "ready");
     let following = edges.apart(Arc::clone(&system.policy).follow());
     let undo = Arc::clone(&system.undo);
