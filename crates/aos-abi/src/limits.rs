@@ -47,7 +47,7 @@ pub const EXEC_OUTPUT_BYTES_MAX: usize = 1 << 20;
 pub const EGRESS_BYTES_MAX: u64 = 256 << 20;
 /// Most requests of one command that are listed in its result.
 pub const EGRESS_SHOWN_MAX: usize = 50;
-/// Most requests of one command that are journaled with what decided them; those beyond are counted there, and logged.
+/// Most requests of one command that are journaled with what decided them; those beyond are counted, there and in the log.
 pub const EGRESS_JOURNALED_MAX: usize = 10_000;
 /// Longest address of a request, and longest reason, as they are shown and journaled, in characters.
 pub const EGRESS_ADDRESS_CHARS_MAX: usize = 1_000;

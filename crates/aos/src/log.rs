@@ -1,11 +1,16 @@
 //! The daemon's log: lines on standard error, with personal data covered by the name of its kind.
 //!
-//! Start at [`Covered`], which the subscriber writes to. What always holds: what `personal_data` of the policy names is
-//! found in no line that is written once that policy holds; a line that cannot be looked at is not written.
+//! Start at [`Covered`], which the subscriber writes to; [`open`] is the file that standard error of a daemon in the
+//! background is, and [`keep_short`] has it begun anew. What always holds: what `personal_data` of the policy names is
+//! found in no line that is written once that policy holds; a line that cannot be looked at is not written; of the file
+//! no more is kept than twice [`BYTES_MAX`] and a line.
 
 use std::borrow::Cow;
-use std::io::Write;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aos_personal::Detector;
 
@@ -17,21 +22,59 @@ pub(crate) fn look_for(detector: &Arc<Detector>) {
     *DETECTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(detector));
 }
 
+/// The size from which on the file is begun anew, in bytes.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// The file that standard error is, and its size; none where it is somebody else's.
+static FILE: Mutex<Option<(PathBuf, u64)>> = Mutex::new(None);
+
+/// Opens the log to write on in it. One that is long enough already becomes `….1`, in the place of the one before.
+///
+/// # Errors
+/// Where it cannot be opened.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path).is_ok_and(|log| log.len() >= BYTES_MAX) {
+        std::fs::rename(path, path.with_extension("log.1"))?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Standard error is the log at `path`: from now on it is begun anew whenever it is long enough.
+pub(crate) fn keep_short(path: PathBuf) {
+    let size = std::fs::metadata(&path).map_or(0, |log| log.len());
+    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some((path, size));
+}
+
+/// So many bytes were written. Where the log cannot be begun anew it goes on as it is.
+fn wrote(bytes: usize) {
+    let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((path, size)) = &mut *file else { return };
+    *size += bytes as u64;
+    if *size >= BYTES_MAX {
+        let anew = open(path).and_then(|anew| {
+            rustix::stdio::dup2_stderr(&anew)?;
+            Ok(anew.metadata()?.len())
+        });
+        *size = anew.unwrap_or(0);
+    }
+}
+
 /// Standard error, covered. Whoever writes to it writes whole lines.
 pub(crate) struct Covered;
 
 impl Write for Covered {
-    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let detector = DETECTOR.read().unwrap_or_else(PoisonError::into_inner).clone();
         match detector {
-            Some(detector) => std::io::stderr().write_all(covered(&detector, line).as_bytes())?,
-            None => std::io::stderr().write_all(line)?,
+            Some(detector) => io::stderr().write_all(covered(&detector, line).as_bytes())?,
+            None => io::stderr().write_all(line)?,
         }
+        wrote(line.len());
         Ok(line.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
@@ -57,6 +100,22 @@ fn covered<'l>(detector: &Detector, line: &'l [u8]) -> Cow<'l, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_log_is_begun_anew_and_one_older_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("daemon.log");
+        open(&path).unwrap().write_all(b"short\n").unwrap();
+        open(&path).unwrap().write_all(b"goes on\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "short\ngoes on\n");
+        for _ in 0..2 {
+            open(&path).unwrap().set_len(BYTES_MAX).unwrap();
+            open(&path).unwrap().write_all(b"anew\n").unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "anew\n");
+        assert_eq!(std::fs::metadata(folder.path().join("daemon.log.1")).unwrap().len(), BYTES_MAX);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 
     #[test]
     fn a_line_is_written_without_what_the_policy_names() {

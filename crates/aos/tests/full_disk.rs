@@ -101,3 +101,20 @@ fn child_works_on_a_small_disk() {
     assert!(!shown.is_empty(), "the agent is shown what it was sent");
     println!("\nfilled and mended after {acknowledged} inputs");
 }
+
+/// What fills a disk slowly is the log.
+#[test]
+fn the_log_of_a_running_daemon_is_begun_anew() {
+    let rig = Rig::new(vec![any("", vec![say("done")])]);
+    rig.up();
+    rig.stop();
+    // A little less than is too much, so that it is the daemon who comes past it.
+    let log = rig.file("logs/daemon.log");
+    fs::File::options().write(true).open(&log).unwrap().set_len((16 << 20) - 8).unwrap();
+    rig.up();
+    until("the log to be begun anew", || rig.file("logs/daemon.log.1").exists().then_some(()));
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.stop();
+    assert!(fs::metadata(&log).unwrap().len() < 1 << 20);
+    assert!(fs::metadata(rig.file("logs/daemon.log.1")).unwrap().len() >= 16 << 20);
+}

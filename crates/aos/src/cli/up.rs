@@ -45,6 +45,7 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.detached {
         // Fails only where this is a session of its own already.
         let _ = rustix::process::setsid();
+        crate::log::keep_short(cx.home.daemon_log());
     }
     if cx.home.is_new() {
         for line in init::make(&cx.home, &cx.env)?.lines() {

@@ -95,7 +95,7 @@ pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Err
 
 /// Runs the program; it, and how long the log was before.
 fn launch(home: &Home, program: &Path) -> io::Result<(Child, u64)> {
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(home.daemon_log())?;
+    let log = crate::log::open(&home.daemon_log())?;
     let from = log.metadata()?.len();
     let mut command = Command::new(program);
     command.args(["up", "--foreground", "--detached"]);

@@ -2,8 +2,8 @@
 //!
 //! Start at [`Outlet::new`]; it stands for as long as the command runs. What always holds: every request is decided as
 //! `NET_FETCH` and `NET_SEND` are, by the policy that held when the command began and by the one that holds now, and what
-//! is open is closed when the latter forbids it; each is logged with pid and verdict and journaled with the rule, and the
-//! first are in the command's result.
+//! is open is closed when the latter forbids it; each is logged with pid and verdict and journaled with the rule, as long as
+//! they are not too many, and the first are in the command's result.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -137,6 +137,10 @@ impl Outlet {
         self.tasks.close();
         self.tasks.wait().await;
         self.rules.requests.send();
+        let beyond = self.rules.requests.beyond();
+        if beyond > 0 {
+            tracing::info!(pid = %self.rules.authority.pid, beyond, "more requests of a command");
+        }
         std::mem::take(&mut *self.rules.told())
     }
 }
@@ -271,11 +275,14 @@ impl Gate for Door {
     fn saw(&self, seen: Seen) {
         let rules = &*self.0;
         let request = net_request(&seen.method, &seen.to, seen.said.as_ref());
-        let verdict = request.why.as_deref().unwrap_or("allow");
-        tracing::info!(pid = %rules.authority.pid, method = %request.method, to = %request.to, verdict, "a command's request");
-        match &seen.said {
+        let listed = match &seen.said {
             Ok(allowed) => rules.requests.decided(&allowed.generation, request.clone()),
             Err(_) => rules.requests.decided(rules.policy.borrow().generation(), request.clone()),
+        };
+        // A command asks as often as it likes, and refusals cost it nothing.
+        if listed {
+            let verdict = request.why.as_deref().unwrap_or("allow");
+            tracing::info!(pid = %rules.authority.pid, method = %request.method, to = %request.to, verdict, "a command's request");
         }
         let mut told = rules.told();
         if let Ok(allowed) = seen.said {

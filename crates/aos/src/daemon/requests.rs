@@ -38,8 +38,10 @@ struct Gathered {
     deciding: Duration,
     requests: Vec<NetRequest>,
     more: u64,
-    /// Of the whole call.
+    /// Of the whole call, as the next one.
     listed: usize,
+    /// Those that were only counted.
+    beyond: u64,
 }
 
 impl Requests {
@@ -57,22 +59,30 @@ impl Requests {
         said
     }
 
-    /// One was decided by the policy of this generation.
-    pub(crate) fn decided(&self, generation: &str, request: NetRequest) {
+    /// One was decided by the policy of this generation; whether it is journaled as such, and not only counted.
+    pub(crate) fn decided(&self, generation: &str, request: NetRequest) -> bool {
         let mut gathered = self.gathered();
         if gathered.generation != generation {
             self.hand_over(&mut gathered);
             generation.clone_into(&mut gathered.generation);
         }
-        if gathered.listed < limits::EGRESS_JOURNALED_MAX {
+        let listed = gathered.listed < limits::EGRESS_JOURNALED_MAX;
+        if listed {
             gathered.listed += 1;
             gathered.requests.push(request);
         } else {
             gathered.more += 1;
+            gathered.beyond += 1;
         }
         if gathered.requests.len() >= GATHERED_MAX {
             self.hand_over(&mut gathered);
         }
+        listed
+    }
+
+    /// How many of the whole call were only counted.
+    pub(crate) fn beyond(&self) -> u64 {
+        self.gathered().beyond
     }
 
     /// Has all that are gathered journaled.
@@ -117,5 +127,27 @@ fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_bound_requests_are_only_counted() {
+        let (journal, mut journaled) = mpsc::unbounded_channel();
+        let (pid, call_id, labels) = (Pid(2), "c1".into(), Vec::new());
+        let requests = Requests { pid, call_id, labels, journal, gathered: Mutex::default() };
+        let asked = || requests.decided("1", net_request("GET", "http://a.test/", Err("no rule")));
+        assert!((0..limits::EGRESS_JOURNALED_MAX).all(|_| asked()));
+        assert!(!asked() && !asked());
+        assert_eq!(requests.beyond(), 2);
+        requests.send();
+        let (mut listed, mut more) = (0, 0);
+        while let Ok((_, Body::Requested(requested))) = journaled.try_recv() {
+            (listed, more) = (listed + requested.requests.len(), more + requested.more);
+        }
+        assert_eq!((listed, more), (limits::EGRESS_JOURNALED_MAX, 2));
     }
 }
