@@ -32,23 +32,35 @@ impl Driver {
     }
 
     /// Carries out an allowed call in a workspace; with `keeping`, so that it can be undone. Blocking: call it from a thread
-    /// that may wait for a disk.
+    /// that may wait for a disk. What takes long and changes nothing asks `stop` now and then whether to end early.
     ///
     /// The answer's error is as the contract has them: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOSPC`, `EPERM` for what
     /// is outside or no regular file, `EINVAL`, `EAGAIN`, `EIO`; `ENOSYS` for a call that is no file call.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up by the call")]
-    pub fn call(&self, permit: Permit, place: &Place, keeping: Option<Keeping>) -> Done {
-        self.perform(permit.call(), place, keeping)
+    pub fn call(&self, permit: Permit, place: &Place, keeping: Option<Keeping>, stop: &dyn Fn() -> bool) -> Done {
+        self.perform(permit.call(), place, keeping, stop)
     }
 
     /// Carries out a call whatever the policy says of it.
-    pub(super) fn perform(&self, call: &Syscall, place: &Place, keeping: Option<Keeping>) -> Done {
+    pub(super) fn perform(
+        &self,
+        call: &Syscall,
+        place: &Place,
+        keeping: Option<Keeping>,
+        stop: &dyn Fn() -> bool,
+    ) -> Done {
         let mut keeper = Keeper::new(&place.root, keeping);
-        let answer = self.dispatch(call, place, &mut keeper);
+        let answer = self.dispatch(call, place, &mut keeper, stop);
         Done { answer, committed: keeper.into_committed() }
     }
 
-    fn dispatch(&self, call: &Syscall, place: &Place, keeper: &mut Keeper<'_>) -> Result<Value, CallError> {
+    fn dispatch(
+        &self,
+        call: &Syscall,
+        place: &Place,
+        keeper: &mut Keeper<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Value, CallError> {
         let open = || Workspace::open(place);
         let done = match call {
             Syscall::FsRead(args) => read::read(&open()?, args),
@@ -63,7 +75,7 @@ impl Driver {
                 edit::edit(&open()?, args, &path, keeper)
             }
             Syscall::FsList(args) => list::list(&open()?, args),
-            Syscall::FsSearch(args) => search::search(&open()?, args),
+            Syscall::FsSearch(args) => search::search(&open()?, args, stop),
             Syscall::FsDelete(args) => delete::delete(&open()?, args, keeper),
             Syscall::FsMove(args) => delete::relocate(&open()?, args, keeper),
             other => return Err(CallError::new(Code::NoSys, format!("{} is no file call", other.name()))),

@@ -1,11 +1,13 @@
 //! `FS_SEARCH`: lines that match a regular expression.
 //!
-//! The engine runs in time linear in the text whatever the pattern, and its compiled size is bounded.
+//! The engine runs in time linear in the text whatever the pattern, but linear in the size of the compiled pattern as
+//! well. So a line is matched only so far as the two together allow, and between lines it is asked whether to go on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use aos_abi::limits;
 use aos_abi::syscall::FsSearch;
@@ -20,9 +22,17 @@ use super::pattern::Pattern;
 use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, file_in};
 
-/// Longest regular expression, in bytes, and the most memory its program may take.
+/// Longest regular expression, in bytes.
 const PATTERN_BYTES_MAX: usize = 4096;
-const PROGRAM_BYTES_MAX: usize = 1 << 20;
+/// How much memory the program of one may take, as the smallest of these that is enough.
+const PROGRAM_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// How much of a line is matched, times the bytes of the program: seconds where every state is walked for every byte, and
+/// the whole of a file for a small program.
+const WORK_MAX: usize = (FILE_BYTES_MAX as usize) * PROGRAM_BYTES[0];
+/// How long one search may take.
+const WITHIN: Duration = Duration::from_secs(10);
+/// What is said of the file in which it stopped.
+const TOO_LONG: &str = "the search took too long";
 /// Bytes searched of one file and of all together.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 const TOTAL_BYTES_MAX: u64 = 128 << 20;
@@ -34,12 +44,18 @@ const BINARY_LOOK_BYTES: usize = 8 << 10;
 const LEFT_OUT_MAX: usize = 20;
 
 /// Searches a file, or the files below a folder, line by line. At most [`limits::LISTING_MAX`] matches, then
-/// `truncated` is true. `left_out` says which files were not searched (wholly) and why.
-pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch) -> Result<Value, Error> {
+/// `truncated` is true; so it is where it took too long, or `stop` said to stop. `left_out` says which files were not
+/// searched (wholly) and why.
+pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch, stop: &dyn Fn() -> bool) -> Result<Value, Error> {
+    let until = Instant::now() + WITHIN;
+    let stop = &|| stop() || Instant::now() >= until;
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;
+    let (regex, line_max) = compile(&args.pattern)?;
     let mut search = Search {
-        regex: compile(&args.pattern)?,
+        regex,
+        line_max,
+        stop,
         matches: Vec::new(),
         bytes_left: TOTAL_BYTES_MAX,
         left_out: BTreeMap::new(),
@@ -81,23 +97,33 @@ pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch) -> Result<Value
     Ok(result)
 }
 
-fn compile(pattern: &str) -> Result<Regex, Error> {
+/// The program of a pattern, and how much of a line it is matched against, in bytes.
+fn compile(pattern: &str) -> Result<(Regex, usize), Error> {
     let bad = |why: String| Error::Pattern { what: "regular expression", why };
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(bad(format!("it is longer than {PATTERN_BYTES_MAX} bytes")));
     }
-    RegexBuilder::new(pattern).size_limit(PROGRAM_BYTES_MAX).build().map_err(|error| bad(error.to_string()))
+    let mut why = String::new();
+    for size in PROGRAM_BYTES {
+        match RegexBuilder::new(pattern).size_limit(size).build() {
+            Ok(regex) => return Ok((regex, WORK_MAX / size)),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(bad(why))
 }
 
-struct Search {
+struct Search<'s> {
     regex: Regex,
+    line_max: usize,
+    stop: &'s dyn Fn() -> bool,
     matches: Vec<Value>,
     bytes_left: u64,
     left_out: BTreeMap<String, String>,
     buffer: Vec<u8>,
 }
 
-impl Search {
+impl Search<'_> {
     fn leave_out(&mut self, path: &str, why: &str) {
         // One more than are shown, so that it is known that there are more.
         if self.left_out.len() <= LEFT_OUT_MAX {
@@ -106,6 +132,10 @@ impl Search {
     }
 
     fn file(&mut self, file: File, path: &str) -> Result<ControlFlow<()>, Error> {
+        if (self.stop)() {
+            self.leave_out(path, TOO_LONG);
+            return Ok(ControlFlow::Break(()));
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let most = FILE_BYTES_MAX.min(self.bytes_left);
@@ -137,7 +167,15 @@ impl Search {
             return ControlFlow::Continue(());
         }
         for (nth, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if (self.stop)() {
+                self.leave_out(path, &format!("searched only up to line {nth}: {TOO_LONG}"));
+                return ControlFlow::Break(());
+            }
+            let mut line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.len() > self.line_max {
+                line = &line[..self.line_max];
+                self.leave_out(path, &format!("line {} is searched only up to byte {}", nth + 1, self.line_max));
+            }
             let Some(found) = self.regex.find(line) else { continue };
             if self.matches.len() == limits::LISTING_MAX {
                 return ControlFlow::Break(());

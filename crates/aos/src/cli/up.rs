@@ -1,5 +1,7 @@
 //! `aos up`: the daemon, in the background or here.
 
+use std::time::Duration;
+
 use aos_abi::process::StatusView;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -10,6 +12,9 @@ use crate::client::Address;
 use crate::config::Config;
 use crate::daemon::Start;
 use crate::log::Covered;
+
+/// How long the threads that work for the daemon may take to end after it has.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Start the daemon; every other command does so by itself
 #[derive(Debug, clap::Args)]
@@ -61,7 +66,7 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::new("cannot start").why(error.to_string()))?;
     let accept_loss = args.accept_loss;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let signals = stop_on_signals(shutdown.clone())?;
         let ended = crate::daemon::run(cx.home.clone(), config, Start { accept_loss }, shutdown).await;
@@ -69,7 +74,10 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
         ended
             .map(|()| Exit::Success)
             .map_err(|error| Failure::new("the daemon cannot run").why(error.to_string()).hint(error.hint()))
-    })
+    });
+    // What still blocks a thread is recovered at the next start, like everything that was under way.
+    runtime.shutdown_timeout(ENDS_WITHIN);
+    ended
 }
 
 /// One less than there are processors, since the journal's writer has one: it is on the way of every input. Workers wake

@@ -143,8 +143,14 @@ impl Drivers {
     }
 
     /// A file call; a change is kept where it is said. Blocking.
-    pub(crate) fn files(&self, permit: Permit, place: &fs::Place, keeping: Option<fs::Keeping>) -> fs::Done {
-        self.files.call(permit, place, keeping)
+    pub(crate) fn files(
+        &self,
+        permit: Permit,
+        place: &fs::Place,
+        keeping: Option<fs::Keeping>,
+        stop: &CancellationToken,
+    ) -> fs::Done {
+        self.files.call(permit, place, keeping, &|| stop.is_cancelled())
     }
 
     /// A memory call. Blocking.

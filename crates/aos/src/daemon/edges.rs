@@ -314,7 +314,7 @@ impl Edges {
             Handler::Files if spec.risk == Risk::Read => {
                 blocking(move || {
                     held(bound.as_deref(), &place, permit.call())?;
-                    drivers.files(permit, &place, None).answer
+                    drivers.files(permit, &place, None, &token).answer
                 })
                 .await
             }
@@ -329,7 +329,7 @@ impl Edges {
                     if keeping.is_some() {
                         held(bound.as_deref(), &place, permit.call())?;
                     }
-                    let done = drivers.files(permit, &place, keeping);
+                    let done = drivers.files(permit, &place, keeping, &token);
                     Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
                 })
                 .await?;

@@ -85,7 +85,8 @@ fn magic_links_lead_nowhere() {
     }
     // A workspace that itself holds magic links: the process's own folder in /proc.
     let call = aos_abi::Syscall::parse("FS_READ", r#"{"path":"root/etc/passwd"}"#).unwrap();
-    let error = super::Driver::new().perform(&call, &super::Place::new("/proc/self"), None).answer.unwrap_err();
+    let error =
+        super::Driver::new().perform(&call, &super::Place::new("/proc/self"), None, &|| false).answer.unwrap_err();
     assert_eq!(error.code, Code::Perm, "{error}");
 }
 
@@ -104,7 +105,7 @@ fn pipes_and_devices_are_refused_without_waiting() {
         assert!(room.work().join(path).exists());
     }
     let call = aos_abi::Syscall::parse("FS_READ", r#"{"path":"null"}"#).unwrap();
-    let error = super::Driver::new().perform(&call, &super::Place::new("/dev"), None).answer.unwrap_err();
+    let error = super::Driver::new().perform(&call, &super::Place::new("/dev"), None, &|| false).answer.unwrap_err();
     assert_eq!(error.message, "`null` is a device, not a regular file");
 }
 

@@ -111,3 +111,32 @@ fn a_hostile_pattern_takes_linear_time() {
     let found = room.call("FS_SEARCH", json!({ "pattern": "^(a+)+$" })).unwrap();
     assert_eq!(found["matches"], json!([]));
 }
+
+/// A program of thousands of states, walked for every byte, takes hours for what a folder may hold.
+#[test]
+fn a_long_line_is_matched_as_far_as_the_size_of_the_program_allows() {
+    let room = Room::new();
+    room.put("a", format!("{}hit", "x".repeat(1 << 20)));
+    let found = room.call("FS_SEARCH", json!({ "pattern": "hit" })).unwrap();
+    assert_eq!(paths(&found, "matches"), ["a"]);
+    let large = r"hit|[01]*1[01]{9000}[a-z]";
+    let found = room.call("FS_SEARCH", json!({ "pattern": large })).unwrap();
+    assert_eq!(found["matches"], json!([]));
+    assert_eq!(found["left_out"], json!([{ "path": "a", "why": "line 1 is searched only up to byte 32768" }]));
+}
+
+#[test]
+fn a_search_that_is_to_stop_says_how_far_it_came() {
+    let room = Room::new();
+    room.put("a", "hit\nhit\nhit\n");
+    room.put("b", "hit\n");
+    let looks = std::cell::Cell::new(0);
+    let stop = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 3
+    };
+    let found = room.call_until("FS_SEARCH", json!({ "pattern": "hit" }), &stop).unwrap();
+    assert_eq!((paths(&found, "matches").len(), &found["truncated"]), (2, &json!(true)));
+    let why = "searched only up to line 2: the search took too long";
+    assert_eq!(found["left_out"], json!([{ "path": "a", "why": why }]));
+}

@@ -66,12 +66,19 @@ impl Room {
         self.done(name, args).answer
     }
 
+    /// A call that is asked to stop where this says so.
+    pub(super) fn call_until(&self, name: &str, args: Value, stop: &dyn Fn() -> bool) -> Result<Value, CallError> {
+        let call = Syscall::parse(name, &args.to_string()).unwrap();
+        self.driver.perform(&call, &self.place(), None, stop).answer
+    }
+
     /// A call whose change is kept, in a layer of its own; or made at once, in a room that says so.
     pub(super) fn done(&self, name: &str, args: Value) -> Done {
         let call = Syscall::parse(name, &args.to_string()).unwrap();
         let nth = self.calls.fetch_add(1, Ordering::Relaxed);
         let layer = self.home.path().join(format!("layers/{nth}"));
-        self.driver.perform(&call, &self.place(), self.keeps.then_some(Keeping { layer, note: json!(nth) }))
+        let keeping = self.keeps.then_some(Keeping { layer, note: json!(nth) });
+        self.driver.perform(&call, &self.place(), keeping, &|| false)
     }
 
     /// A room where changes are made at once.

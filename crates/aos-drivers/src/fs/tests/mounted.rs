@@ -109,14 +109,14 @@ fn a_folder_that_is_gone_or_was_led_elsewhere_is_a_clear_error_and_no_other_fold
     let place = Place { mounts: vec![Mount { at: "handbook".into(), host: book.clone() }], ..room.place() };
     let read = |path: &str| {
         let call = aos_abi::Syscall::parse("FS_READ", &json!({ "path": path }).to_string()).unwrap();
-        room.driver.perform(&call, &place, None).answer
+        room.driver.perform(&call, &place, None, &|| false).answer
     };
     let error = read("handbook/a.txt").unwrap_err();
     assert_eq!(error.code, Code::NoEnt);
     assert_eq!(error.message, "the folder that the policy mounts at `handbook` cannot be opened: it is not there");
     assert_eq!(read("own.txt").unwrap()["content"], "chapter of one's own\n", "the rest goes on");
     let list = aos_abi::Syscall::parse("FS_LIST", "{}").unwrap();
-    let listed = room.driver.perform(&list, &place, None).answer.unwrap();
+    let listed = room.driver.perform(&list, &place, None, &|| false).answer.unwrap();
     assert_eq!(listed["unreadable"], json!(["handbook"]));
     // Whoever can write beside it puts a link in its place.
     std::os::unix::fs::symlink(room.outside(), &book).unwrap();
