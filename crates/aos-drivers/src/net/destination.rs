@@ -10,7 +10,7 @@ use aos_policy::address::{Address, AddressFault, Class, class};
 use reqwest::Url;
 
 use super::error::Error;
-use super::own::Own;
+use super::own::{Own, is_of_this_host};
 use super::resolver::{Pinned, Resolve};
 
 /// Longest URL, in bytes.
@@ -107,8 +107,18 @@ pub(super) async fn reach(
         return Err(unresolved(&host, "it has no address"));
     }
     // One bad address spoils the name: a mixture is what an attack looks like.
-    addresses.iter().try_for_each(|ip| check_own(*ip).and_then(|()| check(class(*ip), Some(*ip))))?;
+    addresses
+        .iter()
+        .try_for_each(|ip| check_own(*ip).and_then(|()| check(class_here(*ip, is_of_this_host), Some(*ip))))?;
     Ok(Destination { url: parsed, pinned: Pinned::new(&host, addresses), host: format!("{host}:{port}") })
+}
+
+/// The class of an address, as it is from here: what this host has is within its firewall, however public the address.
+fn class_here(ip: IpAddr, is_of_this_host: impl Fn(IpAddr) -> bool) -> Class {
+    match class(ip) {
+        Class::Public if is_of_this_host(ip) => Class::Private,
+        class => class,
+    }
 }
 
 /// A host that is an address and no name.
@@ -118,4 +128,18 @@ fn numeric(host: &str) -> Option<IpAddr> {
 
 fn unresolved(host: &str, why: &str) -> Error {
     Error::Unresolved { host: host.to_owned(), why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_host_is_no_public_one() {
+        for ip in ["93.184.216.34", "2606:2800:220:1::1"].map(|ip| ip.parse().unwrap()) {
+            assert_eq!([true, false].map(|here| class_here(ip, |_| here)), [Class::Private, Class::Public], "{ip}");
+        }
+        let metadata = "169.254.169.254".parse().unwrap();
+        assert_eq!(class_here(metadata, |_| true), Class::Metadata, "which nothing excepts");
+    }
 }

@@ -4,7 +4,8 @@
 //! leads there; no rule and no exception for private addresses lifts it. Deliberately absent: addresses that only the
 //! network outside leads back to this host. There the token stands alone, and it is in no agent's reach.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// The address that HTTP is served on, as the listener says it (the port is never 0).
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +31,20 @@ impl Own {
     }
 }
 
-/// Whether an address is one of this host's: only those can be bound. Nothing is sent.
-fn is_of_this_host(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
+/// Whether an address is one of this host's: only those can be bound, unless the system lets programs bind any
+/// (`ip_nonlocal_bind`); then, whether what goes there comes from there. Nothing is sent.
+pub(super) fn is_of_this_host(ip: IpAddr) -> bool {
+    let binds = |ip: IpAddr| UdpSocket::bind((ip, 0));
+    // Set apart for documents (RFC 5737, RFC 3849).
+    let nobody =
+        if ip.is_ipv4() { Ipv4Addr::new(192, 0, 2, 1).into() } else { Ipv6Addr::from_bits(0x2001_0db8 << 96).into() };
+    let to_itself = |any: IpAddr| -> io::Result<bool> {
+        let socket = binds(any)?;
+        socket.connect((ip, 9))?;
+        Ok(socket.local_addr()?.ip() == ip)
+    };
+    let any = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    binds(ip).is_ok() && (binds(nobody).is_err() || to_itself(any).unwrap_or(false))
 }
 
 #[cfg(test)]
