@@ -1,11 +1,11 @@
 //! A GGUF file, opened and checked before anything is computed with it.
 //!
-//! Start at [`Weights::open`]. What always holds: what the file promises about itself is checked against its size before
-//! memory is taken for it; a fault names the key or tensor. Deliberately absent: mapping the file into memory, which
+//! Start at [`Weights::open`]. What always holds: what the file promises about itself, each part and all together, is
+//! checked against its size before memory is taken for it; a fault names the key or tensor. Deliberately absent: mapping the file into memory, which
 //! cannot be done in safe Rust since another program may cut a mapped file short under us; it is read once.
 
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek};
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,34 @@ use crate::fault::Fault;
 
 /// Bytes read at once: tensors are read whole, so this only matters for the header.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// The most bytes before the tensors: a quarter of a million words take some ten million. Each byte may be a number in a
+/// list, which takes thirty in memory.
+const HEADER_BYTES_MAX: u64 = 32 << 20;
+
+/// The beginning of a file.
+struct Header<'f> {
+    file: &'f mut dyn Bytes,
+    left: u64,
+}
+
+impl Read for Header<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if most < buffer.len() {
+            return Err(io::Error::other(format!("its header is longer than {} MiB", HEADER_BYTES_MAX >> 20)));
+        }
+        let length = self.file.read(buffer)?;
+        self.left -= length as u64;
+        Ok(length)
+    }
+}
+
+impl Seek for Header<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
 
 /// What a file is read from.
 trait Bytes: Read + Seek + Send {}
@@ -40,7 +68,8 @@ impl Weights {
         let (mut file, len) = opened(path, inside)?;
         let damaged = |why: String| Fault::Damaged { path: path.to_owned(), why };
         // An alignment of zero, for one, makes the library panic.
-        let read = catch_unwind(AssertUnwindSafe(|| Content::read(&mut file)));
+        let mut header = Header { file: &mut *file, left: HEADER_BYTES_MAX };
+        let read = catch_unwind(AssertUnwindSafe(|| Content::read(&mut header)));
         let content = read
             .map_err(|_| damaged("its header makes no sense".to_owned()))?
             .map_err(|error| damaged(first_line(&error)))?;
@@ -50,15 +79,18 @@ impl Weights {
         if architecture != "llama" {
             return Err(weights.unsupported(format!("its architecture is `{architecture}`, not `llama`")));
         }
+        // Several may lie on the same bytes, and each takes memory of its own.
+        let mut together = 0u64;
         for (name, info) in &weights.content.tensor_infos {
             let block = info.ggml_dtype.block_size();
             let elements = info.shape.dims().iter().try_fold(1usize, |all, dim| all.checked_mul(*dim));
-            let end = elements
+            let bytes = elements
                 .filter(|elements| elements.is_multiple_of(block))
-                .and_then(|elements| (elements / block).checked_mul(info.ggml_dtype.type_size()))
-                .and_then(|bytes| {
-                    weights.content.tensor_data_offset.checked_add(info.offset)?.checked_add(bytes as u64)
-                });
+                .and_then(|elements| (elements / block).checked_mul(info.ggml_dtype.type_size()));
+            let end = bytes.and_then(|bytes| {
+                weights.content.tensor_data_offset.checked_add(info.offset)?.checked_add(bytes as u64)
+            });
+            together = together.saturating_add(bytes.unwrap_or(0) as u64);
             match end {
                 Some(end) if end <= len => {}
                 Some(end) => {
@@ -66,6 +98,9 @@ impl Weights {
                 }
                 None => return Err(damaged(format!("tensor {name} has the impossible shape {:?}", info.shape))),
             }
+        }
+        if together > len {
+            return Err(damaged(format!("its tensors take {together} bytes together, it has {len}")));
         }
         Ok(weights)
     }

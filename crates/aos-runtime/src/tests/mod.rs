@@ -365,6 +365,37 @@ fn a_file_that_cannot_be_used_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn what_a_file_promises_altogether_is_no_more_than_it_has() {
+    let home = Home::new();
+    let path = home.0.path().join("m.gguf");
+    let gguf = Gguf::nano(1);
+    let sizes: Vec<usize> = gguf
+        .tensors
+        .iter()
+        .map(|(_, shape, kind)| match (kind, shape.iter().product::<usize>()) {
+            (Kind::F32, count) => (count * 4).next_multiple_of(32),
+            (Kind::Q8, count) => (count / 32 * 34).next_multiple_of(32),
+        })
+        .collect();
+    let mut bytes = gguf.bytes();
+    let data = bytes.len() - sizes.iter().sum::<usize>();
+    // All tensors on the bytes of the largest one.
+    for (name, shape, _) in &gguf.tensors {
+        let named = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
+        let at = bytes.windows(named.len()).position(|window| window == named).unwrap();
+        let offset = at + named.len() + 4 + shape.len() * 8 + 4;
+        bytes[offset..offset + 8].fill(0);
+    }
+    bytes.truncate(data + sizes.iter().max().unwrap());
+    std::fs::write(&path, &bytes).unwrap();
+    let said = Runtime::check(&path).unwrap_err().to_string();
+    assert!(said.contains("bytes together"), "{said}");
+    Gguf::nano(1).with("general.description", Meta::Text("x".repeat(33 << 20))).write(&path);
+    let said = Runtime::check(&path).unwrap_err().to_string();
+    assert!(said.contains("its header is longer than 32 MiB"), "{said}");
+}
+
+#[test]
 fn no_text_is_a_control_token() {
     let home = Home::new();
     let weights = Weights::open(&home.put("m.gguf", &Gguf::chat(1)), None).unwrap();
