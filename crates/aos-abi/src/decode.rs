@@ -148,11 +148,17 @@ pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> 
 /// write lines of the user's side for the next model. Results are bound by the id itself.
 #[must_use]
 pub fn shown_id(id: &str) -> Cow<'_, str> {
-    let taken = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
-    if id.len() <= CALL_ID_BYTES_MAX && id.chars().all(taken) {
-        return id.into();
+    word(id, "_-.:")
+}
+
+/// A text as one word of at most 64 letters, digits and `signs`: `_` stands for any other character.
+#[must_use]
+pub fn word<'t>(text: &'t str, signs: &str) -> Cow<'t, str> {
+    let taken = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
+    if text.len() <= CALL_ID_BYTES_MAX && text.chars().all(taken) {
+        return text.into();
     }
-    id.chars().take(CALL_ID_BYTES_MAX).map(|c| if taken(c) { c } else { '_' }).collect::<String>().into()
+    text.chars().take(CALL_ID_BYTES_MAX).map(|c| if taken(c) { c } else { '_' }).collect::<String>().into()
 }
 
 /// Makes the ids of the calls of one reply from the entry that holds it: `c41-0`, `c41-1` and so on, the same on every

@@ -48,14 +48,7 @@ pub(crate) const STARTED: &str = "[you were started]";
 
 /// A name as providers take it back, whatever the model wrote: letters, digits, `_` and `-`, one to 64 of them.
 pub(crate) fn name(name: &str) -> Cow<'_, str> {
-    let taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() {
-        return "unknown".into();
-    }
-    if name.len() <= WORD_BYTES_MAX && name.chars().all(taken) {
-        return name.into();
-    }
-    name.chars().take(WORD_BYTES_MAX).map(|c| if taken(c) { c } else { '_' }).collect::<String>().into()
+    if name.is_empty() { "unknown".into() } else { aos_abi::decode::word(name, "_-") }
 }
 
 /// Most arguments of this call that are shown, in bytes.

@@ -94,14 +94,14 @@ impl Pen<'_> {
                     }
                 }
                 self.text("", name);
-                self.id(call_id);
+                self.text("", call_id);
             }
             Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
                 self.text("", &mut reply.text);
                 for call in &mut reply.calls {
                     self.json("", &mut call.arguments);
                     self.text("", &mut call.name);
-                    self.id(&mut call.id);
+                    self.text("", &mut call.id);
                 }
             }
             _ => {}
@@ -112,14 +112,6 @@ impl Pen<'_> {
     fn text(&mut self, field: &str, text: &mut String) {
         if let Some(written) = (self.each)(field, text) {
             *text = written;
-            self.wrote = true;
-        }
-    }
-
-    /// What a model called one of its calls. Another provider takes back letters, digits, `_` and `-` alone.
-    fn id(&mut self, id: &mut String) {
-        if let Some(written) = (self.each)("", id) {
-            *id = written.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
             self.wrote = true;
         }
     }

@@ -131,7 +131,7 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
         let path = change.path.to_string_lossy().into_owned();
         let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
         let delete = |path| Syscall::FsDelete(FsDelete { path });
-        if change.kind == ChangeKind::Created && path.split('/').any(Draft::is_name) {
+        if change.kind == ChangeKind::Created && Draft::is_in(&path) {
             return Err(unseen(&change.path));
         }
         let said = match change.kind {

@@ -29,6 +29,11 @@ impl<'f> Draft<'f> {
         name.starts_with(PREFIX)
     }
 
+    /// Whether a path holds such a name.
+    pub(crate) fn is_in(path: &str) -> bool {
+        path.split('/').any(Draft::is_name)
+    }
+
     /// Writes `content` into `folder`, durably, with the owner and permission bits of `like`, or the usual ones for a new file.
     pub(crate) fn write(
         folder: &'f OwnedFd,

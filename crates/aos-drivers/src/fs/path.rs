@@ -86,7 +86,7 @@ impl Beneath {
     /// # Errors
     /// `EINVAL` where no listing would show it.
     pub(crate) fn of_new(self) -> Result<Beneath, Error> {
-        if self.path.split('/').any(Draft::is_name) {
+        if Draft::is_in(&self.path) {
             let why = "holds a name that files have only while they are written, and that no listing shows";
             return Err(Error::Name { path: self.path, why });
         }
