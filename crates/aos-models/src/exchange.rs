@@ -28,6 +28,11 @@ pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one event, and of a whole answer that is not streamed: the largest reply with every byte escaped as `\u00xx`
 /// would be six times as long, but twice is what text comes to.
 pub(crate) const WIRE_BYTES_MAX: usize = 2 * REPLY_BYTES_MAX + (1 << 20);
+/// After so long without an answer a server may have been thinking: who cannot serve says so sooner, and a connection that
+/// was kept and is closed by now fails at once.
+const WORKED: Duration = Duration::from_secs(10);
+/// How what stands before a server says that this one took too long: Request Timeout, Gateway Timeout, and Cloudflare's own.
+const BROKEN_OFF: [u16; 3] = [408, 504, 524];
 /// How long usage and the end mark are waited for after an answer that is whole.
 const EPILOGUE_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a stream is waited for after its last event, so that the connection can be used again.
@@ -83,19 +88,29 @@ pub(crate) async fn open(
     deadlines: Deadlines,
     sent: &Sent,
 ) -> Result<reqwest::Response, Attempt> {
-    let first_byte = (Instant::now() + deadlines.first_byte).min(deadlines.end);
+    let began = Instant::now();
+    let first_byte = (began + deadlines.first_byte).min(deadlines.end);
     let request = target.client.post(target.url.clone()).headers(target.headers(effect)).body(body.clone());
     let failed = |error| client::failed(error, &target.host, target.near);
     let silent = || sent.unheard(transient(format!("{} did not begin to answer in time", target.host)));
     let response = match timeout_at(first_byte, request.send()).await {
         Err(_) => return Err(silent().into()),
+        Ok(Err(error)) if !error.is_connect() && began.elapsed() >= WORKED => {
+            return Err(sent.unheard(failed(error)).into());
+        }
         Ok(Err(error)) => return Err(failed(error).into()),
         Ok(Ok(response)) => response,
     };
-    if !response.status().is_success() {
-        return Err(rejected(response, deadlines).await);
+    if response.status().is_success() {
+        return Ok(response);
     }
-    Ok(response)
+    let worked = began.elapsed() >= WORKED;
+    Err(match rejected(response, deadlines).await {
+        Attempt::Rejected { status, headers, error } if worked && BROKEN_OFF.contains(&status) => {
+            sent.unheard(failure::classify(status, &headers, &error, &target.about())).into()
+        }
+        attempt => attempt,
+    })
 }
 
 /// Reads an answer that comes in one piece, and within bounds.

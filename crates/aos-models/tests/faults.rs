@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aos_abi::inference::{Encoding, Failure, FailureKind, Message, NativeCall, Part, Prompt, Reply, Stop};
@@ -13,6 +14,7 @@ use aos_abi::{EffectId, Lsn};
 use aos_models::scripted::{Answer, Call, Fault, Rule, Script, Server, StopAs, UsageAs, When};
 use aos_models::{ModelConfig, Options, Pool, Provider, Retries, Written};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PROVIDERS: [Provider; 3] = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
 const EFFECT: EffectId = EffectId { cause: Lsn(41), nth: 0 };
@@ -248,6 +250,52 @@ async fn a_server_that_fails_is_paid_what_it_says() {
             assert_eq!(result.unwrap_err().usage, None, "{provider:?} {fault:?}");
         }
     }
+}
+
+/// What stands between may end a connection that is silent for too long, whatever the server behind it is doing.
+#[tokio::test]
+async fn a_server_that_breaks_off_after_a_long_silence_is_paid() {
+    for last_words in ["", "408 Request Timeout", "504 Gateway Timeout", "524 A Timeout Occurred"] {
+        let (result, tries) = silent_then(Duration::from_secs(60), last_words).await;
+        let failure = result.unwrap_err();
+        assert_eq!((failure.kind, tries), (FailureKind::Transient, 1), "{last_words}: {failure:?}");
+        assert_eq!(failure.usage.map(|usage| usage.output_tokens), Some(500), "{last_words}");
+    }
+    let (result, tries) = silent_then(Duration::from_secs(1), "504 Gateway Timeout").await;
+    assert_eq!((result.unwrap_err().usage, tries), (None, 3), "nothing stands behind it");
+}
+
+/// Whether all of a request has come: a head, and JSON.
+fn is_whole(request: &[u8]) -> bool {
+    let head = request.windows(4).position(|end| end == b"\r\n\r\n");
+    head.is_some_and(|at| serde_json::from_slice::<serde_json::Value>(&request[at + 4..]).is_ok())
+}
+
+/// An inference by a server that says nothing for so long, and then this status or nothing at all; how often it was asked.
+async fn silent_then(silence: Duration, last_words: &'static str) -> (Result<Reply, Failure>, u64) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let tries = Arc::new(AtomicU64::new(0));
+    let asked = Arc::clone(&tries);
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !is_whole(&request) && stream.read_buf(&mut request).await.unwrap() > 0 {}
+            asked.fetch_add(1, Ordering::Relaxed);
+            tokio::time::pause();
+            tokio::time::sleep(silence).await;
+            tokio::time::resume();
+            if !last_words.is_empty() {
+                let answer = format!("HTTP/1.1 {last_words}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    let server = start(vec![ok()]).await;
+    let pool = pool_of(ModelConfig { base_url: Some(base_url), ..server.model(Provider::Openai) }, options(2));
+    let result = pool.infer("m", &prompt(), EFFECT, |_| ()).await;
+    serving.abort();
+    (result, tries.load(Ordering::Relaxed))
 }
 
 /// Anthropic counts one token at the beginning of an answer: that is not what it came to.
