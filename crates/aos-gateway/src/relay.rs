@@ -52,8 +52,9 @@ pub(crate) async fn answer<S: System>(
     body: Body,
 ) -> Result<Response, ApiError> {
     let options = &shared.options;
-    let room = take_room(shared, pid, &request.headers)?;
+    let mut room = take_room(shared, pid, &request.headers)?;
     let body = read_body(&request.headers, body, options.program_bytes_max, options.body_within).await?;
+    room.shrink(body.len());
     let mut ending: Ending = Box::pin(ending(Arc::clone(shared)));
     let told = async {
         let Relayed { status, content_type, model, body } = shared.system.relay(pid, format, body).await?;

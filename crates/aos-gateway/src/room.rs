@@ -55,15 +55,24 @@ impl Room {
     }
 }
 
-impl Drop for Taken {
-    fn drop(&mut self) {
+impl Taken {
+    /// Keeps no more than so many bytes: what came was smaller than it might have been.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let given_back = self.bytes.saturating_sub(bytes);
+        self.bytes -= given_back;
         let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = taken.get_mut(&self.pid) {
-            *own -= self.bytes;
+            *own -= given_back;
             if *own == 0 {
                 taken.remove(&self.pid);
             }
         }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.shrink(0);
     }
 }
 
@@ -74,11 +83,14 @@ mod tests {
     #[test]
     fn one_key_leaves_room_for_the_others() {
         let room = Room::new(100, 20);
-        let first = room.take(Pid(2), 20).unwrap();
+        let mut first = room.take(Pid(2), 20).unwrap();
+        first.shrink(25);
         let _second = room.take(Pid(2), 5).unwrap();
         assert!(room.take(Pid(2), 1).err().unwrap().message.contains("with this key"));
         let _others: Vec<Taken> = (3..6).map(|pid| room.take(Pid(pid), 25).unwrap()).collect();
         assert!(!room.take(Pid(6), 1).err().unwrap().message.contains("with this key"));
+        first.shrink(10);
+        assert!(room.take(Pid(6), 10).is_ok(), "what a request turned out not to need is there for others");
         drop(first);
         assert!(room.take(Pid(6), 20).is_ok());
         assert_eq!(room.taken.lock().unwrap().len(), 4, "nothing is kept of a key that holds nothing");
