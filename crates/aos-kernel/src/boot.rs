@@ -3,7 +3,7 @@
 //! Effects that may be repeated are issued again with the same id; the others come back as `EINTR`, outcome unknown,
 //! and are not run again. Nothing is lost and nothing is done twice.
 
-use aos_abi::entry::Verdict;
+use aos_abi::entry::{Purpose, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
 
 use crate::budget::Need;
@@ -47,14 +47,24 @@ impl<P: PageStore> Kernel<P> {
 
     /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
     fn never_came(&mut self, id: EffectId) {
-        let Some(InFlight::Infer { pid, model, reserved_usd, reserved_tokens, price, estimate, max_output, .. }) =
-            self.globals.in_flight.remove(&id)
+        let Some(InFlight::Infer {
+            pid,
+            model,
+            purpose,
+            reserved_usd,
+            reserved_tokens,
+            price,
+            estimate,
+            max_output,
+            ..
+        }) = self.globals.in_flight.remove(&id)
         else {
             return;
         };
         self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
-        let usage = turn::given_up(None, estimate, reserved_tokens, max_output, None);
+        let asked = purpose != Purpose::Digest;
+        let usage = asked.then(|| turn::given_up(None, estimate, reserved_tokens, max_output, None)).flatten();
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
     }
 
@@ -75,8 +85,9 @@ impl<P: PageStore> Kernel<P> {
             // Where it serves a call of another process, nothing tells which, nor whether that was approved.
             let authority = self.authority(by, (by == pid).then_some(index), permit.call());
             // Only a yes that stands lets one that was approved be made again: over the files that were shown, as before.
-            let bound = self.bound(pid, index);
-            self.perform(Effect::Call { id, pid, call_id: call.call_id, permit, workspace, authority, bound });
+            let (bound, approved) = (self.bound(pid, index), call.approved.is_some());
+            let call_id = call.call_id;
+            self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
             return;
         }
         self.globals.in_flight.remove(&id);

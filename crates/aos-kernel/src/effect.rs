@@ -44,6 +44,8 @@ pub enum Effect {
         /// The files that a person saw when they approved it: where they differ by now it does not run, and its outcome
         /// is `EREJECTED`.
         bound: Option<Box<Examined>>,
+        /// A person's word, or its absence for a window, is used up by it.
+        approved: bool,
     },
     /// Look at the files that a proposed call concerns; what is seen comes back as [`aos_abi::Body::Examined`].
     Examine {
@@ -282,7 +284,7 @@ impl Effect {
             Effect::Serve(serve) => serve.paid_by > durable,
             Effect::Infer(_) | Effect::Refuse { .. } | Effect::WebhookReply { .. } => true,
             // A person's word is used once, so that a call under it is written before it is made.
-            Effect::Call { bound: Some(_), .. } => true,
+            Effect::Call { approved: true, .. } => true,
             Effect::Call { permit, .. } => {
                 let spec = permit.call().name().spec();
                 spec.risk != Risk::Read || spec.handler == Handler::Net

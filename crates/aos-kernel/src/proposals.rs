@@ -221,6 +221,11 @@ impl<P: PageStore> Kernel<P> {
         open.examined.clone().map(Box::new)
     }
 
+    /// Whether a call runs under a person's word, or its absence for a window.
+    pub(crate) fn is_approved(&mut self, pid: Pid, index: usize) -> bool {
+        self.table.get(pid).and_then(|process| process.step.get(index)).is_some_and(|call| call.approved.is_some())
+    }
+
     /// Says that an approval did not hold, where that is why a driver did not make the call.
     pub(crate) fn unless_it_held(&mut self, effect: EffectId, outcome: &Outcome) {
         let Outcome::Error { error } = outcome else { return };

@@ -60,7 +60,7 @@ impl<P: PageStore> Kernel<P> {
                 }
                 return;
             };
-            if running > 0 && !(self.runs_beside(pid, next) && running < limits::PARALLEL_READS_MAX) {
+            if running > 0 && !(running < limits::PARALLEL_READS_MAX && self.runs_beside(pid, next)) {
                 return;
             }
             self.start_call(pid, next);
@@ -253,8 +253,8 @@ impl<P: PageStore> Kernel<P> {
         let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, Some(index), permit.call());
-        let bound = self.bound(pid, index);
-        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound });
+        let (bound, approved) = (self.bound(pid, index), self.is_approved(pid, index));
+        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
     }
 
     /// The policy as it holds for what a call of a process leads to. Where a person gave the request or approved it, the

@@ -402,13 +402,14 @@ impl<P: PageStore> Kernel<P> {
         self.globals.in_flight.remove(&effect);
         self.globals.scheduler.finished(&model);
         let (served, usage) = match outcome {
+            // No model was asked for it.
+            _ if purpose == Purpose::Digest => (model.as_str(), None),
             // It was cut off before it was said what came to it: what was thought is not heard.
             InferenceOutcome::Answered(Reply { stop: Stop::Length, usage, model: served, .. })
                 if usage.estimated && self.thinks(&model) =>
             {
                 (served.as_str(), Some(Usage { output_tokens: max_output.into(), ..*usage }))
             }
-            InferenceOutcome::Answered(_) if purpose == Purpose::Digest => (model.as_str(), None),
             InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
             InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
                 let unheard = self.thinks(&model).then_some(max_output);

@@ -238,12 +238,18 @@ fn mark(chance: &mut Chance, of: &str) -> String {
 
 /// A call that a person is asked about.
 fn asking_call(chance: &mut Chance, scene: &Scene) -> (String, String) {
-    const WEIGHTS: [(Name, u32); 5] =
-        [(Name::FsRead, 20), (Name::FsWrite, 30), (Name::FsDelete, 10), (Name::FsMove, 10), (Name::Propose, 30)];
+    const WEIGHTS: [(Name, u32); 6] = [
+        (Name::FsRead, 15),
+        (Name::FsList, 10),
+        (Name::FsWrite, 30),
+        (Name::FsDelete, 10),
+        (Name::FsMove, 10),
+        (Name::Propose, 25),
+    ];
     let (name, _) = WEIGHTS[chance.weighted(&WEIGHTS.map(|(_, weight)| weight))];
     let mut args = args(chance, scene, name);
     for field in ["path", "from"].into_iter().filter(|_| name != Name::Propose) {
-        if args.get(field).is_some() {
+        if args.get(field).is_some() || name == Name::FsList && field == "path" {
             args[field] = chance.one(&["asks/c", "asks/c", "asks/e", "holds/d"]).into();
         }
     }

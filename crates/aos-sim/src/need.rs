@@ -32,6 +32,7 @@ pub(crate) fn needed(policy: &str, call: &Syscall) -> Need {
     let named: Vec<&str> = match call {
         // The lenient one asks about what is read there, too.
         Syscall::FsRead(args) if matches!(rules, Rules::Lenient) => vec![&args.path],
+        Syscall::FsList(args) if matches!(rules, Rules::Lenient) => args.path.as_deref().into_iter().collect(),
         Syscall::FsWrite(args) => vec![&args.path],
         Syscall::FsEdit(args) => vec![&args.path],
         Syscall::FsDelete(args) => vec![&args.path],

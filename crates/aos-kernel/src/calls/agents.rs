@@ -81,7 +81,8 @@ impl<P: PageStore> Kernel<P> {
                 .in_flight
                 .insert(id, InFlight::Call { pid: child, by: pid, call: nth, labels, reads, vouched: false });
             let (authority, workspace) = (self.authority(pid, Some(index), permit.call()), workspace.clone());
-            self.perform(Effect::Call { id, pid: child, call_id, permit, workspace, authority, bound: None });
+            let approved = self.is_approved(pid, index);
+            self.perform(Effect::Call { id, pid: child, call_id, permit, workspace, authority, bound: None, approved });
         }
     }
 

@@ -167,7 +167,7 @@ impl Edges {
                 self.relays.serve(serve, token);
             }
             Effect::Refuse { request, error } => self.relays.refuse(request, error),
-            Effect::Call { id, pid, call_id, permit, workspace, authority, bound } => {
+            Effect::Call { id, pid, call_id, permit, workspace, authority, bound, .. } => {
                 let place = self.place(&workspace, &authority.policy, &authority.role);
                 self.call(Job { id, pid, call_id, permit, place, authority, bound });
             }
