@@ -22,6 +22,10 @@ impl<P: PageStore> Kernel<P> {
         if reply_within_s > limits::WEBHOOK_REPLY_S_MAX {
             return Err(invalid(format!("callers wait {} s at most", limits::WEBHOOK_REPLY_S_MAX)));
         }
+        if self.config.hooks_url.is_empty() {
+            return Err(CallError::new(Code::Again, "no address leads here: another program has the daemon's port")
+                .hint("`aos status` tells a person what to do"));
+        }
         match self.globals.routes.get(&path) {
             Some(owner) if *owner != pid => {
                 return Err(CallError::new(Code::Exist, format!("`{path}` belongs to process {owner}"))

@@ -530,3 +530,16 @@ fn everybody_who_waits_to_write_learns_that_the_reader_has_ended() {
     let told = replay(&script);
     assert_eq!(told.matches("exited 0: answered = \"last words\"").count(), 300);
 }
+
+/// It named the port that another program had taken, and whoever was told sent their requests there.
+#[test]
+fn no_address_is_given_where_none_leads_to_the_daemon() {
+    let told = replay(
+        r#"
+        nowhere
+        spawn resident go
+        2: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+        "#,
+    );
+    assert!(told.contains("2 SYS_REGISTER_WEBHOOK = EAGAIN no address leads here"), "{told}");
+}

@@ -15,6 +15,7 @@
 //! | `key PID [rpm=N] [tiers=…]` · `ask PID N MODEL [MOST]` · `hangup PID N` | a program (`spawn program`) gets a key · asks, under a number · gives up |
 //! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
+//! | `nowhere` | no address leads to the daemon from here on |
 //! | `here MODEL` | that model is on this machine from here on |
 //! | `day USD` · `drop MODEL` · `slots N` · `price USD` | another configuration; the price is for a million tokens of every model |
 //! | `model NAME key=value…` · `only NAME,…` · `fallback NAME,…` | a model is configured so (keys: `tier`, `price`, `window`, `output`, `at`, `limit`) · no others are · the router's fallback |
@@ -283,6 +284,7 @@ impl Rig {
             "expire" => self.proposal(first, ProposalState::Expired, None),
             "reject" => self.proposal(first, ProposalState::Rejected, Some(tail)),
             "hook" => self.hook(first),
+            "nowhere" => self.configure(|config| config.hooks_url.clear()),
             "watch" => self.offer(pid, Body::Watch { watch_id: tail.into(), paths: ["a.txt".to_owned()].into() }),
             "fork" => self.fork(pid),
             "prune" => self.offer(Pid::SYSTEM, Body::Pruned { pids: vec![pid], entries: 0 }),

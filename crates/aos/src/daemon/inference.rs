@@ -241,7 +241,8 @@ fn whole(mut reply: Reply, entries: &[Arc<Entry>]) -> Reply {
     if said.is_empty() || cut_off && said.len() < SUMMARY_BYTES_MIN {
         reply.text = aos_context::digest(entries);
     } else if cut_off {
-        reply.text = format!("{said}\n[cut off here; in short:]\n{}", aos_context::digest(entries));
+        // What people said stands first, so that it is kept where this is cut in turn.
+        reply.text = format!("{}\n[and at length, cut off:]\n{said}", aos_context::digest(entries));
     }
     reply
 }
@@ -441,7 +442,7 @@ mod tests {
         assert_eq!(whole("", Stop::Length), digest, "it thought to the end");
         assert_eq!(whole("It did", Stop::Length), digest);
         let long = "It did well. ".repeat(20);
-        assert_eq!(whole(&long, Stop::Length), format!("{}\n[cut off here; in short:]\n{digest}", long.trim()));
+        assert_eq!(whole(&long, Stop::Length), format!("{digest}\n[and at length, cut off:]\n{}", long.trim()));
     }
 
     #[tokio::test(start_paused = true)]

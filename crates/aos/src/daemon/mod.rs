@@ -84,6 +84,8 @@ pub enum Error {
     Diverged {
         /// The first such entry.
         lsn: Lsn,
+        /// It was read from the first one on, since this version cannot read the state that was saved.
+        from_first: bool,
     },
     /// The checkpoint is not of this version's format, and what it stands for is in the journal no more.
     #[error("{why}, and it cannot be made again: entries from {from} on were pruned")]
@@ -120,6 +122,9 @@ impl Error {
             Error::Home(error) => error.hint(),
             Error::Listen { .. } => "stop what listens there, or set another `listen` in `[daemon]` of aos.toml".into(),
             Error::Checkpoint { .. } => "start the version of aos that wrote it; nothing was changed".into(),
+            Error::Diverged { from_first: true, .. } => {
+                "go on with the version of aos that wrote it, or begin a new home with this one: `aos --home NEW init`; nothing was changed".into()
+            }
             Error::Diverged { .. } => {
                 "start the version of aos that wrote it, stop that with `aos down`, then start this one; nothing was changed".into()
             }
@@ -170,7 +175,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mounts = Mounts::new(&home, &Env::of_process());
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
-    let Served { pool, views: models, configured } = models(&config, &home, &policy.text, &listen);
+    let Served { pool, views: models, configured } =
+        models(&config, &home, &policy.text, tcp.as_ref().map(|_| &*listen));
     // Said before anything runs.
     let before = kernel.measured().clone();
     let measured = measured::look(&home, &before).await;
@@ -368,9 +374,9 @@ struct Served {
     configured: aos_abi::entry::Configured,
 }
 
-fn models(config: &Config, home: &Home, policy: &str, listen: &str) -> Served {
+fn models(config: &Config, home: &Home, policy: &str, listen: Option<&str>) -> Served {
     let mut configured = config.configured(policy);
-    configured.hooks_url = format!("http://{listen}/hooks/");
+    configured.hooks_url = listen.map(|listen| format!("http://{listen}/hooks/")).unwrap_or_default();
     let table = config.serving();
     if config.has_no_model() {
         configured.models.insert(NANO.to_owned(), table[NANO].spec());

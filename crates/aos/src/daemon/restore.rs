@@ -65,7 +65,7 @@ fn replay<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>, after: Lsn, w
         if expected.pop_front().as_deref() == Some(&recorded) {
             return ControlFlow::Continue(());
         }
-        failed = Some(Error::Diverged { lsn: recorded.lsn });
+        failed = Some(Error::Diverged { lsn: recorded.lsn, from_first: !why.is_empty() });
         ControlFlow::Break(())
     })?;
     failed.map_or(Ok(()), Err)
