@@ -2,11 +2,13 @@
 //!
 //! Start at [`Home::find`], which only looks, and [`Home::create`], which makes the folders. What always holds: folders
 //! are 0700 and secrets 0600 from the moment they exist; no path below comes from anything but the flag and the environment.
-//! Absent here: what stands in the files (see [`crate::config`]).
+//! Who else may read and write it is looked at in `private`. Absent here: what stands in the files (see [`crate::config`]).
+
+mod private;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,13 +94,15 @@ pub enum Error {
         /// Whose it is.
         uid: u32,
     },
-    /// Others could put another folder in the place of the home.
-    #[error("{path} (mode {mode:o}) lets everybody exchange what lies in it, and the home does")]
-    Exchangeable {
-        /// The folder above.
+    /// The home is another user's.
+    #[error("{path} belongs to another user, {user} (uid {uid})")]
+    Foreign {
+        /// The folder.
         path: PathBuf,
-        /// Its permissions.
-        mode: u32,
+        /// Whose it is.
+        uid: u32,
+        /// The same as `sudo` takes it: a name, or `#` and the number of one without.
+        user: String,
     },
     /// The token file does not hold a token.
     #[error("{path} does not hold a token of 64 hex digits")]
@@ -124,8 +128,9 @@ impl Error {
             Error::Shared { path, .. } => {
                 format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
             }
-            Error::Exchangeable { path, .. } => {
-                format!("say another place with --home DIR; or, as its owner: chmod +t {}", path.display())
+            Error::Foreign { user, .. } => {
+                let user = if user.starts_with('#') { format!("'{user}'") } else { user.clone() };
+                format!("say another place with --home DIR; or, where that one is meant: sudo -u {user} aos …")
             }
             Error::BadToken { path } => format!("remove {}; a new one is made", path.display()),
         }
@@ -324,19 +329,16 @@ impl Home {
         !self.config_file().exists()
     }
 
-    /// Makes the folders that are missing, 0700, and makes those so that are there and empty. A folder that holds
-    /// something keeps its permissions, since it may be more than a home; `aos doctor` says what others can read.
+    /// Makes the folders that are missing, 0700, and makes those so that are there, empty and one's own. A folder that
+    /// holds something keeps its permissions, since it may be more than a home; `aos doctor` says what others can read.
     ///
     /// # Errors
     /// [`Error::Io`], and as [`Home::check_private`].
     pub fn create(&self) -> Result<(), Error> {
-        self.check_private()?;
+        self.make_private()?;
         for path in self.folders() {
-            let failed = |source| Error::Io { doing: "make the folder", path: path.clone(), source };
-            if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-            }
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.map_err(|source| Error::Io { doing: "make the folder", path, source })?;
         }
         // What another user made meanwhile counts as there.
         self.check_private()
@@ -386,65 +388,6 @@ impl Home {
             Err(source) => Err(Error::Io { doing: "read", path, source }),
         }
     }
-
-    /// Refuses a home that others may write: a folder of it, or a file that is not closed off by its folder. Policy and
-    /// configuration may be writable by everybody nowhere: folders are opened, and files have other names, more easily
-    /// than anybody looks at them again. What is missing is no fault.
-    ///
-    /// # Errors
-    /// [`Error::Shared`] and [`Error::Exchangeable`] with the first of them.
-    pub fn check_private(&self) -> Result<(), Error> {
-        let look = |path: &Path| {
-            let found = fs::metadata(path).ok()?;
-            Some((found.permissions().mode() & 0o7777, found.uid()))
-        };
-        let us = rustix::process::geteuid().as_raw();
-        let open = |path: &Path| look(path).is_none_or(|(mode, _)| mode & 0o011 != 0);
-        let files = [self.token_file(), self.config_file(), self.policy_file(), self.data.join("journal.db")];
-        let reachable = files.into_iter().filter(|file| file.parent().is_none_or(open));
-        for path in self.folders().into_iter().chain(reachable) {
-            match look(&path) {
-                Some((mode, uid)) if mode & 0o022 != 0 || (uid != us && uid != 0) => {
-                    return Err(Error::Shared { path, mode, uid });
-                }
-                _ => {}
-            }
-        }
-        for path in [self.config_file(), self.policy_file()] {
-            if let Some((mode, uid)) = look(&path).filter(|(mode, _)| mode & 0o002 != 0) {
-                return Err(Error::Shared { path, mode, uid });
-            }
-        }
-        let real = self.roots().into_iter().filter_map(|root| root.canonicalize().ok());
-        for root in self.roots().into_iter().chain(real) {
-            for path in root.ancestors().skip(1) {
-                // In a sticky folder nobody renames what is not theirs.
-                if let Some((mode, _)) = look(path).filter(|(mode, _)| mode & 0o1002 == 0o002) {
-                    return Err(Error::Exchangeable { path: path.to_owned(), mode });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What of the home others could read: each path with its mode. Nothing is changed. What is in
-    /// the folders is guarded by them.
-    #[must_use]
-    pub fn exposed(&self) -> Vec<(PathBuf, u32)> {
-        let journal = ["", "-wal", "-shm"].map(|part| self.data.join(format!("journal.db{part}")));
-        let secrets = [self.token_file(), self.config_file(), self.policy_file(), self.data.join("journal.head")];
-        let values = fs::read_dir(self.secrets()).into_iter().flatten().flatten().map(|entry| entry.path());
-        self.folders()
-            .into_iter()
-            .chain(secrets)
-            .chain(values)
-            .chain(journal)
-            .filter_map(|path| {
-                let mode = fs::metadata(&path).ok()?.permissions().mode() & 0o777;
-                (mode & 0o077 != 0).then_some((path, mode))
-            })
-            .collect()
-    }
 }
 
 /// A whole file beside `path`, 0600, under a name that no other command and no other thread uses.
@@ -472,6 +415,8 @@ fn led_to(folder: &Path, depth: u32) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn find(env: &Env) -> Home {
@@ -538,81 +483,6 @@ mod tests {
             assert_eq!(fs::read_dir(home.run()).unwrap().count(), 1, "no draft is left");
             fs::remove_file(home.token_file()).unwrap();
         }
-    }
-
-    #[test]
-    fn a_home_that_others_may_write_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = Home::find(Some(&dir.path().join("h")), &Env::default()).unwrap();
-        home.create().unwrap();
-        home.check_private().unwrap();
-        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        fs::write(home.policy_file(), "").unwrap();
-        fs::write(home.config_file(), "").unwrap();
-        for file in [home.policy_file(), home.config_file()] {
-            set(home.root(), 0o700);
-            set(&file, 0o666);
-            let refused = home.check_private().unwrap_err();
-            assert!(matches!(&refused, Error::Shared { path, .. } if *path == file), "everybody's: {refused}");
-            assert!(refused.hint().contains(&format!("chmod go-w {}", file.display())), "{}", refused.hint());
-            set(&file, 0o664);
-            home.check_private().expect("nobody of its group gets through its folder");
-            set(home.root(), 0o755);
-            let refused = home.check_private().unwrap_err();
-            assert!(matches!(&refused, Error::Shared { path, .. } if *path == file), "{refused}");
-            set(&file, 0o644);
-        }
-        home.check_private().unwrap();
-        set(&home.workspaces(), 0o770);
-        let refused = home.check_private().unwrap_err();
-        assert!(matches!(&refused, Error::Shared { path, .. } if *path == home.workspaces()), "{refused}");
-    }
-
-    #[test]
-    fn a_home_that_another_user_made_is_refused_before_anything_is_put_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("h");
-        let home = Home::at(&root).unwrap();
-        fs::create_dir(&root).unwrap();
-        fs::write(root.join("aos.toml"), "").unwrap();
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-        let refused = home.create().unwrap_err();
-        assert!(matches!(&refused, Error::Shared { path, .. } if *path == root), "{refused}");
-        assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
-
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
-        // Only root can give a folder away.
-        if std::os::unix::fs::chown(&root, Some(4242), None).is_ok() {
-            let refused = home.create().unwrap_err();
-            assert!(matches!(refused, Error::Shared { uid: 4242, .. }), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_home_that_others_can_exchange_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let above = dir.path().join("everybody's");
-        let home = Home::at(&above.join("mine").join("h")).unwrap();
-        home.create().unwrap();
-        let set = |mode| fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
-        set(0o777);
-        let refused = home.check_private().unwrap_err();
-        assert!(matches!(&refused, Error::Exchangeable { path, mode: 0o777 } if *path == above), "{refused}");
-        set(0o1777);
-        home.check_private().unwrap();
-    }
-
-    #[test]
-    fn a_folder_that_holds_something_keeps_its_permissions() {
-        let dir = tempfile::tempdir().unwrap();
-        let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        open(dir.path());
-        Home::at(dir.path()).unwrap().create().unwrap();
-        assert_eq!(mode(dir.path()), 0o700, "it was empty");
-        open(dir.path());
-        Home::at(dir.path()).unwrap().create().unwrap();
-        assert_eq!(mode(dir.path()), 0o755);
     }
 
     #[test]

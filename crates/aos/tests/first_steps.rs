@@ -6,6 +6,9 @@
 
 mod rig;
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
 use rig::{Rig, Running, Setup, any, assert_told, call, read, say};
 use serde_json::json;
 
@@ -158,6 +161,21 @@ fn a_port_that_another_user_has_is_not_replaced_unsaid() {
     rig.stop();
     rig.up();
     assert_eq!(rig.listen(), taken, "and the port is used again once it is free");
+}
+
+#[test]
+fn an_empty_folder_that_others_may_write_becomes_a_home_also_below_one() {
+    let rig = fresh();
+    let set = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let home = rig.home();
+    let above = home.parent().unwrap();
+    std::fs::create_dir(&home).unwrap();
+    set(&home);
+    set(above);
+    let made = rig.aos(&["ps"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let doctor = rig.aos(&["doctor"]).out;
+    assert!(doctor.contains("is private") && doctor.contains(&format!("chmod +t {}", above.display())), "{doctor}");
 }
 
 #[test]

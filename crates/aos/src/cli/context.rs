@@ -88,9 +88,9 @@ impl Context {
     /// The client of the daemon. A home that is missing is made first, and what was chosen is said.
     ///
     /// # Errors
-    /// Where the home cannot be made, or others may write it.
+    /// Where the home cannot be made, is another user's, or others may write it.
     pub fn client(&self) -> Result<Client, Failure> {
-        self.home.check_private()?;
+        self.home.make_private()?;
         if !self.start {
             return Ok(self.client_without_start());
         }

@@ -136,17 +136,21 @@ pub(super) fn tell(cx: &Context, findings: &[Finding]) -> Result<Exit, Failure> 
 
 fn home(home: &Home) -> Vec<Finding> {
     let exposed = home.exposed();
-    if exposed.is_empty() {
-        return vec![Finding::good("home", format!("{} is private", home.root().display()))];
-    }
-    exposed
-        .into_iter()
-        .map(|(path, mode)| {
-            let right = if path.is_dir() { "700" } else { "600" };
-            let path = path.display();
-            Finding::fault("home", format!("others can read {path} (mode {mode:03o})"), format!("chmod {right} {path}"))
-        })
-        .collect()
+    let private = exposed.is_empty().then(|| Finding::good("home", format!("{} is private", home.root().display())));
+    let exposed = exposed.into_iter().map(|(path, mode)| {
+        let right = if path.is_dir() { "700" } else { "600" };
+        let path = path.display();
+        Finding::fault("home", format!("others can read {path} (mode {mode:03o})"), format!("chmod {right} {path}"))
+    });
+    let exchangeable = home.exchangeable().into_iter().map(|(path, mode)| {
+        let path = path.display();
+        Finding::note(
+            "home",
+            format!("every user can exchange what lies in {path} (mode {mode:03o}), and the home does"),
+            format!("nothing, if nobody else has an account here; else, as its owner: chmod +t {path}"),
+        )
+    });
+    private.into_iter().chain(exposed).chain(exchangeable).collect()
 }
 
 fn disk(home: &Home) -> Option<Finding> {

@@ -196,7 +196,7 @@ async fn route(cx: &Context, request: RouteRequest) -> Result<Exit, Failure> {
 
 async fn test(cx: &Context, only: Option<&str>) -> Result<Exit, Failure> {
     // Who writes aos.toml says where keys go.
-    cx.home.check_private()?;
+    cx.home.make_private()?;
     // Before the home is made, the model inside the program can be tried.
     let config = match cx.home.is_new() {
         true => Config::parse("", &cx.env)?,

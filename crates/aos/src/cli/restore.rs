@@ -32,7 +32,7 @@ fn hash(text: &str) -> Result<String, String> {
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        cx.home.check_private()?;
+        cx.home.make_private()?;
         if cx.client_without_start().is_up().await? {
             return Err(Failure::new("the daemon runs, and has the home to itself").hint("aos down, then again"));
         }
