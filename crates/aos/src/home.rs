@@ -360,34 +360,43 @@ impl Home {
     /// [`Error::Io`] and [`Error::BadToken`].
     pub fn token(&self) -> Result<String, Error> {
         let path = self.token_file();
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let token = text.trim();
-                let good = token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
-                if good { Ok(token.to_owned()) } else { Err(Error::BadToken { path }) }
+        if let Some(token) = kept_token(&path)? {
+            return Ok(token);
+        }
+        let mut bytes = [0u8; 32];
+        getrandom::fill(&mut bytes).map_err(|error| Error::Io {
+            doing: "draw random bytes for",
+            path: path.clone(),
+            source: io::Error::other(error),
+        })?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let failed = |source| Error::Io { doing: "write", path: path.clone(), source };
+        let draft = draft(&path, &format!("{token}\n")).map_err(failed)?;
+        // Of several first commands at once one makes it, and the others take that one: a rename would put theirs
+        // in the place of what a daemon has read already.
+        let linked = fs::hard_link(&draft, &path);
+        let _ = fs::remove_file(&draft);
+        match linked {
+            Ok(()) => Ok(token),
+            // What is there and cannot be read is a link to nothing.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                kept_token(&path)?.ok_or(Error::BadToken { path })
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut bytes = [0u8; 32];
-                getrandom::fill(&mut bytes).map_err(|error| Error::Io {
-                    doing: "draw random bytes for",
-                    path: path.clone(),
-                    source: io::Error::other(error),
-                })?;
-                let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                let failed = |source| Error::Io { doing: "write", path: path.clone(), source };
-                let draft = draft(&path, &format!("{token}\n")).map_err(failed)?;
-                // Of several first commands at once one makes it, and the others take that one: a rename would put theirs
-                // in the place of what a daemon has read already.
-                let linked = fs::hard_link(&draft, &path);
-                let _ = fs::remove_file(&draft);
-                match linked {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-                    _ => self.token(),
-                }
-            }
-            Err(source) => Err(Error::Io { doing: "read", path, source }),
+            Err(error) => Err(failed(error)),
         }
     }
+}
+
+/// The token in a file; `None` where there is no file.
+fn kept_token(path: &Path) -> Result<Option<String>, Error> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::Io { doing: "read", path: path.to_owned(), source }),
+    };
+    let token = text.trim();
+    let good = token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if good { Ok(Some(token.to_owned())) } else { Err(Error::BadToken { path: path.to_owned() }) }
 }
 
 /// A whole file beside `path`, 0600, under a name that no other command and no other thread uses.
@@ -459,6 +468,21 @@ mod tests {
         assert_eq!(home.exposed(), vec![(home.token_file(), 0o644)]);
         fs::write(home.token_file(), "short").unwrap();
         assert!(matches!(home.token(), Err(Error::BadToken { .. })));
+    }
+
+    #[test]
+    fn a_token_that_links_to_nothing_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        home.create().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, home.token_file()).unwrap();
+        let error = home.token().unwrap_err();
+        assert!(matches!(error, Error::BadToken { .. }), "{error}");
+        assert_eq!(fs::read_dir(home.run()).unwrap().count(), 1, "no draft is left");
+        let token = "ab".repeat(32);
+        fs::write(&elsewhere, &token).unwrap();
+        assert_eq!(home.token().unwrap(), token);
     }
 
     #[test]
