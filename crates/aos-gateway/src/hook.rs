@@ -40,25 +40,35 @@ const NOT_PASSED: &[&str] = &[
 ];
 
 /// What names of headers that hold credentials have in them: `X-Api-Key`, in which this gateway takes keys too,
-/// `X-Gitlab-Token`, `X-Telegram-Bot-Api-Secret-Token`, `X-Auth-Token`, `Ocp-Apim-Subscription-Key`. Signatures are none:
-/// they hold for one request, and are remembered by the journal.
+/// `X-Gitlab-Token`, `X-Telegram-Bot-Api-Secret-Token`, `X-Auth-Token`, `Ocp-Apim-Subscription-Key`; and what a proxy in
+/// front adds of who is signed in, `Cf-Access-Jwt-Assertion`, `X-Goog-Iap-Jwt-Assertion`, `X-Amzn-Oidc-Data`. Signatures
+/// are none: they hold for one request, and are remembered by the journal.
 const CREDENTIALS: &[&str] = &[
     "access-key",
     "api-key",
     "apikey",
-    "auth",
+    "authoris",
+    "authoriz",
     "cookie",
     "credential",
     "functions-key",
+    "jwt",
+    "oidc",
     "passw",
     "secret",
+    "session",
     "subscription-key",
     "token",
 ];
 
+/// What has `auth` in it and is no credential: who wrote something, and what a mail server found out (RFC 8601). Every
+/// other name with `auth` counts as one, since there are too many to list: `X-Auth`, `X-OAuth-Key`, `X-Authentication`.
+const NOT_AUTH: &[&str] = &["authentication-results", "author"];
+
 fn holds_credentials(name: &str) -> bool {
     let name = name.replace('_', "-");
-    CREDENTIALS.iter().any(|part| name.contains(part))
+    let other = NOT_AUTH.iter().fold(name.clone(), |name, part| name.replace(part, ""));
+    other.contains("auth") || CREDENTIALS.iter().any(|part| name.contains(part))
 }
 
 /// Headers that an agent may set, beside those that begin with `x-`.
@@ -236,14 +246,34 @@ mod tests {
             "x-auth-token",
             "x-amz-security-token",
             "ocp-apim-subscription-key",
+            "x-auth",
+            "x-basic-auth",
+            "x_auth_key",
+            "x-authentication",
+            "x-authorisation",
+            "x-author-authorization",
+            "cf-access-jwt-assertion",
+            "x-goog-iap-jwt-assertion",
+            "x-amzn-oidc-data",
+            "x-session-id",
         ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("aos_sk_x"));
         }
-        let signed = ["x-aos-signature", "x-aos-timestamp", "x-hub-signature-256", "x-github-event", "idempotency-key"];
-        for name in signed {
+        let others = [
+            "x-aos-signature",
+            "x-aos-timestamp",
+            "x-hub-signature-256",
+            "x-github-event",
+            "idempotency-key",
+            "x-author",
+            "x-authored-by",
+            "authentication-results",
+            "arc-authentication-results",
+        ];
+        for name in others {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("1"));
         }
-        let mut kept = BTreeMap::from(signed.map(|name| (name.to_owned(), "1".to_owned())));
+        let mut kept = BTreeMap::from(others.map(|name| (name.to_owned(), "1".to_owned())));
         kept.insert("x-event".to_owned(), "a, b".to_owned());
         assert_eq!(passed(&headers), kept);
     }
