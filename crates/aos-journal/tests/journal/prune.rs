@@ -1,6 +1,7 @@
 //! Pruning: what goes, what stays, and that the chain holds over it.
 
 use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 
 use aos_abi::{Body, Lsn, Pid, Timestamp};
 use aos_journal::{ChargesBy, Checkpoint, Error, Journal, PrunePlan};
@@ -65,6 +66,15 @@ fn stands(home: &Home, text: &str) -> bool {
         .any(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
 }
 
+/// Waits for what the journal does by itself within seconds; a minute is for a machine that is busy.
+fn until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// A secret in process 2, enough of it that pages were split many times, some entries longer than a page.
 fn with_a_secret(home: &Home) -> Journal {
     let (journal, _) = home.open();
@@ -99,9 +109,7 @@ fn what_a_reader_kept_in_the_log_goes_once_it_is_done() {
     assert!(stands(&home, "swordfish"), "the reader sees the journal as it was");
     reader.execute_batch("COMMIT").unwrap();
     // Nothing else happens.
-    while stands(&home, "swordfish") {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until("the log is folded", || !stands(&home, "swordfish"));
     journal.append_wait(batch(3002, 3002)).unwrap();
 }
 
@@ -135,9 +143,7 @@ fn what_a_killed_daemon_left_in_the_log_goes_at_the_next_start() {
     let log = std::fs::metadata(copy.file("journal.db-wal")).unwrap();
     assert!(log.len() > 0);
     let (journal, _) = copy.open();
-    while std::fs::metadata(copy.file("journal.db-wal")).unwrap().len() > 0 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until("the log is empty", || std::fs::metadata(copy.file("journal.db-wal")).unwrap().len() == 0);
     journal.append_wait(batch(3001, 3001)).unwrap();
 }
 
