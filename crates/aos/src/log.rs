@@ -1,7 +1,7 @@
 //! The daemon's log: lines on standard error, with personal data covered by the name of its kind.
 //!
-//! Start at [`Covered`], which the subscriber writes to; [`open`] is the file that standard error of a daemon in the
-//! background is, and [`keep_short`] has it begun anew. What always holds: what `personal_data` of the policy names is
+//! Start at [`Covered`], which the subscriber writes to; [`open`] is the file that both outputs of a daemon in the
+//! background are, and [`keep_short`] has it begun anew. What always holds: what `personal_data` of the policy names is
 //! found in no line that is written once that policy holds; a line that cannot be looked at is not written; of the file
 //! no more is kept than twice [`BYTES_MAX`] and a line.
 
@@ -25,7 +25,7 @@ pub(crate) fn look_for(detector: &Arc<Detector>) {
 /// The size from which on the file is begun anew, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The file that standard error is, and its size; none where it is somebody else's.
+/// The file that both outputs are, and its size; none where it is somebody else's.
 static FILE: Mutex<Option<(PathBuf, u64)>> = Mutex::new(None);
 
 /// Opens the log to write on in it. One that is long enough already becomes `….1`, in the place of the one before.
@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Standard error is the log at `path`: from now on it is begun anew whenever it is long enough.
+/// Standard output and standard error are the log at `path`: from now on it is begun anew whenever it is long enough.
 pub(crate) fn keep_short(path: PathBuf) {
     let size = std::fs::metadata(&path).map_or(0, |log| log.len());
     *FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some((path, size));
@@ -52,7 +52,9 @@ fn wrote(bytes: usize) {
     *size += bytes as u64;
     if *size >= BYTES_MAX {
         let anew = open(path).and_then(|anew| {
+            // Whichever still held the old file would keep it on the disk when that is replaced.
             rustix::stdio::dup2_stderr(&anew)?;
+            rustix::stdio::dup2_stdout(&anew)?;
             Ok(anew.metadata()?.len())
         });
         *size = anew.unwrap_or(0);

@@ -114,6 +114,11 @@ fn the_log_of_a_running_daemon_is_begun_anew() {
     rig.up();
     until("the log to be begun anew", || rig.file("logs/daemon.log.1").exists().then_some(()));
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    for daemon in rig.daemons() {
+        let held = fs::read_dir(format!("/proc/{}/fd", daemon.as_raw_nonzero())).unwrap().flatten();
+        let held: Vec<_> = held.filter_map(|one| fs::read_link(one.path()).ok()).collect();
+        assert!(held.contains(&log) && !held.contains(&rig.file("logs/daemon.log.1")), "{held:?}");
+    }
     rig.stop();
     assert!(fs::metadata(&log).unwrap().len() < 1 << 20);
     assert!(fs::metadata(rig.file("logs/daemon.log.1")).unwrap().len() >= 16 << 20);
