@@ -112,7 +112,7 @@ fn launch(home: &Home, program: &Path) -> io::Result<(Child, u64)> {
     Ok((child, from))
 }
 
-/// The last error that was written to the log after `from`, or `otherwise` where there is none.
+/// The last error that was written to the log after its first `from` bytes, or `otherwise` where there is none.
 fn last_error(log: &Path, from: u64, otherwise: &str) -> Error {
     let text = read_from(log, from).unwrap_or_default();
     let (reason, hint) = error_in(&text).unwrap_or_else(|| (otherwise.to_owned(), None));
@@ -123,6 +123,8 @@ fn read_from(log: &Path, from: u64) -> io::Result<String> {
     /// Enough for every error; a daemon that logs more than this while it starts is cut.
     const BYTES_MAX: u64 = 1 << 20;
     let mut file = fs::File::open(log)?;
+    // A shorter one was begun anew meanwhile.
+    let from = if file.metadata()?.len() < from { 0 } else { from };
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(BYTES_MAX).read_to_end(&mut bytes)?;
@@ -163,6 +165,15 @@ mod tests {
         assert!(ours(1000, 1000).is_ok() && ours(0, 1000).is_ok() && ours(0, 0).is_ok());
         assert!(ours(1001, 1000).unwrap_err().to_string().contains("the user 1001, not you"));
         assert!(ours(1000, 0).is_err(), "root does not do what a user's program tells it either");
+    }
+
+    #[test]
+    fn a_log_that_was_begun_anew_is_read_from_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("daemon.log");
+        fs::write(&log, "error: old\nerror: the port is taken\n").unwrap();
+        assert_eq!(read_from(&log, 11).unwrap(), "error: the port is taken\n");
+        assert_eq!(read_from(&log, 1 << 24).unwrap(), "error: old\nerror: the port is taken\n");
     }
 
     #[test]
