@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drivers::{Configured, Drivers, allowed, keeps_secrets};
-use super::requests::{GATHERED_FOR, Requests, net_request};
+use super::requests::{GATHERED_FOR, Requests, cut, net_request};
 use crate::secrets::Secrets;
 
 /// The ports of http and https.
@@ -33,6 +33,9 @@ const WEB: [u16; 2] = [80, 443];
 const TAKEN: [u16; 2] = [53, 3128];
 /// How many addresses of rules can be meant as they are; those beyond are reached by the proxy alone.
 const ADDRESSES_MAX: usize = 256;
+/// How much of a request's address and of its verdict is logged, in characters each: the requests of one command, which
+/// are journaled at length, must not take up the whole log.
+const LOGGED_CHARS_MAX: usize = 200;
 
 /// One command's way out.
 pub(crate) struct Outlet {
@@ -281,8 +284,9 @@ impl Gate for Door {
         };
         // A command asks as often as it likes, and refusals cost it nothing.
         if listed {
-            let verdict = request.why.as_deref().unwrap_or("allow");
-            tracing::info!(pid = %rules.authority.pid, method = %request.method, to = %request.to, verdict, "a command's request");
+            let to = cut(&request.to, LOGGED_CHARS_MAX);
+            let verdict = cut(request.why.as_deref().unwrap_or("allow"), LOGGED_CHARS_MAX);
+            tracing::info!(pid = %rules.authority.pid, method = %request.method, %to, verdict, "a command's request");
         }
         let mut told = rules.told();
         if let Ok(allowed) = seen.said {

@@ -123,7 +123,7 @@ pub(crate) fn net_request<E: AsRef<str>>(method: &str, to: &str, said: Result<&A
 }
 
 /// A text of whoever asks, of which no more than so many characters are kept.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

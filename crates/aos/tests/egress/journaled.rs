@@ -77,6 +77,8 @@ fn each_request_of_a_command_is_journaled_with_its_rule() {
     assert!(requests[..70].iter().all(is("GET", &at("/open/a"), Ok(&open))), "{:?}", requests[0]);
     let cut: String = long.chars().take(1000).chain(['…']).collect();
     assert!(is("GET", &cut, Ok(&open))(&requests[70]), "{}", requests[70]);
+    let logged: String = long.chars().take(200).chain(['…', ' ']).collect();
+    assert!(rig.log().contains(&format!(" to={logged}")), "{}", rig.log());
     assert!(is("GET", &at("/late/a"), Err("no rule"))(&requests[71]), "{}", requests[71]);
     // What the command was begun under has to allow it too, so it does not get what came later.
     assert_eq!(after.len(), 1, "{after:?}");
