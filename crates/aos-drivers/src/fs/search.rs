@@ -1,7 +1,8 @@
 //! `FS_SEARCH`: lines that match a regular expression.
 //!
 //! The engine runs in time linear in the text whatever the pattern, but linear in the size of the compiled pattern as
-//! well. So a line is matched only so far as the two together allow, and between lines it is asked whether to go on.
+//! well. So a long line is matched in pieces, as long as the two together allow, and between pieces and lines it is asked
+//! whether to go on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,8 +27,8 @@ use super::workspace::{Workspace, file_in};
 const PATTERN_BYTES_MAX: usize = 4096;
 /// How much memory the program of one may take, as the smallest of these that is enough.
 const PROGRAM_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// How much of a line is matched, times the bytes of the program: seconds where every state is walked for every byte, and
-/// the whole of a file for a small program.
+/// How much of a line is matched at once, times the bytes of the program: seconds where every state is walked for every
+/// byte, and the whole of a file for a small program.
 const WORK_MAX: usize = (FILE_BYTES_MAX as usize) * PROGRAM_BYTES[0];
 /// How long one search may take.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -51,10 +52,10 @@ pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch, stop: &dyn Fn()
     let stop = &|| stop() || Instant::now() >= until;
     let path = Beneath::parse(args.path.as_deref().unwrap_or(""))?;
     let pattern = args.glob.as_deref().map(Pattern::parse).transpose()?;
-    let (regex, line_max) = compile(&args.pattern)?;
+    let (regex, piece) = compile(&args.pattern)?;
     let mut search = Search {
         regex,
-        line_max,
+        piece,
         stop,
         matches: Vec::new(),
         bytes_left: TOTAL_BYTES_MAX,
@@ -97,7 +98,7 @@ pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch, stop: &dyn Fn()
     Ok(result)
 }
 
-/// The program of a pattern, and how much of a line it is matched against, in bytes.
+/// The program of a pattern, and how much of a line it is matched against at once, in bytes.
 fn compile(pattern: &str) -> Result<(Regex, usize), Error> {
     let bad = |why: String| Error::Pattern { what: "regular expression", why };
     if pattern.len() > PATTERN_BYTES_MAX {
@@ -115,7 +116,7 @@ fn compile(pattern: &str) -> Result<(Regex, usize), Error> {
 
 struct Search<'s> {
     regex: Regex,
-    line_max: usize,
+    piece: usize,
     stop: &'s dyn Fn() -> bool,
     matches: Vec<Value>,
     bytes_left: u64,
@@ -167,22 +168,49 @@ impl Search<'_> {
             return ControlFlow::Continue(());
         }
         for (nth, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            if (self.stop)() {
-                self.leave_out(path, &format!("searched only up to line {nth}: {TOO_LONG}"));
-                return ControlFlow::Break(());
-            }
-            let mut line = line.strip_suffix(b"\r").unwrap_or(line);
-            if line.len() > self.line_max {
-                line = &line[..self.line_max];
-                self.leave_out(path, &format!("line {} is searched only up to byte {}", nth + 1, self.line_max));
-            }
-            let Some(found) = self.regex.find(line) else { continue };
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let at = match self.find(line) {
+                Ok(Some(at)) => at,
+                Ok(None) => {
+                    if line.len() > self.piece && !self.left_out.contains_key(path) {
+                        let (nth, most) = (nth + 1, self.piece / 2);
+                        self.leave_out(path, &format!("in line {nth} no match of more than {most} bytes is seen"));
+                    }
+                    continue;
+                }
+                Err(byte) => {
+                    self.leave_out(path, &format!("searched only up to line {}, byte {byte}: {TOO_LONG}", nth + 1));
+                    return ControlFlow::Break(());
+                }
+            };
             if self.matches.len() == limits::LISTING_MAX {
                 return ControlFlow::Break(());
             }
-            self.matches.push(json!({ "path": path, "line": nth + 1, "text": shown(line, found.start()) }));
+            self.matches.push(json!({ "path": path, "line": nth + 1, "text": shown(line, at) }));
         }
         ControlFlow::Continue(())
+    }
+
+    /// Where a line matches; as an error, up to which byte it was looked at before it was said to stop. Pieces overlap by
+    /// half, so that a match is whole in one of them.
+    fn find(&self, line: &[u8]) -> Result<Option<usize>, usize> {
+        let mut from = 0;
+        loop {
+            if (self.stop)() {
+                return Err(from);
+            }
+            let upto = line.len().min(from + self.piece);
+            // What stands before a piece is looked at (`^`, `\b`), and what stands behind it is not: a match may end there
+            // only because the text does.
+            let ends = self.regex.shortest_match_at(&line[..upto], from);
+            if ends.is_some_and(|end| end < upto || upto == line.len()) {
+                return Ok(self.regex.find_at(&line[..upto], from).map(|found| found.start()));
+            }
+            if upto == line.len() {
+                return Ok(None);
+            }
+            from += self.piece / 2;
+        }
     }
 }
 

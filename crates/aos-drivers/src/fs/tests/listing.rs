@@ -112,17 +112,33 @@ fn a_hostile_pattern_takes_linear_time() {
     assert_eq!(found["matches"], json!([]));
 }
 
-/// A program of thousands of states, walked for every byte, takes hours for what a folder may hold.
+/// A program of thousands of states, walked for every byte, takes hours for what a folder may hold, so that it is asked
+/// within a line whether to go on.
 #[test]
-fn a_long_line_is_matched_as_far_as_the_size_of_the_program_allows() {
+fn a_long_line_is_matched_in_pieces() {
+    const PIECE: usize = 32 << 10;
     let room = Room::new();
-    room.put("a", format!("{}hit", "x".repeat(1 << 20)));
-    let found = room.call("FS_SEARCH", json!({ "pattern": "hit" })).unwrap();
-    assert_eq!(paths(&found, "matches"), ["a"]);
-    let large = r"hit|[01]*1[01]{9000}[a-z]";
-    let found = room.call("FS_SEARCH", json!({ "pattern": large })).unwrap();
-    assert_eq!(found["matches"], json!([]));
-    assert_eq!(found["left_out"], json!([{ "path": "a", "why": "line 1 is searched only up to byte 32768" }]));
+    let large = |pattern: &str| format!("{pattern}|[01]*1[01]{{9000}}[a-z]");
+    let x = |bytes: usize| "x".repeat(bytes);
+    room.put("cut", format!("{}hit{}", x(PIECE - 2), x(PIECE)));
+    room.put("far", format!("{}hit", x(1 << 20)));
+    let found = room.call("FS_SEARCH", json!({ "pattern": large("hit") })).unwrap();
+    assert_eq!((paths(&found, "matches"), &found["truncated"]), (vec!["cut".into(), "far".into()], &json!(false)));
+    assert_eq!(found["left_out"], Value::Null);
+    for pattern in ["x$", "^hit", r"x\bx", r"x\b"] {
+        let found = room.call("FS_SEARCH", json!({ "pattern": large(pattern), "path": "far" })).unwrap();
+        assert_eq!(found["matches"], json!([]), "{pattern}: a piece is no line");
+        let why = "in line 1 no match of more than 16384 bytes is seen";
+        assert_eq!(found["left_out"], json!([{ "path": "far", "why": why }]));
+    }
+    let looks = std::cell::Cell::new(0);
+    let stop = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 3
+    };
+    let found = room.call_until("FS_SEARCH", json!({ "pattern": large("hit"), "path": "far" }), &stop).unwrap();
+    let why = "searched only up to line 1, byte 32768: the search took too long";
+    assert_eq!((&found["truncated"], &found["left_out"]), (&json!(true), &json!([{ "path": "far", "why": why }])));
 }
 
 #[test]
@@ -137,6 +153,6 @@ fn a_search_that_is_to_stop_says_how_far_it_came() {
     };
     let found = room.call_until("FS_SEARCH", json!({ "pattern": "hit" }), &stop).unwrap();
     assert_eq!((paths(&found, "matches").len(), &found["truncated"]), (2, &json!(true)));
-    let why = "searched only up to line 2: the search took too long";
+    let why = "searched only up to line 3, byte 0: the search took too long";
     assert_eq!(found["left_out"], json!([{ "path": "a", "why": why }]));
 }
