@@ -15,6 +15,7 @@ use aos_drivers::{exec, fs, net, watch};
 use aos_gateway::ApiError;
 use aos_kernel::effect::Authority;
 use aos_memory::{MemoryStore, WordStore};
+use aos_policy::address::{Address, Class};
 use aos_policy::settings::{ExecNet, SandboxLimits};
 use aos_policy::{Labels, Permit, Policy};
 use aos_sandbox::{Cancel, Helper, Isolation, Limits, Network, UnsandboxedConsent};
@@ -328,13 +329,8 @@ impl Drivers {
             *labels = labels.and(said?.obligations.labels);
             Ok(())
         };
-        // A private address that stands in the URL itself has just been decided on by the policy.
         let mut private = self.private.clone();
-        if let Some((host, port)) = literal(&url)
-            && let Ok(host) = net::HostPort::from_str(&format!("{host}:{port}"))
-        {
-            private.push(host);
-        }
+        private.extend(decided_on(&url, &authority.policy.private_hosts(&authority.role)));
         let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
         let call = permit.call().clone();
         let answer = tokio::select! {
@@ -522,5 +518,30 @@ fn literal(url: &str) -> Option<(String, u16)> {
         Some(std::net::IpAddr::V6(_)) => Some((format!("[{host}]"), port)),
         Some(std::net::IpAddr::V4(_)) => Some((host, port)),
         None => (host == "localhost").then_some((host, port)),
+    }
+}
+
+/// The private address that stands in a URL itself, on which the policy has decided then. To the policy one that only this
+/// machine makes private is like any other, unless a rule names it.
+fn decided_on(url: &str, named: &[String]) -> Option<net::HostPort> {
+    let (host, port) = literal(url)?;
+    let place: net::HostPort = format!("{host}:{port}").parse().ok()?;
+    let private = Address::parse(url).is_ok_and(|address| address.class == Class::Private);
+    (private || named.iter().any(|one| one.parse() == Ok(place.clone()))).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_private_here_alone_must_be_named() {
+        let (private, public) = ("http://127.0.0.1:8080/a", "http://9.9.9.9:8080/a");
+        assert_eq!(decided_on(private, &[]), "127.0.0.1:8080".parse().ok());
+        assert_eq!(decided_on("https://[::1]/", &[]), "[::1]:443".parse().ok());
+        assert_eq!(decided_on(public, &[]), None);
+        assert_eq!(decided_on(public, &["9.9.9.9:443".into(), "a.test:8080".into()]), None);
+        assert_eq!(decided_on(public, &["9.9.9.9:8080".into()]), "9.9.9.9:8080".parse().ok());
+        assert_eq!(decided_on("http://a.test:8080/", &["a.test:8080".into()]), None);
     }
 }
