@@ -65,8 +65,14 @@ impl From<Error> for CallError {
         let (code, hint) = match &error {
             Error::Address { .. } => (Code::Inval, Some("such as https://example.com/path?query".to_owned())),
             Error::Forbidden { class: Class::Metadata, .. } => (Code::Perm, None),
-            Error::Forbidden { host, port, .. } => {
-                (Code::Perm, Some(format!("a net rule to `{host}:{port}` with `private: true` would allow it")))
+            Error::Forbidden { host, port, ip, .. } => {
+                let place = format!("{host}:{port}");
+                let rule = format!("a net rule to `{place}` with `private: true` would allow it");
+                // A name that only leads there.
+                let named = ip.is_some() && host.chars().any(|char| char.is_ascii_alphabetic()) && !host.contains(':');
+                let more =
+                    format!("; for NET_FETCH and NET_SEND `private = [\"{place}\"]` below [net] of aos.toml, too");
+                (Code::Perm, Some(if named { rule + &more } else { rule }))
             }
             Error::Daemon { .. } => (
                 Code::Perm,

@@ -251,6 +251,7 @@ async fn a_name_is_as_good_as_its_worst_address() {
             call(&faking(&[addresses]), &[], "NET_FETCH", json!({ "url": "http://a.test/" })).await.unwrap_err();
         assert_eq!(error.code, Code::Perm, "{addresses:?}: {error}");
         assert!(error.message.starts_with("`a.test:80` resolves to"), "{error}");
+        assert!(error.hint.unwrap().contains("`private = [\"a.test:80\"]` below [net] of aos.toml"));
     }
     let error = call(&faking(&[&[]]), &[], "NET_FETCH", json!({ "url": "http://a.test/" })).await.unwrap_err();
     assert_eq!(error.code, Code::Io, "{error}");
