@@ -63,7 +63,7 @@ impl Launch<'_> {
         limit(&self.job.limits, self.pids)?;
         rustix::stdio::dup2_stdin(self.stdin.as_fd()).step("connect standard input")?;
         rustix::thread::set_no_new_privs(true).step("give up new privileges")?;
-        close_others().step("close inherited descriptors")?;
+        close_others_on_exec().step("close inherited descriptors")?;
         harden()?;
         let errno = execute(&candidates, &argv, &env);
         Err(Failure::new(FailureKind::Program(self.job.argv[0].to_string_lossy().into_owned()), errno))
@@ -140,8 +140,11 @@ fn reset_signals() {
     }
 }
 
-/// Has execution close every descriptor above standard error, also those that somebody forgot to mark.
-fn close_others() -> io::Result<()> {
+/// Has execution close every descriptor of this process above standard error, also those that somebody forgot to mark.
+///
+/// # Errors
+/// Where the system cannot, which is one before Linux 5.11.
+pub fn close_others_on_exec() -> io::Result<()> {
     // SAFETY: only marks descriptors; none is closed before the new program starts.
     match unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) } {
         0 => Ok(()),

@@ -70,6 +70,7 @@ mod walls;
 pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Recovered, Stage, recover};
 pub use error::{Error, Feature};
+pub use exec::close_others_on_exec;
 pub use helper::helper_main;
 pub use image::{Image, Kind, digest, digest_of, hex};
 pub use layer::{Layer, Like};

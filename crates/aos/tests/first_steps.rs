@@ -138,6 +138,22 @@ fn a_port_that_is_taken_keeps_no_daemon_down() {
     assert_eq!(rig.listen(), taken, "and the port is used again once it is free");
 }
 
+/// The lock of a shell was held by the daemon that a command in it had started, for as long as that ran.
+#[test]
+fn the_daemon_holds_nothing_that_the_shell_before_it_had_opened() {
+    let rig = fresh();
+    let lock = rig.folder("mine").join("lock");
+    let script = format!("exec 9>{}; {} up", lock.display(), env!("CARGO_BIN_EXE_aos"));
+    let up = rig.command_of(Path::new("sh"), &["-c", &script]).output().unwrap();
+    assert!(up.status.success() && lock.exists(), "{up:?}");
+    let daemons = rig.daemons();
+    assert!(!daemons.is_empty());
+    for process in daemons {
+        let held = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).unwrap().flatten();
+        assert!(!held.filter_map(|one| std::fs::read_link(one.path()).ok()).any(|to| to == lock));
+    }
+}
+
 #[test]
 fn a_port_that_another_user_has_is_not_replaced_unsaid() {
     let rig = fresh();

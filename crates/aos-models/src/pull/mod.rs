@@ -28,6 +28,8 @@ const HOPS_MAX: usize = 5;
 const SPARE: u64 = 64 << 20;
 /// After so many bytes the disk is looked at again, where the server has not said how many come.
 const LOOK_AGAIN: u64 = 64 << 20;
+/// Bytes that stay free then: such an answer may have no end.
+const SPARE_UNTOLD: u64 = 1 << 30;
 
 /// What is to be fetched.
 #[derive(Clone, Copy, Debug)]
@@ -228,7 +230,7 @@ async fn attempt(
     if kind.starts_with("text/html") {
         return Err(Fault::Other { host, why: "it is a web page" }.into());
     }
-    space(order.to, total.map_or(LOOK_AGAIN, |total| total.saturating_sub(part.have)))?;
+    space(order.to, total.map_or(SPARE_UNTOLD, |total| total.saturating_sub(part.have)))?;
     part.take_down(note)?;
     let mut looked = part.have;
     let (from, mark) = mark(order.to);
@@ -250,7 +252,7 @@ async fn attempt(
         told(part.have, total);
         if total.is_none() && part.have - looked > LOOK_AGAIN {
             looked = part.have;
-            space(order.to, LOOK_AGAIN)?;
+            space(order.to, SPARE_UNTOLD)?;
         }
     }
     match total {

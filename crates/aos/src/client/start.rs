@@ -95,6 +95,8 @@ pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Err
 
 /// Runs the program; it, and how long the log was before.
 fn launch(home: &Home, program: &Path) -> io::Result<(Child, u64)> {
+    // What a shell has opened is not held for as long as the daemon runs: a lock would never be given back.
+    aos_sandbox::close_others_on_exec()?;
     let log = crate::log::open(&home.daemon_log())?;
     let from = log.metadata()?.len();
     let mut command = Command::new(program);
