@@ -107,6 +107,24 @@ pub(crate) fn proportional(pid: i32) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
+/// One process for each memory: a child of `vfork` has its parent's until it executes a program.
+pub(crate) fn distinct_memory<'p>(processes: impl Iterator<Item = &'p Process>) -> Vec<&'p Process> {
+    let mut distinct: Vec<&Process> = Vec::new();
+    for process in processes {
+        if !distinct.iter().any(|other| have_one_memory(other.shown_by, process.shown_by)) {
+            distinct.push(process);
+        }
+    }
+    distinct
+}
+
+/// Whether two processes have one memory (`kcmp(2)`); not where the system does not say.
+fn have_one_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: takes and returns numbers only.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0usize, 0usize) == 0 }
+}
+
 /// Bytes that the process takes beside its resident pages, its page tables and what is in the swap
 /// (`proc_pid_status(5)`).
 pub(crate) fn beside_pages(pid: i32) -> u64 {
@@ -189,6 +207,37 @@ mod tests {
         let me = rustix::process::getpid().as_raw_nonzero().get();
         let tables = beside_pages(me);
         assert!((4 << 10..16 << 20).contains(&tables), "{tables}");
+    }
+
+    extern "C" fn pause(_: *mut libc::c_void) -> libc::c_int {
+        loop {
+            // SAFETY: waits for a signal, and touches no memory.
+            unsafe { libc::pause() };
+        }
+    }
+
+    /// A child of `vfork` that has not executed its program yet counted its parent's memory once more.
+    #[test]
+    fn what_two_processes_share_whole_is_counted_once() {
+        let mut stack = vec![0u8; 64 << 10];
+        let top = stack.as_mut_ptr_range().end.cast();
+        // SAFETY: the child has a stack of its own, which outlives it, and touches no other memory.
+        let sharer = unsafe { libc::clone(pause, top, libc::CLONE_VM | libc::SIGCHLD, std::ptr::null_mut()) };
+        assert!(sharer > 0);
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep runs");
+        let me = rustix::process::getpid().as_raw_nonzero().get();
+        let pids = [me, sharer, i32::try_from(other.id()).expect("a pid")];
+        let found = processes().expect("/proc is there");
+        let three = found.iter().map(|(process, _)| process).filter(|process| pids.contains(&process.pid));
+        let distinct = distinct_memory(three.clone()).len();
+        assert_eq!(three.count(), 3);
+        // SAFETY: ends the child from above and takes its end.
+        unsafe {
+            libc::kill(sharer, libc::SIGKILL);
+            libc::waitpid(sharer, std::ptr::null_mut(), 0);
+        }
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+        assert_eq!(distinct, 2);
     }
 
     #[test]

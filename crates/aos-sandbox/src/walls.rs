@@ -335,16 +335,19 @@ pub(crate) fn become_inside() -> Result<(), Failure> {
 /// process maps of a file on memory is counted twice.
 fn exceeds(limit: u64) -> io::Result<bool> {
     let page = rustix::param::page_size() as u64;
-    let mut others = 0;
+    let mut folders = 0;
     for folder in ON_MEMORY {
         let of = rustix::fs::statfs(folder)?;
-        others += (of.f_blocks - of.f_bfree) * of.f_bsize.unsigned_abs();
+        folders += (of.f_blocks - of.f_bfree) * of.f_bsize.unsigned_abs();
     }
     let processes = tree::processes()?;
     let inside = || processes.iter().map(|(process, _)| process).filter(|process| process.pid != 1);
-    others += inside().map(|process| tree::beside_pages(process.shown_by)).sum::<u64>();
-    let sum: u64 = inside().map(|process| process.resident * page).sum();
+    let beside = |process: &tree::Process| tree::beside_pages(process.shown_by);
+    if folders + inside().map(|process| process.resident * page + beside(process)).sum::<u64>() <= limit {
+        return Ok(false);
+    }
     // A process that hides its share, or ends meanwhile, is counted with what the plain sum saw.
     let share = |process: &tree::Process| tree::proportional(process.shown_by).unwrap_or(process.resident * page);
-    Ok(others > limit || (others + sum > limit && others + inside().map(share).sum::<u64>() > limit))
+    let distinct = tree::distinct_memory(inside());
+    Ok(folders + distinct.into_iter().map(|process| share(process) + beside(process)).sum::<u64>() > limit)
 }
