@@ -10,7 +10,7 @@ use crate::budget::Need;
 use crate::effect::Effect;
 use crate::process::CallState;
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, failure, turn};
+use crate::{InFlight, Kernel, failure, outcome};
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self) {
@@ -64,7 +64,7 @@ impl<P: PageStore> Kernel<P> {
         self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
         let asked = purpose != Purpose::Digest;
-        let usage = asked.then(|| turn::given_up(None, estimate, reserved_tokens, max_output, None)).flatten();
+        let usage = asked.then(|| outcome::given_up(None, estimate, reserved_tokens, max_output, None)).flatten();
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
     }
 

@@ -30,6 +30,7 @@ mod input;
 mod labels;
 mod lifecycle;
 mod money;
+mod outcome;
 mod personal;
 mod programs;
 mod proposals;

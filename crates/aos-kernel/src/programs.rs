@@ -21,7 +21,7 @@ use crate::money::Outlook;
 use crate::process::{Ask, HeldKey};
 use crate::route::{self, Candidate, Choice, Signals};
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, turn};
+use crate::{InFlight, Kernel, outcome};
 
 /// The span of `rpm`, in seconds.
 const MINUTE_S: u64 = 60;
@@ -349,11 +349,11 @@ impl<P: PageStore> Kernel<P> {
             }
             ServedOutcome::Answered { usage, .. } => (Some(*usage), None),
             ServedOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
-                (turn::given_up(failure.usage, ask.input_tokens, reserved_tokens, max_output, None), Some(failure))
+                (outcome::given_up(failure.usage, ask.input_tokens, reserved_tokens, max_output, None), Some(failure))
             }
             ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
         };
-        let usage = usage.map(|usage| turn::possible(usage, reserved_tokens, max_output));
+        let usage = usage.map(|usage| outcome::possible(usage, reserved_tokens, max_output));
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
         self.weigh(pid);
         self.was_shown(pid, personal);

@@ -1,27 +1,26 @@
-//! The turn: news into the window, a prompt to the model, its reply into calls or an end.
+//! The turn: news into the window, and a prompt to the model.
 //!
-//! Start at [`Kernel::schedule`], which hands out free slots, and [`Kernel::inference_completed`]. What always holds:
-//! one inference per process at a time, and a second of the same turn where `hedge` asks one; whatever was recorded for a process is shown to it; an item enters the window
-//! before the prompt that shows it and stays there if that inference fails; nothing is asked that cannot be paid.
+//! Start at [`Kernel::schedule`], which hands out free slots; what comes back is `outcome`'s. What always holds: one inference
+//! per process at a time, and a second of the same turn where `hedge` asks one; whatever was recorded for a process is shown
+//! to it; an item enters the window before the prompt that shows it and stays there if that inference fails; nothing is
+//! asked that cannot be paid.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
 
-use aos_abi::decode::{call_ids, decode};
-use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
-use aos_abi::inference::{Encoding, Failure, FailureKind, Reply, Stop, Usage};
+use aos_abi::entry::Purpose;
+use aos_abi::inference::Encoding;
 use aos_abi::model::ModelSpec;
 use aos_abi::process::{Mode, Priority};
 use aos_abi::syscall::CallSet;
-use aos_abi::{Body, EffectId, Lsn, Name, Pid, Usd, limits};
+use aos_abi::{Body, EffectId, Lsn, Name, Pid, Usd};
 use aos_context::{Calibration, Identity, ItemKind};
 use aos_policy::Labels;
-use serde_json::Value;
 
 use crate::budget::{Dimension, Need};
 use crate::effect::{Effect, Infer};
 use crate::hedge::Race;
-use crate::process::{CallState, Fault, Notice, Phase, Process, StepCall};
+use crate::process::{Notice, Phase, Process};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
@@ -31,8 +30,6 @@ const STATUS_TOKENS: u64 = 128;
 const SUMMARY_TOKENS: u32 = 1024;
 /// Least room for a window, in tokens, however small the model's: below it nothing sensible can be said.
 const WINDOW_TOKENS_MIN: u64 = 256;
-/// First wait after an inference that failed in passing, in milliseconds; doubled each time.
-const BACKOFF_MS: u64 = 1000;
 
 /// Tokens of each call's description in a tool list, estimated once: the table never changes.
 static TOOL_TOKENS: LazyLock<Vec<u64>> = LazyLock::new(|| {
@@ -374,331 +371,6 @@ impl<P: PageStore> Kernel<P> {
             .filter(|name| !matches!(name.spec().handler, aos_abi::syscall::Handler::Absent(_)))
             .collect()
     }
-
-    /// A model has answered, or failed to.
-    pub(crate) fn inference_completed(
-        &mut self,
-        effect: EffectId,
-        lsn: Lsn,
-        latency_ms: u64,
-        outcome: &InferenceOutcome,
-        personal: Option<&Personal>,
-    ) {
-        let Some(InFlight::Infer {
-            pid,
-            model,
-            purpose,
-            upto,
-            estimate,
-            reserved_usd,
-            reserved_tokens,
-            price,
-            max_output,
-            race,
-        }) = self.globals.in_flight.get(&effect).cloned()
-        else {
-            return;
-        };
-        self.globals.in_flight.remove(&effect);
-        self.globals.scheduler.finished(&model);
-        let (served, usage) = match outcome {
-            // No model was asked for it.
-            _ if purpose == Purpose::Digest => (model.as_str(), None),
-            // It was cut off before it was said what came to it: what was thought is not heard.
-            InferenceOutcome::Answered(Reply { stop: Stop::Length, usage, model: served, .. })
-                if usage.estimated && self.thinks(&model) =>
-            {
-                (served.as_str(), Some(Usage { output_tokens: max_output.into(), ..*usage }))
-            }
-            InferenceOutcome::Answered(reply) => (reply.model.as_str(), Some(reply.usage)),
-            InferenceOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
-                let unheard = self.thinks(&model).then_some(max_output);
-                (model.as_str(), given_up(failure.usage, estimate, reserved_tokens, max_output, unheard))
-            }
-            InferenceOutcome::Failed { failure } => (model.as_str(), failure.usage),
-        };
-        // Another model than the one asked has served it: nothing was agreed but what the configuration says now.
-        let price = match served == model {
-            true => price,
-            false => self.config.models.get(served).and_then(|spec| spec.price),
-        };
-        let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
-        self.charge(pid, served, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
-        if race == Race::Lost {
-            self.weigh_again(pid);
-        }
-        match outcome {
-            // It says nothing of the server.
-            InferenceOutcome::Answered(_) if purpose == Purpose::Digest => self.gives_up_trying(&model, effect),
-            InferenceOutcome::Answered(_) => {
-                self.globals.measures.took(&model, latency_ms);
-                self.served(pid, &model, effect, None);
-            }
-            InferenceOutcome::Failed { failure } => self.served(pid, &model, effect, Some(failure)),
-        }
-        // The server wants quiet whoever asked, and whether or not that one still lives.
-        if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
-            self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(*wait));
-        }
-        if !self.is_awaited((pid, effect, &model), race, outcome, personal) {
-            // It was paid for, and that is all.
-            return;
-        }
-        self.was_shown(pid, personal);
-        if let (InferenceOutcome::Answered(reply), Purpose::Turn) = (outcome, purpose)
-            && !reply.usage.estimated
-        {
-            self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
-        }
-        match (outcome, purpose) {
-            (InferenceOutcome::Answered(reply), Purpose::Turn | Purpose::Request) => {
-                self.replied(pid, lsn, &model, reply, personal);
-            }
-            (InferenceOutcome::Answered(reply), Purpose::Summary | Purpose::Digest) => {
-                self.summarised(pid, upto, &reply.text);
-            }
-            (InferenceOutcome::Failed { failure }, _) => self.inference_failed(pid, &model, purpose, failure),
-        }
-    }
-
-    /// A reply: its calls run, or it ends the turn.
-    fn replied(&mut self, pid: Pid, lsn: Lsn, model: &str, reply: &Reply, personal: Option<&Personal>) {
-        let cut_off = reply.stop == Stop::Length;
-        let encoding = self.config.models.get(model).map(|spec| spec.encoding).unwrap_or_default();
-        // The same ids as whoever shows this reply again: results are bound by them.
-        let mut decoding = decode(&reply.text, &reply.calls, encoding, cut_off, &mut call_ids(lsn));
-        self.keep_tokens(pid, personal, &mut decoding.calls);
-        let item = self.as_notice(lsn);
-        let empty = decoding.calls.is_empty() && decoding.say.is_empty();
-        self.judge_reply(pid, &decoding, empty, cut_off);
-        self.with(pid, |process| {
-            process.attempts.transient = 0;
-            process.attempts.too_long = 0;
-            process.attempts.digest = false;
-            process.attempts.cut_off = if cut_off { process.attempts.cut_off + 1 } else { 0 };
-            process.attempts.empty = if empty { process.attempts.empty + 1 } else { 0 };
-            // Providers refuse an empty message in the history.
-            if !empty {
-                process.window.push(item.lsn, item.tokens, ItemKind::Turn);
-            }
-            process.step = decoding
-                .calls
-                .into_iter()
-                .map(|decoded| StepCall {
-                    call_id: decoded.call_id,
-                    name: decoded.name,
-                    args: decoded.args.to_string(),
-                    fault: decoded.call.err().map(|error| Fault {
-                        code: error.code,
-                        message: error.message,
-                        hint: error.hint,
-                    }),
-                    state: CallState::Queued,
-                    approved: None,
-                })
-                .collect();
-        });
-        if empty {
-            self.empty_reply(pid);
-        } else if self.table.get(pid).is_some_and(|process| process.step.is_empty()) {
-            self.said(pid, &decoding.say);
-        } else {
-            self.with(pid, |process| process.phase = Phase::Calling);
-            self.run_step(pid);
-        }
-    }
-
-    /// A reply without a call: the end of a one-shot process, a word on stdout from a resident one.
-    fn said(&mut self, pid: Pid, text: &str) {
-        let Some(process) = self.table.get(pid) else { return };
-        let cut_off = process.attempts.cut_off;
-        let terminating = process.terminating.is_some();
-        if (1..=limits::EMPTY_REPLIES_MAX).contains(&cut_off) && !terminating {
-            // It was not done; the status line tells it to go on.
-            self.want_turn(pid);
-            return;
-        }
-        if !terminating && self.must_wait_to_write(pid, text) {
-            return;
-        }
-        self.pipe(pid, text);
-        self.spoke(pid, text);
-    }
-
-    /// What a process does once it has spoken.
-    pub(crate) fn spoke(&mut self, pid: Pid, text: &str) {
-        let Some(process) = self.table.get(pid) else { return };
-        let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
-        let (terminating, quarantine) = (process.terminating.is_some(), process.quarantine);
-        match mode {
-            _ if terminating => self.exit(pid, 143, text.into(), "ended by TERM after its last turn"),
-            Mode::OneShot if !more => {
-                let answer = if quarantine { value_in(text) } else { text.into() };
-                self.exit(pid, 0, answer, "answered");
-            }
-            Mode::OneShot | Mode::Resident | Mode::Program => {
-                self.did_well(pid);
-                self.with(pid, |process| process.phase = Phase::Idle);
-                self.rest(pid);
-                self.wake(pid);
-            }
-        }
-    }
-
-    fn empty_reply(&mut self, pid: Pid) {
-        let Some(process) = self.table.get(pid) else { return };
-        match process.mode {
-            // A resident process may well have nothing to say.
-            Mode::Resident | Mode::Program => {
-                self.with(pid, |process| {
-                    process.attempts.empty = 0;
-                    process.phase = Phase::Idle;
-                });
-                self.rest(pid);
-                self.wake(pid);
-            }
-            Mode::OneShot if process.attempts.empty >= limits::EMPTY_REPLIES_MAX => {
-                let reason = format!("the model answered nothing {} times in a row", limits::EMPTY_REPLIES_MAX);
-                self.exit(pid, 1, serde_json::Value::Null, &reason);
-            }
-            Mode::OneShot => self.want_turn(pid),
-        }
-    }
-
-    /// An idle process: its end, if `TERM` has come meanwhile; and whoever waits for it may now wait for ever.
-    fn rest(&mut self, pid: Pid) {
-        if self.table.get(pid).is_some_and(|process| process.terminating.is_some()) {
-            self.want_turn(pid);
-        } else {
-            self.find_deadlock(pid);
-        }
-    }
-
-    fn summarised(&mut self, pid: Pid, upto: Lsn, summary: &str) {
-        let before = self.table.get(pid).map_or(0, |process| process.window.tokens());
-        let summary = if summary.trim().is_empty() { "(nothing of note)" } else { summary.trim() };
-        let bytes = summary.len() + 64;
-        let tokens = u32::try_from(aos_context::estimate(bytes)).unwrap_or(u32::MAX);
-        let lsn = self.globals.lsn.next();
-        let after = self.with(pid, |process| {
-            process.window.compacted(upto, lsn, tokens);
-            process.attempts.transient = 0;
-            process.attempts.digest = false;
-            process.window.tokens()
-        });
-        self.fact(pid, Body::Compacted { upto, summary: summary.to_owned(), tokens: (before, after.unwrap_or(0)) });
-        self.want_turn_again(pid);
-    }
-
-    /// Queues a process whose turn was put off by the system itself.
-    pub(crate) fn want_turn_again(&mut self, pid: Pid) {
-        self.with(pid, |process| {
-            if let Some(terminating) = &mut process.terminating {
-                terminating.last_turn = false;
-            }
-        });
-        self.want_turn(pid);
-    }
-
-    fn inference_failed(&mut self, pid: Pid, model: &str, purpose: Purpose, failure: &Failure) {
-        let now = self.globals.at;
-        let summary = purpose == Purpose::Summary;
-        match failure.kind {
-            FailureKind::Transient | FailureKind::Permanent if self.falls_back(pid, model) => {}
-            FailureKind::Transient => {
-                let attempts = self.with(pid, |process| {
-                    process.attempts.transient += 1;
-                    process.attempts.transient
-                });
-                let attempts = attempts.unwrap_or(0);
-                if attempts > limits::INFERENCE_RETRIES_MAX {
-                    if summary {
-                        self.want_digest(pid);
-                        return;
-                    }
-                    let reason = format!("model `{model}` failed {attempts} times in a row: {}", failure.message);
-                    self.give_up(pid, &reason, failure.hint.as_deref());
-                    return;
-                }
-                // A server may ask for less, again and again: all tries would be used up in a moment.
-                let least = BACKOFF_MS << attempts.saturating_sub(1).min(6);
-                let wait = failure.retry_after_ms.unwrap_or(0).max(least);
-                let until = now.plus_millis(wait);
-                self.with(pid, |process| process.phase = Phase::Backoff(until));
-            }
-            // Of a request that is too large the images have been left out: what remains is text.
-            FailureKind::TooLong | FailureKind::TooLarge => {
-                // The model counts more tokens than estimated: believe it, and the next prompt is smaller.
-                self.globals.calibration.entry(model.to_owned()).or_default().too_long();
-                if summary {
-                    self.want_digest(pid);
-                    return;
-                }
-                let attempts = self.with(pid, |process| {
-                    process.attempts.too_long += 1;
-                    process.attempts.too_long
-                });
-                if attempts.unwrap_or(0) <= limits::INFERENCE_RETRIES_MAX {
-                    self.want_turn_again(pid);
-                } else if !self.falls_back(pid, model) {
-                    self.give_up(pid, &failure.message, failure.hint.as_deref());
-                }
-            }
-            FailureKind::Refused if summary => self.want_digest(pid),
-            // Also where it was a summary: the plainest of requests. Until a person has mended it nothing need be forgotten.
-            FailureKind::Permanent | FailureKind::Refused => {
-                self.give_up(pid, &format!("model `{model}`: {}", failure.message), failure.hint.as_deref());
-            }
-            // What was found is a label by now, and decides which model is asked next.
-            FailureKind::Cancelled | FailureKind::Withheld => self.want_turn_again(pid),
-        }
-    }
-
-    /// No model can make the summary that a process needs to go on: it goes on with a digest.
-    fn want_digest(&mut self, pid: Pid) {
-        self.with(pid, |process| {
-            process.attempts.transient = 0;
-            process.attempts.digest = true;
-        });
-        self.want_turn_again(pid);
-    }
-
-    /// Asking again changes nothing: a one-shot process ends, a resident one stops until a person has mended it.
-    pub(crate) fn give_up(&mut self, pid: Pid, message: &str, hint: Option<&str>) {
-        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-        match self.table.get(pid).map(|process| process.mode) {
-            Some(Mode::OneShot) => {
-                self.exit(pid, 1, serde_json::Value::Null, &format!("{message}{hint}"));
-            }
-            Some(Mode::Resident | Mode::Program) => {
-                self.with(pid, |process| process.attempts = Default::default());
-                self.stop_with(pid, &format!("{message}{hint}; then `aos resume {pid}`"));
-            }
-            None => {}
-        }
-    }
-}
-
-/// What an answer that is nothing but JSON, fenced or not, says; else its text.
-fn value_in(text: &str) -> Value {
-    let bare = text.trim();
-    let bare = bare.strip_prefix("```json").or_else(|| bare.strip_prefix("```")).unwrap_or(bare);
-    let bare = bare.strip_suffix("```").unwrap_or(bare);
-    serde_json::from_str(bare).unwrap_or_else(|_| text.trim().into())
-}
-
-/// Usage as it can have been: a server that reports more than was sent and asked for is not believed, so that nothing is
-/// charged beyond what was set aside. What it said stands in the journal.
-pub(crate) fn possible(usage: Usage, reserved_tokens: u64, max_output: u32) -> Usage {
-    let output_most = u64::from(max_output);
-    let input_most = reserved_tokens.saturating_sub(output_most);
-    let lies = usage.input_tokens > input_most || usage.output_tokens > output_most;
-    Usage {
-        input_tokens: usage.input_tokens.min(input_most),
-        output_tokens: usage.output_tokens.min(output_most),
-        estimated: usage.estimated || lies,
-        ..usage
-    }
 }
 
 /// Tokens of a prompt beside its window.
@@ -708,31 +380,6 @@ fn fixed_tokens(system: &str, tools: CallSet, encoding: Encoding) -> u64 {
         Encoding::Text | Encoding::Constrained => 0,
     };
     aos_context::estimate(system.len()) + tool_tokens + STATUS_TOKENS
-}
-
-/// What an inference used that was given up before its server said so: the prompt as it was estimated and as much of the
-/// answer as came; where nothing came, the most that both may have been, since what a server thinks unheard is paid too.
-/// `unheard`: the most that it may have thought beside what came, for a model that does.
-pub(crate) fn given_up(
-    heard: Option<Usage>,
-    estimate: u64,
-    reserved_tokens: u64,
-    max_output: u32,
-    unheard: Option<u32>,
-) -> Option<Usage> {
-    match heard {
-        Some(heard) if heard.estimated => {
-            let output_tokens = unheard.map_or(heard.output_tokens, u64::from);
-            Some(Usage { input_tokens: estimate, output_tokens, ..heard })
-        }
-        Some(said) => (said != Usage::default()).then_some(said),
-        None => Some(Usage {
-            input_tokens: reserved_tokens.saturating_sub(max_output.into()),
-            output_tokens: max_output.into(),
-            estimated: true,
-            ..Usage::default()
-        }),
-    }
 }
 
 /// Tokens a window may have, in its own uncalibrated unit.
