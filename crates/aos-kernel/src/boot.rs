@@ -47,24 +47,14 @@ impl<P: PageStore> Kernel<P> {
 
     /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
     fn never_came(&mut self, id: EffectId) {
-        let Some(InFlight::Infer {
-            pid,
-            model,
-            purpose,
-            reserved_usd,
-            reserved_tokens,
-            price,
-            estimate,
-            max_output,
-            ..
-        }) = self.globals.in_flight.remove(&id)
+        let Some(InFlight::Infer { pid, model, purpose, reserved_usd, reserved_tokens, price, max_output, .. }) =
+            self.globals.in_flight.remove(&id)
         else {
             return;
         };
         self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
-        let asked = purpose != Purpose::Digest;
-        let usage = asked.then(|| outcome::given_up(None, estimate, reserved_tokens, max_output, None)).flatten();
+        let usage = (purpose != Purpose::Digest).then(|| outcome::at_most(reserved_tokens, max_output));
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
     }
 

@@ -363,11 +363,13 @@ pub(crate) fn given_up(
             Some(Usage { input_tokens: estimate, output_tokens, ..heard })
         }
         Some(said) => (said != Usage::default()).then_some(said),
-        None => Some(Usage {
-            input_tokens: reserved_tokens.saturating_sub(max_output.into()),
-            output_tokens: max_output.into(),
-            estimated: true,
-            ..Usage::default()
-        }),
+        None => Some(at_most(reserved_tokens, max_output)),
     }
+}
+
+/// The most that can have been used of what was set aside, where nobody knows what was.
+pub(crate) fn at_most(reserved_tokens: u64, max_output: u32) -> Usage {
+    let output_tokens = u64::from(max_output);
+    let input_tokens = reserved_tokens.saturating_sub(output_tokens);
+    Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() }
 }

@@ -438,9 +438,7 @@ impl<P: PageStore> Kernel<P> {
             InFlight::Infer { .. } | InFlight::Call { .. } => None,
         });
         for (id, tokens, max_output) in served.collect::<Vec<_>>() {
-            let output_tokens = u64::from(max_output);
-            let input_tokens = tokens.saturating_sub(output_tokens);
-            let usage = Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() };
+            let usage = outcome::at_most(tokens, max_output);
             self.request_over(id, 0, &ServedOutcome::Answered { usage, whole: false }, None);
         }
         self.lose_purses();
