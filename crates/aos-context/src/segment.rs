@@ -14,10 +14,8 @@ use aos_abi::{Body, CallId, Entry, Lsn};
 use crate::estimate::{FRAME_BYTES, estimate};
 use crate::image::Image;
 use crate::item::result_bytes;
+use crate::shown::WIRE_ID_BYTES;
 use crate::{Fit, item_bytes, shown};
-
-/// Length of the ids under which native calls are shown: Mistral takes no other.
-const WIRE_ID_BYTES: usize = 9;
 
 /// Room for the notes that a cut segment may need.
 const NOTES_BYTES: usize = 400;

@@ -31,8 +31,8 @@ pub(crate) const RESULT_BYTES_MIN: usize = 192;
 pub(crate) const TOLD_BYTES_MIN: usize = 336;
 /// Least size of arguments that are cut.
 pub(crate) const ARGS_BYTES_MIN: usize = 40;
-/// Longest id or name of a call; OpenAI, the strictest of the providers, takes 64 characters of a name.
-const WORD_BYTES_MAX: usize = 64;
+/// Length of the ids under which native calls are shown: Mistral takes no other.
+pub(crate) const WIRE_ID_BYTES: usize = 9;
 /// Longest word from outside in a header.
 const HEADER_WORD_BYTES: usize = 40;
 
@@ -59,8 +59,7 @@ pub(crate) fn arguments_bytes(call: &NativeCall) -> usize {
 
 /// Most bytes of a native call in a window, with the result that stands in where there is none.
 pub(crate) fn call_bytes(call: &NativeCall) -> usize {
-    // An id that is replaced is `cLSN-N`.
-    let words = call.id.len().clamp(44, WORD_BYTES_MAX) + name(&call.name).len();
+    let words = WIRE_ID_BYTES + name(&call.name).len();
     2 * (words + FRAME_BYTES) + arguments_bytes(call) + NO_RESULT.len() + aos_abi::decode::text_form("", "").len()
 }
 
