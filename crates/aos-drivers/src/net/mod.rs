@@ -22,6 +22,7 @@ mod error;
 mod headers;
 mod names;
 mod own;
+mod pace;
 mod proxy;
 mod resolver;
 mod secret;

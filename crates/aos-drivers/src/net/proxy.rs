@@ -5,8 +5,8 @@
 //! TLS (`CONNECT`) is passed on or opened: see `tunnel`. Programs that know of no proxy come in by `through`.
 //!
 //! What always holds: names are resolved here and every address is checked; private and metadata addresses are refused
-//! as for calls; a redirect is the command's to follow, by a new request; bodies, bytes and time are bounded; every
-//! request is told to whoever listens, with its verdict.
+//! as for calls; a redirect is the command's to follow, by a new request; bodies, bytes, time and the rate of asking are
+//! bounded; every request is told to whoever listens, with its verdict.
 //!
 //! Deliberately absent: HTTP/2, and caching.
 
@@ -40,6 +40,7 @@ use super::destination::HostPort;
 use super::driver::Driver;
 use super::headers::{REWRITES, is_framing, is_rewriting};
 use super::names::Names;
+use super::pace::Pace;
 use super::secret::{Mask, Masking, Secret};
 use super::tunnel::Tunnel;
 
@@ -106,6 +107,7 @@ pub struct Proxy<G> {
     pub(super) names: Names,
     /// For so many connections at once, wherever they come in.
     room: Arc<Semaphore>,
+    pub(super) pace: Pace,
     left: AtomicU64,
     /// What must not come back: every secret that was ever there to be put in.
     covered: Mutex<Mask>,
@@ -123,7 +125,8 @@ impl<G: Gate> Proxy<G> {
         let names = Names::new(Ipv4Addr::from_bits(network.to_bits() + 1));
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let covered = Mutex::default();
-        Arc::new(Proxy { driver, gate, names, room, left, covered, tunnels: TaskTracker::new(), stop })
+        let pace = Pace::new();
+        Arc::new(Proxy { driver, gate, names, room, pace, left, covered, tunnels: TaskTracker::new(), stop })
     }
 
     /// Serves a listener until `stop` is cancelled; then every connection is closed.
@@ -153,9 +156,10 @@ impl<G: Gate> Proxy<G> {
                 Some(_) = open.join_next() => continue,
                 accepted = self.next(&listener) => accepted,
             };
-            let done = each(Arc::clone(&self), stream, Arc::clone(&seat));
+            let (proxy, done) = (Arc::clone(&self), each(Arc::clone(&self), stream, Arc::clone(&seat)));
             open.spawn(async move {
                 let _seat = seat;
+                proxy.pace.turn().await;
                 done.await;
             });
         }
@@ -195,6 +199,7 @@ impl<G: Gate> Proxy<G> {
     }
 
     async fn answer(self: Arc<Self>, request: Request<Incoming>, seat: Option<Seat>) -> Answer {
+        self.pace.turn().await;
         if request.method() == Method::CONNECT {
             return self.connect(request, seat).await;
         }

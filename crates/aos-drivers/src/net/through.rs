@@ -44,6 +44,7 @@ impl<G: Gate> Proxy<G> {
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                     continue;
                 };
+                self.pace.turn().await;
                 if let Some(answer) = self.name(&packet[..length]) {
                     let _ = packets.send_to(&answer, from).await;
                 }
@@ -83,6 +84,7 @@ impl<G: Gate> Proxy<G> {
             }
             let mut message = vec![0; length];
             stream.read_exact(&mut message).await?;
+            self.pace.turn().await;
             let Some(answer) = self.name(&message) else { return Ok(()) };
             stream.write_u16(u16::try_from(answer.len()).unwrap_or(u16::MAX)).await?;
             stream.write_all(&answer).await?;
@@ -138,6 +140,7 @@ impl<G: Gate> Proxy<G> {
 
     /// One request as it is written to a server: for the host that the connection is for, and no other.
     pub(super) async fn origin(self: Arc<Self>, request: Request<Incoming>, end: &End, scheme: &str) -> Answer {
+        self.pace.turn().await;
         let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
         let full = format!("{host}:{}", end.port);
         let usual = end.port == if scheme == "https" { 443 } else { 80 };

@@ -5,6 +5,7 @@ use aos_policy::{Allowed, Obligations};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use super::super::pace::{AT_ONCE, EACH};
 use super::super::proxy::CONNECTIONS_MAX;
 use super::super::{Authority, Gate, Proxy, Seen, Tunnel};
 use super::*;
@@ -521,4 +522,20 @@ async fn what_is_open_is_closed_when_the_rules_forbid_it() {
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
     assert!(ended.is_ok(), "the tunnel is open still");
+}
+
+#[tokio::test]
+async fn a_command_that_only_asks_is_slowed() {
+    let outlet = Outlet::start(Driver::new(Options::default()), &[], &[], Vec::new());
+    // A connection takes a turn, and its request another.
+    let (programs, each) = (8, (AT_ONCE as usize / 2 + 200) / 8);
+    let began = std::time::Instant::now();
+    let asking = (0..programs).map(|_| async {
+        for _ in 0..each {
+            let answer = outlet.get("http://x/").await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer:?}");
+        }
+    });
+    futures_util::future::join_all(asking).await;
+    assert!(began.elapsed() >= EACH * 390, "{:?}", began.elapsed());
 }
