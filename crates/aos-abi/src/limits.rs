@@ -49,6 +49,8 @@ pub const EGRESS_BYTES_MAX: u64 = 256 << 20;
 pub const EGRESS_SHOWN_MAX: usize = 50;
 /// Most requests of one command that are journaled with what decided them; those beyond are counted, there and in the log.
 pub const EGRESS_JOURNALED_MAX: usize = 10_000;
+/// Most bytes of their texts together, which only long addresses reach before their number does.
+pub const EGRESS_JOURNALED_BYTES: usize = 2 << 20;
 /// Longest address of a request, and longest reason, as they are shown and journaled, in characters.
 pub const EGRESS_ADDRESS_CHARS_MAX: usize = 1_000;
 /// Most timers of one process.

@@ -38,8 +38,9 @@ struct Gathered {
     deciding: Duration,
     requests: Vec<NetRequest>,
     more: u64,
-    /// Of the whole call, as the next one.
+    /// Of the whole call, as the next one, and with so many bytes of text.
     listed: usize,
+    listed_bytes: usize,
     /// Those that were only counted.
     beyond: u64,
 }
@@ -66,9 +67,12 @@ impl Requests {
             self.hand_over(&mut gathered);
             generation.clone_into(&mut gathered.generation);
         }
-        let listed = gathered.listed < limits::EGRESS_JOURNALED_MAX;
+        let bytes = gathered.listed_bytes + text_bytes(&request);
+        let within = gathered.listed < limits::EGRESS_JOURNALED_MAX && bytes <= limits::EGRESS_JOURNALED_BYTES;
+        // From the first that is only counted on, all are: what is listed is what came first.
+        let listed = within && gathered.beyond == 0;
         if listed {
-            gathered.listed += 1;
+            (gathered.listed, gathered.listed_bytes) = (gathered.listed + 1, bytes);
             gathered.requests.push(request);
         } else {
             gathered.more += 1;
@@ -122,6 +126,11 @@ pub(crate) fn net_request<E: AsRef<str>>(method: &str, to: &str, said: Result<&A
     NetRequest { method, to, verdict, rule, why }
 }
 
+fn text_bytes(request: &NetRequest) -> usize {
+    let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    request.method.len() + request.to.len() + of(&request.rule) + of(&request.why)
+}
+
 /// A text of whoever asks, of which no more than so many characters are kept.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -134,20 +143,38 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn beyond_the_bound_requests_are_only_counted() {
+    /// Whether each of so many requests for this address was listed, and how many were only counted.
+    fn ask(to: &str, count: usize) -> (Vec<bool>, u64) {
         let (journal, mut journaled) = mpsc::unbounded_channel();
         let (pid, call_id, labels) = (Pid(2), "c1".into(), Vec::new());
         let requests = Requests { pid, call_id, labels, journal, gathered: Mutex::default() };
-        let asked = || requests.decided("1", net_request("GET", "http://a.test/", Err("no rule")));
-        assert!((0..limits::EGRESS_JOURNALED_MAX).all(|_| asked()));
-        assert!(!asked() && !asked());
-        assert_eq!(requests.beyond(), 2);
+        let asked = || requests.decided("1", net_request("GET", to, Err("no rule")));
+        let said: Vec<bool> = (0..count).map(|_| asked()).collect();
         requests.send();
         let (mut listed, mut more) = (0, 0);
         while let Ok((_, Body::Requested(requested))) = journaled.try_recv() {
             (listed, more) = (listed + requested.requests.len(), more + requested.more);
         }
-        assert_eq!((listed, more), (limits::EGRESS_JOURNALED_MAX, 2));
+        assert_eq!((listed, more), (said.iter().filter(|listed| **listed).count(), requests.beyond()));
+        (said, more)
+    }
+
+    #[test]
+    fn beyond_the_bound_requests_are_only_counted() {
+        let (said, more) = ask("http://a.test/", limits::EGRESS_JOURNALED_MAX + 2);
+        assert_eq!(more, 2);
+        assert!(said[..limits::EGRESS_JOURNALED_MAX].iter().all(|listed| *listed));
+    }
+
+    #[test]
+    fn long_addresses_do_not_fill_the_journal() {
+        let to = format!("http://a.test/{}", "x".repeat(980));
+        let (said, more) = ask(&to, 5000);
+        let listed = said.iter().filter(|listed| **listed).count();
+        assert!(
+            listed * 1000 <= limits::EGRESS_JOURNALED_BYTES && (listed + 2) * 1010 > limits::EGRESS_JOURNALED_BYTES
+        );
+        assert_eq!(more as usize, 5000 - listed);
+        assert!(said[..listed].iter().all(|listed| *listed), "those that came first");
     }
 }
