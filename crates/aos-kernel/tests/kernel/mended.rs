@@ -293,12 +293,12 @@ fn a_share_is_not_spent_twice() {
     3 exited 137: killed
       → cancel
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018418, carved $0.4
+    2 of $1: spent $0.0011, reserved $0.018346, carved $0.4
     3 of $0.4: spent $0, reserved $0.005935, carved $0, ended
     > 3: too late
     3 charged 1000 + 100 tokens, $0.0011
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018418, carved $0
+    2 of $1: spent $0.0022, reserved $0.018346, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -339,7 +339,7 @@ fn a_first_limit_moves_what_was_used_so_far() {
     3 exited 0: answered = "done"
       → infer 2 turn [task, turn, spawn_agent, turn, end of 3]
     > budgets
-    2 of $1: spent $0.0033, reserved $0.018754, carved $0
+    2 of $1: spent $0.0033, reserved $0.018685, carved $0
     3 of $0.5: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }

@@ -240,7 +240,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.018943, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.018805, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -261,7 +261,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.018436 needed; `aos budget 2 --usd MORE` gives it more
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018367 needed; `aos budget 2 --usd MORE` gives it more
     "#);
 }
 
@@ -332,10 +332,10 @@ fn more_money_for_a_parent_wakes_its_children() {
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
     2 SEND_MSG = {"message_id":"m13"}
-    2 stopped: the budget is spent: $0.01089 left, up to $0.018781 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.01089 left, up to $0.018643 needed; `aos budget 2 --usd MORE` gives it more
       → infer 3 turn [message go]
     > ps 2
-    2 is stopped: the budget is spent: $0.01089 left, up to $0.018781 needed; `aos budget 2 --usd MORE` gives it more
+    2 is stopped: the budget is spent: $0.01089 left, up to $0.018643 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
     3 is running
     > budget 2 usd=1
@@ -441,13 +441,13 @@ fn a_share_is_carved_settled_and_closed() {
       → infer 3 turn [task]
       → infer 2 turn [task, turn, spawn_agent, spawn_agent]
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018937, carved $0.4
+    2 of $1: spent $0.0011, reserved $0.018796, carved $0.4
     3 of $0.4: spent $0, reserved $0.005935, carved $0
     > 3: done
     3 charged 1000 + 100 tokens, $0.0011
     3 exited 0: answered = "done"
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018937, carved $0
+    2 of $1: spent $0.0022, reserved $0.018796, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
