@@ -71,6 +71,8 @@ pub const TERM_GRACE_MS: u64 = 5000;
 pub const SPAWN_DEPTH_MAX: usize = 16;
 /// Most live children of one process.
 pub const CHILDREN_MAX: usize = 256;
+/// Most live processes that descend from one that a person started: what depth and children allow together is their power.
+pub const DESCENDANTS_MAX: usize = 512;
 /// Most files and addresses that are attached to a quarantined child.
 pub const ATTACHMENTS_MAX: usize = 8;
 /// Most ended children of one process that it has not waited for; beyond, the oldest is put away, its parent is told, and

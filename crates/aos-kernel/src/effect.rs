@@ -104,6 +104,8 @@ pub enum Effect {
 pub struct Authority {
     /// The process.
     pub pid: Pid,
+    /// The first of its tree.
+    pub root: Pid,
     /// The policy of that moment.
     pub policy: Policy,
     /// The policy's role it runs under; empty: the default one.

@@ -131,6 +131,8 @@ struct Globals {
     folders: BTreeMap<String, Labels>,
     /// Processes that living forks came from, with how many.
     origins: BTreeMap<Pid, u32>,
+    /// How many live below the first of each tree, itself left out; its own pid stands for the tree also when it has ended.
+    trees: BTreeMap<Pid, u32>,
 }
 
 /// An effect whose outcome is still to come.
@@ -488,6 +490,9 @@ impl<P: PageStore> Kernel<P> {
         self.globals.counts[process.state() as usize] += 1;
         if let Some(name) = &process.name {
             self.globals.names.insert(name.clone(), pid);
+        }
+        if process.root != pid {
+            *self.globals.trees.entry(process.root).or_default() += 1;
         }
         self.table.insert(process);
         self.with(pid, |_| ());

@@ -3,6 +3,9 @@
 //! What always holds: whatever belongs to a process (timers, routes, watches, its name, its place in a queue) is gone
 //! when it ends; what it had under way is cancelled and still paid for; children are adopted, budgets never widen.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use aos_abi::entry::{ProposalState, WindowItem};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
@@ -44,9 +47,9 @@ impl<P: PageStore> Kernel<P> {
         let now = self.globals.at;
         let own = spec.grants.as_ref().map(|list| Grants::parse(list).unwrap_or_default());
         let own_grants = own.is_some();
-        let (above, depth, parents_end) = match self.table.get(spec.parent) {
-            Some(parent) => (parent.chain.clone(), parent.depth + 1, parent.budget.ends_at),
-            None => (Vec::new(), 1, None),
+        let (above, depth, root, parents_end) = match self.table.get(spec.parent) {
+            Some(parent) => (parent.chain.clone(), parent.depth + 1, parent.root, parent.budget.ends_at),
+            None => (Vec::new(), 1, pid, None),
         };
         let policy_role = spec.policy_role.clone().unwrap_or_default();
         let roles_end = self.policy.role(&policy_role).and_then(|role| role.budget.wall_ms);
@@ -115,6 +118,7 @@ impl<P: PageStore> Kernel<P> {
             files: Labels::NONE,
             own_grants,
             depth,
+            root,
             origin: None,
             workspace: spec.workspace.clone(),
             pipe_to: spec.pipe_to,
@@ -327,7 +331,7 @@ impl<P: PageStore> Kernel<P> {
         self.release(pid);
         let at = self.globals.at;
         let result = result.to_string();
-        let Some((parent, children, pipe_to, origin)) = self.with(pid, |process| {
+        let Some((parent, root, children, pipe_to, origin)) = self.with(pid, |process| {
             process.phase = Phase::Exited;
             process.stopped = None;
             process.terminating = None;
@@ -345,20 +349,18 @@ impl<P: PageStore> Kernel<P> {
             process.put_away = Vec::new();
             process.refusals = Default::default();
             process.rates = Default::default();
-            (process.parent, std::mem::take(&mut process.children), process.pipe_to, process.origin)
+            (process.parent, process.root, std::mem::take(&mut process.children), process.pipe_to, process.origin)
         }) else {
             return;
         };
         for child in children {
             self.with(child, |child| child.parent = Pid::INIT);
         }
-        if let Some(origin) = origin
-            && let Some(forks) = self.globals.origins.get_mut(&origin)
-        {
-            *forks -= 1;
-            if *forks == 0 {
-                self.globals.origins.remove(&origin);
-            }
+        if let Some(origin) = origin {
+            fewer(&mut self.globals.origins, origin);
+        }
+        if root != pid {
+            fewer(&mut self.globals.trees, root);
         }
         self.made_room(pid);
         if let Some(to) = pipe_to {
@@ -577,5 +579,15 @@ impl<P: PageStore> Kernel<P> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.globals.in_flight.values().filter(|in_flight| !matches!(in_flight, InFlight::Serve { .. })).count()
+    }
+}
+
+/// One less of those that are counted by process; what comes to none is not kept.
+fn fewer(counts: &mut BTreeMap<Pid, u32>, of: Pid) {
+    if let Entry::Occupied(mut count) = counts.entry(of) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }

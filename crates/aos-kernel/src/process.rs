@@ -68,6 +68,8 @@ pub struct Process {
     pub own_grants: bool,
     /// Distance from [`Pid::INIT`].
     pub depth: u32,
+    /// The first of its tree, which a person started; the same for all that descend from it, whoever has ended meanwhile.
+    pub root: Pid,
     /// The process whose past it was forked from: its window holds that one's entries.
     pub origin: Option<Pid>,
     /// Where its files are.

@@ -272,11 +272,11 @@ impl<P: PageStore> Kernel<P> {
             Name::ExecCmd => self.labels_sent(pid),
             _ => Labels::NONE,
         };
-        let (role, chain) = match self.table.get(pid) {
-            Some(process) => (process.policy_role.clone(), process.chain.clone()),
-            None => (String::new(), Vec::new()),
+        let (root, role, chain) = match self.table.get(pid) {
+            Some(process) => (process.root, process.policy_role.clone(), process.chain.clone()),
+            None => (pid, String::new(), Vec::new()),
         };
-        Authority { pid, policy, role, chain, labels, files }
+        Authority { pid, root, policy, role, chain, labels, files }
     }
 
     /// Records a result decided by the kernel.

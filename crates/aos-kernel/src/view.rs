@@ -114,6 +114,12 @@ impl<P: PageStore> Kernel<P> {
         State::ALL.iter().map(|state| (state.as_str().to_owned(), self.globals.counts[*state as usize])).collect()
     }
 
+    /// How many live below the first of each tree, by its pid.
+    #[must_use]
+    pub fn trees(&self) -> &BTreeMap<Pid, u32> {
+        &self.globals.trees
+    }
+
     /// Each model's slots.
     #[must_use]
     pub fn slots(&self) -> BTreeMap<String, SlotView> {

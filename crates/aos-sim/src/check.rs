@@ -68,10 +68,14 @@ pub(crate) fn state<P: PageStore>(
     let mut waiting: BTreeMap<(Pid, String), Waiter> = BTreeMap::new();
     let mut budgets = BTreeMap::new();
     let mut names = BTreeMap::new();
+    let mut trees: BTreeMap<Pid, u32> = BTreeMap::new();
     for pid in (2..kernel.next_pid().0).map(Pid) {
         let Some(process) = kernel.process(pid) else { continue };
         counts[process.state() as usize] += 1;
         one(process, witness)?;
+        if process.root != pid && !process.exited() {
+            *trees.entry(process.root).or_default() += 1;
+        }
         due = [due, process.earliest_due()].into_iter().flatten().min();
         let mut models: BTreeSet<String> = process.asks.iter().map(|ask| ask.model.clone()).collect();
         if process.phase == Phase::Ready {
@@ -106,6 +110,9 @@ pub(crate) fn state<P: PageStore>(
         if real != count {
             return Err(broken("counts by state equal a recount", format!("{count} {state}, there are {real}")));
         }
+    }
+    if *kernel.trees() != trees {
+        return Err(broken("trees equal a recount", format!("{:?}, there are {trees:?}", kernel.trees())));
     }
     witness.money.accounts(&budgets)?;
     owners(kernel, &names)?;

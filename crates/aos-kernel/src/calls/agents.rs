@@ -232,10 +232,25 @@ impl<P: PageStore> Kernel<P> {
         if spec.parent == Pid::INIT {
             return Ok(());
         }
+        self.check_family(spec.parent)?;
+        let Some(parent) = self.table.get(spec.parent) else { return Err(no_process(spec.parent)) };
+        if let Some(grants) = &grants {
+            self.policy.check_child(&parent.subject(), grants.as_slice()).map_err(|exceeds| {
+                CallError::new(Code::Perm, exceeds.to_string())
+                    .hint("a child can never do what its parent cannot: give it less")
+            })?;
+        }
+        self.check_pipe(spec)?;
+        self.check_carve(spec)
+    }
+
+    /// Whether a process may have one more child: those who live are few enough, beside it and below the first of its
+    /// tree, and it is not too deep.
+    fn check_family(&mut self, pid: Pid) -> Result<(), CallError> {
         let most = self.policy.limits().clone();
-        let parent = self.table.get(spec.parent);
-        let parent = parent.filter(|parent| !parent.exited() && parent.mode != Mode::Program);
-        let Some(parent) = parent else { return Err(no_process(spec.parent)) };
+        let parent = self.table.get(pid).filter(|parent| !parent.exited() && parent.mode != Mode::Program);
+        let Some(parent) = parent else { return Err(no_process(pid)) };
+        let (depth, root) = (parent.depth, parent.root);
         let live = parent.children.len() - parent.zombies.len().min(parent.children.len());
         if live >= most.spawn_children.min(limits::CHILDREN_MAX) {
             return Err(CallError::new(
@@ -245,25 +260,23 @@ impl<P: PageStore> Kernel<P> {
             .hint("WAIT for one of them first"));
         }
         // What a person started is at depth 1.
-        if parent.depth as usize > most.spawn_depth.min(limits::SPAWN_DEPTH_MAX) {
+        if depth as usize > most.spawn_depth.min(limits::SPAWN_DEPTH_MAX) {
             return Err(CallError::new(
                 Code::Perm,
                 format!(
                     "the policy denies it: processes are {} deep below the first, the most is {} (limits.spawn.depth)",
-                    parent.depth - 1,
+                    depth - 1,
                     most.spawn_depth
                 ),
             )
             .hint("do it yourself, or leave it to your parent"));
         }
-        if let Some(grants) = &grants {
-            self.policy.check_child(&parent.subject(), grants.as_slice()).map_err(|exceeds| {
-                CallError::new(Code::Perm, exceeds.to_string())
-                    .hint("a child can never do what its parent cannot: give it less")
-            })?;
+        if self.globals.trees.get(&root).is_some_and(|living| *living as usize >= limits::DESCENDANTS_MAX) {
+            let most = limits::DESCENDANTS_MAX;
+            return Err(CallError::new(Code::Again, format!("{most} processes that descend from {root} live already"))
+                .hint("do it yourself, or wait until some of them have ended"));
         }
-        self.check_pipe(spec)?;
-        self.check_carve(spec)
+        Ok(())
     }
 
     /// Why the policy lets a process have no such child, whatever it says to the call; what is in the way for now alone,

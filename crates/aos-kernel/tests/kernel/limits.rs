@@ -265,6 +265,36 @@ fn children_are_limited_in_number_and_depth() {
     "#);
 }
 
+/// Children of children were no more bounded than by their depth: sixteen each, four deep, are seventy thousand.
+#[test]
+fn all_that_descend_from_one_process_are_limited_too() {
+    let wide = LIMITED.replace("{depth: 1, children: 2}", "{depth: 4, children: 256}");
+    let told = replay_under(
+        &wide,
+        r#"
+        spawn resident
+        times 256 spawn resident parent=2
+        times 255 spawn resident parent=3
+        signal 3 KILL
+        times 2 spawn resident parent=4
+        ps 515
+        spawn resident parent=4
+        spawn resident parent=259
+        boot
+        spawn resident parent=259
+        spawn resident
+        signal 515 KILL
+        spawn resident parent=259
+        ps 517
+        "#,
+    );
+    let refused = "refused: EAGAIN 512 processes that descend from 2 live already";
+    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("> times")).collect();
+    let of = |command: &str| told.iter().filter(|line| line.starts_with(command)).count();
+    assert_eq!((of("refused"), of(refused)), (3, 3), "also of one whose parent has ended: {told:?}");
+    assert!(told.contains(&"515 is blocked for input") && told.contains(&"517 is blocked for input"), "{told:?}");
+}
+
 /// A held call waits as long as its rule says, not a quarter of an hour.
 #[test]
 fn a_held_call_waits_as_long_as_its_rule_says() {

@@ -27,6 +27,7 @@ use super::heart::Completion;
 use super::memory::People;
 use super::outlet::Outlet;
 use super::requests::{Requests, net_request};
+use super::slots::{Slot, Slots};
 use super::trust::Trust;
 use crate::config::{Config, Exec, HostPort};
 use crate::env::Env;
@@ -68,6 +69,8 @@ pub(crate) struct Drivers {
     commands: exec::Driver,
     /// From whom commands are started; kept, since it has the next one ready.
     helper: Helper,
+    /// Commands at once, and searches.
+    running: [Arc<Slots>; 2],
     memory: Arc<dyn MemoryStore>,
     how: Exec,
     /// Hosts that may be reached at all; empty: whatever the policy allows.
@@ -82,6 +85,12 @@ pub(crate) struct Drivers {
     policy: policy_watch::Sender<Policy>,
 }
 
+/// Two commands for each processor, since many wait for something else, and four at least; a search for each.
+fn slots() -> [Arc<Slots>; 2] {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    [(2 * processors).max(4), processors].map(Slots::new)
+}
+
 impl Drivers {
     /// The drivers that the configuration asks for, of a daemon that listens there.
     pub(crate) fn new(config: &Config, home: &Home, own: net::Own) -> Result<Drivers, super::Error> {
@@ -94,6 +103,7 @@ impl Drivers {
             net: Arc::new(net::Driver::new(net::Options::default()).away_from(own)),
             commands: exec::Driver::default(),
             helper: Helper::default(),
+            running: slots(),
             memory: Arc::new(memory),
             how: config.exec,
             hosts: match config.net.allow.as_slice() {
@@ -152,6 +162,29 @@ impl Drivers {
         stop: &CancellationToken,
     ) -> fs::Done {
         self.files.call(permit, place, keeping, &|| stop.is_cancelled())
+    }
+
+    /// Waits until what takes the machine may run: a command, or a search. Nothing else waits.
+    ///
+    /// # Errors
+    /// `EINTR` where the call is given up.
+    pub(crate) async fn slot(
+        &self,
+        call: &Syscall,
+        authority: &Authority,
+        token: &CancellationToken,
+    ) -> Result<Option<Slot>, CallError> {
+        let [commands, searches] = &self.running;
+        let slots = match call {
+            Syscall::ExecCmd(_) => commands,
+            Syscall::FsSearch(_) => searches,
+            _ => return Ok(None),
+        };
+        tokio::select! {
+            biased;
+            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
+            slot = slots.take(authority.root) => Ok(Some(slot)),
+        }
     }
 
     /// A memory call. Blocking.

@@ -312,6 +312,7 @@ impl Edges {
         let labelled = !authority.labels.and(authority.files).is_empty();
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
+                let _slot = drivers.slot(permit.call(), &authority, &token).await?;
                 blocking(move || {
                     held(bound.as_deref(), &place, permit.call())?;
                     drivers.files(permit, &place, None, &token).answer
@@ -341,6 +342,8 @@ impl Edges {
                 let mounted: Vec<PathBuf> = place.mounts.iter().map(|mount| mount.host.clone()).collect();
                 let wants = Wants { workspace: &place.root, mounted: &mounted, labelled };
                 let _turn = self.undo.turn(wants, &token).await?;
+                // After the turn: who holds a slot waits for nobody.
+                let _slot = drivers.slot(permit.call(), &authority, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;

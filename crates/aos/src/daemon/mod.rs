@@ -28,6 +28,7 @@ mod relay;
 mod reload;
 mod requests;
 mod restore;
+mod slots;
 mod system;
 mod trust;
 mod undo;
