@@ -52,6 +52,33 @@ fn a_command_runs_in_its_workspace_behind_walls() {
     assert_eq!(result(5)["stdout"], "LOUD", "{shown:?}");
 }
 
+/// One agent's children, each with a workspace of its own, ran as many as they liked, and everybody else waited.
+#[test]
+fn no_tree_of_agents_has_all_commands_at_once() {
+    let most = (2 * std::thread::available_parallelism().unwrap().get()).max(4);
+    let child = json!({"role": "You wait.", "task": "beta", "permissions": ["EXEC_CMD"], "workspace": "own"});
+    let children = vec![Call::new("SPAWN_AGENT", child); (most + 2).min(64)];
+    let rules = vec![
+        any("alpha", vec![calls(children), call("WAIT", json!({})), say("done")]),
+        any("beta", vec![calls(vec![exec("echo x > started; sleep 100")]), say("done")]),
+        any("gamma", vec![calls(vec![exec("echo mine")]), say("{{last_result.result.stdout}}")]),
+    ];
+    let rig = Rig::with(rules, with_role(EXEC));
+    if !rig.isolates() {
+        return;
+    }
+    assert_eq!(rig.aos(&["spawn", "alpha"]).code, 0);
+    let started = || {
+        let layers = std::fs::read_dir(rig.file("undo")).unwrap().flatten();
+        layers.filter(|layer| layer.path().join("upper/started").exists()).count()
+    };
+    until("its commands to run", || (started() == most - 1).then_some(()));
+    assert_eq!(rig.aos(&["run", "gamma"]).out.trim(), "mine", "another's command waits for none of them");
+    assert_eq!(started(), most - 1, "and one is left for others");
+    assert_eq!(rig.aos(&["kill", "--tree", "2"]).code, 0);
+    until("all to end", || (started() == 0).then_some(()));
+}
+
 #[test]
 fn python_runs_in_the_sandbox_and_without_a_network() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
