@@ -3,7 +3,7 @@
 //! What is refused here leaves no trace and gets an error with a way out; what passes is applied without failing.
 
 use aos_abi::entry::ProposalState;
-use aos_abi::process::{Mode, SpawnSpec};
+use aos_abi::process::Mode;
 use aos_abi::{Body, CallError, Code, Pid, limits};
 
 use crate::budget::{Dimension, Grant};
@@ -111,20 +111,6 @@ impl<P: PageStore> Kernel<P> {
             | Body::Pruned { .. } => Ok(()),
             other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),
         }
-    }
-
-    /// What a fork of this process would be.
-    ///
-    /// # Errors
-    /// `ESRCH` where there is none.
-    pub fn fork_of(&mut self, from: Pid) -> Result<SpawnSpec, CallError> {
-        if self.table.get(from).is_some_and(|process| process.mode == Mode::Program) {
-            return Err(CallError::new(
-                Code::Inval,
-                format!("process {from} is a program's key and has no past to fork"),
-            ));
-        }
-        self.fork_spec(from).ok_or_else(|| no_process(from))
     }
 
     fn check_new(&self, pid: Pid) -> Result<(), CallError> {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use aos_abi::entry::{ProposalState, WindowItem};
-use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
+use aos_abi::entry::ProposalState;
+use aos_abi::process::{BudgetSpec, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::{Grants, Labels};
@@ -43,7 +43,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A process that has lived through nothing, joined to its parent, budget and pipe.
-    fn embryo(&mut self, pid: Pid, spec: &SpawnSpec) -> Process {
+    pub(crate) fn embryo(&mut self, pid: Pid, spec: &SpawnSpec) -> Process {
         let now = self.globals.at;
         let own = spec.grants.as_ref().map(|list| Grants::parse(list).unwrap_or_default());
         let own_grants = own.is_some();
@@ -159,32 +159,6 @@ impl<P: PageStore> Kernel<P> {
             service: 0,
             due: None,
             exit: None,
-        }
-    }
-
-    /// A process made from another one's past: its window, and nothing that has one owner.
-    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[WindowItem]) {
-        let mut process = self.embryo(pid, spec);
-        process.origin = Some(from);
-        if let Some(first) = self.table.get(from) {
-            process.title.clone_from(&first.title);
-            process.vouched = first.vouched;
-            process.words.clone_from(&first.words);
-            process.named.clone_from(&first.named);
-            process.questions.clone_from(&first.questions);
-        }
-        *self.globals.origins.entry(from).or_default() += 1;
-        for item in window {
-            process.window.push(item.lsn, item.tokens, item.kind);
-        }
-        let empty = window.is_empty();
-        self.enter(process);
-        self.labels_of_copy(pid, Some(from), None);
-        // What has come is in its past, read or not.
-        let labels = self.table.get(from).map(Process::labels_to_come).unwrap_or_default();
-        self.learns(pid, labels);
-        if !empty {
-            self.want_turn(pid);
         }
     }
 
@@ -549,30 +523,6 @@ impl<P: PageStore> Kernel<P> {
         for id in stood.into_keys() {
             self.globals.standing.remove(&id);
         }
-    }
-
-    /// Whether a process may be forked, and as what.
-    pub(crate) fn fork_spec(&mut self, from: Pid) -> Option<SpawnSpec> {
-        let process = self.table.get(from)?;
-        // The nearest grants lie within all above them, so they alone say what it may do.
-        let own = process.chain.first().map(Grants::texts);
-        Some(SpawnSpec {
-            // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
-            parent: Pid::INIT,
-            name: None,
-            role: process.role.clone(),
-            task: None,
-            mode: Mode::Resident,
-            policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
-            model: process.course.asked.clone(),
-            priority: process.priority,
-            grants: own,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: aos_abi::process::Workspace::Home(Pid(self.globals.last_pid + 1)),
-            quarantine: false,
-            copy_of: None,
-        })
     }
 
     /// Effects still to come back, with their processes.

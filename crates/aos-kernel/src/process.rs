@@ -584,9 +584,14 @@ impl Process {
     /// What its window carries once all that has come is shown.
     #[must_use]
     pub fn labels_to_come(&self) -> Labels {
+        self.news().fold(self.labels.and(self.incoming), |labels, notice| labels.and(notice.labels))
+    }
+
+    /// All that has come and was not shown yet, in no order.
+    pub(crate) fn news(&self) -> impl Iterator<Item = &Notice> {
         let notices = self.notices.iter().chain(self.stdin.iter().map(|chunk| &chunk.notice));
-        let unread = notices.chain(self.inbox.iter().map(|letter| &letter.notice));
-        unread.fold(self.labels.and(self.incoming), |labels, notice| labels.and(notice.labels))
+        let letters = self.inbox.iter().map(|letter| &letter.notice);
+        notices.chain(letters).chain(self.zombies.iter().filter(|zombie| !zombie.shown).map(|zombie| &zombie.notice))
     }
 
     /// Whether something waits to be shown that wakes an idle process.

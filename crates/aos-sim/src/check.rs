@@ -4,11 +4,14 @@
 //! is trusted; `witness` holds the checkers over what leaves the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use aos_abi::entry::WindowItem;
 use aos_abi::process::{Priority, SpawnSpec, State};
-use aos_abi::{Body, Code, Pid, Timestamp, limits};
+use aos_abi::{Body, Code, Entry, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
 use aos_kernel::budget::{Budget, Dimension, Need};
+use aos_kernel::past::Past;
 use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
 
@@ -129,6 +132,38 @@ fn standing<P: PageStore>(kernel: &mut Kernel<P>) -> Result<(), Broken> {
         if process.and_then(|process| process.standing.get(&id)).is_none_or(|open| open.generation != holds) {
             return Err(broken("an approval stands with its process and its policy", format!("{id} of {pid}")));
         }
+    }
+    Ok(())
+}
+
+/// What the journal says of the window of each living process, and of what has come since, is what the process has.
+pub(crate) fn pasts<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>]) -> Result<(), Broken> {
+    (2..kernel.next_pid().0).try_for_each(|pid| past(kernel, history, Pid(pid)))
+}
+
+fn past<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>], pid: Pid) -> Result<(), Broken> {
+    let Some(real) = kernel.past(pid) else { return Ok(()) };
+    let is_child = |entry: &&Arc<Entry>| matches!(&entry.body, Body::Spawned(spec) if spec.parent == pid);
+    let children: BTreeSet<Pid> = history.iter().filter(is_child).map(|entry| entry.pid).collect();
+    let mut read = Past::of(pid);
+    for entry in history {
+        let ends = matches!(entry.body, Body::Exited { .. }) && children.contains(&entry.pid);
+        if entry.pid == pid || ends {
+            read.take(entry);
+        }
+    }
+    // In which order is left out: of a turn that was put off nothing is journaled.
+    let plain = |items: Vec<WindowItem>| {
+        let mut plain: Vec<_> = items.into_iter().map(|item| (item.lsn, item.kind)).collect();
+        plain.sort();
+        plain
+    };
+    let (read, real) = (plain(read.window()), plain(real));
+    if read != real {
+        return Err(broken(
+            "a window can be read back from the journal",
+            format!("of {pid}: {read:?}, it is {real:?}"),
+        ));
     }
     Ok(())
 }

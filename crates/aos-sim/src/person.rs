@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::entry::{Asked, Key, ProposalState, WebhookRequest, WindowItem};
+use aos_abi::entry::{Asked, Key, ProposalState, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::model::Ability;
 use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
@@ -132,13 +132,8 @@ pub(crate) fn asked(chance: &mut Chance, serial: u64) -> Asked {
 
 fn fork<P: PageStore>(kernel: &mut Kernel<P>, from: Pid) -> Option<(Pid, Body)> {
     let spec = kernel.fork_of(from).ok()?;
-    let items: Vec<_> = kernel.process(from)?.window.items().copied().collect();
-    let body = Body::Forked {
-        from_pid: from,
-        from_lsn: kernel.lsn(),
-        spec: Box::new(spec),
-        window: items.iter().map(|item| WindowItem { lsn: item.lsn, tokens: item.tokens, kind: item.kind }).collect(),
-    };
+    let window = kernel.past(from).unwrap_or_default();
+    let body = Body::Forked { from_pid: from, from_lsn: kernel.lsn(), spec: Box::new(spec), window };
     Some((kernel.next_pid(), body))
 }
 

@@ -25,6 +25,8 @@ use crate::{drain, person, recovery, setup};
 
 /// 2026-11-22T00:00:00Z.
 const BEGINNING: Timestamp = Timestamp(1_795_305_600_000);
+/// Every so many acts of people all windows are read back from the journal.
+const PASTS_READ_EVERY: u64 = 16;
 /// Entries shown where a run fails.
 const SHOWN: usize = 40;
 /// Steps of a run where nobody says otherwise.
@@ -421,6 +423,9 @@ impl Simulation {
             }
             if self.chance.percent(8) {
                 self.programs_ask()?;
+            }
+            if self.serial.is_multiple_of(PASTS_READ_EVERY) {
+                check::pasts(&mut self.kernel, &self.history)?;
             }
             if let Some((pid, body)) = person::act(&mut self.chance, &mut self.kernel, self.serial, self.kind) {
                 self.offer(pid, body)?;

@@ -378,6 +378,34 @@ fn a_fork_has_lived_through_the_same_and_goes_its_own_way() {
     assert_eq!(words_said(&rig, pid).len(), 3, "the first one noticed nothing");
 }
 
+/// What was summarised stood in a fork's window a second time, as words of its own, and what its children came to was not
+/// there.
+#[test]
+fn a_fork_has_the_window_of_its_origin() {
+    let made = call("SPAWN_AGENT", json!({ "role": "helper", "task": "to help" }));
+    let rig =
+        Rig::new(vec![last("alpha", vec![made]), last("to help", vec![say("helped")]), any("", vec![say("well")])]);
+    let pid = rig.spawn(&["alpha"]);
+    let window = |pid: u64| {
+        rig.until_idle(pid);
+        rig.json(&["inspect", &pid.to_string()])["window"].clone()
+    };
+    until("the end of its child", || rig.requests_with("helped").pop());
+    let (first, at) = (window(pid), rig.journal().last().unwrap()["lsn"].to_string());
+    let fork = |of: u64, more: &[&str]| -> u64 {
+        let forked = rig.aos(&[&["fork", &of.to_string()], more].concat());
+        assert_eq!(forked.code, 0, "{forked:?}");
+        forked.out.trim().parse().unwrap()
+    };
+    // It goes on with a turn of its own.
+    let items = |window: &serde_json::Value| window["items"].as_u64().unwrap();
+    let now = window(fork(pid, &[]));
+    assert_eq!(items(&now), items(&first) + 1, "{first} {now}");
+    assert_eq!(window(fork(pid, &["--at", &at])), now, "what the journal says is what the process has");
+    assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
+    assert_eq!(window(fork(pid, &["--at", &at])), now, "also when it has ended");
+}
+
 /// The next process had the files in its folder, and nothing was known of what they carry.
 #[test]
 fn a_fork_that_is_not_made_leaves_no_files_to_the_next_process() {

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use aos_abi::entry::{
     Asked, Configured, Examined, InferenceOutcome, Key, NetRequest, Outcome, Personal, ProposalState, Requested,
-    ServedOutcome, Took, Verdict, WebhookRequest, WindowItem,
+    ServedOutcome, Took, Verdict, WebhookRequest,
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
@@ -545,8 +545,7 @@ impl Rig {
 
     fn fork(&mut self, from: Pid) {
         let spec = self.kernel.fork_of(from).unwrap();
-        let items = self.kernel.process(from).unwrap().window.items();
-        let window = items.map(|item| WindowItem { lsn: item.lsn, tokens: item.tokens, kind: item.kind }).collect();
+        let window = self.kernel.past(from).unwrap_or_default();
         let body = Body::Forked { from_pid: from, from_lsn: self.kernel.lsn(), spec: Box::new(spec), window };
         self.offer(self.kernel.next_pid(), body);
     }

@@ -72,12 +72,12 @@ pub(crate) fn put_away(workspaces: &Path, next: Pid) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Most entries and bytes of a folder that is copied for a dry run.
+/// Most entries and bytes of a folder that is copied for a dry run or a fork.
 const COPIED_ENTRIES_MAX: usize = 100_000;
 const COPIED_BYTES_MAX: u64 = 4 << 30;
 
-/// Copies a person's folder to a new one, on which a dry run works. File systems that can share blocks do.
-pub(crate) fn copy_apart(folder: &Path, into: &Path) -> Result<tempfile::TempDir, ApiError> {
+/// Copies a folder to a new one, on which `what` works. File systems that can share blocks do.
+pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempfile::TempDir, ApiError> {
     let (mut entries, mut bytes) = (0, 0);
     let mut folders = vec![folder.to_owned()];
     while let Some(at) = folders.pop() {
@@ -91,10 +91,12 @@ pub(crate) fn copy_apart(folder: &Path, into: &Path) -> Result<tempfile::TempDir
         }
         if entries > COPIED_ENTRIES_MAX || bytes > COPIED_BYTES_MAX {
             let message = format!(
-                "the folder is too large to be copied for a dry run: {COPIED_ENTRIES_MAX} entries and {} GiB are the most",
+                "the folder is too large to be copied for {what}: {COPIED_ENTRIES_MAX} entries and {} GiB are the most",
                 COPIED_BYTES_MAX >> 30
             );
-            return Err(ApiError::usage(message).hint("run it on a folder below; `aos undo` takes changes back"));
+            return Err(
+                ApiError::usage(message).hint("have less in it; what agents change can be taken back with `aos undo`")
+            );
         }
     }
     let failed = |error: std::io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));

@@ -11,6 +11,7 @@ mod drivers;
 mod edges;
 mod example;
 mod folders;
+mod fork;
 mod ground;
 mod handles;
 mod heart;

@@ -1,11 +1,11 @@
 //! The past of processes, read from the journal: windows for forks, decisions made again, proposals that are over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
-use aos_abi::entry::{ItemKind, Proposal, ProposalState, WindowItem};
-use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_abi::entry::{Outcome, Proposal, ProposalState, WindowItem};
+use aos_abi::{Body, Entry, Lsn, Name, Pid};
 use aos_journal::{Error, Reader};
 use aos_kernel::Kernel;
 use aos_kernel::preview::preview;
@@ -26,48 +26,50 @@ pub(crate) struct Past {
 
 /// The window of `pid` just after the entry `at`, or now. `None` where it has no entry up to there.
 pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Option<Past>, Error> {
-    let mut past = Past { upto: Lsn::ZERO, window: Vec::new() };
-    // What came while calls ran entered the window after their results, at the next turn.
-    let mut deferred: Vec<WindowItem> = Vec::new();
-    'pages: loop {
-        let page = reader.entries_of(pid, past.upto, PAGE)?;
+    // The end of a child stands in its parent's window, and in the child's own trail.
+    let mut children = BTreeSet::new();
+    each_of(reader, pid, at, |entry| {
+        if let Body::Result { name, outcome: Outcome::Success { result }, .. } = &entry.body
+            && name == Name::SpawnAgent.as_str()
+        {
+            children.extend(result["pid"].as_u64().map(Pid));
+        }
+    })?;
+    let mut ends = BTreeMap::new();
+    for child in children {
+        each_of(reader, child, at, |entry| {
+            if matches!(entry.body, Body::Exited { .. }) {
+                ends.insert(entry.lsn, entry);
+            }
+        })?;
+    }
+    let (mut past, mut upto) = (aos_kernel::past::Past::of(pid), Lsn::ZERO);
+    each_of(reader, pid, at, |entry| {
+        while let Some(end) = ends.first_entry().filter(|end| *end.key() < entry.lsn) {
+            past.take(&end.remove());
+        }
+        upto = entry.lsn;
+        past.take(&entry);
+    })?;
+    ends.values().for_each(|end| past.take(end));
+    Ok((upto > Lsn::ZERO).then(|| Past { upto, window: past.window() }))
+}
+
+/// Does something with each entry of a process up to one, in order.
+fn each_of(reader: &Reader, pid: Pid, at: Option<Lsn>, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
+    let mut after = Lsn::ZERO;
+    loop {
+        let page = reader.entries_of(pid, after, PAGE)?;
         let full = page.len() as u64 == PAGE;
         for entry in page {
             if at.is_some_and(|at| entry.lsn > at) {
-                break 'pages;
+                return Ok(());
             }
-            past.upto = entry.lsn;
-            past.take(&entry, &mut deferred);
+            after = entry.lsn;
+            visit(entry);
         }
         if !full {
-            break;
-        }
-    }
-    past.window.append(&mut deferred);
-    Ok((past.upto > Lsn::ZERO).then_some(past))
-}
-
-impl Past {
-    fn take(&mut self, entry: &Entry, deferred: &mut Vec<WindowItem>) {
-        let shown = aos_context::item(entry).map(|kind| {
-            let tokens = aos_context::estimate(aos_context::item_bytes(entry));
-            WindowItem { lsn: entry.lsn, tokens: u32::try_from(tokens).unwrap_or(u32::MAX), kind }
-        });
-        match (&entry.body, shown) {
-            (Body::Forked { window, .. }, _) => self.window.clone_from(window),
-            (Body::InferenceStarted { .. }, _) => self.window.append(deferred),
-            (Body::Compacted { upto, .. }, Some(summary)) => {
-                // As the window itself does it: everything up to there but the task gives way.
-                let from = usize::from(self.window.first().is_some_and(|item| item.kind == ItemKind::Task));
-                if let Some(last) = self.window.iter().position(|item| item.lsn == *upto).filter(|last| *last >= from) {
-                    self.window.splice(from..=last, [summary]);
-                }
-            }
-            (Body::InferenceCompleted { .. } | Body::Result { .. } | Body::Spawned(_), Some(item)) => {
-                self.window.push(item)
-            }
-            (_, Some(item)) => deferred.push(item),
-            (_, None) => {}
+            return Ok(());
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Daemon {
 }
 
 /// Journal work off the async threads.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, aos_journal::Error> + Send + 'static,
 ) -> Answer<T> {
     match tokio::task::spawn_blocking(work).await {
@@ -178,7 +178,8 @@ impl Daemon {
     async fn staged(&self, request: &SpawnRequest) -> Answer<Option<tempfile::TempDir>> {
         let (true, Some(folder)) = (request.dry_run, &request.workspace) else { return Ok(self.stage(request)?) };
         let (folder, workspaces) = (PathBuf::from(folder), self.home.workspaces());
-        let copied = tokio::task::spawn_blocking(move || super::folders::copy_apart(&folder, &workspaces)).await;
+        let copied =
+            tokio::task::spawn_blocking(move || super::folders::copy_apart(&folder, &workspaces, "a dry run")).await;
         let dir = copied.map_err(|error| ApiError::internal(error.to_string()))??;
         if let Some(files) = self.stage(request)? {
             super::folders::copy_folder(files.path(), dir.path())
@@ -433,35 +434,7 @@ impl System for Daemon {
     async fn fork(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
         self.process(pid).await?;
         self.happened(request.at)?;
-        let journal = Arc::clone(&self.journal);
-        let at = request.at;
-        let past = blocking(move || super::past::window(&journal.reader(), pid, at)).await?;
-        let Some(past) = past else {
-            let error = CallError::new(Code::NoEnt, format!("process {pid} has no entries up to there"));
-            return Err(error.hint(format!("`aos logs {pid} --events` shows the number of each")).into());
-        };
-        let from_folder = self.heart.look(move |kernel| kernel.detail(pid).map(|detail| detail.workspace)).await??;
-        let source = self.edges.folder(&from_folder);
-        let workspaces = self.home.workspaces();
-        Ok(self
-            .heart
-            .change(move |kernel| {
-                let new = kernel.next_pid();
-                let mut spec = kernel.fork_of(pid)?;
-                spec.name = request.name;
-                let body =
-                    Body::Forked { from_pid: pid, from_lsn: past.upto, spec: Box::new(spec), window: past.window };
-                // First: a copy without its fork would lie where the next process has its workspace.
-                kernel.check(new, &body)?;
-                aos_drivers::fs::Place::new(&source).check()?;
-                let own = workspaces.join(new.to_string());
-                super::folders::copy_folder(&source, &own).map_err(|error| {
-                    let _ = std::fs::remove_dir_all(&own);
-                    CallError::new(Code::Io, format!("the workspace could not be copied: {error}"))
-                })?;
-                Ok((new, body))
-            })
-            .await?)
+        self.forked(pid, request).await
     }
 
     async fn replay(&self, pid: Pid, at: Option<Lsn>) -> Answer<ReplayView> {

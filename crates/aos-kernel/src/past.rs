@@ -1,0 +1,191 @@
+//! The window of a process as it was after some entry, read from what was journaled of it.
+//!
+//! Start at [`Past::take`]. A window is state, of which the journal holds no record; what enters it, and when, is the
+//! kernel's to say (`turn`, `step`, `outcome`), and this says the same a second time, for moments of which no state is left.
+//! What always holds: for a living process and now it has the items that [`crate::Kernel::past`] gives, which the simulation
+//! compares; what came while a turn was put off, of which nothing is journaled, may stand behind it. Deliberately absent:
+//! what was cut from the history since, as by a prune.
+
+use aos_abi::decode::{call_ids, decode};
+use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome, Purpose, WindowItem};
+use aos_abi::inference::{Encoding, Stop};
+use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Name, Pid};
+use serde_json::Value;
+
+/// A window on its way through the journal.
+#[derive(Debug)]
+pub struct Past {
+    pid: Pid,
+    window: Vec<WindowItem>,
+    /// What has come and was not shown yet, oldest first.
+    news: Vec<(From, WindowItem)>,
+    /// The inferences of which the first to answer counts, and whether that is a turn.
+    awaited: (Vec<EffectId>, bool),
+    /// The calls of the last reply, with their results, which enter the window together.
+    step: Vec<(CallId, Option<WindowItem>)>,
+    /// It was asked to end.
+    terminating: bool,
+}
+
+/// How something came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// Shown with the next turn, whatever else is under way.
+    Outside,
+    /// The same for a person's words, which calls may read first.
+    Person,
+    Pipe,
+    /// The end of input, with the entry that led to it.
+    End(Lsn),
+    Letter,
+    Child(Pid),
+}
+
+impl Past {
+    /// Of a process of which nothing was read yet.
+    #[must_use]
+    pub fn of(pid: Pid) -> Past {
+        Past {
+            pid,
+            window: Vec::new(),
+            news: Vec::new(),
+            awaited: (Vec::new(), false),
+            step: Vec::new(),
+            terminating: false,
+        }
+    }
+
+    /// The next entry: of the process itself, or the end of a child of its own. In the order of the journal, and all of them.
+    pub fn take(&mut self, entry: &Entry) {
+        let item = aos_context::item(entry).map(|kind| item_of(entry, kind));
+        if entry.pid != self.pid {
+            self.news.extend(item.map(|item| (From::Child(entry.pid), item)));
+            return;
+        }
+        match (&entry.body, item) {
+            (Body::Forked { window, .. }, _) => self.window.clone_from(window),
+            (Body::InferenceStarted { effect, purpose, .. }, _) => self.asked(*effect, *purpose),
+            (Body::Hedged { effect, by, .. }, _) => self.awaited.0 = vec![*effect, *by],
+            (Body::InferenceCompleted { effect, outcome, .. }, _) => {
+                let counts = self.answered(*effect, outcome) && !is_empty(outcome, entry.lsn);
+                self.window.extend(item.filter(|_| counts));
+            }
+            (Body::Compacted { upto, .. }, Some(summary)) => self.compacted(*upto, summary),
+            // What is still under way comes too late.
+            (Body::Exited { .. }, _) => self.awaited.0.clear(),
+            (Body::Syscall { call_id, .. }, _) => self.step.push((call_id.clone(), None)),
+            (Body::Result { call_id, name, outcome, .. }, Some(item)) => {
+                self.was_read(name, outcome, entry.cause);
+                match self.step.iter_mut().find(|(id, result)| id == call_id && result.is_none()) {
+                    Some((_, result)) => *result = Some(item),
+                    // One that could not be made out.
+                    None => self.step.push((call_id.clone(), Some(item))),
+                }
+            }
+            (Body::Spawned(_), Some(item)) => self.window.push(item),
+            (Body::Reaped { children }, Some(item)) => {
+                self.news.retain(|(from, _)| !children.iter().any(|child| *from == From::Child(*child)));
+                self.news.push((From::Outside, item));
+            }
+            (Body::Message { .. }, Some(item)) => self.news.push((From::Letter, item)),
+            (Body::Input { from_pid, text, .. }, Some(item)) => {
+                let from = match *from_pid {
+                    // That no more will come is no piece of input.
+                    _ if text.is_empty() => From::End(entry.cause.unwrap_or(entry.lsn)),
+                    Pid::INIT => From::Person,
+                    _ => From::Pipe,
+                };
+                self.news.push((from, item));
+            }
+            // Asked to end a second time, it is told nothing.
+            (Body::Signal { .. }, Some(item)) if !self.terminating => {
+                self.terminating = true;
+                self.news.push((From::Outside, item));
+            }
+            (Body::Signal { .. }, _) => {}
+            (_, Some(item)) => self.news.push((From::Outside, item)),
+            (_, None) => {}
+        }
+    }
+
+    /// The window, with all that has come, read or not.
+    #[must_use]
+    pub fn window(mut self) -> Vec<WindowItem> {
+        self.absorb(|_| true);
+        self.window
+    }
+
+    /// A turn begins, or a second model is asked for the one that goes on.
+    fn asked(&mut self, effect: EffectId, purpose: Purpose) {
+        if self.awaited.0.contains(&effect) {
+            return;
+        }
+        self.awaited = (vec![effect], purpose == Purpose::Turn);
+        let at_rest = self.step.is_empty();
+        self.absorb(|from| at_rest || matches!(from, From::Outside | From::Person | From::End(_)));
+    }
+
+    /// Takes the results of the step into the window, and of the news what is shown now.
+    fn absorb(&mut self, shown: impl Fn(From) -> bool) {
+        self.window.extend(self.step.drain(..).filter_map(|(_, result)| result));
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.news).into_iter().partition(|(from, _)| shown(*from));
+        self.news = later;
+        self.window.extend(now.into_iter().map(|(_, item)| item));
+    }
+
+    /// Whether it is a turn: only the first answer of those that are awaited counts, and a summary has an entry of its own.
+    fn answered(&mut self, effect: EffectId, outcome: &InferenceOutcome) -> bool {
+        if !self.awaited.0.contains(&effect) {
+            return false;
+        }
+        let answered = matches!(outcome, InferenceOutcome::Answered(_));
+        // Of those that fail the other one may still answer.
+        self.awaited.0.retain(|awaited| !answered && *awaited != effect);
+        answered && self.awaited.1
+    }
+
+    /// What a call has given to its process does not come a second time.
+    fn was_read(&mut self, name: &str, outcome: &Outcome, cause: Option<Lsn>) {
+        let Outcome::Success { result } = outcome else { return };
+        let is = |call: Name| call.as_str() == name;
+        if is(Name::RecvMsg) {
+            self.news.retain(|(from, _)| *from != From::Letter);
+        } else if is(Name::Wait) {
+            let child = result.get("pid").and_then(Value::as_u64).map(|pid| From::Child(Pid(pid)));
+            self.news.retain(|(from, _)| Some(*from) != child);
+        } else if is(Name::AskUser) {
+            let answer = self.news.iter().rposition(|(from, _)| *from == From::Person);
+            answer.map(|answer| self.news.remove(answer));
+        } else if is(Name::SysReadStdin) && result.get("text").is_some() {
+            // The oldest, whoever it is from.
+            let first = self.news.iter().position(|(from, _)| matches!(from, From::Person | From::Pipe));
+            first.map(|first| self.news.remove(first));
+        } else if is(Name::SysReadStdin) {
+            // Whoever waits for input is told of its end by the call alone.
+            self.news.retain(|(from, _)| cause.is_none_or(|cause| *from != From::End(cause)));
+        }
+    }
+
+    /// As the window itself does it: everything up to there but the task gives way.
+    fn compacted(&mut self, upto: Lsn, summary: WindowItem) {
+        let from = usize::from(self.window.first().is_some_and(|item| item.kind == ItemKind::Task));
+        if let Some(last) = self.window.iter().position(|item| item.lsn == upto).filter(|last| *last >= from) {
+            self.window.splice(from..=last, [summary]);
+        }
+    }
+}
+
+/// Whether a reply says nothing and calls nothing: providers refuse an empty message in the history. In the widest of the
+/// encodings, since the journal does not say which one the model had.
+fn is_empty(outcome: &InferenceOutcome, lsn: Lsn) -> bool {
+    let InferenceOutcome::Answered(reply) = outcome else { return true };
+    let cut_off = reply.stop == Stop::Length;
+    let decoded = decode(&reply.text, &reply.calls, Encoding::Constrained, cut_off, &mut call_ids(lsn));
+    decoded.calls.is_empty() && decoded.say.is_empty()
+}
+
+fn item_of(entry: &Entry, kind: ItemKind) -> WindowItem {
+    let tokens = aos_context::estimate(aos_context::item_bytes(entry));
+    WindowItem { lsn: entry.lsn, tokens: u32::try_from(tokens).unwrap_or(u32::MAX), kind }
+}

@@ -1,0 +1,80 @@
+//! Forks of processes: another one with the same past, and a copy of its files.
+//!
+//! What always holds: the files are copied beside the loop, so that nothing else waits for them; what is refused leaves
+//! nothing behind.
+
+use std::path::Path;
+
+use aos_abi::api::{Accepted, ForkRequest};
+use aos_abi::{Body, CallError, Code, Lsn, Pid};
+use aos_drivers::fs::Place;
+use aos_gateway::{Answer, ApiError};
+
+use super::heart::LiveKernel;
+use super::past::{self, Past};
+use super::system::{Daemon, blocking};
+
+impl Daemon {
+    /// Makes a process that has lived through what another one had, now or just after an entry.
+    pub(super) async fn forked(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
+        let ForkRequest { at, name } = request;
+        let lives = self.heart.look(move |kernel| kernel.past(pid).is_some()).await?;
+        let told = match at.is_none() && lives {
+            // Whoever lives knows best; it is asked once the files are there.
+            true => None,
+            false => {
+                let reader = self.journal.reader();
+                let told = blocking(move || past::window(&reader, pid, at)).await?;
+                Some(told.ok_or_else(|| {
+                    CallError::new(Code::NoEnt, format!("process {pid} has no entries up to there"))
+                        .hint(format!("`aos logs {pid} --events` shows the number of each"))
+                })?)
+            }
+        };
+        // What cannot be made is refused before anything is copied.
+        let look = {
+            let name = name.clone();
+            move |kernel: &mut LiveKernel| {
+                fork(kernel, pid, name, Some(Past { upto: Lsn::ZERO, window: Vec::new() }))?;
+                kernel.detail(pid).map(|detail| detail.workspace)
+            }
+        };
+        let source = self.edges.folder(&self.heart.look(look).await??);
+        let staged = self.copy_of(source).await?;
+        let workspaces = self.home.workspaces();
+        let make = move |kernel: &mut LiveKernel| {
+            let (new, body) = fork(kernel, pid, name, told)?;
+            std::fs::rename(staged.keep(), workspaces.join(new.to_string()))
+                .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+            Ok((new, body))
+        };
+        Ok(self.heart.change(make).await?)
+    }
+
+    async fn copy_of(&self, source: std::path::PathBuf) -> Answer<tempfile::TempDir> {
+        let into = self.home.workspaces();
+        let copy = move |source: &Path| {
+            Place::new(source).check()?;
+            super::folders::copy_apart(source, &into, "a fork")
+        };
+        let copied = tokio::task::spawn_blocking(move || copy(&source)).await;
+        copied.map_err(|error| ApiError::internal(error.to_string()))?
+    }
+}
+
+/// The process that would be made, checked. `told`: its past, where that is in the journal alone.
+fn fork(kernel: &mut LiveKernel, pid: Pid, name: Option<String>, told: Option<Past>) -> Result<(Pid, Body), CallError> {
+    let new = kernel.next_pid();
+    let mut spec = kernel.fork_of(pid)?;
+    spec.name = name;
+    let (from_lsn, window) = match told {
+        Some(past) => (past.upto, past.window),
+        None => {
+            let ended = || CallError::new(Code::Again, format!("process {pid} has ended meanwhile"));
+            (kernel.lsn(), kernel.past(pid).ok_or_else(|| ended().hint("fork it again: its past is in the journal"))?)
+        }
+    };
+    let body = Body::Forked { from_pid: pid, from_lsn, spec: Box::new(spec), window };
+    kernel.check(new, &body)?;
+    Ok((new, body))
+}
