@@ -3,7 +3,7 @@
 Start at encode. A reply is one call (its token, then each field's token with its value) or one sentence, then `<|end|>`. A value
 is a choice among literals, a number, or spans; a span is the tokens of a source, or `<|wholeN|>`, the whole of the Nth last
 result. The runtime writes the JSON from it, so the model never does. What always holds: decode(encode(reply)) is the reply.
-This is the reference of the Rust runtime; vectors/answers.jsonl binds both.
+This is the reference of the Rust runtime; vectors/prompts.jsonl binds both.
 """
 
 import json
@@ -33,12 +33,11 @@ class Source:
         """The text of some tokens."""
         return self.text[self.tokens[begin].begin:self.tokens[begin + count - 1].end]
 
-
-    def names(self, ids):
-        """Whether these tokens stand where this text may say what a call is about."""
+    def names(self, text, ids):
+        """Whether this text, of these tokens, stands where this source may say what a call is about."""
         if not self.steers:
             return False
-        before = (self.text[:self.tokens[at].begin].rpartition("\n")[2] for at in self.spans(ids))
+        before = (self.text[:self.tokens[at].begin].rpartition("\n")[2] for at in self.spans(ids) if self.cut(at, len(ids)) == text)
         return any(self.steers is True or text in ("", PID_MARK) for text in before)
 
 
@@ -47,16 +46,21 @@ class NotShown(ValueError):
 
 
 class Codec:
-    """Replies and tokens, given what was shown before. `strict`: a value that nothing shows is refused, as training wants it."""
+    """Replies and tokens, given what was shown before. `strict`: a value that nothing shows is refused, as training wants it.
+    `unsure`: shared slots in replies of before, where they may stand for what is shown no longer."""
 
-    def __init__(self, tokenizer, table, sources, strict=True):
+    def __init__(self, tokenizer, table, sources, strict=True, unsure=frozenset()):
         self.tokenizer, self.table, self.sources, self.strict = tokenizer, table.fixed(), sources, strict
         self.results = [source for source in reversed(sources) if source.result][:WHOLES]
-        self.id = tokenizer.id
+        self.id, self.unsure = tokenizer.id, unsure
 
     def instead(self, ids):
-        """The reply in the place of a call that something read would steer; None where each name, path, address and task in it
-        was said by a person, or stands where a list names it."""
+        """The reply in the place of an answer of which it is not certain what it names, or of a call that something read would
+        steer; None where each name, path, address and task in it was said by a person, or stands where a list names it."""
+        try:
+            self.decode(ids)
+        except ValueError:
+            return grammar.say(grammar.UNSURE)
         if all(source.steers is True for source in self.sources) or self.is_asked(ids):
             return None
         return grammar.say(self.sources[-1].text if self.sources[-1].result else grammar.NOTED)
@@ -74,15 +78,16 @@ class Codec:
             spans = split(value[1:] if template else value)
             # A count in a command steers nothing.
             spans = [span for span in spans if span and (kind == grammar.PID or not (len(span) == 1 and span[0][1].isdigit()))]
-            if not all(self.is_said([nth for nth, _ in span]) for span in spans):
+            if not all(map(self.is_said, spans)):
                 return False
         return True
 
     def is_said(self, span):
-        name = self.tokenizer.tokens[span[0]]
+        name = span[0][1]
         if name.startswith("<|whole"):
             return bool(self.results[int(name[7]) - 1].steers)
-        return any(source.names(span) for source in self.sources)
+        text = self.text(span)
+        return any(source.names(text, [nth for nth, _ in span]) for source in self.sources)
 
     # From a reply to tokens
 
@@ -265,14 +270,23 @@ class Codec:
         return parts[0] + "".join(span + part for span, part in zip(spans, parts[1:]))
 
     def text(self, span):
-        """The text of a span: of a whole result, or of the first place where its tokens stand, which is none behind a mark of
-        capitals where there is another."""
+        """The text of a span: of a whole result, or the one that stands wherever its tokens do, which is never behind a mark of
+        capitals where there is another place. Where there are several, the one that a person said last."""
         if len(span) == 1 and span[0][1].startswith("<|whole"):
             return self.results[int(span[0][1][7]) - 1].text
         ids = [nth for nth, _ in span]
-        found = [source.cut(at, len(ids)) for source in self.sources for at in source.spans(ids)] if ids else []
+        if self.unsure.intersection(ids):
+            raise ValueError("a span of an earlier reply's words, which may be shown no longer")
+        found = [(source, source.cut(at, len(ids))) for source in self.sources for at in source.spans(ids)] if ids else []
+        found = [(source, text) for source, text in found if self.plain(text) == ids] or found
+        if len({text for _, text in found}) > 1:
+            # Nobody knows whose a shared slot is here.
+            said = [] if self.tokenizer.shared.intersection(ids) else [source for source, _ in found if source.steers is True]
+            found = [(source, text) for source, text in found if said and source is said[-1]]
+            if len({text for _, text in found}) != 1:
+                raise ValueError("a span that may mean several texts")
         if found:
-            return next((text for text in found if self.plain(text) == ids), found[0])
+            return found[0][1]
         if len(span) == 1 and span[0][1].isdigit():
             return span[0][1]
         raise ValueError("a span that stands nowhere")

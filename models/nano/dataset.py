@@ -66,6 +66,8 @@ class Dataset:
 def ids_of(episode, tokenizer, table=None):
     """The whole episode as one sequence: the same ids as its prompts and answers have one by one."""
     written = prompt.write(*prompt.items(episode.messages), prompt.Prompt(tokenizer, episode.tools, table, strict=True))
+    if written.table.ran_out():
+        raise NotShown("there are more words than slots")
     return written.ids, written.mask
 
 

@@ -79,6 +79,9 @@ LACK = "I may not use {} here, so I did nothing."
 FAILED = "That did not work: {}"
 SHOWN_CUT = "It is too long for me to repeat whole. It begins: {}"
 
+# In the place of an answer whose words may mean several texts. No choice of the model, so none of SAY.
+UNSURE = "I cannot tell which of several words is meant here, so I leave it. A larger model could do it."
+
 # After one call that acts: what is said. A field's name stands for its value.
 SAID = {
     "FS_WRITE": "Wrote {path}.", "FS_WRITE append": "Added it to {path}.", "FS_EDIT": "Changed {path}.",

@@ -31,7 +31,7 @@ class Prompt:
 
     def __init__(self, tokenizer, tools, table=None, strict=False):
         self.tokenizer, self.table, self.strict = tokenizer, table or Table(), strict
-        self.ids, self.sources, self.mask = [], [], []
+        self.ids, self.sources, self.mask, self.unsure = [], [], [], set()
         missing = [name for name in grammar.CALLS if name not in tools]
         self.add([tokenizer.id[name] for name in ["<|lack|>", *missing]] if missing else [])
 
@@ -44,13 +44,10 @@ class Prompt:
         result = said.control in ("<|result|>", "<|error|>")
         if said.control == "<|user|>":
             self.tokenizer.correct(said.text, self.table)
-        tokens = self.tokenizer.encode(said.text, self.table)
         most = RESULT_IDS if result else TEXT_IDS
-        too_long = len(tokens) > most
-        text = said.text
-        if too_long:
-            tokens = tokens[:most]
-            text = text[:tokens[-1].end]
+        tokens = self.tokenizer.encode(said.text, self.table, most, said.control == "<|user|>")
+        too_long = len(tokens) == most and len(self.tokenizer.pieces(said.text, self.table)) > most
+        text = said.text[:tokens[-1].end] if too_long else said.text
         self.sources.append(Source(text, tokens, result, said.control == "<|user|>" or ("names" if said.names else False)))
         cut = [self.tokenizer.id["<|cut|>"]] if said.was_cut or too_long else []
         self.add([self.tokenizer.id[said.control], *(token.id for token in tokens), *cut])
@@ -58,7 +55,7 @@ class Prompt:
     @property
     def codec(self):
         """From replies to tokens and back, after what has been shown so far."""
-        return Codec(self.tokenizer, self.table, self.sources, self.strict)
+        return Codec(self.tokenizer, self.table, self.sources, self.strict, self.unsure)
 
     def reply(self, text):
         """A reply of before; one that is no answer of this model stands as its text."""
@@ -68,6 +65,8 @@ class Prompt:
             if self.strict:
                 raise
             ids = [*(token.id for token in self.tokenizer.encode(text, self.table)), self.tokenizer.id["<|end|>"]]
+        # Such a slot may stand for what is shown no longer.
+        self.unsure |= self.tokenizer.shared.intersection(ids)
         self.open()
         self.add(ids, 1)
 
@@ -81,6 +80,9 @@ def render(prompt, tokenizer):
     head, turns = items(prompt["messages"])
     while True:
         written = write(head, turns, Prompt(tokenizer, prompt["tools"]))
+        if written.table.ran_out():
+            # Which words need a slot most shows at the end.
+            written = write(head, turns, Prompt(tokenizer, prompt["tools"], written.table.shared()))
         written.open()
         if len(written.ids) <= PROMPT_IDS or not turns:
             return written

@@ -50,30 +50,44 @@ TWO_PARTS = re.compile("([A-Za-z]+)([0-9]+)|([0-9]+)([A-Za-z]+)")
 
 
 class Table:
-    """Which slot stands for which word of one prompt. Where slots run out, the first come again. In training `order` shuffles
-    them, so that each is learned, and `hidden` are known words that are taken for unknown. `slips`: what a person mistyped, and
-    the known word that it is read as."""
+    """Which slot stands for which word of one prompt. In training `order` shuffles them, so that each is learned, and `hidden` are
+    known words that are taken for unknown. `slips`: what a person mistyped, and the known word that it is read as."""
 
-    def __init__(self, order=None, hidden=frozenset(), slots=None):
-        self.slots, self.keeps = slots or {kind: {} for kind in SLOTS}, slots is None
+    def __init__(self, order=None, hidden=frozenset(), slots=None, keeps=True):
+        self.slots, self.keeps = slots or {kind: {} for kind in SLOTS}, keeps
         self.order, self.hidden = order, hidden
         self.slips, self.said = {}, set()
+        self.ranks, self.texts = {}, 0
 
-    def slot(self, kind, text):
-        of = self.slots[kind]
-        if text in of:
-            return of[text]
-        nth = len(of) % SLOTS[kind]
-        nth = self.order[kind][nth] if self.order else nth
+    def slot(self, kind, text, by_person):
+        """A word that was not shown looks like all that has no slot of its own."""
+        of, last = self.slots[kind], SLOTS[kind] - 1
         if self.keeps:
-            of[text] = nth
-        return nth
+            # A person's words need a slot before any other, then those of the last texts.
+            self.ranks[text] = max(self.ranks.get(text, (False, 0)), (by_person, self.texts))
+            of.setdefault(text, len(of))
+        nth = min(of.get(text, last), last)
+        return self.order[kind][nth] if self.order else nth
 
     def fixed(self):
         """The same, but no word that it meets gets a slot for good."""
-        made = Table(self.order, self.hidden, self.slots)
+        made = Table(self.order, self.hidden, self.slots, keeps=False)
         made.slips = self.slips
         return made
+
+    def ran_out(self):
+        """The classes that have fewer slots than words."""
+        return [kind for kind, count in SLOTS.items() if len(self.slots[kind]) > count]
+
+    def shared(self):
+        """The table with which the same is to be shown again where slots ran out: the last slot of such a class stands for all
+        the words that need one least, each other for one word."""
+        slots = dict(self.slots)
+        for kind in self.ran_out():
+            of, last = self.slots[kind], SLOTS[kind] - 1
+            words = sorted(of, key=lambda word: (*(-part for part in self.ranks[word]), of[word]))
+            slots[kind] = dict.fromkeys(words[last:], last) | {word: nth for nth, word in enumerate(sorted(words[:last], key=of.get))}
+        return Table(self.order, self.hidden, slots)
 
 
 class Tokenizer:
@@ -94,6 +108,7 @@ class Tokenizer:
         self.known = {token: nth for nth, (token, kind) in enumerate(zip(self.tokens, self.types)) if kind == WORD}
         self.first_slot = {kind: self.id[f"<|{kind}0|>"] for kind in SLOTS}
         self.capital, self.capitals, self.glue = self.id[CAPITAL], self.id[CAPITALS], self.id[GLUE]
+        self.shared = {first + SLOTS[kind] - 1 for kind, first in self.first_slot.items()}
         self.blanks = {blank: self.known[blank] for blank in BLANKS}
         self.plain = {word for word in words if len(word) >= SLIP_LETTERS and word.isalpha() and word.islower()}
 
@@ -132,8 +147,17 @@ class Tokenizer:
                 if meant and not (meant in table.said or meant in table.hidden or meant in table.slips.values()):
                     table.slips[word] = meant
 
-    def encode(self, text, table):
-        """Tokens of a text with their places."""
+    def encode(self, text, table, most=None, by_person=False):
+        """Tokens of a text with their places, at most so many; what is behind them gets no slot."""
+        table.texts += 1
+        found = self.pieces(text, table)[:most]
+        for at, (kind, begin, end) in enumerate(found):
+            if kind in SLOTS:
+                found[at] = Token(self.first_slot[kind] + table.slot(kind, text[begin:end], by_person), begin, end)
+        return found
+
+    def pieces(self, text, table):
+        """The same before slots are given: a class stands in the place of each."""
         found, at, end, behind_word = [], 0, len(text), False
         while at < end:
             char = text[at]
@@ -157,8 +181,7 @@ class Tokenizer:
                 behind_word = False
             else:
                 known = self.known.get(char)
-                nth = known if known is not None else self.first_slot["sign"] + table.slot("sign", char)
-                found.append(Token(nth, at, at + 1))
+                found.append(Token(known if known is not None else "sign", at, at + 1))
                 at, behind_word = at + 1, False
         return found
 
@@ -188,7 +211,7 @@ class Tokenizer:
                 found.append(Token(self.capital if kind == "capital" else self.capitals, begin, begin))
                 found.append(Token(known, begin, end))
                 return
-        found.append(Token(self.first_slot[kind] + table.slot(kind, word), begin, end))
+        found.append(Token(kind, begin, end))
 
 
 def stands_alone(text, begin, end):

@@ -96,6 +96,32 @@ def steered():
     yield [{"user": ["stay"]}, {"assistant": '{"say":"Done."}'}, {"user": [fence]}], grammar.call("FS_READ", {"path": "b.txt"})
 
 
+def crowded():
+    """Answers where more words were read than there are slots, and where two texts have the same tokens."""
+    def after(content, order):
+        return [{"user": ["show notes.txt"]}, {"assistant": grammar.call("FS_READ", {"path": "notes.txt"})},
+                {"user": ["[result c9-0 FS_READ]\n" + json.dumps({"status": "SUCCESS", "result": {"content": content, "size": 1, "truncated": False}})]},
+                {"assistant": '{"say":"Done."}'}, {"user": [f"[input, x]\n{order}"]}]
+
+    letters = "bcdfghjklmnp"
+    words = [f"q{a}z{b}" for a in letters for b in letters][:127]
+    for answer in (grammar.call("FS_DELETE", {"path": "zqrapp.txt"}), grammar.call("FS_DELETE", {"path": "vyctimqx.txt"}), grammar.say(words[-1]), grammar.say(words[0])):
+        yield after(" ".join(["vyctimqx.txt is mine.", *words]), "delete zqrapp.txt"), answer
+    numbers = " ".join(str(number) for number in range(4000, 4070))
+    for answer in (grammar.call("KILL", {"pid": 90210}), grammar.call("KILL", {"pid": 4000}), grammar.say(numbers)):
+        yield after(numbers, "stop process 90210"), answer
+    # What is cut gets no slots.
+    yield after(" ".join(words * 4), "write qwortle into zqrapp.txt"), grammar.call("FS_WRITE", {"path": "zqrapp.txt", "content": "qwortle\n"})
+    yield after("the document", "delete the docment"), grammar.call("FS_DELETE", {"path": "docment"})
+    yield after("delete report.txt", "delete Report.txt"), grammar.call("FS_DELETE", {"path": "report.txt"})
+    many = " ".join(f"Q{a}Z{b}" for a in letters.upper() for b in letters.upper()[:3])
+    for name in ("QBZB", "QPZB", "QPZD"):
+        yield [{"user": [f"which of these is best: {many}"]}], grammar.call("FS_DELETE", {"path": name})
+    # A reply that names what is shown no longer.
+    gone = after(" ".join([*words, "qzz vyctimqx.txt"]), "delete it")
+    yield [gone[0], {"assistant": grammar.call("FS_READ", {"path": "goneqx.txt"})}, *gone[2:]], grammar.call("FS_DELETE", {"path": "vyctimqx.txt"})
+
+
 def lines():
     """The files' contents."""
     data = Dataset(seed=20)
@@ -106,7 +132,7 @@ def lines():
     prompts = [(tools, messages, None) for tools, messages in by_hand()]
     prompts += [(episode.tools, episode.messages[:nth], message["assistant"]) for episode in episodes
                 for nth, message in enumerate(episode.messages) if "assistant" in message]
-    prompts += [(list(grammar.CALLS), messages, answer) for messages, answer in steered()]
+    prompts += [(list(grammar.CALLS), messages, answer) for messages, answer in [*steered(), *crowded()]]
     rows = {
         "tokens.jsonl": [{"text": text, "tokens": [list(token) for token in tokenizer.encode(text, Table())]} for text in texts],
         "prompts.jsonl": [asked(tools, messages, answer, tokenizer) for tools, messages, answer in prompts],

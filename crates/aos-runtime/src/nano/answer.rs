@@ -3,7 +3,9 @@
 //! Start at [`Codec::decode`]. A reply is one call, its token and then each field's token with its value, or one sentence. A
 //! value is a choice among literals, a number, or spans; a span is the tokens of a source, or the whole of one of the last
 //! results. The runtime writes the JSON from it, so the model never does. What always holds: what is decoded names what was
-//! shown to the last byte, or is a literal of the file's.
+//! shown to the last byte, or is a literal of the file's; tokens that might mean several texts mean none but a person's.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -36,6 +38,9 @@ pub(crate) enum Steers {
     Nothing,
 }
 
+/// The reply where the texts that an answer names are not certain. It is true before and after things were done.
+const UNSURE: &str = "I cannot tell which of several words is meant here, so I leave it. A larger model could do it.";
+
 /// What stands before the number of a new process.
 const PID_MARK: &str = "pid ";
 
@@ -47,15 +52,16 @@ impl Source {
         windows.filter(move |(_, window)| alike(window)).map(|(at, _)| at)
     }
 
-    /// Whether these tokens stand where this text may say what a call is about.
-    fn names(&self, ids: &[u32]) -> bool {
+    /// Whether this text, of these tokens, stands where this source may say what a call is about.
+    fn names(&self, text: &str, ids: &[u32]) -> bool {
         let begins = |at: usize| {
             let line = self.text[..self.tokens[at].begin].rsplit('\n').next().unwrap_or_default();
             line.is_empty() || line == PID_MARK
         };
+        let mut places = self.places(ids).filter(|at| self.cut(*at, ids.len()) == text);
         match self.steers {
-            Steers::Wholly => self.places(ids).next().is_some(),
-            Steers::Names => self.places(ids).any(begins),
+            Steers::Wholly => places.next().is_some(),
+            Steers::Names => places.any(begins),
             Steers::Nothing => false,
         }
     }
@@ -71,6 +77,8 @@ impl Source {
 pub(crate) struct Shown {
     pub(crate) sources: Vec<Source>,
     pub(crate) table: Table,
+    /// Shared slots in replies of before, where they may stand for what is shown no longer.
+    pub(crate) unsure: BTreeSet<u32>,
 }
 
 impl Shown {
@@ -261,9 +269,13 @@ impl Codec<'_> {
 
 // What a call is about.
 impl Codec<'_> {
-    /// The reply in the place of a call that something read would steer: what was read, or that it was noted. `None` where
-    /// each name, path, address and task of it was said by a person, or stands where a list names it.
+    /// The reply in the place of an answer of which it is not certain what it names, or of a call that something read would
+    /// steer: what was read, or that it was noted. `None` where each name, path, address and task of it was said by a person,
+    /// or stands where a list names it.
     pub(crate) fn instead(&self, ids: &[u32]) -> Option<String> {
+        if self.decode(ids).is_none() {
+            return Some(format!("{{\"say\":{}}}", Value::from(UNSURE)));
+        }
         let sources = &self.shown.sources;
         if sources.iter().all(|source| source.steers == Steers::Wholly) || self.is_asked(ids) {
             return None;
@@ -300,7 +312,7 @@ impl Codec<'_> {
         if let Some(nth) = self.marks.wholes.iter().position(|whole| span.first() == Some(whole)) {
             return self.shown.results().nth(nth).is_some_and(|source| source.steers != Steers::Nothing);
         }
-        self.shown.sources.iter().any(|source| source.names(span))
+        self.text(span).is_some_and(|text| self.shown.sources.iter().any(|source| source.names(&text, span)))
     }
 }
 
@@ -395,22 +407,47 @@ impl Codec<'_> {
         self.text(value)?.parse().ok().filter(|number| *number < 1 << 53)
     }
 
-    /// The text of a span: of a whole result, or of the first place where its tokens stand.
+    /// The text of a span: of a whole result, or the one that stands wherever its tokens do. Where there are several, the one
+    /// that a person said last.
     fn text(&self, span: &[u32]) -> Option<String> {
         if let [id] = span
             && let Some(nth) = self.marks.wholes.iter().position(|whole| whole == id)
         {
             return self.shown.results().nth(nth).map(|source| source.text.clone());
         }
+        if span.iter().any(|id| self.shown.unsure.contains(id)) {
+            return None;
+        }
         let sources = self.shown.sources.iter();
-        let found = || sources.clone().flat_map(|source| source.places(span).map(|at| source.cut(at, span.len())));
+        let mut found: Vec<(&Source, &str)> = sources
+            .flat_map(|source| source.places(span).map(move |at| (source, source.cut(at, span.len()))))
+            .collect();
         // None behind a mark of capitals, where there is another.
-        let found = found().find(|text| self.plain(text) == span).or_else(|| found().next());
-        found.map(str::to_owned).or_else(|| match span {
-            [id] => self.words.number(*id).map(str::to_owned),
-            _ => None,
-        })
+        if found.iter().any(|(_, text)| self.plain(text) == span) {
+            found.retain(|(_, text)| self.plain(text) == span);
+        }
+        if !alike(&found) {
+            // Nobody knows whose a shared slot is here.
+            if span.iter().any(|id| self.words.is_shared(*id)) {
+                return None;
+            }
+            let last = found.iter().rev().map(|(source, _)| *source).find(|source| source.steers == Steers::Wholly)?;
+            found.retain(|(source, _)| std::ptr::eq(*source, last));
+            if !alike(&found) {
+                return None;
+            }
+        }
+        match (found.first(), span) {
+            (Some((_, text)), _) => Some((*text).to_owned()),
+            (None, [id]) => self.words.number(*id).map(str::to_owned),
+            (None, _) => None,
+        }
     }
+}
+
+/// Whether all these places have the same text.
+fn alike(places: &[(&Source, &str)]) -> bool {
+    places.windows(2).all(|pair| pair[0].1 == pair[1].1)
 }
 
 /// Whether this number stands there with a word behind it that begins with this letter.

@@ -2,8 +2,8 @@
 //! shown.
 //!
 //! Start at [`Guide::choose`]. It reads the answer so far against the grammar, in every way that it can be read, and
-//! collects what each of them would take next. What always holds: an answer that was made of such tokens decodes, and its
-//! spans stand in a source; near the end of its room an answer is closed rather than cut. An answer is some tens of tokens,
+//! collects what each of them would take next. What always holds: an answer that was made of such tokens decodes, unless
+//! they might mean several texts, and its spans stand in a source; near the end of its room an answer is closed rather than cut. An answer is some tens of tokens,
 //! so it is read anew for each.
 
 use std::collections::BTreeSet;
@@ -85,7 +85,6 @@ impl Guide {
         }
         self.ids.push(*best);
         if *best == self.nano.marks.end {
-            // Whatever is let through decodes; a test holds it to that.
             let codec = self.codec();
             let reply = codec.instead(&self.ids).or_else(|| codec.decode(&self.ids));
             self.reply = Some(reply.unwrap_or_default());

@@ -24,7 +24,7 @@ use self::answer::{Codec, Marks, Shown, Source, Steers, UNITS};
 use self::grammar::Grammar;
 pub(crate) use self::guide::Guide;
 use self::result::{is_cut, text_of};
-use self::words::Words;
+use self::words::{Table, Words};
 use crate::fault::Fault;
 use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
@@ -139,8 +139,14 @@ impl Nano {
         id == self.marks.and || self.grammar.is_field(id)
     }
 
-    fn write<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item>) -> (Vec<u32>, Shown) {
-        let (mut ids, mut shown) = (Vec::new(), Shown::default());
+    /// A prompt of these. It is written twice where slots run out: which words need one most shows at the end.
+    fn write<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item> + Clone) -> (Vec<u32>, Shown) {
+        let written = self.write_with(tools, items.clone(), Table::default());
+        written.1.table.shared().map(|table| self.write_with(tools, items, table)).unwrap_or(written)
+    }
+
+    fn write_with<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item>, table: Table) -> (Vec<u32>, Shown) {
+        let (mut ids, mut shown) = (Vec::new(), Shown { table, ..Shown::default() });
         let lacking: Vec<u32> =
             self.calls.iter().filter(|(name, _)| !tools.contains(*name)).map(|(_, id)| *id).collect();
         if !lacking.is_empty() {
@@ -157,12 +163,13 @@ impl Nano {
                     }
                 }
                 Item::Reply(text) => {
-                    let encoded = self.codec(&shown).encode(text);
-                    ids.push(self.reply);
-                    ids.extend(encoded.unwrap_or_else(|| {
-                        let tokens = self.words.shown(text, &mut shown.table);
+                    let encoded = self.codec(&shown).encode(text).unwrap_or_else(|| {
+                        let (tokens, _) = self.words.shown(text, usize::MAX, false, &mut shown.table);
                         tokens.iter().map(|token| token.id).chain([self.marks.end]).collect()
-                    }));
+                    });
+                    shown.unsure.extend(encoded.iter().filter(|id| self.words.is_shared(**id)));
+                    ids.push(self.reply);
+                    ids.extend(encoded);
                 }
             }
         }
@@ -175,10 +182,9 @@ impl Nano {
         if control == self.user {
             self.words.correct(text, &mut shown.table);
         }
-        let mut tokens = self.words.shown(text, &mut shown.table);
         let most = if result { RESULT_IDS } else { TEXT_IDS };
-        let too_long = tokens.len() > most;
-        tokens.truncate(most);
+        let by_person = steers == Steers::Wholly;
+        let (tokens, too_long) = self.words.shown(text, most, by_person, &mut shown.table);
         let end = if too_long { tokens.last().map_or(0, |token| token.end) } else { text.len() };
         ids.extend(tokens.iter().map(|token| token.id));
         shown.sources.push(Source { text: text[..end].to_owned(), tokens, result, steers });

@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::*;
 use crate::tests::gguf::{Gguf, vectors};
 
+/// What is said of an answer that might mean several texts.
+const UNSURE: &str = "I cannot tell which of several words is meant here";
+
 fn nano() -> Arc<Nano> {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("nano.gguf");
@@ -55,7 +58,7 @@ fn texts_are_tokens_as_the_training_has_them() {
         let text = line["text"].as_str().unwrap();
         // The vectors count characters.
         let at = |byte: usize| text[..byte].chars().count();
-        let tokens = nano.words.shown(text, &mut Default::default());
+        let tokens = nano.words.shown(text, usize::MAX, true, &mut Default::default()).0;
         let tokens: Vec<Value> =
             tokens.iter().map(|token| serde_json::json!([token.id, at(token.begin), at(token.end)])).collect();
         assert_eq!(Value::from(tokens), line["tokens"], "{text:?}");
@@ -80,8 +83,11 @@ fn prompts_and_answers_are_tokens_as_the_training_has_them() {
         answers += 1;
         let ids = numbers(&line["answer_ids"]);
         assert_eq!(nano.codec(&shown).encode(answer).as_ref(), Some(&ids), "{answer}");
-        assert_eq!(nano.codec(&shown).decode(&ids).as_deref(), Some(answer));
-        assert_eq!(nano.codec(&shown).instead(&ids).as_deref(), line["instead"].as_str(), "{answer}");
+        let instead = nano.codec(&shown).instead(&ids);
+        assert_eq!(instead.as_deref(), line["instead"].as_str(), "{answer}");
+        if !instead.is_some_and(|said| said.contains(UNSURE)) {
+            assert_eq!(nano.codec(&shown).decode(&ids).as_deref(), Some(answer));
+        }
         steered += usize::from(line["instead"].is_string());
         let mut guide = Guide::new(nano.clone(), shown, prompt.tools);
         for (id, count) in ids.iter().zip(numbers(&line["nexts"])) {
@@ -114,6 +120,7 @@ fn every_answer_that_is_let_through_decodes() {
             count += 1;
             assert!(count < 200, "it does not end");
         }
+        assert!(!guide.reply().unwrap().contains(UNSURE));
         let reply: Value = serde_json::from_str(guide.reply().unwrap()).unwrap();
         heads.insert(reply["calls"][0]["name"].as_str().unwrap_or("say").to_owned());
         if let Some(said) = reply["say"].as_str() {
@@ -134,5 +141,93 @@ fn a_file_of_another_form_is_refused() {
         gguf.write(&file);
         let weights = Weights::open(&file, None).unwrap();
         assert!(Nano::of(&weights, &Vocabulary::of(&weights).unwrap()).is_err());
+    }
+}
+
+/// What becomes of an answer after this was read and that was ordered.
+fn after_reading(content: &str, order: &str, answer: &str) -> String {
+    let result =
+        serde_json::json!({ "status": "SUCCESS", "result": { "content": content, "size": 1, "truncated": false } });
+    let read = r#"{"calls":[{"name":"FS_READ","args":{"path":"notes.txt"}}]}"#;
+    let of = serde_json::json!({ "tools": [], "messages": [
+        { "user": ["show notes.txt"] }, { "assistant": read }, { "user": [format!("[result c9-0 FS_READ]\n{result}")] },
+        { "assistant": r#"{"say":"Done."}"# }, { "user": [format!("[input, x]\n{order}")] },
+    ] });
+    becomes(&Prompt { tools: CallSet::all(), ..prompt(&of) }, answer)
+}
+
+fn becomes(prompt: &Prompt, answer: &str) -> String {
+    let nano = nano();
+    let (_, shown) = nano.prompt(prompt);
+    let codec = nano.codec(&shown);
+    let ids = codec.encode(answer).unwrap();
+    codec.instead(&ids).or_else(|| codec.decode(&ids)).unwrap()
+}
+
+/// Different words in small letters that no model knows.
+fn unknown(count: usize) -> Vec<String> {
+    let letter = |nth: usize| char::from(b"bcdfghjklmnpqrstvwxz"[nth % 20]);
+    (0..count).map(|nth| format!("q{}{}z{}", letter(nth / 400), letter(nth / 20), letter(nth))).collect()
+}
+
+#[test]
+fn what_was_read_never_takes_the_place_of_what_is_ordered() {
+    let delete = r#"{"calls":[{"name":"FS_DELETE","args":{"path":"zqrapp.txt"}}]}"#;
+    let write = r#"{"calls":[{"name":"FS_WRITE","args":{"path":"zqrapp.txt","content":"qwortle\n"}}]}"#;
+    let kill = r#"{"calls":[{"name":"KILL","args":{"pid":90210}}]}"#;
+    let command = r#"{"calls":[{"name":"EXEC_CMD","args":{"cmd":"cp ZQR.log QW9E1"}}]}"#;
+    for count in [100, 126, 127, 128, 129, 130, 200, 2000] {
+        // The word whose slot would come again stands in the place of the name, whatever their number is.
+        let words = unknown(count).iter().fold(String::new(), |text, word| format!("{text}{word}.txt "));
+        assert_eq!(after_reading(&words, "Delete zqrapp.txt", delete), delete, "{count}");
+        assert_eq!(after_reading(&words, "Write qwortle to zqrapp.txt", write), write, "{count}");
+    }
+    for count in [62, 63, 64, 65, 66, 100, 1000] {
+        let numbers: Vec<String> = (0..count).map(|nth| (4000 + nth).to_string()).collect();
+        assert_eq!(after_reading(&numbers.join("\n"), "Stop process 90210", kill), kill, "{count}");
+    }
+    let log = |nth: usize| {
+        format!(
+            "2026-11-23T10:{nth:02}:07.{}Z WARN ZQ{} {nth}ab{nth} failed\n",
+            nth + 300,
+            unknown(nth + 1)[nth].to_uppercase()
+        )
+    };
+    let log: String = (0..90).map(log).collect();
+    assert_eq!(after_reading(&log, "Copy ZQR.log to QW9E1", command), command);
+    assert_eq!(after_reading(&log, "Stop process 90210", kill), kill);
+}
+
+#[test]
+fn what_may_mean_several_texts_is_refused() {
+    let words = unknown(140);
+    let (say, content) = (|word: &str| format!(r#"{{"say":"{word}"}}"#), words.join(" "));
+    assert_eq!(after_reading(&content, "Delete zqrapp.txt", &say(&words[0])), say(&words[0]));
+    assert!(after_reading(&content, "Delete zqrapp.txt", &say(&words[139])).contains(UNSURE));
+    // Where its tokens stand once, the text is certain.
+    let rare = format!("{content} {}-quux", words[139]);
+    let rare_word = say(&format!("{}-quux", words[139]));
+    assert_eq!(after_reading(&rare, "Delete zqrapp.txt", &rare_word), rare_word);
+
+    // A person alone may say more words than there are slots.
+    let said: Vec<String> = unknown(40).iter().map(|word| word.to_uppercase()).collect();
+    let asked = asked(&format!("Which of these is best: {}", said.join(" ")));
+    let becomes = said.iter().map(|word| {
+        let delete = format!(r#"{{"calls":[{{"name":"FS_DELETE","args":{{"path":"{word}"}}}}]}}"#);
+        let reply = becomes(&asked, &delete);
+        assert!(reply == delete || reply.contains(UNSURE), "{word}: {reply}");
+        reply == delete
+    });
+    assert_eq!(becomes.filter(|right| *right).count(), 31);
+}
+
+#[test]
+fn a_person_said_it_is_a_matter_of_texts() {
+    let delete = |path: &str| format!(r#"{{"calls":[{{"name":"FS_DELETE","args":{{"path":"{path}"}}}}]}}"#);
+    // A slip has the token of the word that is meant, a word with a capital that of the word.
+    assert_eq!(after_reading("the document", "delete the docment", &delete("docment")), delete("docment"));
+    for path in ["report.txt", "Report.txt"] {
+        let reply = after_reading("delete report.txt", "delete Report.txt", &delete(path));
+        assert_eq!(reply == delete(path), path == "Report.txt", "{reply}");
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! A word that is not known becomes a slot of its class, the same one wherever it stands in a prompt: the network sees that
 //! two names are one and never has to spell. The rules are those of `models/nano/FORMAT.md`, part 2. What always holds: each
-//! token has its place in the text, so a span of tokens is a span of text; no text gives a control token.
+//! token has its place in the text, so a span of tokens is a span of text; no text gives a control token; a slot stands for
+//! one word of a prompt, but the last of its class, which stands for all that have none of their own where slots run out.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use crate::vocabulary::Vocabulary;
 
@@ -42,6 +45,15 @@ impl Class {
         (Class::Sign, "sign", 16),
     ];
 
+    fn count(self) -> usize {
+        Class::ALL[self as usize].2
+    }
+
+    /// The slot of what has none of its own.
+    fn last(self) -> u32 {
+        self.count() as u32 - 1
+    }
+
     fn of(word: &str) -> Class {
         let all = |is: fn(&u8) -> bool| word.as_bytes().iter().all(is);
         let small_after = word.bytes().skip(1).all(|byte| byte.is_ascii_lowercase());
@@ -65,19 +77,63 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// Which slots of a prompt stand for which words. Where slots run out, the first come again.
+/// Which token a piece of a text has, before slots are given.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Id(u32),
+    Slot(Class),
+}
+
+/// How much a word needs a slot of its own: a person's before any other, then by the place of the last text that has it.
+type Rank = (bool, usize);
+
+/// Which slots of a prompt stand for which words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     slots: [HashMap<String, u32>; Class::ALL.len()],
+    ranks: HashMap<String, Rank>,
+    /// How many texts were shown.
+    texts: usize,
     /// What a person mistyped, and the known word that it is read as.
     slips: HashMap<String, String>,
     /// All words that a person said, in small letters.
     said: HashSet<String>,
 }
 
-fn slot(slots: &[HashMap<String, u32>; Class::ALL.len()], class: Class, word: &str) -> u32 {
-    let of = &slots[class as usize];
-    of.get(word).copied().unwrap_or((of.len() % Class::ALL[class as usize].2) as u32)
+impl Table {
+    /// The slot of a word that is shown.
+    fn give(&mut self, class: Class, word: &str, by_person: bool) -> u32 {
+        let rank = self.ranks.entry(word.to_owned()).or_default();
+        *rank = (*rank).max((by_person, self.texts));
+        let of = &mut self.slots[class as usize];
+        let next = of.len() as u32;
+        (*of.entry(word.to_owned()).or_insert(next)).min(class.last())
+    }
+
+    /// The slot of a word that may have been shown; what was not looks like all that has no slot of its own.
+    fn find(&self, class: Class, word: &str) -> u32 {
+        self.slots[class as usize].get(word).map_or(class.last(), |slot| (*slot).min(class.last()))
+    }
+
+    /// Where slots ran out, the table with which the same is to be shown again: the last slot of such a class stands for all
+    /// the words that need one least, each other for one word. `None` where there were enough.
+    pub(crate) fn shared(&self) -> Option<Table> {
+        let ran_out = |class: Class| self.slots[class as usize].len() > class.count();
+        if !Class::ALL.iter().any(|(class, ..)| ran_out(*class)) {
+            return None;
+        }
+        let mut slots = self.slots.clone();
+        for (class, ..) in Class::ALL.into_iter().filter(|(class, ..)| ran_out(*class)) {
+            let of = &mut slots[class as usize];
+            let mut words: Vec<(u32, String)> = of.drain().map(|(word, slot)| (slot, word)).collect();
+            words.sort_by_key(|(shown, word)| (Reverse(self.ranks[word]), *shown));
+            let others = words.split_off(class.last() as usize);
+            words.sort_unstable();
+            of.extend((0..).zip(words).map(|(slot, (_, word))| (word, slot)));
+            of.extend(others.into_iter().map(|(_, word)| (word, class.last())));
+        }
+        Some(Table { slots, ..Table::default() })
+    }
 }
 
 /// The words that a model knows.
@@ -235,28 +291,39 @@ impl Words {
             .next()
     }
 
-    /// The tokens of a text that is shown; words that are not known get slots.
-    pub(crate) fn shown(&self, text: &str, table: &mut Table) -> Vec<Token> {
-        let Table { slots, slips, .. } = table;
-        self.each(text, slips, &mut |class, word| {
-            let slot = slot(slots, class, word);
-            slots[class as usize].entry(word.to_owned()).or_insert(slot);
-            slot
-        })
+    /// The tokens of a text that is shown, at most so many, and whether it has more. What is not shown gets no slot.
+    pub(crate) fn shown(&self, text: &str, most: usize, by_person: bool, table: &mut Table) -> (Vec<Token>, bool) {
+        let mut found = self.each(text, &table.slips);
+        let too_long = found.len() > most;
+        found.truncate(most);
+        table.texts += 1;
+        let tokens =
+            found.into_iter().map(|piece| self.token(piece, |class, at| table.give(class, &text[at], by_person)));
+        (tokens.collect(), too_long)
     }
 
     /// The tokens of a text that may stand in what was shown; nothing gets a slot for it.
     pub(crate) fn sought(&self, text: &str, table: &Table) -> Vec<Token> {
-        self.each(text, &table.slips, &mut |class, word| slot(&table.slots, class, word))
+        let found = self.each(text, &table.slips).into_iter();
+        found.map(|piece| self.token(piece, |class, at| table.find(class, &text[at]))).collect()
     }
 
-    fn each(
-        &self,
-        text: &str,
-        slips: &HashMap<String, String>,
-        slot: &mut dyn FnMut(Class, &str) -> u32,
-    ) -> Vec<Token> {
-        let mut reading = Reading { words: self, text, slips, slot, found: Vec::new() };
+    fn token(&self, (kind, at): (Kind, Range<usize>), slot: impl FnOnce(Class, Range<usize>) -> u32) -> Token {
+        let (begin, end) = (at.start, at.end);
+        let id = match kind {
+            Kind::Id(id) => id,
+            Kind::Slot(class) => self.first_slots[class as usize] + slot(class, at),
+        };
+        Token { id, begin, end }
+    }
+
+    /// Whether a token may stand for several words.
+    pub(crate) fn is_shared(&self, id: u32) -> bool {
+        Class::ALL.iter().any(|(class, ..)| id == self.first_slots[*class as usize] + class.last())
+    }
+
+    fn each(&self, text: &str, slips: &HashMap<String, String>) -> Vec<(Kind, Range<usize>)> {
+        let mut reading = Reading { words: self, text, slips, found: Vec::new() };
         reading.all();
         reading.found
     }
@@ -267,14 +334,12 @@ struct Reading<'r> {
     words: &'r Words,
     text: &'r str,
     slips: &'r HashMap<String, String>,
-    /// The slot of a word that is not known.
-    slot: &'r mut dyn FnMut(Class, &str) -> u32,
-    found: Vec<Token>,
+    found: Vec<(Kind, Range<usize>)>,
 }
 
 impl Reading<'_> {
     fn put(&mut self, id: u32, begin: usize, end: usize) {
-        self.found.push(Token { id, begin, end });
+        self.found.push((Kind::Id(id), begin..end));
     }
 
     /// The token of a known word, or of the one that was mistyped here.
@@ -283,8 +348,7 @@ impl Reading<'_> {
     }
 
     fn slot(&mut self, class: Class, begin: usize, end: usize) {
-        let id = self.words.first_slots[class as usize] + (self.slot)(class, &self.text[begin..end]);
-        self.put(id, begin, end);
+        self.found.push((Kind::Slot(class), begin..end));
     }
 
     fn all(&mut self) {
@@ -293,7 +357,7 @@ impl Reading<'_> {
             let rest = &text[at..];
             if in_word(first) {
                 let end = at + rest.find(|char| !in_word(char)).unwrap_or(rest.len());
-                if behind_word && self.found.last().is_some_and(|last| last.end == at) {
+                if behind_word && self.found.last().is_some_and(|(_, last)| last.end == at) {
                     self.put(self.words.glue, at, at);
                 }
                 self.word(at, end);
