@@ -102,14 +102,6 @@ impl Guide {
             Guide::Nano(guide) => guide.reply().is_some(),
         }
     }
-
-    /// The reply, where its text is not that of its tokens; once it is whole.
-    pub(crate) fn reply(&self) -> Option<&str> {
-        match self {
-            Guide::Calls(_) => None,
-            Guide::Nano(guide) => guide.reply(),
-        }
-    }
 }
 
 impl Matched {

@@ -316,10 +316,14 @@ impl<D: Decoder> Worker<D> {
     }
 
     fn finish(&mut self, running: Running<D::State>, outcome: Result<bool, Fault>) {
-        let Running { job, ids, read, state, prompt, role, reused, masks, first, bytes, .. } = running;
+        let Running { job, ids, read, state, prompt, role, reused, guide, masks, first, bytes, .. } = running;
         let answer = outcome.map(|whole| {
             let written = String::from_utf8_lossy(&bytes).into_owned();
             let (text, calls) = told(written, &job.prompt);
+            if matches!(guide, Some(Guide::Nano(_))) && !text.is_empty() {
+                // The channel is empty; who has gone needs no part of it.
+                let _ = job.deltas.try_send(text.clone());
+            }
             let first = first.unwrap_or_else(Instant::now);
             Answered {
                 text,
@@ -369,17 +373,14 @@ impl<S> Running<S> {
             None => likeliest(logits).filter(|id| *id != end && *id != vocabulary.eos),
         };
         self.masks += began.elapsed();
-        if let Some(id) = chosen {
-            self.ids.push(id);
-            // What aos-nano's tokens mean shows when they are all there.
-            if !matches!(self.guide, Some(Guide::Nano(_))) {
-                self.bytes.extend(vocabulary.bytes(id));
-            }
+        self.ids.extend(chosen);
+        if let Some(Guide::Nano(guide)) = &self.guide {
+            // What its tokens mean shows when they are all there, and is told when it is unpacked.
+            self.bytes = guide.reply().unwrap_or_default().as_bytes().to_vec();
+        } else {
+            self.bytes.extend(chosen.map_or(&[][..], |id| vocabulary.bytes(id)));
+            self.tell();
         }
-        if let Some(reply) = self.guide.as_ref().and_then(Guide::reply) {
-            self.bytes = reply.as_bytes().to_vec();
-        }
-        self.tell();
         if chosen.is_none() || self.guide.as_ref().is_some_and(Guide::ended) {
             return Ok(Some(true));
         }

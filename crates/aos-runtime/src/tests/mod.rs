@@ -3,6 +3,7 @@
 mod encoder;
 mod folder;
 pub(crate) mod gguf;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
