@@ -183,7 +183,7 @@ fn reply_text(text: &str, calls: &[NativeCall]) -> String {
     format!("{{\"calls\":[{}],\"say\":{}}}", calls.join(","), Value::from(text))
 }
 
-/// A finished reply in the encoding that was asked for: its text and its native calls.
+/// A finished reply that a guide held to its form, in the encoding that was asked for: its text and its native calls.
 pub(crate) fn told(written: String, prompt: &Prompt) -> (String, Vec<NativeCall>) {
     if prompt.encoding == Encoding::Constrained && prompt.tools != CallSet::EMPTY {
         return (written, Vec::new());

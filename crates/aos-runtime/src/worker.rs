@@ -319,7 +319,8 @@ impl<D: Decoder> Worker<D> {
         let Running { job, ids, read, state, prompt, role, reused, guide, masks, first, bytes, .. } = running;
         let answer = outcome.map(|whole| {
             let written = String::from_utf8_lossy(&bytes).into_owned();
-            let (text, calls) = told(written, &job.prompt);
+            // Free text is what it is, though it may look like the object that a guide has written.
+            let (text, calls) = if guide.is_some() { told(written, &job.prompt) } else { (written, Vec::new()) };
             if matches!(guide, Some(Guide::Nano(_))) && !text.is_empty() {
                 // The channel is empty; who has gone needs no part of it.
                 let _ = job.deltas.try_send(text.clone());

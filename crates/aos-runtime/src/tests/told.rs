@@ -36,3 +36,85 @@ fn what_is_told_of_a_small_models_answer_is_its_text() {
     }
     assert!(said > 0, "nothing was said");
 }
+
+/// Says what it is to say, a token at a time, whatever it reads.
+struct Parrot {
+    says: Vec<u32>,
+    end: u32,
+}
+
+impl Decoder for Parrot {
+    /// Tokens read, and tokens said.
+    type State = (usize, usize);
+
+    fn window(&self) -> usize {
+        8192
+    }
+
+    fn fresh(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn len((read, _): &(usize, usize)) -> usize {
+        *read
+    }
+
+    fn truncate(state: &mut (usize, usize), len: usize) {
+        *state = (len, 0);
+    }
+
+    fn bytes_of(&self, tokens: usize) -> usize {
+        tokens
+    }
+
+    fn bytes_held(&self) -> usize {
+        0
+    }
+
+    fn read(&self, pieces: &mut [Piece<'_, (usize, usize)>]) -> Result<Vec<Option<Vec<f32>>>, Fault> {
+        let one = |piece: &mut Piece<'_, (usize, usize)>| {
+            let (read, said) = &mut *piece.state;
+            *read += piece.ids.len();
+            let next = self.says.get(*said).copied().unwrap_or(self.end);
+            *said += usize::from(piece.wanted);
+            piece.wanted.then(|| (0..=self.end).map(|id| f32::from(u8::from(id == next))).collect())
+        };
+        Ok(pieces.iter_mut().map(one).collect())
+    }
+
+    fn save(&self, _: &(usize, usize)) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(&self, _: &[u8]) -> Result<(usize, usize), Fault> {
+        Ok((0, 0))
+    }
+}
+
+/// A model in the form of many that answers this.
+fn parrot(says: &str) -> Worker<Parrot> {
+    let home = Home::new();
+    let weights = Weights::open(&home.put("m.gguf", &Gguf::chat(1)), None).unwrap();
+    let vocabulary = Vocabulary::of(&weights).unwrap();
+    let form = Form::of(&weights, &vocabulary).unwrap();
+    let parrot = Parrot { says: vocabulary.encode(says), end: form.end(&vocabulary) };
+    Worker::new(parrot, vocabulary, form, 1 << 30).unwrap()
+}
+
+#[test]
+fn an_answer_of_free_text_that_is_json_is_the_answer() {
+    let object = r#"{"calls":[{"name":"FS_READ","args":{"path":"a"}}],"say":"I look."}"#;
+    for says in ["42", "true", "null", "\"yes\"", "[1,2]", r#"{"name":"Ann","age":3}"#, object, "It is blue.", ""] {
+        for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+            let prompt = Prompt { encoding, ..prompt("hi", CallSet::EMPTY, 200) };
+            let (answered, told) = heard(&mut parrot(says), prompt);
+            assert_eq!((answered.text.as_str(), told.as_str()), (says, says), "{encoding:?}");
+            assert!(answered.calls.is_empty() && answered.whole, "{answered:?}");
+        }
+    }
+    // The same text is unpacked where the model had to write it so.
+    let tools = [Name::FsRead].into_iter().collect();
+    let native = Prompt { encoding: Encoding::Native, ..prompt("hi", tools, 200) };
+    let (answered, _) = heard(&mut parrot(object), native);
+    assert_eq!((answered.text.as_str(), answered.calls.len()), ("I look.", 1));
+}
