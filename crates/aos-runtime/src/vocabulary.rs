@@ -21,6 +21,13 @@ use crate::weights::Weights;
 const NORMAL: i64 = 1;
 const USER_DEFINED: i64 = 4;
 const BYTE: i64 = 6;
+/// Most bytes of a token as it is written. The longest in use are rows of some hundred spaces, and everything that is made of a
+/// vocabulary takes time by the square of this, or a step of the stack for each byte.
+const TOKEN_BYTES_MAX: usize = 1024;
+/// Most bytes that the merges of a vocabulary take; the 61,000 of Llama 2 take 10 MiB.
+const MERGES_BYTES_MAX: usize = 256 << 20;
+/// Bytes that a merge takes beside its text.
+const MERGE_BYTES: usize = 160;
 /// What stands for a space in SentencePiece's tokens.
 const SPACE: char = '\u{2581}';
 
@@ -55,6 +62,10 @@ impl Vocabulary {
         let kind = weights.text("tokenizer.ggml.model")?.to_owned();
         let missing = |what: &str| weights.unsupported(format!("it does not say {what}"));
         let tokens = weights.texts("tokenizer.ggml.tokens").ok_or_else(|| missing("tokenizer.ggml.tokens"))?;
+        if let Some(nth) = tokens.iter().position(|token| token.len() > TOKEN_BYTES_MAX) {
+            let len = tokens[nth].len();
+            return Err(weights.unsupported(format!("its token {nth} has {len} bytes, more than {TOKEN_BYTES_MAX}")));
+        }
         let types = match weights.wholes("tokenizer.ggml.token_type") {
             Some(types) if types.len() == tokens.len() => types,
             Some(_) => return Err(weights.unsupported("it has not as many token types as tokens".to_owned())),
@@ -216,14 +227,19 @@ fn sentencepiece(weights: &Weights, tokens: &[String]) -> Result<Tokenizer, Faul
         .ok_or_else(|| weights.unsupported("it has no score for each token".to_owned()))?;
     let ids: HashMap<&str, usize> = tokens.iter().enumerate().map(|(nth, token)| (token.as_str(), nth)).collect();
     let mut cuts = Vec::new();
+    let mut bytes = 0;
     for (nth, token) in tokens.iter().enumerate() {
-        let places = token.char_indices().skip(1);
+        let (places, before) = (token.char_indices().skip(1), cuts.len());
         cuts.extend(
             places
                 .map(|(at, _)| token.split_at(at))
                 .filter(|(left, right)| ids.contains_key(left) && ids.contains_key(right))
                 .map(|pair| (nth, pair)),
         );
+        bytes += (cuts.len() - before) * (token.len() + MERGE_BYTES);
+        if bytes > MERGES_BYTES_MAX {
+            return Err(weights.unsupported("its tokens can be merged in too many ways".to_owned()));
+        }
     }
     cuts.sort_by(|(a, _), (b, _)| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     let pairs = cuts.into_iter().map(|(_, (left, right))| (left.to_owned(), right.to_owned())).collect();

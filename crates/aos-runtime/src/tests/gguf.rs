@@ -12,6 +12,7 @@ pub(crate) enum Meta {
     Text(String),
     Texts(Vec<String>),
     I32s(Vec<i32>),
+    F32s(Vec<f32>),
 }
 
 /// A file to be written.
@@ -164,6 +165,11 @@ impl Gguf {
                 }
                 Meta::I32s(values) => {
                     bytes.extend([9u32.to_le_bytes(), 5u32.to_le_bytes()].concat());
+                    bytes.extend((values.len() as u64).to_le_bytes());
+                    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                }
+                Meta::F32s(values) => {
+                    bytes.extend([9u32.to_le_bytes(), 6u32.to_le_bytes()].concat());
                     bytes.extend((values.len() as u64).to_le_bytes());
                     bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
                 }

@@ -396,6 +396,38 @@ fn what_a_file_promises_altogether_is_no_more_than_it_has() {
     assert!(said.contains("its header is longer than 32 MiB"), "{said}");
 }
 
+/// What such a vocabulary would take: hours, a stack of a step for each byte, or tens of GiB.
+#[test]
+fn a_vocabulary_that_takes_more_than_its_file_is_refused() {
+    let home = Home::new();
+    let path = home.0.path().join("m.gguf");
+    let said = |gguf: Gguf| {
+        gguf.write(&path);
+        let weights = Weights::open(&path, None).unwrap();
+        Vocabulary::of(&weights).err().map(|fault| fault.to_string())
+    };
+    let of = |kind: &str, tokens: Vec<String>| {
+        let scores = Meta::F32s(vec![0.0; tokens.len()]);
+        Gguf::chat(1)
+            .with("tokenizer.ggml.model", Meta::Text(kind.to_owned()))
+            .with("tokenizer.ggml.eos_token_id", Meta::U32(0))
+            .with("tokenizer.ggml.token_type", Meta::I32s(vec![1; tokens.len()]))
+            .with("tokenizer.ggml.merges", Meta::Texts(vec![]))
+            .with("tokenizer.ggml.scores", scores)
+            .with("tokenizer.ggml.tokens", Meta::Texts(tokens))
+    };
+    let row = |len: usize| "a".repeat(len);
+    for kind in ["llama", "gpt2"] {
+        let long = said(of(kind, vec![row(1), row(2), row(2048)])).unwrap();
+        assert!(long.ends_with("its token 2 has 2048 bytes, more than 1024"), "{long}");
+        assert_eq!(said(of(kind, vec![row(1), row(2), row(1024)])), None);
+    }
+    // Each can be cut anywhere, and the pieces are tokens.
+    let all = (1..=1024).map(row).collect();
+    let many = said(of("llama", all)).unwrap();
+    assert!(many.ends_with("its tokens can be merged in too many ways"), "{many}");
+}
+
 #[test]
 fn no_text_is_a_control_token() {
     let home = Home::new();
