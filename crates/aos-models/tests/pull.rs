@@ -311,6 +311,33 @@ async fn what_does_not_fit_is_not_begun_and_what_is_there_is_not_touched() {
 }
 
 #[tokio::test]
+async fn what_sends_more_than_it_said_or_changes_again_and_again_is_given_up() {
+    let begin = Do::Serve { etag: Some("\"one\""), cut: Some(1000) };
+    let long = format!(
+        "HTTP/1.1 206 Partial Content\r\netag: \"one\"\r\ncontent-range: bytes 1000-300003/300004\r\n\
+         transfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n",
+        400_000,
+        "x".repeat(400_000)
+    );
+    let (place, server) = (Place::new(), Server::start(file(0), vec![begin, Do::Say(long)]).await);
+    let fault = fetch(&server.url(), &place.to(), None).await.unwrap_err();
+    assert!(matches!(fault, Fault::Other { why: "it is longer than was said", .. }), "{fault}");
+    assert_eq!((place.names(), server.asked().len()), (vec![], 2));
+
+    // Each time some of it comes, and then it is another file.
+    let one = |etag| Do::Serve { etag: Some(etag), cut: Some(1000) };
+    let names = ["\"1\"", "\"2\"", "\"3\"", "\"4\"", "\"5\"", "\"6\"", "\"7\"", "\"8\""];
+    let other = Do::Say(
+        "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 7-300003/300004\r\ncontent-length: 0\r\n\r\n".to_owned(),
+    );
+    let lines = names.into_iter().flat_map(|name| [one(name), other.clone()]).chain([SERVE]).collect();
+    let (place, server) = (Place::new(), Server::start(file(0), lines).await);
+    let fault = fetch(&server.url(), &place.to(), None).await.unwrap_err();
+    assert!(matches!(fault, Fault::Broken { .. }) && fault.to_string().contains("not what it was"), "{fault}");
+    assert_eq!(server.asked().len(), 6, "three tries, each with its end");
+}
+
+#[tokio::test]
 async fn one_at_a_time_fetches_a_file() {
     let place = Place::new();
     let server = Server::start(file(0), vec![Do::Stall, SERVE]).await;

@@ -26,9 +26,9 @@ use part::{Note, Part};
 const HOPS_MAX: usize = 5;
 /// Bytes that stay free on the disk.
 const SPARE: u64 = 64 << 20;
-/// After so many bytes the disk is looked at again, where the server has not said how many come.
+/// After so many bytes the disk is looked at again: others write to it too.
 const LOOK_AGAIN: u64 = 64 << 20;
-/// Bytes that stay free then: such an answer may have no end.
+/// Bytes that stay free where the server has not said how many come: such an answer may have no end.
 const SPARE_UNTOLD: u64 = 1 << 30;
 
 /// What is to be fetched.
@@ -49,7 +49,7 @@ pub struct Patience {
     pub connect: Duration,
     /// Until an answer begins, and between two pieces of it.
     pub stall: Duration,
-    /// Tries in a row that brought nothing new.
+    /// Tries in a row that brought nothing new; also how often what is here may be thrown away and all be fetched again.
     pub tries: u32,
     /// Before the second of them; twice as long before each further one.
     pub wait: Duration,
@@ -138,7 +138,7 @@ pub async fn pull(
             Err(Ended::Broke(why)) => {
                 part.flush().await?;
                 failed = if part.have > before { 0 } else { failed + 1 };
-                if failed >= patience.tries {
+                if failed >= patience.tries || part.restarts >= patience.tries {
                     return Err(Fault::Broken { host: host(&url), have: part.have, why });
                 }
                 tracing::debug!(url = order.url, have = part.have, why, "the download goes on");
@@ -200,7 +200,7 @@ async fn attempt(
     told: &mut (dyn FnMut(u64, Option<u64>) + Send),
 ) -> Result<(), Ended> {
     let given = order.sha256.is_some();
-    let (mut response, sha256) = answer(url, clients, patience, part, given).await?;
+    let (response, sha256) = answer(url, clients, patience, part, given).await?;
     let host = host(response.url());
     let etag = strong(response.headers());
     let note = Note { url: order.url.to_owned(), etag, sha256 };
@@ -230,8 +230,26 @@ async fn attempt(
     if kind.starts_with("text/html") {
         return Err(Fault::Other { host, why: "it is a web page" }.into());
     }
-    space(order.to, total.map_or(SPARE_UNTOLD, |total| total.saturating_sub(part.have)))?;
+    space(order.to, needed(total, part.have))?;
     part.take_down(note)?;
+    take(response, total, order, patience, part, told).await
+}
+
+/// Bytes that the disk must have room for.
+fn needed(total: Option<u64>, have: u64) -> u64 {
+    total.map_or(SPARE_UNTOLD, |total| total.saturating_sub(have))
+}
+
+/// The body of an answer, to its end.
+async fn take(
+    mut response: Response,
+    total: Option<u64>,
+    order: &Order<'_>,
+    patience: Patience,
+    part: &mut Part,
+    told: &mut (dyn FnMut(u64, Option<u64>) + Send),
+) -> Result<(), Ended> {
+    let host = host(response.url());
     let mut looked = part.have;
     let (from, mark) = mark(order.to);
     loop {
@@ -248,11 +266,15 @@ async fn attempt(
         if !(from..).zip(mark).all(is_it) {
             return Err(Fault::Other { host, why: "it does not begin as one" }.into());
         }
+        // Of a part of a file the length that HTTP holds a server to need not be the one that it says of the file.
+        if total.is_some_and(|total| part.have + more.len() as u64 > total) {
+            return Err(Fault::Other { host, why: "it is longer than was said" }.into());
+        }
         part.write(&more).await?;
         told(part.have, total);
-        if total.is_none() && part.have - looked > LOOK_AGAIN {
+        if part.have - looked > LOOK_AGAIN {
             looked = part.have;
-            space(order.to, SPARE_UNTOLD)?;
+            space(order.to, needed(total, part.have))?;
         }
     }
     match total {

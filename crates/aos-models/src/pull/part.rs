@@ -34,6 +34,8 @@ pub(super) struct Part {
     pub(super) have: u64,
     /// Of these, bytes that were here when this began.
     pub(super) kept: u64,
+    /// How often something was thrown away since then.
+    pub(super) restarts: u32,
     pub(super) note: Note,
 }
 
@@ -53,7 +55,7 @@ impl Part {
         let note: Note = note.unwrap_or_default();
         let goes_on = note.url == url;
         let (hash, note) = (Sha256::new(), if goes_on { note } else { Note::default() });
-        let mut part = Part { path, beside, file: File::from_std(file), hash, have: 0, kept: 0, note };
+        let mut part = Part { path, beside, file: File::from_std(file), hash, have: 0, kept: 0, restarts: 0, note };
         if goes_on {
             part.hash_what_is_there().await?
         } else {
@@ -84,6 +86,7 @@ impl Part {
         let io = Fault::io(&self.path);
         self.file.set_len(0).await.map_err(&io)?;
         self.file.seek(std::io::SeekFrom::Start(0)).await.map_err(&io)?;
+        self.restarts += u32::from(self.have > 0);
         (self.have, self.kept, self.hash) = (0, 0, Sha256::new());
         Ok(())
     }
