@@ -16,6 +16,9 @@ use crate::fault::Fault;
 use crate::llama::{add, flat, matrix};
 use crate::weights::first_line;
 
+/// Most numbers that one text takes at once in any of its matrices: 256 MiB.
+const NUMBERS_MAX: usize = 1 << 26;
+
 /// A model in memory.
 #[derive(Debug)]
 pub(crate) struct Bert {
@@ -204,7 +207,9 @@ impl Bert {
                 norm: tensors.norm(&name("output"), width, epsilon)?,
             });
         }
-        Ok(Bert { heads, vocabulary, window, words, positions, norm, layers })
+        // What each token has to do with each other is kept for each head; memory that is refused would end the daemon.
+        let fits = (NUMBERS_MAX / heads).isqrt().min(NUMBERS_MAX / inner.max(width));
+        Ok(Bert { heads, vocabulary, window: window.min(fits), words, positions, norm, layers })
     }
 
     /// Most tokens of a text.

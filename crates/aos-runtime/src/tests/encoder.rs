@@ -82,6 +82,23 @@ fn a_text_is_read_whole_or_refused_and_holds_no_control_tokens() {
     assert_eq!((told[0].tokens, &told[0].numbers), (7, &told[1].numbers));
 }
 
+/// The memory grows with the square of a text's tokens, times the heads.
+#[test]
+fn a_text_that_takes_too_much_memory_is_refused_though_there_are_positions() {
+    let mut folder = Folder::new();
+    folder.config["max_position_embeddings"] = json!(2000);
+    folder.config["num_attention_heads"] = json!(32);
+    let mut tensors = tensors();
+    let (_, shape, numbers) =
+        tensors.iter_mut().find(|(name, ..)| name == "embeddings.position_embeddings.weight").unwrap();
+    shape[0] = 2000;
+    numbers.resize(2000 * 32, 0.5);
+    folder.weights = safetensors(&tensors);
+    let home = home(&folder);
+    let fault = embed(&runtime(home.path()), &[&"cat ".repeat(1447)]).unwrap_err();
+    assert_eq!(fault, Fault::LongText { tokens: 1449, window: 1448 });
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_says_why() {
     let fault = |change: &dyn Fn(&mut Folder)| {
