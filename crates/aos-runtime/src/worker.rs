@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::decoder::{Decoder, Piece};
 use crate::fault::Fault;
-use crate::form::{Form, told};
+use crate::form::{Form, Written, told};
 use crate::guide::{Guide, Guides};
 use crate::vocabulary::Vocabulary;
 
@@ -46,6 +46,13 @@ pub(crate) enum Note {
     Ask(Box<Job>),
     /// A process has ended.
     Ended(Pid),
+}
+
+/// Who waits.
+struct Waiting {
+    job: Job,
+    /// Its prompt as the model reads it, where it has been its turn and there was no room.
+    written: Option<Written>,
 }
 
 /// A finished answer.
@@ -110,7 +117,7 @@ pub(crate) struct Worker<D: Decoder> {
     guides: Guides,
     end: u32,
     cache_bytes: usize,
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Waiting>,
     running: Vec<Running<D::State>>,
     kept: Vec<Kept<D::State>>,
     clock: u64,
@@ -149,6 +156,12 @@ impl<D: Decoder> Worker<D> {
         (self.waiting.len(), self.running.len(), self.kept.len())
     }
 
+    /// Whether the prompt of the first who waits is written already.
+    #[cfg(test)]
+    pub(crate) fn is_written(&self) -> bool {
+        self.waiting.front().is_some_and(|waiting| waiting.written.is_some())
+    }
+
     /// Bytes that are held of what was read.
     #[cfg(test)]
     pub(crate) fn bytes_held(&self) -> usize {
@@ -158,7 +171,7 @@ impl<D: Decoder> Worker<D> {
     /// Answers everybody with a fault: the model cannot go on.
     pub(crate) fn fail(&mut self, fault: &Fault) {
         let running = self.running.drain(..).map(|running| running.job);
-        for job in running.chain(self.waiting.drain(..)) {
+        for job in running.chain(self.waiting.drain(..).map(|waiting| waiting.job)) {
             // Whoever waits no longer needs no answer.
             let _ = job.reply.send(Err(fault.clone()));
         }
@@ -167,7 +180,7 @@ impl<D: Decoder> Worker<D> {
 
     pub(crate) fn take(&mut self, note: Note) {
         match note {
-            Note::Ask(job) => self.waiting.push_back(*job),
+            Note::Ask(job) => self.waiting.push_back(Waiting { job: *job, written: None }),
             Note::Ended(pid) => self.forget(pid),
         }
     }
@@ -180,7 +193,8 @@ impl<D: Decoder> Worker<D> {
             let read = ids.len();
             self.keep(None, ids, state, read, role);
         }
-        let jobs = self.running.iter_mut().map(|running| &mut running.job).chain(&mut self.waiting);
+        let waiting = self.waiting.iter_mut().map(|waiting| &mut waiting.job);
+        let jobs = self.running.iter_mut().map(|running| &mut running.job).chain(waiting);
         jobs.filter(|job| job.pid == Some(pid)).for_each(|job| job.pid = None);
     }
 
@@ -230,7 +244,7 @@ impl<D: Decoder> Worker<D> {
     }
 
     fn drop_cancelled(&mut self) {
-        self.waiting.retain(|job| !job.reply.is_closed());
+        self.waiting.retain(|waiting| !waiting.job.reply.is_closed());
         let mut nth = 0;
         while nth < self.running.len() {
             if self.running[nth].job.reply.is_closed() {
@@ -245,8 +259,9 @@ impl<D: Decoder> Worker<D> {
     /// Lets in who waits, as long as all who run fit into memory with the longest answers that they may give.
     fn admit(&mut self) {
         while self.running.len() < RUNNING_MAX {
-            let Some(job) = self.waiting.pop_front() else { return };
-            let written = match self.form.write(&job.prompt, &self.vocabulary, &mut self.guides) {
+            let Some(Waiting { job, written }) = self.waiting.pop_front() else { return };
+            let written = written.map_or_else(|| self.form.write(&job.prompt, &self.vocabulary, &mut self.guides), Ok);
+            let written = match written {
                 Ok(written) => written,
                 Err(fault) => {
                     let _ = job.reply.send(Err(fault));
@@ -266,7 +281,7 @@ impl<D: Decoder> Worker<D> {
             }
             let promised: usize = self.running.iter().map(|one| self.decoder.bytes_of(one.prompt + one.most)).sum();
             if promised + needed > self.cache_bytes {
-                self.waiting.push_front(job);
+                self.waiting.push_front(Waiting { job, written: Some(written) });
                 return;
             }
             let (state, reused) = self.begin(job.pid, &written.ids);
@@ -342,13 +357,16 @@ impl<D: Decoder> Worker<D> {
         self.keep(job.pid, ids, state, read, role);
     }
 
-    /// Keeps what was read; where it is nobody's, no more of it than others may begin with.
+    /// Keeps what was read; where it is nobody's, no more of it than others may begin with, and once.
     fn keep(&mut self, pid: Option<Pid>, mut ids: Vec<u32>, mut state: D::State, read: usize, role: usize) {
         let read = if pid.is_some() { read } else { read.min(role) };
         if read == 0 {
             return;
         }
         ids.truncate(read);
+        if pid.is_none() && self.kept.iter().any(|kept| kept.ids.starts_with(&ids)) {
+            return;
+        }
         D::truncate(&mut state, read);
         self.clock += 1;
         self.kept.push(Kept { pid, ids, state, role, used: if pid.is_some() { self.clock } else { 0 } });

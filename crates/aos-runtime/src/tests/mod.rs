@@ -293,10 +293,45 @@ fn what_a_process_has_read_is_dropped_at_its_end() {
     worker.take(Note::Ended(Pid(2)));
     drop(reply);
     worker.round();
-    assert_eq!(worker.counts(), (0, 0, 2), "two beginnings");
+    assert_eq!(worker.counts(), (0, 0, 1), "one beginning, which both had");
     assert!(worker.bytes_held() * 4 < before, "{} of {before} bytes are held", worker.bytes_held());
     let again = answer(&mut worker, 3, prompt(&secret, sets()[0], 20));
     assert!((1..60).contains(&again.reused_tokens), "only the role is shared: {again:?}");
+    // That of another role is another one.
+    let other = Prompt { system: "You are another one.".to_owned(), ..prompt(&secret, sets()[0], 20) };
+    answers(&mut worker, [(None, other)]);
+    for pid in 4..9 {
+        answer(&mut worker, pid, prompt(&secret, sets()[0], 20));
+        worker.take(Note::Ended(Pid(pid)));
+    }
+    worker.take(Note::Ended(Pid(3)));
+    assert_eq!(worker.counts(), (0, 0, 2));
+}
+
+/// Who finds no room waits with its prompt as it was written the first time, and gets the answer that it would have got.
+#[test]
+fn a_prompt_that_waits_for_room_is_written_once() {
+    let home = Home::new();
+    let file = home.put("m.gguf", &Gguf::chat(1));
+    let ask = || prompt("hello", sets()[1], 400);
+    let want = answers(&mut worker(&file, 1 << 30), [(None, ask())]).remove(0).text;
+    let mut tight = worker(&file, 300 << 10);
+    let (one, mut reply) = job(None, ask());
+    let (other, mut second) = job(None, ask());
+    tight.take(one);
+    tight.take(other);
+    tight.round();
+    assert_eq!(tight.counts(), (1, 1, 0), "there is room for one");
+    assert!(tight.is_written());
+    let mut done = |reply: &mut Reply| {
+        loop {
+            match reply.try_recv() {
+                Ok(answered) => return answered.unwrap().text,
+                Err(_) => tight.round(),
+            }
+        }
+    };
+    assert_eq!((done(&mut reply), done(&mut second)), (want.clone(), want));
 }
 
 #[test]
