@@ -625,7 +625,9 @@ impl Embedder for Inside {
 #[tokio::test]
 async fn vectors_made_inside_the_program_come_as_a_server_would_send_them() {
     let inside = Arc::new(Inside::default());
-    let models = BTreeMap::from([("m".to_owned(), ModelConfig::new(Provider::Local, "here"))]);
+    let answers = ModelConfig::new(Provider::Local, "here");
+    let vectors = ModelConfig { dimension: Some(2), ..answers.clone() };
+    let models = BTreeMap::from([("m".to_owned(), vectors), ("answers".to_owned(), answers)]);
     let pool = Pool::new(models, Arc::new(|_: &str| None), Options::default());
     let pool = Arc::new(pool.with_embedder(Arc::clone(&inside) as Arc<dyn Embedder>));
     let asked = |body: Value| Asked::read(Format::Embeddings, Bytes::from(body.to_string())).unwrap();
@@ -663,6 +665,10 @@ async fn vectors_made_inside_the_program_come_as_a_server_would_send_them() {
             Err(Refusal::Misfit(misfit)) => assert!(misfit.message.contains(words), "{words}: {misfit:?}"),
             other => panic!("{words}: {other:?}"),
         }
+    }
+    match pool.relay("answers", &asked(json!({"model": "answers", "input": "ab"})), 0, EFFECT, None).await {
+        Err(Refusal::Misfit(misfit)) => assert_eq!(misfit.message, "answers makes answers and no vectors"),
+        other => panic!("{other:?}"),
     }
 }
 

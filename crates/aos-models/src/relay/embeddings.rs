@@ -41,6 +41,11 @@ pub(super) async fn embed(
     };
     match provider {
         Provider::Openai => passed::pass(pool, model, asked, 0, effect).await,
+        Provider::Local if pool.config(model)?.dimension.is_none() => {
+            let hint =
+                "name a model with a `dimension`; if this one makes vectors, write it below its name in aos.toml";
+            Err(Misfit::new(format!("{model} makes answers and no vectors")).hint(hint).into())
+        }
         Provider::Local => made(pool, model, asked).await,
         Provider::Anthropic | Provider::Gemini => Err(not_here().into()),
     }
