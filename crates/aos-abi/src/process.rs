@@ -323,6 +323,10 @@ pub struct StatusView {
     /// refused. Empty where nothing is missing or no role may run commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
+    /// Seconds by which the journal's time, which never goes back, is ahead of this machine's clock; left out below a
+    /// minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead_s: Option<u64>,
 }
 
 /// The policy that holds, and why the file as it is now is not it.

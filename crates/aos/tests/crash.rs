@@ -8,9 +8,12 @@
 mod rig;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aos_abi::{Body, Entry, Pid, Timestamp};
+use aos_journal::{Journal, OpenOptions};
 use aos_models::scripted::{Answer, Rule};
 use serde_json::{Value, json};
 
@@ -353,4 +356,26 @@ fn calls_of_one_reply_go_on_after_a_crash_where_they_stopped() {
     let process = rig.until_state(pid, "exited");
     assert_eq!((&process["result"], &process["usage"]["inferences"]), (&json!("done"), &json!(2)), "{process}");
     assert_eq!(rig::read(rig.file(&format!("workspaces/{pid}/log"))), "12");
+}
+
+#[test]
+fn a_clock_that_was_ahead_once_stops_no_time() {
+    let rig = Rig::new(vec![any("alpha", vec![call("SLEEP", json!({ "seconds": 1 })), say("awake")])]);
+    rig.up();
+    rig.stop();
+    // As a start leaves it that comes before the right time does.
+    let (journal, _) = Journal::open(&rig.file("journal.db"), OpenOptions::default()).unwrap();
+    let hour = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3600);
+    let at = Timestamp(i64::try_from(hour.as_millis()).unwrap());
+    let tick = Entry { lsn: journal.last().next(), at, pid: Pid::SYSTEM, cause: None, body: Body::Tick };
+    journal.append_wait(vec![Arc::new(tick)]).unwrap();
+    journal.close();
+
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "awake\n"), "{ran:?}");
+    let status = rig.aos(&["status"]);
+    assert!(status.out.contains("behind the journal's time"), "{status:?}");
+    let found = rig.aos(&["doctor"]);
+    assert!(found.out.contains("note  daemon   runs, and this machine's clock is "), "{found:?}");
+    assert!(rig.log().contains("clock is behind the journal's time"), "{}", rig.log());
 }

@@ -209,6 +209,7 @@ impl System for Fake {
             altered: None,
             policy: PolicyView::default(),
             lacks: Vec::new(),
+            ahead_s: None,
         })
     }
     async fn make_key(&self, _: KeyRequest) -> Answer<KeyMade> {

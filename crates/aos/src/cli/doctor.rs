@@ -373,6 +373,15 @@ async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
             format!("runs, on its Unix socket alone: {why}"),
             "end it, or set another `listen` in aos.toml; then aos down. What programs sent there is known to that user",
         ),
+        Ok(aos_abi::process::StatusView { ahead_s: Some(seconds), version, .. })
+            if version == env!("CARGO_PKG_VERSION") =>
+        {
+            Finding::note(
+                "daemon",
+                format!("runs, and {}", super::status::ahead(seconds)),
+                "nothing, if this machine's clock is right by now; else set it",
+            )
+        }
         Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
             match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
                 None if status.changed.is_empty() => {

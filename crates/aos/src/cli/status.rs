@@ -33,6 +33,15 @@ fn listening(status: &StatusView) -> String {
     }
 }
 
+/// What it means that the journal's time is so many seconds ahead of the clock, in two lines.
+pub(super) fn ahead(seconds: u64) -> String {
+    format!(
+        "this machine's clock is {} behind the journal's time: it was ahead once, or is wrong now\n\
+         stamps and times of day are early by that much, which gets less by 6 minutes an hour",
+        duration(seconds)
+    )
+}
+
 /// The status in lines.
 pub(super) fn shown(status: &StatusView) -> String {
     let mut text = format!(
@@ -47,6 +56,9 @@ pub(super) fn shown(status: &StatusView) -> String {
     if let Some(fault) = &status.altered {
         let fault = clean_line(fault);
         text.push_str(&format!("           ALTERED: {fault}; `aos audit verify` proves all of it\n"));
+    }
+    if let Some(seconds) = status.ahead_s {
+        text.push_str(&format!("time       {}\n", ahead(seconds).replace('\n', "\n           ")));
     }
     if !status.changed.is_empty() {
         text.push_str(&format!("changed    since the start before: {}\n", status.changed.join(", ")));

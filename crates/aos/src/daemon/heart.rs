@@ -17,6 +17,7 @@ use aos_kernel::effect::Effect;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::clock::Clock;
 use super::edges::Edges;
 use super::pages::Pages;
 
@@ -64,6 +65,7 @@ pub(crate) struct Handle {
     requests: mpsc::Sender<Request>,
     /// What made the journal fail.
     broken: Arc<OnceLock<CallError>>,
+    clock: Arc<Clock>,
 }
 
 impl Handle {
@@ -106,6 +108,11 @@ impl Handle {
         let (sender, answer) = oneshot::channel();
         self.requests.send(Request::Prune(plan, sender)).await.map_err(|_| self.stopping())?;
         answer.await.map_err(|_| self.stopping())?
+    }
+
+    /// Seconds that the kernel's time is ahead of the wall clock, where it is more than a minute.
+    pub(crate) fn ahead_s(&self) -> Option<u64> {
+        self.clock.ahead_s()
     }
 
     /// Why nobody answers: what made the journal fail, or a stop as somebody wanted it.
@@ -160,7 +167,8 @@ impl Heart {
         checkpoint: Lsn,
     ) -> (Heart, Handle) {
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let handle = Handle { requests: sender, broken: Arc::default() };
+        let clock = Arc::new(Clock::new(kernel.at()));
+        let handle = Handle { requests: sender, broken: Arc::default(), clock };
         let heart = Heart {
             kernel,
             journal,
@@ -215,7 +223,7 @@ impl Heart {
             for request in requests.drain(..) {
                 self.serve(&mut round, request);
             }
-            if self.kernel.next_deadline().is_some_and(|at| at <= now()) {
+            if self.kernel.next_deadline().is_some_and(|at| at <= self.now()) {
                 self.apply(&mut round, Pid::SYSTEM, Body::Tick);
             }
             self.commit(round);
@@ -227,7 +235,7 @@ impl Heart {
 
     /// How long there is nothing to do unless something comes. `None`: for ever.
     fn sleep(&mut self) -> Option<Duration> {
-        let now = now();
+        let now = self.now();
         let deadline = self.kernel.next_deadline().map(|at| Duration::from_millis(at.millis_since(now)));
         let unsaved = self.kernel.lsn() > self.checkpoint || self.kernel.holds_purses();
         let save = unsaved.then_some(CHECKPOINT_QUIET);
@@ -237,7 +245,7 @@ impl Heart {
     fn apply(&mut self, round: &mut Round, pid: Pid, body: Body) -> Lsn {
         // The kernel reads no clock; what its decisions took is measured round it and journaled with them.
         let began = Instant::now();
-        let mut applied = self.kernel.apply(now(), pid, body);
+        let mut applied = self.kernel.apply(self.now(), pid, body);
         let took = Took(u64::try_from(began.elapsed().as_micros()).ok());
         for entry in applied.entries.iter_mut().filter(|entry| matches!(entry.body, Body::Verdict { .. })) {
             if let Body::Verdict { took_us, .. } = &mut Arc::make_mut(entry).body {
@@ -300,7 +308,7 @@ impl Heart {
         answer: oneshot::Sender<Result<(), CallError>>,
     ) {
         self.commit(std::mem::take(round));
-        let at = now();
+        let at = self.now();
         let body = plan.mark(self.kernel.lsn().next(), at).body.clone();
         let mut applied = self.kernel.apply(at, Pid::SYSTEM, body);
         let mark = applied.entries.remove(0);
@@ -380,9 +388,14 @@ impl Heart {
         });
     }
 
+    /// What time it is for the kernel.
+    fn now(&self) -> Timestamp {
+        self.handle.clock.now()
+    }
+
     /// Nothing has happened for a while: the last entry is old.
     fn quiet(&self) -> bool {
-        now().millis_since(self.kernel.at()) >= CHECKPOINT_QUIET.as_millis() as u64
+        self.now().millis_since(self.kernel.at()) >= CHECKPOINT_QUIET.as_millis() as u64
     }
 }
 

@@ -330,6 +330,7 @@ impl System for Daemon {
             altered: self.proof.altered(),
             policy: PolicyView { generation, refused: self.policy.refused() },
             lacks: self.ground.lacks().await,
+            ahead_s: self.heart.ahead_s(),
         })
     }
 
