@@ -295,6 +295,7 @@ impl<P: PageStore> Kernel<P> {
         if code == 0 {
             self.did_well(pid);
         }
+        self.approvals_are_over(pid, "its process has ended");
         self.close_proposals(pid);
         self.revoke(pid);
         // Nothing reads back from JSON as none, so nothing is none here too.

@@ -462,6 +462,18 @@ impl<P: PageStore> Kernel<P> {
         }))
     }
 
+    /// A call that may run and is not begun never will be: its approval is over, also where it stood.
+    pub(crate) fn approvals_are_over(&mut self, pid: Pid, why: &str) {
+        let Some(process) = self.table.get(pid) else { return };
+        let queued = process.step.iter().filter(|call| call.state == CallState::Queued);
+        let ids: Vec<String> = queued.filter_map(|call| call.approved.as_ref()).map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.withdraw(pid, &id);
+            let (state, why) = (ProposalState::Expired, Some(why.to_owned()));
+            self.fact(pid, Body::Proposal { id, state, proposal: None, why });
+        }
+    }
+
     fn settle_call(&mut self, pid: Pid, call: usize, error: CallError) {
         self.finish_call(pid, call, Err(error));
         self.run_step(pid);

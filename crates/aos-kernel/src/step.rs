@@ -345,6 +345,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// Returns every call not yet started unrun, with this reason.
     pub(crate) fn abandon_queued(&mut self, pid: Pid, why: &str) {
+        self.approvals_are_over(pid, why);
         let Some(process) = self.table.get(pid) else { return };
         let queued: Vec<usize> =
             (0..process.step.len()).filter(|index| process.step[*index].state == CallState::Queued).collect();

@@ -561,6 +561,7 @@ fn an_approved_call_that_term_overtakes_is_not_run() {
     > signal 2 STOP
     > approve p1
     > signal 2 TERM
+    2 proposal p1 expired
     2 FS_WRITE = EINTR not run: TERM came first
       → infer 2 turn [task, turn, fs_write, term]
     "#);

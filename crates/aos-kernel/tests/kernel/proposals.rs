@@ -281,6 +281,18 @@ fn an_approval_of_a_stopped_process_is_used_once() {
     }
 }
 
+#[test]
+fn an_approval_is_over_where_its_call_was_not_begun_before_term_or_the_end() {
+    for yes in [Approved, STANDING] {
+        for (end, told_then) in [(Signal::Term, &[Some(Code::Intr)][..]), (Signal::Kill, &[])] {
+            let script = [ASK, Act::Signal(Signal::Stop), Act::Answer("p1", yes), Act::Signal(end)];
+            for (made, states, told) in survive(&script, "p1") {
+                assert_eq!((made, &states[..], &told[..]), (0, &[Pending, yes, Expired][..], told_then), "{end:?}");
+            }
+        }
+    }
+}
+
 const AGAIN: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/a","content":"again"}"#)]);
 const OTHER: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/b","content":""}"#)]);
 const STANDING: ProposalState = ProposalState::Standing;
