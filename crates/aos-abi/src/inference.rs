@@ -202,4 +202,6 @@ pub enum FailureKind {
     Withheld,
     /// Fewer bytes: the server takes no request of this size, whatever its tokens.
     TooLarge,
+    /// Time: something on this machine failed, which says nothing of the server.
+    Here,
 }

@@ -451,7 +451,7 @@ impl<P: PageStore> Kernel<P> {
                     self.move_on(model, pid);
                 }
             }
-            (Some(FailureKind::Cancelled | FailureKind::Withheld), _) => {
+            (Some(FailureKind::Cancelled | FailureKind::Withheld | FailureKind::Here), _) => {
                 keys.iter().for_each(|of| self.globals.circuits.dropped(of, effect));
             }
             (None | Some(_), _) => {

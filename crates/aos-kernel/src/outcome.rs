@@ -251,7 +251,7 @@ impl<P: PageStore> Kernel<P> {
         let summary = purpose == Purpose::Summary;
         match failure.kind {
             FailureKind::Transient | FailureKind::Permanent if self.falls_back(pid, model) => {}
-            FailureKind::Transient => {
+            FailureKind::Transient | FailureKind::Here => {
                 let attempts = self.with(pid, |process| {
                     process.attempts.transient += 1;
                     process.attempts.transient

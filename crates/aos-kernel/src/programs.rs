@@ -475,7 +475,7 @@ fn worst(spec: &ModelSpec, ask: &Ask) -> (u32, Need) {
 /// A failed inference as the answer to a program.
 fn as_error(model: &str, failure: &Failure) -> CallError {
     let code = match failure.kind {
-        FailureKind::Transient => Code::Again,
+        FailureKind::Transient | FailureKind::Here => Code::Again,
         FailureKind::Permanent => Code::Io,
         FailureKind::Refused | FailureKind::TooLong | FailureKind::TooLarge => Code::Inval,
         FailureKind::Cancelled => Code::Intr,

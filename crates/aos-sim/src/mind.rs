@@ -82,8 +82,9 @@ fn failure(chance: &mut Chance, scene: &Scene) -> Failure {
         FailureKind::Permanent,
         FailureKind::Refused,
         FailureKind::Cancelled,
+        FailureKind::Here,
     ];
-    let kind = kinds[chance.weighted(&[60, 20, 5, 5, 10])];
+    let kind = kinds[chance.weighted(&[55, 20, 5, 5, 10, 5])];
     let usage = chance.percent(40).then(|| usage(chance, scene));
     Failure {
         kind,

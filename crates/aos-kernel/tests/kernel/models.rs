@@ -556,6 +556,39 @@ fn a_quota_that_is_used_up_is_told_with_its_end() {
 }
 
 #[test]
+fn what_fails_on_this_machine_is_no_fault_of_the_server() {
+    let told = told(
+        r#"
+        fallback tiny
+        times 3 spawn resident model=big go
+        2 fails here
+        3 fails here
+        4 fails here
+        idle
+        after 1
+        2: done
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > fallback tiny
+    > times 3 spawn resident model=big go
+      → infer 2 turn [task]
+      → infer 3 turn [task]
+      → infer 4 turn [task]
+    > 2 fails here
+    > 3 fails here
+    > 4 fails here
+    > idle
+    due at 2026-11-22T00:00:01.000Z
+    > after 1
+      → infer 2 turn [task]
+      → infer 3 turn [task]
+      → infer 4 turn [task]
+    > 2: done
+    ");
+}
+
+#[test]
 fn when_all_have_failed_the_first_is_asked_again_after_a_pause() {
     let told = told(
         r#"

@@ -446,6 +446,7 @@ impl Rig {
                     "toolong" => FailureKind::TooLong,
                     "cancelled" => FailureKind::Cancelled,
                     "withheld" => FailureKind::Withheld,
+                    "here" => FailureKind::Here,
                     other => panic!("no kind `{other}`"),
                 };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());

@@ -428,7 +428,7 @@ fn driver_broke() -> CallError {
 /// The outcome of an inference that panicked: the kernel tries it again a few times.
 fn inference_broke() -> InferenceOutcome {
     let failure = Failure {
-        kind: FailureKind::Transient,
+        kind: FailureKind::Here,
         message: "the model edge failed unexpectedly".into(),
         hint: Some("the daemon's log says more".into()),
         retry_after_ms: None,

@@ -363,7 +363,7 @@ pub(crate) fn cancelled() -> Failure {
 
 fn unreadable(why: &str) -> Failure {
     Failure {
-        kind: FailureKind::Transient,
+        kind: FailureKind::Here,
         message: format!("the journal could not be read: {why}"),
         hint: Some("`aos doctor` looks at the disk".into()),
         retry_after_ms: None,
