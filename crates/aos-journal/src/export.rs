@@ -30,8 +30,10 @@ impl Reader {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (entries, sealed) = self.with(|db| {
             let read = || {
-                let mut statement =
-                    db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"))?;
+                // A prune between the two reads would have an entry in both.
+                let moment = db.unchecked_transaction()?;
+                let mut statement = moment
+                    .prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"))?;
                 let mut rows = statement.query((after.0, limit))?;
                 let (mut entries, mut bytes) = (Vec::new(), 0);
                 while bytes < CHUNK_BYTES
@@ -43,7 +45,7 @@ impl Reader {
                 }
                 // What was pruned stands before the mark that says so, so an entry follows it.
                 let upto = entries.last().map_or(after.0, |entry| entry.lsn.0);
-                let mut statement = db.prepare_cached(
+                let mut statement = moment.prepare_cached(
                     "SELECT lsn, pid, digest FROM sealed WHERE lsn > ?1 AND lsn < ?2 ORDER BY lsn LIMIT ?3",
                 )?;
                 let sealed = statement.query_map((after.0, upto, limit), |row| {

@@ -56,6 +56,26 @@ fn takes_out_exited_processes_and_keeps_the_chain() {
     assert!(journal.reader().verify(|_, _| {}).unwrap().is_sound());
 }
 
+/// An export of an intact journal passed for altered.
+#[test]
+fn a_page_of_an_export_beside_a_prune_has_each_place_once() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait((1..=900).map(|lsn| input(lsn, 2 + lsn % 300, "text")).collect()).unwrap();
+    checkpoint(&journal, 900);
+    let reader = journal.reader();
+    let pruning = std::thread::spawn(move || {
+        for nth in 0..300 {
+            prune(&journal, journal.reader().prune_plan(vec![Pid(2 + nth)]).unwrap(), 901 + nth).unwrap();
+        }
+    });
+    while !pruning.is_finished() {
+        let places: Vec<Lsn> = reader.export(Lsn::ZERO, 900).unwrap().iter().map(|line| line.lsn).collect();
+        assert!(places.is_sorted_by(|one, next| one < next), "a place stands twice: {places:?}");
+    }
+    pruning.join().unwrap();
+}
+
 const SECRET: &str = "the password is swordfish";
 
 /// Whether a text stands in any of the journal's files.
