@@ -312,8 +312,14 @@ impl Heart {
         let body = plan.mark(self.kernel.lsn().next(), at).body.clone();
         let mut applied = self.kernel.apply(at, Pid::SYSTEM, body);
         let mark = applied.entries.remove(0);
+        let (failed, handle) = (self.failed.clone(), self.handle.clone());
         self.journal.prune(plan, mark.lsn, mark.at, move |outcome| {
-            let _ = answer.send(outcome.map_err(|error| journal_failed(&error)));
+            let _ = answer.send(outcome.clone().map_err(|error| journal_failed(&error)));
+            if let Err(error) = outcome {
+                // The kernel has taken them out, and the journal takes nothing more.
+                handle.broke(&error);
+                let _ = failed.send(error);
+            }
         });
         round.entries = applied.entries;
         round.effects = applied.effects;
