@@ -369,7 +369,7 @@ fn a_clock_that_was_ahead_once_stops_no_time() {
     let at = Timestamp(i64::try_from(hour.as_millis()).unwrap());
     let tick = Entry { lsn: journal.last().next(), at, pid: Pid::SYSTEM, cause: None, body: Body::Tick };
     journal.append_wait(vec![Arc::new(tick)]).unwrap();
-    journal.close();
+    journal.close().unwrap();
 
     let ran = rig.aos(&["run", "alpha"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "awake\n"), "{ran:?}");
