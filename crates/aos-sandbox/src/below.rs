@@ -36,6 +36,8 @@ pub(crate) struct Below {
     pub(crate) bytes: u64,
     /// Bytes that everything takes on the disk; what has several names is counted once.
     pub(crate) on_disk: u64,
+    /// The same, but what has several names counted for each: what copies of everything take, one by one.
+    pub(crate) copied: u64,
     /// Files, folders and all else.
     pub(crate) entries: usize,
     /// Why that is not all, if it is not.
@@ -75,8 +77,10 @@ impl Below {
                 if below.entries > most {
                     return Err(Unseen::Many);
                 }
+                let blocks = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                below.copied += blocks;
                 if stat.st_nlink < 2 || is_folder(stat) || seen.insert(stat.st_ino) {
-                    below.on_disk += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+                    below.on_disk += blocks;
                 }
                 if !is_folder(stat) {
                     below.bytes += u64::try_from(stat.st_size).unwrap_or(0);

@@ -7,12 +7,14 @@
 
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::below::delete;
+use crate::below::{Below, delete};
+use crate::disk::{are_apart, lacks_room};
 use crate::durable::Durable;
 use crate::error::Error;
 use crate::failpoint::{Done, done, pass};
@@ -91,6 +93,10 @@ impl Committed {
         let nonce = Some(nonce().map_err(at(layer.dir()))?);
         let record = Record { workspace, stage: Stage::Committing, turn: 0, nonce, note, steps };
         let mut committed = Committed { layer, record };
+        if let Err(full) = committed.look_for_room() {
+            committed.layer.discard()?;
+            return Err(full);
+        }
         committed.sync_layer()?;
         committed.save()?;
         pass();
@@ -134,6 +140,31 @@ impl Committed {
         };
         write().map_err(at(&path))?;
         done(Done::Recorded(self.record.stage));
+        Ok(())
+    }
+
+    /// Where the layer and the workspace are on different file systems, both must have room for what comes to them.
+    fn look_for_room(&self) -> Result<(), Error> {
+        let (workspace, dir) = (self.workspace(), self.layer.dir());
+        if !are_apart(&workspace, dir) {
+            return Ok(());
+        }
+        let (mut coming, mut kept) = (0_u64, 0_u64);
+        for (name, step) in &self.record.steps {
+            let path = name.path();
+            if let Step::Put { .. } = step {
+                coming = coming.saturating_add(copied(&self.layer.upper().join(&path)));
+            }
+            if let Step::Put { before: Some(_), .. } | Step::Folder { before: Some(_), .. } | Step::Remove { .. } = step
+            {
+                kept = kept.saturating_add(copied(&workspace.join(&path)));
+            }
+        }
+        for (place, bytes) in [(&*workspace, coming), (dir, kept)] {
+            if lacks_room(place, bytes) {
+                return Err(Error::Full { place: place.to_owned(), bytes });
+            }
+        }
         Ok(())
     }
 
@@ -357,6 +388,15 @@ impl Committed {
     /// [`Error::Path`] when something cannot be deleted.
     pub fn forget(self) -> Result<(), Error> {
         self.layer.discard()
+    }
+}
+
+/// Bytes on the disk that a copy of what is at a path takes.
+fn copied(path: &Path) -> u64 {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Below::of(path, usize::MAX, false).on_disk,
+        Ok(meta) => meta.blocks() * 512,
+        Err(_) => 0,
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a command may put on the disk, looked at while it runs and once when it has ended.
 //!
-//! Start at [`DiskWatch::exceeded`]. Three things are looked at: what is below the folder that it writes to; what it has
-//! deleted and keeps open, which no folder shows; and what room the disk has left, whoever took it. What always holds: what
+//! Start at [`DiskWatch::exceeded`]. Three things are looked at: what is below the folder that it writes to, by its blocks
+//! and, more generously, by its sizes; what it has deleted and keeps open, which no folder shows; and what room the disk has
+//! left, whoever took it. [`lacks_room`] is for what is copied afterwards. What always holds: what
 //! cannot be counted (too many entries, too deep, locked) is too much; the time between two looks is no more than what the
 //! rest of the limit takes to be written, so that a command gets past it by what a disk takes in [`PAUSE_MIN`] and one look.
 //!
@@ -10,6 +11,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,10 @@ const SPARED_BYTES: u64 = 1 << 30;
 /// The same in files.
 const SPARED_FILES: u64 = 100_000;
 
+/// So many times its limit a command's files may have in bytes, each of their names counted. Holes take nothing on the disk,
+/// but whoever reads, hashes or copies the files afterwards goes through all of them.
+const SIZES: u64 = 4;
+
 /// The kind of file system that is memory (`TMPFS_MAGIC` in `statfs(2)`): the limit of memory counts that.
 const MEMORY: i64 = 0x0102_1994;
 
@@ -38,7 +44,11 @@ pub(crate) struct DiskWatch<'a> {
     root: &'a Path,
     /// Whether the folder is a layer: nobody else's, and all of it to be seen.
     layer: bool,
+    /// Whether what is below it is going to be copied to another file system, name by name.
+    copied: bool,
     bytes: u64,
+    /// Bytes that all files may have as they are read.
+    sizes: u64,
     entries: usize,
     spared: Option<(u64, u64)>,
     next: Instant,
@@ -56,14 +66,17 @@ pub(crate) enum Found {
 }
 
 impl<'a> DiskWatch<'a> {
-    /// A watch over `root`, which may take `limit` bytes more than it does. A folder that is no layer and has more than can
-    /// be counted already is held to what can be.
-    pub(crate) fn new(root: &'a Path, layer: bool, limit: u64) -> Self {
+    /// A watch over `root`, which may take `limit` bytes more than it does; it is a layer over the folder `over`, or none. A
+    /// folder that is no layer and has more than can be counted already is held to what can be.
+    pub(crate) fn new(root: &'a Path, over: Option<&Path>, limit: u64) -> Self {
+        let layer = over.is_some();
+        let copied = over.is_some_and(|over| are_apart(root, over));
         let before = Below::of(root, ENTRIES_MAX, layer);
         let entries = if before.unseen.is_some() { usize::MAX } else { before.entries.saturating_add(ENTRIES_MAX) };
         let spared = room(root).map(|(bytes, files)| (SPARED_BYTES.min(bytes / 2), SPARED_FILES.min(files / 2)));
-        let bytes = before.on_disk.saturating_add(limit);
-        DiskWatch { root, layer, bytes, entries, spared, next: Instant::now() + PAUSE_MIN }
+        let bytes = if copied { before.copied } else { before.on_disk }.saturating_add(limit);
+        let sizes = before.bytes.saturating_add(limit.saturating_mul(SIZES));
+        DiskWatch { root, layer, copied, bytes, sizes, entries, spared, next: Instant::now() + PAUSE_MIN }
     }
 
     /// How long it is until the next look.
@@ -78,7 +91,7 @@ impl<'a> DiskWatch<'a> {
             return false;
         }
         let below = self.below();
-        let taken = below.on_disk.saturating_add(helper.and_then(number_of).map_or(0, deleted_but_open));
+        let taken = self.taken(&below).saturating_add(helper.and_then(number_of).map_or(0, deleted_but_open));
         let found = self.judge(&below, taken);
         // What is through is on the disk; what goes on would take more.
         let full = self.spared.zip(room(self.root));
@@ -93,7 +106,11 @@ impl<'a> DiskWatch<'a> {
     /// What is there once nobody writes any more.
     pub(crate) fn at_last(&self) -> Found {
         let below = self.below();
-        self.judge(&below, below.on_disk)
+        self.judge(&below, self.taken(&below))
+    }
+
+    fn taken(&self, below: &Below) -> u64 {
+        if self.copied { below.copied } else { below.on_disk }
     }
 
     fn below(&self) -> Below {
@@ -106,10 +123,21 @@ impl<'a> DiskWatch<'a> {
         match unseen {
             Some(Unseen::Deep) if self.layer => Found::Deep,
             Some(_) => Found::TooMuch,
-            None if taken > self.bytes => Found::TooMuch,
+            None if taken > self.bytes || below.bytes > self.sizes => Found::TooMuch,
             None => Found::Enough,
         }
     }
+}
+
+/// Whether two folders are on different file systems, so that what goes from one to the other is copied.
+pub(crate) fn are_apart(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+    device(one) != device(other)
+}
+
+/// Whether a disk has no room for so many bytes more, besides what is to stay free of it.
+pub(crate) fn lacks_room(place: &Path, bytes: u64) -> bool {
+    room(place).is_some_and(|(free, _)| bytes > free - SPARED_BYTES.min(free / 2))
 }
 
 /// Bytes and files that there is room for. Some file systems count no files.
@@ -160,7 +188,7 @@ mod tests {
     fn more_files_than_are_counted_are_too_much() {
         let room = tempfile::tempdir().unwrap();
         std::fs::write(room.path().join("before"), "").unwrap();
-        let mut disk = DiskWatch::new(room.path(), true, 1 << 20);
+        let mut disk = DiskWatch::new(room.path(), Some(room.path()), 1 << 20);
         assert_eq!(disk.entries, ENTRIES_MAX + 1);
         disk.entries = 3;
         std::fs::write(room.path().join("2"), "").unwrap();
@@ -178,7 +206,7 @@ mod tests {
     #[test]
     fn a_disk_is_not_filled_whoever_does_it() {
         let room = tempfile::tempdir().unwrap();
-        let mut disk = DiskWatch::new(room.path(), true, 1 << 20);
+        let mut disk = DiskWatch::new(room.path(), Some(room.path()), 1 << 20);
         disk.next = Instant::now();
         assert!(!disk.exceeded(None), "half of what is free, or less, has to stay");
         disk.spared = Some((u64::MAX, 0));
@@ -193,9 +221,28 @@ mod tests {
     #[test]
     fn the_next_look_comes_before_the_rest_of_the_limit_can_be_written() {
         let room = tempfile::tempdir().unwrap();
-        let mut disk = DiskWatch::new(room.path(), true, 1 << 20);
+        let mut disk = DiskWatch::new(room.path(), Some(room.path()), 1 << 20);
         disk.next = Instant::now();
         assert!(!disk.exceeded(None));
         assert!(disk.pause() <= PAUSE_MIN);
+    }
+
+    /// Holes cost a command nothing, and so did further names; whatever copied them wrote all of it.
+    #[test]
+    fn holes_and_further_names_count() {
+        let room = tempfile::tempdir().unwrap();
+        let disk = DiskWatch::new(room.path(), Some(room.path()), 1 << 20);
+        let hole = std::fs::File::create(room.path().join("hole")).unwrap();
+        hole.set_len(4 << 20).unwrap();
+        assert_eq!(disk.at_last(), Found::Enough);
+        hole.set_len((4 << 20) + 1).unwrap();
+        assert_eq!(disk.at_last(), Found::TooMuch);
+        std::fs::write(room.path().join("hole"), vec![1; 600_000]).unwrap();
+        std::fs::hard_link(room.path().join("hole"), room.path().join("name")).unwrap();
+        assert_eq!(disk.at_last(), Found::Enough, "a rename takes both as they are");
+        let copied = DiskWatch { copied: true, ..disk };
+        assert_eq!(copied.at_last(), Found::TooMuch);
+        assert!(!are_apart(room.path(), &room.path().join("..")) && are_apart(room.path(), Path::new("/proc")));
+        assert!(lacks_room(room.path(), u64::MAX) && !lacks_room(room.path(), 0));
     }
 }

@@ -49,6 +49,17 @@ pub enum Error {
         /// How many there may be.
         levels: usize,
     },
+    /// A disk has no room for what was to be copied to it; everything is as it was.
+    #[error(
+        "{bytes} bytes were to be copied to the disk of {place}, of which the last GiB, or half of what is free, stays \
+             free; nothing was changed"
+    )]
+    Full {
+        /// A folder on it.
+        place: PathBuf,
+        /// How much.
+        bytes: u64,
+    },
     /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
     #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
     Missing {

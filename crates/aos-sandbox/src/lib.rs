@@ -39,6 +39,7 @@ mod capture;
 mod changes;
 mod commit;
 mod companions;
+mod content;
 mod disk;
 mod durable;
 mod error;
@@ -69,6 +70,7 @@ mod walls;
 
 pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Recovered, Stage, recover};
+pub use content::{Copies, data};
 pub use error::{Error, Feature};
 pub use exec::close_others_on_exec;
 pub use helper::helper_main;

@@ -94,7 +94,7 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
         None => workspace.clone(),
     };
     let before = spec.layer.is_none().then(|| Snapshot::take(&workspace));
-    let mut disk = DiskWatch::new(&written, spec.layer.is_some(), spec.limits.disk);
+    let mut disk = DiskWatch::new(&written, spec.layer.as_ref().map(|_| &*workspace), spec.limits.disk);
     let ran = Helped::start(&spec.helper, &Task::Run(Box::new(job)))?.finish(spec, cancel, &mut disk)?;
     let mut end = ran.end;
     let (changed, changed_truncated) = match &spec.layer {

@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::below::{LEVELS_MAX, delete};
+use crate::content::Copies;
 use crate::durable::sync_folder;
 use crate::failpoint::{Done, done};
 use crate::layer::Layer;
@@ -200,14 +201,14 @@ pub(crate) fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Copies a file, a link or a folder with all in it: bytes, modes, times, attributes and, as far as one may, owners; set-id
+/// Copies a file, a link or a folder with all in it: bytes (no holes), names of one file, modes, times, attributes and, as far as one may, owners; set-id
 /// bits only with the owner whose they are. Pipes, sockets and devices are left out; folders that are too many inside one
 /// another are refused, and so is what has attributes that the other file system does not take.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    copy_level(from, to, 0)
+    copy_level(from, to, 0, &mut Copies::default())
 }
 
-fn copy_level(from: &Path, to: &Path, level: usize) -> io::Result<()> {
+fn copy_level(from: &Path, to: &Path, level: usize, copies: &mut Copies) -> io::Result<()> {
     if level > LEVELS_MAX {
         return Err(Errno::NAMETOOLONG.into());
     }
@@ -219,12 +220,12 @@ fn copy_level(from: &Path, to: &Path, level: usize) -> io::Result<()> {
         std::fs::create_dir(to)?;
         for entry in std::fs::read_dir(from)? {
             let name = entry?.file_name();
-            copy_level(&from.join(&name), &to.join(&name), level + 1)?;
+            copy_level(&from.join(&name), &to.join(&name), level + 1, copies)?;
         }
     } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
         return Ok(());
     } else {
-        std::fs::copy(from, to)?;
+        copies.file(from, to)?;
     }
     // Its mode may be one with which it cannot be opened any more.
     let opened = if kind.is_symlink() { None } else { Some(std::fs::File::open(to)?) };
@@ -285,4 +286,26 @@ fn beside(path: &Path, mark: &str) -> PathBuf {
 /// A path by which the standard library reaches a name in an open folder.
 pub(crate) fn within(folder: &OwnedFd, name: &OsStr) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hole was written out, and a file as often as it had names.
+    #[test]
+    fn a_copy_takes_no_more_of_the_disk_than_what_it_is_of() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        std::fs::create_dir_all(at("from/deep")).unwrap();
+        std::fs::File::create(at("from/hole")).unwrap().set_len(64 << 20).unwrap();
+        std::fs::write(at("from/one"), "of several").unwrap();
+        std::fs::set_permissions(at("from/one"), PermissionsExt::from_mode(0o4400)).unwrap();
+        std::fs::hard_link(at("from/one"), at("from/deep/name")).unwrap();
+        copy(&at("from"), &at("to")).unwrap();
+        let meta = |path: &str| std::fs::metadata(at(path)).unwrap();
+        assert_eq!((meta("to/hole").len(), meta("to/hole").blocks() < 2000), (64 << 20, true));
+        assert_eq!((meta("to/one").ino(), meta("to/one").nlink()), (meta("to/deep/name").ino(), 2));
+        assert_eq!((meta("to/one").mode() & 0o7777, meta("to/one").mtime()), (0o4400, meta("from/one").mtime()));
+    }
 }

@@ -5,6 +5,12 @@ use std::io::ErrorKind;
 use aos_abi::{CallError, Code, limits};
 use aos_sandbox::Error as Sandbox;
 
+/// The ways out where there was too much for the disk.
+const OUT_OF_DISK: &str = "write less in one command; deleted files count while they are open, the sizes of all files together, \
+     with their holes and once for each name, may be four times as much, and where the workspace is on another disk than \
+     the home each name of a file counts in full";
+const FULL: &str = "write less in one command, or ask for room on that disk; nothing of it was kept";
+
 /// Why a command did not run or was ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -48,9 +54,7 @@ impl From<Error> for CallError {
                 (Code::TimedOut, Some("a larger timeout_s, or less work in one command".to_owned()))
             }
             Error::OutOfMemory { .. } => (Code::DQuot, Some("work on the data in pieces".to_owned())),
-            Error::OutOfDisk { .. } => {
-                (Code::NoSpc, Some("write less in one command; deleted files count while they are open".to_owned()))
-            }
+            Error::OutOfDisk { .. } => (Code::NoSpc, Some(OUT_OF_DISK.to_owned())),
             Error::Cancelled => (Code::Intr, None),
             Error::Bare => (Code::Perm, Some("FS_READ on `**`, or commands in the sandbox".to_owned())),
             // Told as it was said.
@@ -72,6 +76,10 @@ impl From<Error> for CallError {
                 // Whether it ran is not known.
                 Sandbox::Helper { .. } => {
                     (Code::Intr, Some("it may have run; look before running it again".to_owned()))
+                }
+                Sandbox::Full { .. } => (Code::NoSpc, Some(FULL.to_owned())),
+                Sandbox::Path { source, .. } if source.kind() == ErrorKind::StorageFull => {
+                    (Code::NoSpc, Some(FULL.to_owned()))
                 }
                 Sandbox::Missing { feature, .. } => (Code::Io, Some(feature.remedy().to_owned())),
                 Sandbox::Path { .. } | Sandbox::Setup { .. } => (Code::Io, None),

@@ -1,5 +1,6 @@
 //! Layers behind all walls: what a command changes goes to one, and from there into the workspace or nowhere.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -227,6 +228,52 @@ fn nothing_on_the_disk_escapes_its_limit() {
     spec.limits.disk = 4 << 20;
     spec.layer = Some(layer.clone());
     assert!(go(&spec).expect("it starts").success(), "what is deleted and closed is gone");
+}
+
+/// A workspace on memory, as `/tmp` is on many systems; the layers of the tests are beside it on the disk.
+fn on_memory() -> Option<Rig> {
+    let mut rig = rig()?;
+    let elsewhere = tempfile::tempdir_in("/dev/shm").ok()?;
+    let device = |folder: &Path| std::fs::metadata(folder).map(|meta| meta.dev()).ok();
+    if device(elsewhere.path()) == device(&std::env::temp_dir()) {
+        skipped("no second file system at /dev/shm");
+        return None;
+    }
+    rig.workspace = elsewhere;
+    Some(rig)
+}
+
+/// Both cost nothing by the blocks of a layer, and the copy to another file system wrote all of it.
+#[test]
+fn holes_and_further_names_fill_no_other_disk() {
+    let Some(rig) = on_memory() else { return };
+    let run = |script: &str| {
+        let (folder, layer) = layered(&rig);
+        let mut spec = rig.spec(&["sh", "-c", script]);
+        spec.limits.disk = 4 << 20;
+        spec.layer = Some(layer.clone());
+        (folder, layer, go(&spec).expect("the shell starts").end)
+    };
+    let (_folder, layer, end) = run("for i in 1 2 3 4; do truncate -s 3M f$i; done; echo end >> f1");
+    assert_eq!(end, End::Exited(0));
+    let committed = layer.commit(&rig.path(), None, Value::Null).expect("it can be put in place");
+    let copied = |name: &str| std::fs::metadata(rig.path().join(name)).expect("it is there");
+    assert_eq!(copied("f1").len(), (3 << 20) + 4);
+    assert!(["f1", "f2", "f3", "f4"].iter().all(|name| copied(name).blocks() < 1000), "holes stay holes");
+    committed.undo(Value::Null).expect("nobody changed them");
+    for script in [
+        "for i in $(seq 30); do truncate -s 3M f$i; done",
+        "head -c 1000000 /dev/zero > f; for i in $(seq 9); do ln f f$i; done",
+    ] {
+        let (_folder, layer, end) = run(script);
+        assert_eq!(end, End::OutOfDisk, "{script}");
+        layer.discard().expect("it can be deleted");
+    }
+    let Some(rig) = self::rig() else { return };
+    let (_folder, layer) = layered(&rig);
+    let mut spec = rig.spec(&["sh", "-c", "head -c 1000000 /dev/zero > f; for i in $(seq 9); do ln f f$i; done"]);
+    (spec.limits.disk, spec.layer) = (4 << 20, Some(layer));
+    assert!(go(&spec).expect("the shell starts").success(), "on one file system they are moved as they are");
 }
 
 /// `cc` is wherever Rust is built, since that links with it; a machine that only runs these tests may have none.
