@@ -4,7 +4,7 @@
 //! is neither read nor written where both file systems know of holes. Deliberately absent: owners, times and attributes.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,7 +15,22 @@ use rustix::io::Errno;
 
 /// The files of one tree that have been copied and have further names.
 #[derive(Debug, Default)]
-pub struct Copies(HashMap<(u64, u64), PathBuf>);
+pub struct Copies(HashMap<Same, PathBuf>);
+
+/// Which file something is, and as of when: what was deleted meanwhile may have left its number to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Same {
+    inode: (u64, u64),
+    changed: (i64, i64),
+}
+
+impl Same {
+    /// Of a file that has further names.
+    pub fn of(meta: &Metadata) -> Option<Same> {
+        let same = Same { inode: (meta.dev(), meta.ino()), changed: (meta.ctime(), meta.ctime_nsec()) };
+        (meta.is_file() && meta.nlink() > 1).then_some(same)
+    }
+}
 
 impl Copies {
     /// Copies a file's content and permission bits to a path where nothing is. Another name of a file that was copied
@@ -30,8 +45,8 @@ impl Copies {
         if !meta.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let which = (meta.dev(), meta.ino());
-        if self.0.get(&which).is_some_and(|copy| std::fs::hard_link(copy, to).is_ok()) {
+        let same = Same::of(&meta);
+        if same.and_then(|same| self.0.get(&same)).is_some_and(|copy| std::fs::hard_link(copy, to).is_ok()) {
             return Ok(());
         }
         let target = File::options().write(true).create_new(true).mode(0o600).open(to)?;
@@ -42,9 +57,7 @@ impl Copies {
         }
         target.set_len(meta.len())?;
         target.set_permissions(meta.permissions())?;
-        if meta.nlink() > 1 {
-            self.0.insert(which, to.to_owned());
-        }
+        self.0.extend(same.map(|same| (same, to.to_owned())));
         Ok(())
     }
 }

@@ -70,7 +70,7 @@ mod walls;
 
 pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Recovered, Stage, recover};
-pub use content::{Copies, data};
+pub use content::{Copies, Same, data};
 pub use error::{Error, Feature};
 pub use exec::close_others_on_exec;
 pub use helper::helper_main;

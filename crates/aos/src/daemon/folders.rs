@@ -34,8 +34,13 @@ pub(crate) fn links_on(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Copies a workspace for a fork: files and folders; links are copied as links.
+/// Copies a workspace for a fork: files and folders; links are copied as links. Holes and names of one file stay what they
+/// are, so a copy takes no more of the disk than what it is of.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    copy_below(from, to, &mut aos_sandbox::Copies::default())
+}
+
+fn copy_below(from: &Path, to: &Path, copies: &mut aos_sandbox::Copies) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     let listing = match std::fs::read_dir(from) {
         Ok(listing) => listing,
@@ -47,11 +52,15 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
         let (source, target) = (found.path(), to.join(found.file_name()));
         let kind = found.file_type()?;
         if kind.is_dir() {
-            copy_folder(&source, &target)?;
+            copy_below(&source, &target, copies)?;
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
         } else if kind.is_file() {
-            std::fs::copy(&source, &target)?;
+            // What is sent along to a dry run takes the place of what the folder has, also of a link.
+            match std::fs::remove_file(&target) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => copies.file(&source, &target)?,
+            }
         }
     }
     Ok(())
@@ -103,4 +112,43 @@ pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempf
     let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(into).map_err(failed)?;
     copy_folder(folder, dir.path()).map_err(failed)?;
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// A hole was written out, and a file as often as it had names.
+    #[test]
+    fn a_copy_takes_no_more_of_the_disk_than_what_it_is_of() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        std::fs::create_dir_all(at("from/deep")).unwrap();
+        std::fs::File::create(at("from/hole")).unwrap().set_len(64 << 20).unwrap();
+        std::fs::write(at("from/one"), "of several").unwrap();
+        std::fs::hard_link(at("from/one"), at("from/deep/name")).unwrap();
+        copy_folder(&at("from"), &at("to")).unwrap();
+        let meta = |path: &str| std::fs::metadata(at(path)).unwrap();
+        assert_eq!((meta("to/hole").len(), meta("to/hole").blocks() < 2000), (64 << 20, true));
+        assert_eq!((meta("to/one").ino(), meta("to/one").nlink()), (meta("to/deep/name").ino(), 2));
+        assert_eq!(std::fs::read(at("to/one")).unwrap(), b"of several");
+    }
+
+    #[test]
+    fn what_is_copied_takes_the_place_of_a_file_or_a_link() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        for folder in ["from", "to"] {
+            std::fs::create_dir(at(folder)).unwrap();
+        }
+        for path in ["from/file", "from/link", "to/file", "outside"] {
+            std::fs::write(at(path), path).unwrap();
+        }
+        std::os::unix::fs::symlink(at("outside"), at("to/link")).unwrap();
+        copy_folder(&at("from"), &at("to")).unwrap();
+        let read = |path: &str| std::fs::read_to_string(at(path)).unwrap();
+        assert_eq!([read("to/file"), read("to/link"), read("outside")], ["from/file", "from/link", "outside"]);
+    }
 }
