@@ -7,6 +7,7 @@
 //! file in it, so an archive that was cut has none. Deliberately absent: the token, keys (which stand in the environment),
 //! logs, local weights, and folders of people that agents worked on.
 
+mod content;
 mod place;
 mod read;
 mod restore;
@@ -25,8 +26,12 @@ pub use read::check;
 pub use restore::{Restored, restore};
 pub use write::write;
 
-/// The form of archives. Raised with every change that an older release would misread.
-const FORMAT: u32 = 1;
+/// The form of archives. Raised with every change that an older release would misread; all since the first are read. The
+/// second has files with holes and further names of files.
+const FORMAT: u32 = 2;
+/// Most bytes of holes in one archive: they take nothing in it, but whoever writes, checks or restores it goes through all of
+/// them, a minute or two.
+const HOLES_BYTES_MAX: u64 = 64 << 30;
 /// The name of the list.
 const MANIFEST: &str = "MANIFEST.json";
 
@@ -43,7 +48,7 @@ pub struct Manifest {
     pub last_lsn: Lsn,
     /// How many entries the journal holds.
     pub entries: u64,
-    /// What could not be copied, and why: sockets and such, and what could not be read.
+    /// What could not be copied, and why: sockets and such, what could not be read, and holes without end.
     pub left_out: Vec<LeftOut>,
     /// Everything in it, in order.
     pub held: Vec<Held>,
@@ -78,7 +83,7 @@ pub struct Held {
     /// The hash of its bytes in hex, where it is a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Where it leads, where it is a link.
+    /// Where it leads, where it is a link; the first name of the file of which this is a further one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
@@ -194,6 +199,12 @@ impl Error {
         let path = path.to_owned();
         move |source| Error::Io { doing, path, source }
     }
+}
+
+/// Whether a file of an archive may have further names there: the journal and the two files beside it may not, so that none
+/// of them is in a workspace too, whoever made the archive.
+fn may_have_names(name: &Path) -> bool {
+    name.components().count() > 1
 }
 
 /// The folder of a file.

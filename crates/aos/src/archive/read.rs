@@ -1,10 +1,11 @@
 //! Reading an archive: every byte compared with its list, and unpacked on the way where that is wanted.
 //!
 //! Start at [`check`]. The archive is not trusted: paths are plain names below the folders of a home, links are made after
-//! everything else, so that nothing is written through one, and rights beyond those of a usual file are dropped.
+//! everything else, so that nothing is written through one, a further name is one of a file of this archive, and rights beyond those of a usual file are dropped.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek as _, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +13,7 @@ use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::{Error, FORMAT, Held, MANIFEST, Manifest, Progress, Whole};
+use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, MANIFEST, Manifest, Progress, Whole};
 use crate::home::KEPT;
 
 /// Longest list that is read, in bytes: some millions of files.
@@ -29,7 +30,7 @@ pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Whole, Error> {
 /// The same, unpacked into a folder that exists and is empty; what is there after an error is not to be used.
 pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) -> Result<Whole, Error> {
     let file = File::open(archive).map_err(Error::io("read", archive))?;
-    let mut reading = Reading { archive, into, held: Vec::new(), folders: Vec::new(), links: Vec::new(), bytes: 0 };
+    let mut reading = Reading::new(archive, into);
     let mut tar = Archive::new(BufReader::with_capacity(1 << 18, Hashed { file, hash: Sha256::new() }));
     let entries = tar.entries().map_err(|error| reading.foreign(error))?;
     let mut manifest = None;
@@ -74,10 +75,18 @@ struct Reading<'r> {
     /// Folders with the rights that they get at the end: a read-only one could not be filled.
     folders: Vec<(PathBuf, u32)>,
     links: Vec<(PathBuf, PathBuf)>,
+    /// Files, of which what comes later may be a further name.
+    files: HashSet<PathBuf>,
     bytes: u64,
+    holes: u64,
 }
 
-impl Reading<'_> {
+impl<'r> Reading<'r> {
+    fn new(archive: &'r Path, into: Option<&'r Path>) -> Self {
+        let (held, folders, links, files) = Default::default();
+        Reading { archive, into, held, folders, links, files, bytes: 0, holes: 0 }
+    }
+
     fn foreign(&self, why: impl ToString) -> Error {
         Error::Foreign { path: self.archive.to_owned(), why: why.to_string() }
     }
@@ -86,7 +95,7 @@ impl Reading<'_> {
         Error::Damaged { path: self.archive.to_owned(), why: why.to_string() }
     }
 
-    fn entry(&mut self, name: &Path, mut entry: Entry<'_, impl Read>) -> Result<(), Error> {
+    fn entry(&mut self, name: &Path, entry: Entry<'_, impl Read>) -> Result<(), Error> {
         self.look_at(name)?;
         let header = entry.header();
         let (what, mode) = (header.entry_type(), header.mode().unwrap_or(0o600) & 0o777);
@@ -107,30 +116,64 @@ impl Reading<'_> {
                     self.links.push((into.join(name), target));
                 }
             }
-            EntryType::Regular => {
-                let mut file = self.into.map(|into| made(&into.join(name))).transpose()?;
-                let mut hash = Sha256::new();
-                let mut piece = vec![0; 1 << 16];
-                loop {
-                    let got = entry.read(&mut piece).map_err(|error| self.damaged(error))?;
-                    if got == 0 {
-                        break;
-                    }
-                    hash.update(&piece[..got]);
-                    if let Some((path, file)) = &mut file {
-                        file.write_all(&piece[..got]).map_err(Error::io("write", path))?;
-                    }
-                    self.bytes += got as u64;
+            EntryType::Link => {
+                let first = entry.link_name().ok().flatten().map(|first| first.into_owned()).unwrap_or_default();
+                if !self.files.contains(&first) {
+                    return Err(self.damaged(format!("`{}` is no name of anything before it", name.display())));
                 }
-                if let Some((path, file)) = file {
-                    file.set_permissions(Permissions::from_mode(mode)).map_err(Error::io("write", &path))?;
+                held.link = Some(first.to_string_lossy().into_owned());
+                if let Some(into) = self.into {
+                    let (first, name) = (into.join(first), into.join(name));
+                    let named = fs::hard_link(&first, &name).or_else(|error| match error.kind() {
+                        io::ErrorKind::AlreadyExists => Err(error),
+                        // Of a file system that has no further names.
+                        _ => fs::copy(&first, &name).map(drop),
+                    });
+                    named.map_err(Error::io("write", &name))?;
                 }
-                held.sha256 = Some(hex(&hash.finalize().into()));
+            }
+            EntryType::Regular | EntryType::GNUSparse => {
+                held.sha256 = Some(self.content(name, entry, mode)?);
+                if super::may_have_names(name) {
+                    self.files.insert(name.to_owned());
+                }
             }
             other => return Err(self.damaged(format!("`{}` is of a kind {other:?}", name.display()))),
         }
         self.held.push(held);
         Ok(())
+    }
+
+    /// Reads a file to its end, and unpacks it where that is wanted; its hash, in hex.
+    fn content(&mut self, name: &Path, mut entry: Entry<'_, impl Read>, mode: u32) -> Result<String, Error> {
+        let holes = entry.size().saturating_sub(entry.header().entry_size().unwrap_or(0));
+        self.holes = self.holes.saturating_add(holes);
+        if self.holes > HOLES_BYTES_MAX {
+            return Err(self.damaged(format!("with `{}` its holes are more than are ever written", name.display())));
+        }
+        let mut file = self.into.map(|into| made(&into.join(name))).transpose()?;
+        let mut hash = Sha256::new();
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let got = entry.read(&mut piece).map_err(|error| self.damaged(error))?;
+            if got == 0 {
+                break;
+            }
+            hash.update(&piece[..got]);
+            if let Some((path, file)) = &mut file {
+                let wrote = match holes > 0 && piece[..got].iter().all(|byte| *byte == 0) {
+                    true => file.seek_relative(got as i64),
+                    false => file.write_all(&piece[..got]),
+                };
+                wrote.map_err(Error::io("write", path))?;
+            }
+            self.bytes += got as u64;
+        }
+        if let Some((path, file)) = file {
+            let ended = file.set_len(entry.size()).and_then(|()| file.set_permissions(Permissions::from_mode(mode)));
+            ended.map_err(Error::io("write", &path))?;
+        }
+        Ok(hex(&hash.finalize().into()))
     }
 
     /// Plain names only, and the journal first: so a file of anything else is known at once.
@@ -156,7 +199,7 @@ impl Reading<'_> {
         entry.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).map_err(|error| self.damaged(error))?;
         let unreadable = |error: serde_json::Error| self.damaged(format!("its list of contents: {error}"));
         let Form { format } = serde_json::from_slice(&text).map_err(unreadable)?;
-        if format != FORMAT {
+        if !(1..=FORMAT).contains(&format) {
             return Err(Error::TooNew { path: self.archive.to_owned(), found: format });
         }
         serde_json::from_slice(&text).map_err(unreadable)

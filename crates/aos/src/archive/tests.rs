@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
@@ -111,12 +111,11 @@ fn an_archive_with_any_byte_changed_or_cut_is_refused_and_changes_nothing() {
         refused(&whole[..end]);
     }
     refused(b"SQLite format 3\0 and so on");
-    let future = String::from_utf8_lossy(b"\"format\":1").into_owned();
     let mut bytes = whole.clone();
-    bytes[find(future.as_bytes()) + 9] = b'2';
+    bytes[find(b"\"format\":2") + 9] = b'3';
     fs::write(dir.path().join("future.aos"), bytes).unwrap();
     let error = restore(&dir.path().join("future.aos"), &target, Timestamp(0), None, &mut quiet()).unwrap_err();
-    assert!(matches!(error, Error::TooNew { found: 2, .. }), "{error}");
+    assert!(matches!(error, Error::TooNew { found: 3, .. }), "{error}");
 }
 
 #[test]
@@ -191,4 +190,72 @@ fn a_home_in_which_nothing_happened_is_no_backup() {
     let refused = write(&home, &dir.path().join("a.aos"), Timestamp(0), &mut quiet());
     assert!(matches!(refused, Err(Error::Empty(_))), "{refused:?}");
     assert!(!dir.path().join("a.aos").exists() && !home.root().exists());
+}
+
+/// Both cost agents nothing, and filled the disk on which the backup lay.
+#[test]
+fn holes_and_further_names_take_no_room_and_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (home_at(&dir.path().join("home")), dir.path().join("a.aos"));
+    let own = home.workspaces().join("3");
+    fs::create_dir_all(own.join("deep")).unwrap();
+    // More pieces than one header has room for, the first of them one of few bytes.
+    let pieces = File::create(own.join("pieces")).unwrap();
+    for nth in 0..60u64 {
+        pieces.write_all_at(format!("piece {nth}").as_bytes(), nth * 300_000 + nth).unwrap();
+    }
+    pieces.set_len(32 << 20).unwrap();
+    File::create(own.join("hole")).unwrap().set_len(32 << 20).unwrap();
+    File::create(own.join("end")).unwrap().write_all_at(b"end", 20_000_003).unwrap();
+    File::create(own.join("endless")).unwrap().set_len(HOLES_BYTES_MAX).unwrap();
+    fs::write(own.join("deep/one"), vec![7; 3_000_000]).unwrap();
+    (0..9).for_each(|nth| fs::hard_link(own.join("deep/one"), own.join(format!("name{nth}"))).unwrap());
+    let manifest = backed_up(&home, &archive);
+    let size = fs::metadata(&archive).unwrap().len();
+    assert!(size < 8_000_000, "{size}");
+    let left: Vec<&str> = manifest.left_out.iter().map(|left| left.path.as_str()).collect();
+    assert_eq!(left, ["workspaces/3/endless"]);
+
+    // Those of the first form are read as before.
+    let mut bytes = fs::read(&archive).unwrap();
+    let at = bytes.windows(10).rposition(|window| window == b"\"format\":2").unwrap();
+    bytes[at + 9] = b'1';
+    let old = dir.path().join("old.aos");
+    fs::write(&old, bytes).unwrap();
+    for (name, archive) in [("new", archive), ("old", old)] {
+        let other = Home::at(&dir.path().join(name)).unwrap();
+        restore(&archive, &other, Timestamp(0), None, &mut quiet()).unwrap();
+        let there = other.workspaces().join("3");
+        for file in ["pieces", "hole", "end", "deep/one", "name4"] {
+            assert!(fs::read(own.join(file)).unwrap() == fs::read(there.join(file)).unwrap(), "{file}");
+            let blocks = |folder: &Path| fs::metadata(folder.join(file)).unwrap().blocks();
+            assert!(blocks(&there) <= blocks(&own) + 10_000, "{file}: {} {}", blocks(&there), blocks(&own));
+        }
+        let meta = |file: &str| fs::metadata(there.join(file)).unwrap();
+        assert_eq!((meta("deep/one").ino(), meta("deep/one").nlink()), (meta("name8").ino(), 10));
+    }
+}
+
+#[test]
+fn a_further_name_is_of_nothing_outside_and_of_nothing_at_the_top() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::write(&outside, "a person's").unwrap();
+    for (nth, first) in [outside.to_str().unwrap(), "../outside", "journal.db", "workspaces/later"].iter().enumerate() {
+        let archive = dir.path().join(format!("{nth}.aos"));
+        let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(1);
+        tar.append_data(&mut header, "journal.db", b"x".as_slice()).unwrap();
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Link);
+        header.set_size(0);
+        tar.append_link(&mut header, "workspaces/name", first).unwrap();
+        tar.into_inner().unwrap().flush().unwrap();
+        let home = Home::at(&dir.path().join(format!("home-{nth}"))).unwrap();
+        let error = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap_err();
+        assert!(error.to_string().contains("no name of anything before it"), "{first}: {error}");
+        assert_eq!(fs::metadata(&outside).unwrap().nlink(), 1);
+    }
 }

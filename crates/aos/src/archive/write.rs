@@ -1,20 +1,22 @@
 //! Writing an archive, also while the daemon runs.
 //!
 //! Start at [`write`]. The journal is copied first and whatever it speaks of after it, so that nothing is missing. A file
-//! that changes while it is read is taken as a power cut at that moment would leave it.
+//! that changes while it is read is taken as a power cut at that moment would leave it. Holes are not written out, and
+//! what has several names is written once.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write as _};
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
-use aos_journal::chain::hex;
 use aos_journal::{Reader, copy_database};
-use sha2::{Digest as _, Sha256};
+use aos_sandbox::Same;
 use tar::{Builder, EntryType, Header};
 
-use super::{Error, FORMAT, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
+use super::content::Content;
+use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kind};
 
 /// Writes everything of a home that cannot be made again to `to`, 0600, and reads it back before it gets that name.
@@ -72,7 +74,10 @@ struct Writing<'w, 'p> {
     draft: &'w Draft,
     held: Vec<Held>,
     left_out: Vec<LeftOut>,
+    /// Files with several names, by the first that was taken.
+    names: HashMap<Same, PathBuf>,
     bytes: u64,
+    holes: u64,
     progress: Progress<'p>,
 }
 
@@ -87,7 +92,9 @@ impl<'w, 'p> Writing<'w, 'p> {
             draft,
             held: Vec::new(),
             left_out: Vec::new(),
+            names: HashMap::new(),
             bytes: 0,
+            holes: 0,
             progress,
         })
     }
@@ -199,15 +206,39 @@ impl<'w, 'p> Writing<'w, 'p> {
             }
             Ok(opened) => opened,
         };
-        let mut header = header(EntryType::Regular, metadata.mode(), metadata.mtime());
-        header.set_size(metadata.len());
-        let mut measured = Measured { file, left: metadata.len(), hash: Sha256::new() };
-        self.tar.append_data(&mut header, name, &mut measured).map_err(Error::io("write", self.archive))?;
-        self.bytes += metadata.len();
-        (self.progress)("writing", self.bytes);
-        let sha256 = hex(&measured.hash.finalize().into());
-        self.hold(name, metadata.mode(), metadata.len(), Some(sha256), None);
+        let same = Same::of(&metadata).filter(|_| super::may_have_names(name));
+        if let Some(first) = same.and_then(|same| self.names.get(&same)) {
+            let mut header = header(EntryType::Link, metadata.mode(), metadata.mtime());
+            self.tar.append_link(&mut header, name, first).map_err(Error::io("write", self.archive))?;
+            let first = first.to_string_lossy().into_owned();
+            self.hold(name, metadata.mode(), 0, None, Some(first));
+            return Ok(());
+        }
+        if self.content(file, &metadata, name)? {
+            self.names.extend(same.map(|same| (same, name.to_owned())));
+        }
         Ok(())
+    }
+
+    /// Writes a file's bytes, unless there is hardly anything but holes in too many of them; whether it did.
+    fn content(&mut self, file: File, metadata: &Metadata, name: &Path) -> Result<bool, Error> {
+        let length = metadata.len();
+        let mut content = Content::of(file, length);
+        let holes = length - content.written();
+        if self.holes + holes > HOLES_BYTES_MAX {
+            self.leave_out(name, format!("its holes are {holes} bytes, and a backup holds {HOLES_BYTES_MAX} of them"));
+            return Ok(false);
+        }
+        let mut header = header(EntryType::Regular, metadata.mode(), metadata.mtime());
+        header.set_size(content.written());
+        let map = if holes > 0 { content.map(&mut header) } else { Vec::new() };
+        let data = map.as_slice().chain(&mut content);
+        self.tar.append_data(&mut header, name, data).map_err(Error::io("write", self.archive))?;
+        self.holes += holes;
+        self.bytes += length;
+        (self.progress)("writing", self.bytes);
+        self.hold(name, metadata.mode(), length, Some(content.hash()), None);
+        Ok(true)
     }
 
     fn hold(&mut self, name: &Path, mode: u32, bytes: u64, sha256: Option<String>, link: Option<String>) {
@@ -227,32 +258,4 @@ fn header(what: EntryType, mode: u32, mtime: i64) -> Header {
     header.set_mtime(u64::try_from(mtime).unwrap_or(0));
     header.set_size(0);
     header
-}
-
-/// Exactly as many bytes of a file as it had when it was opened: what was cut off meanwhile comes as zeros, what was
-/// added not at all.
-struct Measured {
-    file: File,
-    left: u64,
-    hash: Sha256,
-}
-
-impl Read for Measured {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let room = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        if room == 0 {
-            return Ok(0);
-        }
-        let into = &mut into[..room];
-        let got = match self.file.read(into)? {
-            0 => {
-                into.fill(0);
-                room
-            }
-            got => got,
-        };
-        self.hash.update(&into[..got]);
-        self.left -= got as u64;
-        Ok(got)
-    }
 }
