@@ -259,6 +259,9 @@ pub struct UndoView {
     pub proposal: ProposalView,
     /// What happens to each path: from what is there now to what will be there.
     pub changes: Vec<FileChange>,
+    /// Where those of the paths lead that will be symbolic links, or are links that will be gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, LinkView>,
     /// Paths beyond those that are listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
@@ -268,6 +271,15 @@ pub struct UndoView {
     pub conflicts: Vec<String>,
     /// Whether it was done.
     pub done: bool,
+}
+
+/// Where a symbolic link leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkView {
+    /// As it is written in it.
+    pub to: String,
+    /// Whether that is outside of the folder that is worked on, as far as the words tell.
+    pub out: bool,
 }
 
 fn is_zero(number: &u64) -> bool {

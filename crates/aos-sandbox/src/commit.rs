@@ -5,6 +5,7 @@
 //! fails takes back what it had done; what `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was there is kept, not
 //! copied, and no link that a command left in the workspace is followed.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
@@ -295,6 +296,18 @@ impl Committed {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), most), &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Where a link of the workspace leads, found the same way.
+    ///
+    /// # Errors
+    /// What the operating system says; also where it is no link.
+    pub fn link_now(&self, path: &Path) -> io::Result<PathBuf> {
+        let root = open_root(&self.workspace()).map_err(|error| io::Error::other(error.to_string()))?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = rustix::fs::openat2(&root, path, flags, Mode::empty(), inside())?;
+        let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     /// What would be lost if it were taken back now, or done again: the paths that somebody changed since.

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use aos_abi::api::LinkView;
 use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use serde::Serialize;
 
@@ -36,6 +37,9 @@ pub struct Changed {
     /// Where its permissions change: those before and after, in octal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<[String; 2]>,
+    /// Where it leads, where it is a link by then, or was one and is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkView>,
 }
 
 impl Difference {
@@ -60,7 +64,10 @@ impl Difference {
                 continue;
             }
             let modes = was.zip(is).map(|(was, is)| [was, is].map(mode)).filter(|[was, is]| was != is);
-            found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind, modes });
+            let (at, meta) = if is.is_some() { (after, is) } else { (before, was) };
+            let target = meta.filter(|meta| meta.is_symlink()).and_then(|_| std::fs::read_link(at.join(path)).ok());
+            let link = target.map(|to| leads(before, path, &to));
+            found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind, modes, link });
             if !diffs.is_full() {
                 let bytes = |folder: &Path, meta: Option<&Metadata>| bytes(&folder.join(path), meta);
                 diffs.add(&path.to_string_lossy(), bytes(before, was), bytes(after, is));
@@ -69,6 +76,20 @@ impl Difference {
         found.diff = diffs.into_text();
         Ok(found)
     }
+}
+
+/// Where a link at `path` in `folder` leads. Only its words are looked at: links on the way are told by themselves.
+pub(crate) fn leads(folder: &Path, path: &Path, to: &Path) -> LinkView {
+    let whole = folder.join(path.parent().unwrap_or(Path::new(""))).join(to);
+    let mut plain = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    LinkView { to: to.to_string_lossy().into_owned(), out: !plain.starts_with(folder) }
 }
 
 /// Everything below a folder.
@@ -166,5 +187,40 @@ mod tests {
         let modes = |was: &str, is: &str| Some([was.to_owned(), is.to_owned()]);
         let (run, same) = (modes("644", "755"), modes("755", "4755"));
         assert_eq!(told, [("edited", "modified", None), ("run", "modified", run), ("same", "modified", same)]);
+    }
+
+    /// A link to a key of the person's was told as a file.
+    #[test]
+    fn where_links_lead_is_told() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = |root: &Path, to: &str, path: &str| std::os::unix::fs::symlink(to, root.join(path)).unwrap();
+        std::fs::create_dir(b.path().join("d")).unwrap();
+        let own = a.path().join("d/x").to_str().unwrap().to_owned();
+        for (path, to) in [
+            ("d/above", "../../outside"),
+            ("d/beside", "../x/../y"),
+            ("d/key", "/etc/passwd"),
+            ("d/own", &own),
+            ("turned", "new"),
+        ] {
+            link(b.path(), to, path);
+        }
+        link(a.path(), "/etc", "gone");
+        std::fs::write(a.path().join("turned"), "a file").unwrap();
+        let found = Difference::between(a.path(), b.path()).unwrap();
+        let told: Vec<_> = found.changes.iter().map(|one| (&*one.path, one.link.clone())).collect();
+        let leads = |to: &str, out: bool| Some(LinkView { to: to.to_owned(), out });
+        assert_eq!(
+            told,
+            [
+                ("d", None),
+                ("d/above", leads("../../outside", true)),
+                ("d/beside", leads("../x/../y", false)),
+                ("d/key", leads("/etc/passwd", true)),
+                ("d/own", leads(&own, false)),
+                ("gone", leads("/etc", true)),
+                ("turned", leads("new", false)),
+            ]
+        );
     }
 }

@@ -252,7 +252,10 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
 fn a_dry_run_of_commands_shows_what_they_would_change() {
     let steps = vec![
         write("a.txt", "new\n"),
-        call("EXEC_CMD", json!({ "cmd": "cat a.txt > b.txt; rm gone; mkdir d; chmod 700 tool" })),
+        call(
+            "EXEC_CMD",
+            json!({ "cmd": "cat a.txt > b.txt; rm gone; mkdir d; chmod 700 tool; ln -s /etc/passwd key" }),
+        ),
         say("done"),
     ];
     let rig = rig(vec![any("alpha", steps)]);
@@ -266,11 +269,46 @@ fn a_dry_run_of_commands_shows_what_they_would_change() {
     let before = listing(&folder);
     let ran = rig.aos(&["run", "--dry-run", "-w", folder.to_str().unwrap(), "alpha"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for told in ["modified: a.txt", "created: b.txt", "deleted: gone", "created: d", "tool"] {
+    for told in [
+        "modified: a.txt",
+        "created: b.txt",
+        "deleted: gone",
+        "created: d",
+        "tool",
+        "created: key -> /etc/passwd (leads out of the folder)",
+    ] {
         assert!(ran.err.contains(told), "{told}: {ran:?}");
     }
     assert!(ran.out.contains("+++ b/b.txt") || ran.out.contains("+new\n"), "{ran:?}");
     assert_eq!(listing(&folder), before);
+}
+
+/// A link was told as a file of that name.
+#[test]
+fn an_undo_tells_where_links_lead() {
+    let rig = rig(vec![any(
+        "alpha",
+        vec![
+            call("EXEC_CMD", json!({ "cmd": "ln -s /etc/passwd report.md; rm own; ln -s ../mine/d own" })),
+            say("done"),
+        ],
+    )]);
+    if !rig.isolates() {
+        return;
+    }
+    let folder = rig.folder("mine");
+    std::os::unix::fs::symlink("edited", folder.join("own")).unwrap();
+    run_in(&rig, &folder, "alpha");
+    let shown = rig.aos(&["undo", "p1", "--dry-run"]).out;
+    assert_eq!(shown, "restores own -> edited\ndeletes report.md -> /etc/passwd (leads out of the folder)\n");
+    let view = rig.http("POST", "/v1/proposals/p1/undo", Some(&json!({ "dry_run": true }))).json();
+    assert_eq!(view["links"]["report.md"], json!({ "to": "/etc/passwd", "out": true }), "{view}");
+    rig.stop();
+    assert_eq!(rig.aos(&["undo", "p1"]).code, 0);
+    assert_eq!(fs::read_link(folder.join("own")).unwrap(), Path::new("edited"));
+    let again = rig.aos(&["undo", "p2", "--dry-run"]).out;
+    assert!(again.contains("brings back report.md -> /etc/passwd (leads out of the folder)\n"), "{again}");
+    assert!(again.contains("restores own -> ../mine/d\n"), "{again}");
 }
 
 /// For a script: a line is a document, what the agent did comes first and as it happens, and the last line says what would

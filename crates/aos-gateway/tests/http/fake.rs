@@ -318,7 +318,7 @@ impl System for Fake {
     async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
         let proposal = proposal(id, ProposalState::Undone)?;
         let (changes, diff, conflicts) = Default::default();
-        Ok(UndoView { proposal, changes, more: 0, diff, conflicts, done: !request.dry_run })
+        Ok(UndoView { proposal, changes, links: Default::default(), more: 0, diff, conflicts, done: !request.dry_run })
     }
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         known(request.pid)?;

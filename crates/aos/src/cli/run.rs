@@ -128,7 +128,8 @@ fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failu
     }
     for change in &found.changes {
         let modes = change.modes.as_ref().map(|[was, is]| format!(", mode {was} to {is}")).unwrap_or_default();
-        cx.note(&format!("would be {}: {}{modes}", change.kind, clean_line(&change.path)));
+        let leads = change.link.as_ref().map(view::leads).unwrap_or_default();
+        cx.note(&format!("would be {}: {}{leads}{modes}", change.kind, clean_line(&change.path)));
     }
     if found.more > 0 {
         cx.note(&format!("and {} more", found.more));

@@ -82,7 +82,8 @@ fn shown(view: &UndoView) -> String {
             "deleted" => "deletes",
             _ => "restores",
         };
-        text.push_str(&format!("{verb} {}\n", clean_line(&change.path)));
+        let leads = view.links.get(&change.path).map(super::view::leads).unwrap_or_default();
+        text.push_str(&format!("{verb} {}{leads}\n", clean_line(&change.path)));
     }
     if view.more > 0 {
         text.push_str(&format!("and {} more\n", view.more));

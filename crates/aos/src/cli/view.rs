@@ -1,6 +1,6 @@
 //! What several commands ask for and show: addresses of processes, and processes as text.
 
-use aos_abi::api::{Accepted, SignalRequest, SpawnRequest, Started};
+use aos_abi::api::{Accepted, LinkView, SignalRequest, SpawnRequest, Started};
 use aos_abi::process::ProcessView;
 use aos_abi::{Pid, Signal};
 use serde_json::Value;
@@ -52,6 +52,12 @@ pub(super) fn state(process: &ProcessView) -> String {
         (None, Some(code)) => format!("{} {code}", process.state.as_str()),
         (None, None) => process.state.as_str().to_owned(),
     }
+}
+
+/// Where a link leads, to stand behind its name.
+pub(super) fn leads(link: &LinkView) -> String {
+    let out = if link.out { " (leads out of the folder)" } else { "" };
+    format!(" -> {}{out}", clean_line(&link.to))
 }
 
 /// What comes on standard input, whole.

@@ -4,6 +4,7 @@
 //! nothing is done that was not shown: a change that somebody touched since is refused with the names of what they touched.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use aos_abi::api::{ProposalView, UndoRequest, UndoView};
@@ -14,6 +15,8 @@ use aos_gateway::{Answer, ApiError};
 use aos_journal::Reader;
 use aos_sandbox::{Altered, Committed, Error, Kind, Stage};
 use tokio_util::sync::CancellationToken;
+
+use crate::difference::leads;
 
 use super::told::{changed, file_change, reversed};
 use super::{Note, Undo, Wants};
@@ -147,9 +150,25 @@ fn shown(committed: Committed, proposal: ProposalView) -> Answer<(Committed, Und
         diffs.add(&altered.path.to_string_lossy(), now, then);
     }
     let diff = diffs.into_text();
+    let workspace = committed.workspace();
+    let link = |one: &Altered| {
+        let to = target(&committed, one)?;
+        Some((one.path.to_string_lossy().into_owned(), leads(&workspace, &one.path, &to)))
+    };
+    let links = altered.iter().filter_map(link).collect();
     // All of them: the journal has not.
     let changes = altered.iter().map(file_change).collect();
-    Ok((committed, UndoView { proposal, changes, more: 0, diff, conflicts, done: false }))
+    Ok((committed, UndoView { proposal, changes, links, more: 0, diff, conflicts, done: false }))
+}
+
+/// Where what will be a link leads, or the link that will be gone.
+fn target(committed: &Committed, altered: &Altered) -> Option<PathBuf> {
+    let is_link = |image: &Option<aos_sandbox::Image>| image.as_ref().is_some_and(|image| image.kind == Kind::Link);
+    match (is_link(&altered.after), altered.after.is_none() && is_link(&altered.before)) {
+        (true, _) => std::fs::read_link(committed.kept(&altered.path)).ok(),
+        (_, true) => committed.link_now(&altered.path).ok(),
+        _ => None,
+    }
 }
 
 /// A file as it is now and as it will be; `None` for what is not shown.
