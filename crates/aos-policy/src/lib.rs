@@ -62,5 +62,5 @@ pub use permit::Permit;
 pub use policy::{Approval, Policy, Ruling, fingerprint};
 pub use role::Role;
 pub use standing::Standing;
-pub use target::{namespace, segments};
+pub use target::{is_home, namespace, segments};
 pub use terms::{Obligations, Rate, Terms};

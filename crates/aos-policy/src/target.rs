@@ -258,12 +258,18 @@ fn path(text: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
 }
 
 /// The name of the daemon's folder where it stands inside a workspace. Its key, journal and policy are nobody's.
-pub(crate) const HOME_NAME: &str = ".aos";
+const HOME_NAME: &str = ".aos";
+
+/// Whether a file or folder of this name is closed to agents wherever it stands, with all below it.
+#[must_use]
+pub fn is_home(name: &str) -> bool {
+    name.eq_ignore_ascii_case(HOME_NAME)
+}
 
 fn file(text: &str, reach: Reach) -> Result<Target<'_>, Floor> {
     let words = path(text)
         .map_err(|why| Floor { why: format!("{why}, which could leave the workspace").into(), hint: WORKSPACE_HINT })?;
-    if words.iter().any(|word| word.eq_ignore_ascii_case(HOME_NAME)) {
+    if words.iter().any(|word| is_home(word)) {
         return Err(floor("the daemon's own files are closed to agents", "work on other files"));
     }
     Ok(Target::Words { words, reach })

@@ -334,6 +334,10 @@ const REFUSED: &[(&str, &str)] = &[
         "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
     ),
     (
+        "mounts: [{host: /a, at: .AOS, ops: [read]}]",
+        "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
+    ),
+    (
         "mounts: [{host: /a, at: .aos, ops: [read]}]",
         "5:29 `at` is one folder at the top of the workspace → write one name, such as `handbook`",
     ),

@@ -12,7 +12,7 @@ use aos_abi::syscall::{FsDelete, FsList, FsRead, FsWrite};
 use aos_abi::{CallError, Code, Syscall};
 use aos_sandbox::{Change, ChangeKind, Layer};
 
-use crate::fs::Draft;
+use crate::fs::{Draft, Place, Workspace};
 
 /// The most entries of a workspace that are looked at to tell which may be seen.
 const ENTRIES_MAX: usize = 100_000;
@@ -121,6 +121,8 @@ fn read(path: &str) -> Syscall {
 /// # Errors
 /// `EPERM` with the first that may not, and the rule.
 pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, changes: &[Change]) -> Result<(), CallError> {
+    let place = Place::new(workspace);
+    let opened = Workspace::open(&place)?;
     for (nth, change) in changes.iter().enumerate() {
         let made = layer.has_folder(&change.path);
         // A folder that was made for what is in it is judged by that.
@@ -144,6 +146,9 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
             ChangeKind::Modified => bounds.allows(&write(path)),
             ChangeKind::Deleted => bounds.allows(&delete(path)),
         };
+        // What is not in its place any more goes with all in it, also what was hidden there.
+        let goes = change.kind != ChangeKind::Created && !made;
+        let said = said.and_then(|()| if goes { Ok(opened.holds_no_home(&change.path)?) } else { Ok(()) });
         said.map_err(|error| refused(&change.path, error))?;
     }
     Ok(())

@@ -207,6 +207,35 @@ fn a_command_makes_nothing_that_no_listing_shows() {
 }
 
 #[test]
+fn a_command_takes_no_daemons_own_files_away() {
+    let room = Room::new(Ok(End::Exited(0)), Captured::default());
+    let layer = aos_sandbox::Layer::create(room.home.path().join("layer")).unwrap();
+    for path in ["sub/deep/.AOS/run", "other/deep"] {
+        std::fs::create_dir_all(room.work().join(path)).unwrap();
+    }
+    for path in ["sub", "other"] {
+        std::fs::write(layer.dir().join("upper").join(path), "a file now").unwrap();
+    }
+    for (path, kind) in [
+        ("sub", ChangeKind::Deleted),
+        ("sub/deep", ChangeKind::Deleted),
+        ("sub", ChangeKind::Modified),
+        ("other", ChangeKind::Deleted),
+        ("other", ChangeKind::Modified),
+        ("gone", ChangeKind::Deleted),
+    ] {
+        let changes = [Change { path: path.into(), kind }];
+        match super::bounds::judge(&Below(&["."]), &room.work(), &layer, &changes) {
+            Ok(()) => assert!(!path.starts_with("sub"), "{path} {kind:?}"),
+            Err(error) => {
+                assert!(path.starts_with("sub") && error.code == Code::Perm, "{path}: {error}");
+                assert!(error.message.contains("sub/deep/.AOS"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_may_not_be_read_is_hidden_as_high_up_as_can_be() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
     for path in ["notes/a", "docs/open/b", "docs/shut/c", "docs/d", "private/deep/e", "empty/f"] {

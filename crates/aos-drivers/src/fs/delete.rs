@@ -1,6 +1,7 @@
 //! `FS_DELETE` and `FS_MOVE`: taking a name away, and giving it another place.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use aos_abi::syscall::{FsDelete, FsMove};
 use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags, ResolveFlags};
@@ -17,6 +18,7 @@ use super::workspace::{INSIDE, Missing, Workspace, look, open_at};
 pub(super) fn delete(workspace: &Workspace<'_>, args: &FsDelete, keeper: &mut Keeper<'_>) -> Result<Value, Error> {
     let path = Beneath::parse(&args.path)?;
     let (folder, name) = workspace.parent(&path, Missing::Fail)?;
+    workspace.holds_no_home(Path::new(path.as_str()))?;
     if keeper.keeps() {
         look(&folder, name, path.as_str())?.ok_or_else(|| Error::system(path.as_str())(Errno::NOENT))?;
         keeper.remove(&path)?;
@@ -96,6 +98,7 @@ pub(super) fn relocate(workspace: &Workspace<'_>, args: &FsMove, keeper: &mut Ke
         // Before folders are made for nothing.
         return Err(Error::system(from.as_str())(Errno::NOENT));
     }
+    workspace.holds_no_home(Path::new(from.as_str()))?;
     if keeper.keeps() {
         match workspace.parent(&to, Missing::Fail) {
             Ok((to_folder, to_name)) if look(&to_folder, to_name, to.as_str())?.is_some() => {

@@ -54,6 +54,9 @@ pub(crate) enum Error {
     /// Move it to somewhere else.
     #[error("`{path}` cannot be moved into itself")]
     IntoItself { path: String },
+    /// Leave that folder where it is.
+    #[error("`{path}` holds `{home}`, and the daemon's own files are closed to agents")]
+    Home { path: String, home: String },
     /// Only a part was added.
     #[error("only {written} of {bytes} bytes were appended to `{path}`: {source}")]
     Short { path: String, written: u64, bytes: usize, source: std::io::Error },
@@ -90,7 +93,7 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Error::Outside { .. } | Error::Root | Error::Link { .. } | Error::Kind { .. } => Code::Perm,
-            Error::Mounted { .. } => Code::Perm,
+            Error::Mounted { .. } | Error::Home { .. } => Code::Perm,
             Error::Mount { errno, .. } => code_of(*errno),
             Error::HardLinked { .. } | Error::Replaced { .. } => Code::Perm,
             Error::Name { .. } | Error::TooLarge { .. } | Error::NotText { .. } | Error::Occurs { .. } => Code::Inval,
@@ -113,6 +116,7 @@ impl Error {
                 "links are not followed; FS_LIST shows them, FS_DELETE removes the link itself".into()
             }
             Error::Mounted { .. } => "write it under another name in the workspace".into(),
+            Error::Home { .. } => "leave that folder where it is; what is beside it can be moved and deleted".into(),
             Error::Replaced { .. } => {
                 "this takes a person, who puts the folder back in its place, or starts an agent on its real path".into()
             }

@@ -13,6 +13,8 @@
 //!   appending to a file with several names is refused. Reading one is allowed, as an agent cannot make one to the outside.
 //! - Devices, pipes and sockets are neither read nor written.
 //!
+//! - What is a daemon's own (`home`) is not shown, and no folder that holds it is moved or deleted.
+//!
 //! - A change for which a layer is given goes through it and can be undone (`keep`).
 //!
 //! - A mounted folder of the host (`place`) is a root of its own, to which the same holds, and is only read.
@@ -26,6 +28,7 @@ mod driver;
 mod edit;
 mod error;
 mod examine;
+mod home;
 mod keep;
 mod list;
 mod locks;
@@ -51,5 +54,5 @@ pub(crate) use draft::Draft;
 pub(crate) use error::Error;
 pub(crate) use path::Beneath;
 pub(crate) use pattern::Pattern;
-pub(crate) use walk::{DEPTH_MAX, walk};
+pub(crate) use walk::{DEPTH_MAX, is_unseen, walk};
 pub(crate) use workspace::{Workspace, beneath};

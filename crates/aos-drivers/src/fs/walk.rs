@@ -51,7 +51,7 @@ pub(crate) struct Door {
 }
 
 /// Visits what is below `folder` (whose path is `at`), at most `depth` levels: names in byte order, a folder before
-/// what is in it, so that a cut listing is the beginning of the whole one. Drafts are left out.
+/// what is in it, so that a cut listing is the beginning of the whole one. Drafts are left out, and what is a daemon's own.
 pub(crate) fn walk(
     folder: &OwnedFd,
     at: &Beneath,
@@ -128,6 +128,11 @@ impl Walk<'_> {
     }
 }
 
+/// Whether what has this name is not shown by any call.
+pub(crate) fn is_unseen(name: &str) -> bool {
+    Draft::is_name(name) || aos_policy::is_home(name)
+}
+
 /// The names in a folder, sorted, at most `most`, and whether that was all. A name that is no UTF-8 is shown with
 /// replacement characters; it cannot be opened by any call.
 pub(crate) fn entries(folder: &OwnedFd, most: usize) -> Result<(Vec<(String, FileType)>, bool), Errno> {
@@ -137,7 +142,7 @@ pub(crate) fn entries(folder: &OwnedFd, most: usize) -> Result<(Vec<(String, Fil
     while let Some(entry) = raw.next() {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy();
-        if name == "." || name == ".." || Draft::is_name(&name) {
+        if name == "." || name == ".." || is_unseen(&name) {
             continue;
         }
         if found.len() == most {

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::error::Error;
 use super::path::Beneath;
@@ -37,7 +38,7 @@ pub(crate) enum Missing {
 /// The workspace of one call, held open.
 #[derive(Debug)]
 pub(crate) struct Workspace<'p> {
-    root: OwnedFd,
+    pub(super) root: OwnedFd,
     place: &'p Place,
 }
 
@@ -166,12 +167,17 @@ fn joined(at: &str, path: &str) -> String {
 }
 
 /// Opens beneath a folder, trying again where a rename raced.
-pub(crate) fn beneath(folder: impl AsFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn beneath(folder: impl AsFd, path: impl Arg + Copy, flags: OFlags) -> Result<OwnedFd, Errno> {
     open_at(folder, path, flags, INSIDE)
 }
 
 /// The same with other rules of resolution.
-pub(crate) fn open_at(folder: impl AsFd, path: &str, flags: OFlags, rules: ResolveFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_at(
+    folder: impl AsFd,
+    path: impl Arg + Copy,
+    flags: OFlags,
+    rules: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let mut races = 0;
     loop {
         match rustix::fs::openat2(folder.as_fd(), path, flags, Mode::empty(), rules) {

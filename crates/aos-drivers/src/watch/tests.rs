@@ -68,6 +68,20 @@ async fn a_burst_is_one_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_a_daemons_own_is_not_told() {
+    let mut room = Room::new();
+    room.put("sub/.aos/run/token", "x");
+    let _watcher = room.watch(None, None).await.unwrap();
+    room.put("sub/.aos/run/token", "y");
+    room.put(".AOS/journal.db", "y");
+    std::fs::rename(room.at(".AOS"), room.at("sub/.AOS")).unwrap();
+    room.put("sub/.AOS/journal.db", "z");
+    room.put("sub/told", "x");
+    assert_eq!(room.paths().await, ["sub/told"]);
+    assert_eq!(room.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_burst_without_end_is_told_in_pieces() {
     let mut room = Room::new();
     let _watcher = room.watch(None, None).await.unwrap();

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::burst::Burst;
-use crate::fs::{Beneath, DEPTH_MAX, Draft, Error, Pattern, Place, Workspace, beneath, walk};
+use crate::fs::{Beneath, DEPTH_MAX, Error, Pattern, Place, Workspace, beneath, is_unseen, walk};
 
 /// Most folders of one watch. The kernel counts them against the user (`fs.inotify.max_user_watches`).
 const FOLDERS_MAX: usize = 8192;
@@ -164,7 +164,7 @@ impl Tree {
             }
             return;
         }
-        let Some(name) = name.filter(|name| !Draft::is_name(name)) else { return };
+        let Some(name) = name.filter(|name| !is_unseen(name)) else { return };
         let below = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         self.tell(&below, burst);
         if !what.contains(ReadFlags::ISDIR) || self.target.file.is_some() {

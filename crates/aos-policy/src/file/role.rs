@@ -185,7 +185,8 @@ fn mount(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     let (Some((place, host)), Some((at, below)), Some(())) = (host, at, ops) else { return };
     let absolute = host.starts_with('/') || host.starts_with("~/");
     let parts = || host.split('/').skip(1).filter(|word| !word.is_empty());
-    if !absolute || parts().any(|word| matches!(word, "." | ".." | target::HOME_NAME)) || parts().next().is_none() {
+    if !absolute || parts().any(|word| matches!(word, "." | "..") || target::is_home(word)) || parts().next().is_none()
+    {
         reader.fault(
             place,
             format!("`{host}` cannot be mounted"),
@@ -205,7 +206,7 @@ fn mount(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
 fn mounted_at<'n>(reader: &mut Reader, node: &'n Node, role: &Role) -> Option<(&'n str, Pattern)> {
     let pattern = pattern(reader, node, Domain::Path, "`at`")?;
     let text = reader.text(node, "`at`")?;
-    if matches!(text, "." | target::HOME_NAME) || text.contains(['*', '/']) {
+    if text == "." || target::is_home(text) || text.contains(['*', '/']) {
         reader.fault(node, "`at` is one folder at the top of the workspace", "write one name, such as `handbook`");
         return None;
     }

@@ -1,6 +1,7 @@
 //! The file driver as a caller meets it: whole calls on real folders.
 
 mod examining;
+mod home;
 mod inside;
 mod listing;
 mod mounted;

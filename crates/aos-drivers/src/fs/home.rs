@@ -1,0 +1,67 @@
+//! A daemon's own files where they stand in a workspace: they stay where they are, whatever folder is asked for.
+//!
+//! Rules see the path that a call names; what goes along with a folder is looked for here. A home is known by its name
+//! (`aos_policy::is_home`), as the policy's floor knows it.
+
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::error::Error;
+use super::workspace::{FOLDER, Workspace, beneath};
+
+/// How many bytes the paths of folders may have together that are still to be looked through: as many folders as any
+/// tree of a person has, and no more memory than a daemon can spare.
+const PATHS_BYTES_MAX: usize = 64 << 20;
+
+impl Workspace<'_> {
+    /// Refuses what holds a daemon's own files at whatever depth, or cannot be looked through. What is no folder holds none;
+    /// nothing neither.
+    pub(crate) fn holds_no_home(&self, path: &Path) -> Result<(), Error> {
+        let shown = Error::shown(&path.to_string_lossy());
+        let Some(top) = folder(&self.root, path).map_err(Error::system(&shown))? else { return Ok(()) };
+        let (mut ahead, mut bytes) = (vec![PathBuf::new()], 0);
+        while let Some(next) = ahead.pop() {
+            bytes -= next.as_os_str().len();
+            let place = if next.as_os_str().is_empty() { Path::new(".") } else { &next };
+            let Some(opened) = folder(&top, place).map_err(Error::system(&shown))? else { continue };
+            let mut buffer = [MaybeUninit::uninit(); 8 << 10];
+            let mut raw = RawDir::new(&opened, &mut buffer);
+            while let Some(entry) = raw.next() {
+                let entry = entry.map_err(Error::system(&shown))?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name == "." || name == ".." {
+                    continue;
+                }
+                let below = next.join(name);
+                if name.to_str().is_some_and(aos_policy::is_home) {
+                    let home = Error::shown(&path.join(below).to_string_lossy());
+                    return Err(Error::Home { path: shown, home });
+                }
+                if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                    bytes += below.as_os_str().len();
+                    if bytes > PATHS_BYTES_MAX {
+                        let why = "holds too many folders to be looked through for the daemon's own files";
+                        return Err(Error::Name { path: shown, why });
+                    }
+                    ahead.push(below);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A folder beneath another; `None` where there is none, or something else has the name.
+fn folder(above: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    match beneath(above, path, FOLDER | OFlags::NOFOLLOW) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
