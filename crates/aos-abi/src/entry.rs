@@ -709,7 +709,7 @@ pub struct Examined {
     pub id: String,
     /// What is bound, in the order in which the call names it.
     pub files: Vec<BoundFile>,
-    /// What the call would change, as a unified diff; empty where that cannot be known before it runs.
+    /// What the call would change, as a unified diff that leaves nothing out; empty where there is none such.
     pub diff: String,
     /// What the call concerns and what could not be bound, in words.
     pub unbound: Option<String>,

@@ -102,6 +102,28 @@ fn a_yes_to_a_write_shows_the_change_and_holds_while_the_file_is_the_same() {
 }
 
 #[test]
+fn a_yes_to_a_write_is_to_nothing_unseen() {
+    let long = "a dull line of no interest\n".repeat(12_000) + "echo the end\n";
+    let script = vec![write("asks/latin", "#!/bin/sh\necho shown\n"), write("asks/long", &long), say(TOLD)];
+    let rig = rig(vec![any("write", script)]);
+    let folder = rig.folder("mine");
+    fs::create_dir(folder.join("asks")).unwrap();
+    fs::write(folder.join("asks/latin"), b"caf\xe9\n").unwrap();
+    let running = work(&rig, &folder, "write");
+    for (path, shown) in [("asks/latin", ["#!/bin/sh\n", "echo shown\n"]), ("asks/long", ["dull", "the end"])] {
+        let asks = |one: &&Value| one["call"]["args"]["path"] == path;
+        let asked = until("the question", || rig.json(&["proposals"]).as_array()?.iter().find(asks).cloned());
+        let id = asked["id"].as_str().unwrap();
+        let told = rig.aos(&["proposals", id]).out;
+        let begins: String = told.chars().take(400).collect();
+        assert!(told.contains(&format!("| FS_WRITE {path}\n")), "{begins}");
+        assert!(shown.iter().all(|part| told.contains(part)), "{begins}");
+        assert_eq!(rig.aos(&["approve", id]).code, 0);
+    }
+    assert!(running.end().code == 0 && fs::read_to_string(folder.join("asks/long")).unwrap() == long);
+}
+
+#[test]
 fn a_held_call_runs_at_the_end_of_its_window_only_if_nothing_changed() {
     let rig = rig(vec![any("hold", vec![write("holds/a", "new"), say(TOLD)])]);
     let folder = rig.folder("mine");

@@ -1,6 +1,6 @@
 //! Differences as people see them: unified diffs of small text files, bounded, whoever asks.
 //!
-//! Start at [`of_file`] and, for several, [`Differences`].
+//! Start at [`whole`], for what somebody is asked about, and [`Differences`], for several.
 
 use super::edit::diff;
 
@@ -9,10 +9,21 @@ pub const SHOWN_BYTES_MAX: u64 = 256 << 10;
 /// Most bytes of all diffs together.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
 
-/// One file's difference; a file that is not there is empty. `None` for what is not shown (too large, no file): then
-/// there is no diff.
-#[must_use]
-pub fn of_file(path: &str, old: Option<Vec<u8>>, new: Option<Vec<u8>>) -> String {
+/// All of one file's difference; `None` where it is too long for that, or one of the two is no text or has line ends that
+/// no line of a diff begins after.
+pub(super) fn whole(path: &str, old: Vec<u8>, new: Vec<u8>) -> Option<String> {
+    let (old, new) = (String::from_utf8(old).ok()?, String::from_utf8(new).ok()?);
+    let lone = |text: &str| text.split('\r').skip(1).any(|rest| !rest.starts_with('\n'));
+    if lone(&old) || lone(&new) {
+        return None;
+    }
+    let (text, cut) = diff(&old, &new, &path.escape_debug().to_string());
+    (!cut).then_some(text)
+}
+
+/// One file's difference, as far as it can be shown; a file that is not there is empty. `None` for what is not shown (too
+/// large, no file): then there is no diff.
+fn of_file(path: &str, old: Option<Vec<u8>>, new: Option<Vec<u8>>) -> String {
     let path = path.escape_debug().to_string();
     let (Some(old), Some(new)) = (old, new) else { return String::new() };
     if old == new {

@@ -41,7 +41,8 @@ const ENTRIES_MAX: usize = 10_000;
 pub struct Seen {
     /// What the call names, in its order.
     pub files: Vec<BoundFile>,
-    /// What it would change, as a unified diff; empty where that cannot be known.
+    /// What it would change, as a unified diff that leaves nothing out; empty where there is none such: then the call's
+    /// arguments have to be shown.
     pub diff: String,
     /// What it concerns and what is not bound, in words.
     pub unbound: Option<String>,
@@ -213,15 +214,16 @@ impl Eye<'_> {
         walked.ok().filter(|walked| !walked.truncated && walked.unreadable.is_empty()).map(|_| hex(&hash.finalize()))
     }
 
-    /// The change to a file, where it is text and small.
+    /// The change to the file that was looked at before, where it is text and all of the change can be shown. It is against
+    /// the content that is bound: what somebody had put there only for this moment would not be in it.
     fn diff(&self, path: &str, new: impl FnOnce(Option<Vec<u8>>) -> Option<Vec<u8>>) -> String {
         let Ok(path) = Beneath::parse(path) else { return String::new() };
         let old = match self.workspace.file(&path) {
             Ok((file, stat)) if u64::try_from(stat.st_size).is_ok_and(|size| size <= difference::SHOWN_BYTES_MAX) => {
                 let mut bytes = Vec::new();
                 match file.take(difference::SHOWN_BYTES_MAX).read_to_end(&mut bytes) {
-                    Ok(_) => Some(bytes),
-                    Err(_) => return String::new(),
+                    Ok(_) if self.is_bound(&bytes) => Some(bytes),
+                    _ => return String::new(),
                 }
             }
             Ok(_) => return String::new(),
@@ -229,7 +231,12 @@ impl Eye<'_> {
         };
         let before = old.clone().unwrap_or_default();
         let Some(after) = new(old) else { return String::new() };
-        difference::of_file(path.as_str(), Some(before), Some(after))
+        difference::whole(path.as_str(), before, after).unwrap_or_default()
+    }
+
+    fn is_bound(&self, bytes: &[u8]) -> bool {
+        let hash = digest(bytes);
+        self.seen.files.iter().any(|file| file.sha256.as_ref() == Some(&hash))
     }
 
     fn not_bound(&mut self, what: String) {
@@ -297,4 +304,24 @@ fn stamp(stat: &Stat) -> String {
         "\0{:o} {} {} {} {}.{}\0",
         stat.st_mode, stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_shown_against_what_is_bound_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let place = Place::new(home.path());
+        let put = |content: &str| std::fs::write(home.path().join("a"), content).unwrap();
+        put("one\n");
+        let workspace = Workspace::open(&place).unwrap();
+        let mut eye = Eye { workspace: &workspace, seen: Seen::default(), left: HASHED_BYTES_MAX, links: false };
+        eye.path("a");
+        let write = |_| Some(b"one\nevil\n".to_vec());
+        assert!(eye.diff("a", write).ends_with(" one\n+evil\n"));
+        put("evil\n");
+        assert_eq!(eye.diff("a", write), "");
+    }
 }

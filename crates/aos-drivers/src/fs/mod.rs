@@ -43,7 +43,7 @@ mod walk;
 mod workspace;
 mod write;
 
-pub use difference::{Differences, SHOWN_BYTES_MAX, of_file};
+pub use difference::{Differences, SHOWN_BYTES_MAX};
 pub use driver::{Done, Driver};
 pub use examine::{Seen, drift, examine};
 pub use keep::Keeping;

@@ -92,6 +92,32 @@ fn a_change_to_a_file_is_shown_as_it_would_be() {
 }
 
 #[test]
+fn a_change_is_shown_whole_or_not_at_all() {
+    let room = Room::new();
+    let long = "a dull line of no interest\n".repeat(20_000);
+    let olds: [&[u8]; 6] = [b"", b"one\ntwo\n", b"no end", b"caf\xe9\n", b"\x7fELF\0", long.as_bytes()];
+    let contents =
+        ["", "one\n", "evil", "two\r\nevil\n", "one\revil\n", &format!("{long}evil\n"), &format!("evil\n{long}two")];
+    for old in olds {
+        room.put("a", old);
+        let was: Vec<&str> = std::str::from_utf8(old).unwrap_or_default().split_inclusive('\n').collect();
+        for (content, mode) in contents.iter().flat_map(|content| [(*content, "replace"), (*content, "append")]) {
+            let diff = see(&room, "FS_WRITE", &json!({ "path": "a", "content": content, "mode": mode })).diff;
+            let is_new = |line: &&str| !was.contains(line);
+            let end = was.last().filter(|line| !line.ends_with('\n')).unwrap_or(&"");
+            let shown = |line: &str| diff.contains(&format!("\n+{line}")) || diff.contains(&format!("\n+{end}{line}"));
+            let shows = content.split_inclusive('\n').filter(is_new).all(shown);
+            assert!(diff.is_empty() || shows, "{mode} {} to {}", content.len(), old.len());
+            assert!(!diff.contains("and more") && !diff.contains("no text"), "{mode}");
+        }
+    }
+    room.put("a", &long[..200 << 10]);
+    let all = json!([{ "old": &long[..200 << 10], "new": "other\n".repeat(20_000) }]);
+    assert!(see(&room, "FS_EDIT", &json!({ "path": "a", "edits": all })).diff.is_empty());
+    assert!(see(&room, "FS_WRITE", &json!({ "path": "a", "content": "evil" })).diff.contains("\n+evil"));
+}
+
+#[test]
 fn nothing_outside_is_looked_at() {
     let room = Room::new();
     room.link(room.outside().join("secret"), "out");
