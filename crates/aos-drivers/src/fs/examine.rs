@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::difference;
 use super::edit;
-use super::path::Beneath;
+use super::path::{Beneath, PATH_BYTES_MAX};
 use super::place::Place;
 use super::walk::DEPTH_MAX;
 use super::workspace::{Workspace, look};
@@ -33,6 +33,8 @@ const HASHED_BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 64;
 /// Most words of a command that are looked for in the workspace.
 const WORDS_MAX: usize = 512;
+/// Most parts of its words that are.
+const PARTS_MAX: usize = 4_096;
 /// Most entries of a folder that are bound.
 const ENTRIES_MAX: usize = 10_000;
 
@@ -128,27 +130,45 @@ impl Eye<'_> {
             self.not_bound("names that the shell puts together from pieces".to_owned());
             words.extend(self::words(plain));
         }
-        if words.len() > WORDS_MAX {
-            self.not_bound(format!("words beyond the first {WORDS_MAX}"));
-        }
-        for word in words.iter().take(WORDS_MAX) {
-            let Ok(path) = Beneath::parse(
-                word.strip_prefix(aos_sandbox::WORKSPACE).map_or(*word, |rest| rest.trim_start_matches('/')),
-            ) else {
-                continue;
-            };
-            // The workspace itself is where every command runs, whether it is named or not.
-            if path.as_str().is_empty() || self.seen.files.iter().any(|file| file.path == path.as_str()) {
-                continue;
+        let parts = parts(&words);
+        for (names, most, what) in [(&words, WORDS_MAX, "words"), (&parts, PARTS_MAX, "parts of words")] {
+            if names.len() > most {
+                self.not_bound(format!("{what} beyond the first {most}"));
             }
-            if self.seen.files.len() == FILES_MAX {
-                self.not_bound(format!("files beyond the first {FILES_MAX}"));
-                return;
-            }
-            if let Some(file) = self.look(&path) {
-                self.seen.files.push(file);
+            for name in names.iter().take(most) {
+                if self.named(name).is_break() {
+                    self.not_bound(format!("files beyond the first {FILES_MAX}"));
+                    return;
+                }
             }
         }
+    }
+
+    /// Binds what a word of a command names, until there are too many.
+    fn named(&mut self, word: &str) -> ControlFlow<()> {
+        let below = word.strip_prefix(aos_sandbox::WORKSPACE).map_or(word, |rest| rest.trim_start_matches('/'));
+        let path = match Beneath::parse(below) {
+            Ok(path) => path,
+            // With `..` it may name something here all the same, and so may it with what no call takes in a name.
+            Err(_) => match self.workspace.real(below).map(|real| (Beneath::parse(&real), real)) {
+                None => return ControlFlow::Continue(()),
+                Some((Ok(path), _)) => path,
+                Some((Err(_), real)) => {
+                    self.not_bound(format!("the content of `{}`", real.escape_debug()));
+                    return ControlFlow::Continue(());
+                }
+            },
+        };
+        // The workspace itself is where every command runs, whether it is named or not.
+        if path.as_str().is_empty() || self.seen.files.iter().any(|file| file.path == path.as_str()) {
+            return ControlFlow::Continue(());
+        }
+        let Some(file) = self.look(&path) else { return ControlFlow::Continue(()) };
+        if self.seen.files.len() == FILES_MAX {
+            return ControlFlow::Break(());
+        }
+        self.seen.files.push(file);
+        ControlFlow::Continue(())
     }
 
     /// What is at a path; `None` where there is nothing.
@@ -272,6 +292,20 @@ fn words(line: &str) -> Vec<&str> {
     let mut known = BTreeSet::new();
     words.retain(|word| known.insert(*word));
     words
+}
+
+/// What within words could name a file: what stands between the signs by which programs tell a name from what is beside it
+/// (`@list`, `archive#part`), and every end of an option, since its value may follow its letters (`-fprog.awk`,
+/// `-xzfa.tar`); of a long one it stands after `=`. To bind what the program takes for no name does no harm. One more than
+/// are looked for, so that it is known that there are more.
+fn parts<'l>(words: &[&'l str]) -> Vec<&'l str> {
+    let sign = |c: char| "@#%+~!?^*$[]".contains(c);
+    let between = words.iter().filter(|word| word.contains(sign)).flat_map(|word| word.split(sign));
+    let options = words.iter().filter(|word| word.starts_with('-') && !word.starts_with("--"));
+    let ends = options.flat_map(|word| word.char_indices().skip(1).map(|(at, _)| &word[at..]));
+    let mut known: BTreeSet<&str> = words.iter().copied().collect();
+    let could_be = |part: &&str| !part.is_empty() && part.len() <= PATH_BYTES_MAX;
+    between.chain(ends).filter(could_be).filter(|part| known.insert(part)).take(PARTS_MAX + 1).collect()
 }
 
 /// The line without quotes and backslashes, where it has some within a word: there the shell makes one name of pieces.

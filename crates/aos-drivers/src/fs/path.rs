@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::error::Error;
 
 /// Longest path, in bytes: `PATH_MAX` of Linux less its closing zero.
-const PATH_BYTES_MAX: usize = 4095;
+pub(super) const PATH_BYTES_MAX: usize = 4095;
 /// Longest name of one file or folder, in bytes: `NAME_MAX` of Linux.
 const NAME_BYTES_MAX: usize = 255;
 

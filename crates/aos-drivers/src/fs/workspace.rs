@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -20,6 +19,8 @@ use super::walk::{Door, Visit, Walked, walk};
 /// Beneath the folder and through no link of any kind.
 pub(crate) const INSIDE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// Beneath the folder, links of files followed.
+const LINKED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// `NONBLOCK`: opening a pipe must not wait for a writer; `NOCTTY`: a terminal must not become ours.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
@@ -81,6 +82,14 @@ impl<'p> Workspace<'p> {
         Ok((File::from(file), stat))
     }
 
+    /// The path, through no link and without `..`, of what has this one for a command; `None` where nothing is there, or it
+    /// is outside. Only looks.
+    pub(super) fn real(&self, path: &str) -> Option<String> {
+        open_at(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, LINKED)
+            .ok()
+            .and_then(|found| leads(&self.root, &found))
+    }
+
     /// Visits what is below a folder as [`walk`] does, mounts at the top of the workspace included.
     pub(super) fn walk(&self, folder: &OwnedFd, at: &Beneath, depth: u32, visit: Visit<'_>) -> Result<Walked, Error> {
         let doors: Vec<Door> = match at.as_str() {
@@ -140,22 +149,24 @@ fn explain(root: &OwnedFd, at: &str, path: &str, errno: Errno) -> Error {
 
 /// Where a path goes that has a link in it. Only looks (`O_PATH`), and never outside.
 fn through_link(root: &OwnedFd, at: &str, path: &str) -> Error {
-    let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let shown = joined(at, path);
-    match rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside) {
+    match rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), LINKED) {
         Ok(found) => {
-            let place = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-            let leads = place(&found)
-                .ok()
-                .zip(place(root).ok())
-                .and_then(|(found, root)| found.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned));
-            Error::Link { path: shown, leads: leads.filter(|leads| !leads.is_empty()).map(|leads| joined(at, &leads)) }
+            let leads = leads(root, &found).filter(|leads| !leads.is_empty());
+            Error::Link { path: shown, leads: leads.map(|leads| joined(at, &leads)) }
         }
         Err(Errno::XDEV) => {
             Error::Outside { path: Error::shown(&shown), why: "a symbolic link in it leads out of the workspace" }
         }
         Err(_) => Error::Link { path: shown, leads: None },
     }
+}
+
+/// The path of what was found below a folder, from there.
+fn leads(root: &OwnedFd, found: &OwnedFd) -> Option<String> {
+    let place = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+    let (found, root) = (place(found)?, place(root)?);
+    found.strip_prefix(root).ok()?.to_str().map(str::to_owned)
 }
 
 fn joined(at: &str, path: &str) -> String {

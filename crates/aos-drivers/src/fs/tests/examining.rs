@@ -52,6 +52,39 @@ fn a_command_binds_what_it_names_in_the_workspace_however_it_is_quoted() {
 }
 
 #[test]
+fn a_command_binds_what_stands_beside_an_option_or_a_sign() {
+    let room = Room::new();
+    for path in ["prog.awk", "evil.mk", "sub/a.tar", "lib/x", "list", "deep/er/y", "tests/z", "odd\u{1}name"] {
+        room.put(path, path);
+    }
+    room.link("deep/er", "link");
+    for (line, bound) in [
+        ("awk -fprog.awk data; make -kfevil.mk", vec!["prog.awk", "evil.mk"]),
+        ("tar -xzvfsub/a.tar -Clib", vec!["sub/a.tar", "lib"]),
+        ("cc -Wl,-Tlist -I./lib -f/workspace/evil.mk", vec!["list", "lib", "evil.mk"]),
+        ("curl -d@list -T\"evil.mk\" x; nix build list#part", vec!["evil.mk", "list"]),
+        ("gcc @list", vec!["list"]),
+        ("sh sub/../evil.mk link/../er/y lib/../../work-evil/secret", vec!["evil.mk", "deep/er/y"]),
+        ("cargo test --tests", vec![]),
+    ] {
+        let paths = |seen: Seen| seen.files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+        assert_eq!(paths(run(&room, line)), bound, "{line}");
+    }
+    assert_eq!(run(&room, "sh 'odd\u{1}name'").unbound.unwrap(), "the content of `odd\\u{1}name`");
+    let unbound = |line: &str| run(&room, line).unbound.unwrap_or_default();
+    assert_eq!(unbound(&format!("make -{}fevil.mk", "k".repeat(4_000))), "");
+    assert_eq!(unbound(&format!("make -{}fevil.mk", "k".repeat(1 << 20))), "");
+    let many = format!("make -{} -{}fevil.mk", "k".repeat(5_000), "l".repeat(5_000));
+    assert_eq!(unbound(&many), "parts of words beyond the first 4096");
+    for nth in 0..64 {
+        room.put(&format!("f{nth}"), "");
+    }
+    let all: String = (0..64).map(|nth| format!(" f{nth}")).collect();
+    assert_eq!(unbound(&format!("cat{all} -x")), "");
+    assert_eq!(unbound(&format!("cat{all} -xlist")), "files beyond the first 64");
+}
+
+#[test]
 fn any_change_to_what_was_shown_is_seen() {
     let room = Room::new();
     room.put("go.sh", "echo one\n");
