@@ -126,8 +126,9 @@ pub(crate) fn result(outcome: &Outcome, lsn: Lsn, cap: usize) -> String {
     }
 }
 
-/// Bytes of a value as JSON, counted without making the text.
-pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
+/// Bytes of a value as JSON, counted without making the text. Keys must be strings.
+#[must_use]
+pub fn json_bytes(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -195,6 +195,11 @@ impl History {
     }
 }
 
+/// Bytes that an entry takes, about: not what a prompt shows of it, which is far less of a large result.
+fn bytes_of(entry: &Entry) -> usize {
+    aos_context::json_bytes(&entry.body) + std::mem::size_of::<Entry>()
+}
+
 impl Recent {
     /// Follows what an entry does to the window of its process.
     fn keep(&mut self, pid: Pid, entry: &Arc<Entry>) {
@@ -210,7 +215,7 @@ impl Recent {
     }
 
     fn put(&mut self, pid: Pid, entry: &Arc<Entry>) {
-        let bytes = aos_context::item_bytes(entry) + std::mem::size_of::<Entry>();
+        let bytes = bytes_of(entry);
         let kept = self.touch(pid);
         let before = kept.entries.insert(entry.lsn, (Arc::clone(entry), bytes)).map_or(0, |(_, before)| before);
         kept.bytes = kept.bytes + bytes - before;
@@ -344,6 +349,22 @@ mod tests {
         recent.shrink(0);
         assert_eq!(recent.bytes, 0);
         adds_up(&recent);
+    }
+
+    /// It counted as the little that a prompt shows of it, so that hundreds of megabytes were kept for an agent at rest.
+    #[test]
+    fn what_is_large_counts_whole() {
+        let mut recent = Recent::default();
+        let result = serde_json::json!({ "base64": "A".repeat(4 << 20), "mime": "image/png" });
+        let outcome = aos_abi::entry::Outcome::Success { result };
+        for lsn in 1..=40 {
+            let (call_id, name) = (format!("c{lsn}"), "FS_READ".into());
+            recent.keep(Pid(7), &entry(lsn, 7, Body::Result { call_id, name, effect: None, outcome: outcome.clone() }));
+        }
+        assert!(recent.bytes > 40 * (4 << 20), "{}", recent.bytes);
+        adds_up(&recent);
+        recent.shrink(BYTES_MAX);
+        assert_eq!(recent.bytes, 0, "a window is given up whole");
     }
 
     #[test]
