@@ -69,6 +69,9 @@ pub const WATCHES_MAX: usize = 16;
 pub const TERM_GRACE_MS: u64 = 5000;
 /// Deepest process tree.
 pub const SPAWN_DEPTH_MAX: usize = 16;
+/// Most bytes that the files, commands and servers of a process and of all below it bring in an hour: the journal keeps
+/// results for as long as their process.
+pub const BROUGHT_BYTES_PER_HOUR: u64 = 512 << 20;
 /// Most live children of one process.
 pub const CHILDREN_MAX: usize = 256;
 /// Most live processes that descend from one that a person started: what depth and children allow together is their power.

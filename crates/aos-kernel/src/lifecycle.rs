@@ -149,6 +149,7 @@ impl<P: PageStore> Kernel<P> {
             refusals: Default::default(),
             rates: Default::default(),
             asked: Count::default(),
+            brought: Count::default(),
             allowances: Default::default(),
             next_id: 0,
             key: None,

@@ -130,6 +130,8 @@ pub struct Process {
     pub rates: BTreeMap<String, Count>,
     /// Questions that it and those below it have put to people.
     pub asked: Count,
+    /// Bytes that drivers have brought to it and to those below it.
+    pub brought: Count,
     /// What it and those below it have used of its role's budget: money, tokens, calls.
     pub allowances: [Allowance; 3],
     /// Numbers the ids it hands out (calls, timers, watches).

@@ -2,15 +2,18 @@
 //!
 //! Counts begin with the first that is counted and begin anew when their time is over, so a rule `60/min` lets at most 60
 //! through in the minute that the first of them begins. Questions are counted where a person started the tree, so that
-//! nobody asks more by having children. What is refused is not counted.
+//! nobody asks more by having children; so is what drivers bring, which fills the journal. What is refused is not counted.
 
-use aos_abi::entry::Verdict;
-use aos_abi::{CallError, Code, Name, Pid, Timestamp};
+use aos_abi::entry::{Outcome, Verdict};
+use aos_abi::syscall::Handler;
+use aos_abi::{CallError, Code, Name, Pid, Timestamp, limits};
 use aos_policy::{Obligations, Rate};
 
 use crate::Kernel;
 use crate::budget::Count;
 use crate::table::PageStore;
+
+const HOUR_S: u64 = 3600;
 
 /// A count that is full.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ impl<P: PageStore> Kernel<P> {
             return None;
         }
         let asks = said == Verdict::Ask || call == Name::AskUser;
-        self.over_rate(pid, obligations).or_else(|| if asks { self.over_asks(pid) } else { None })
+        let over = self.over_rate(pid, obligations).or_else(|| if asks { self.over_asks(pid) } else { None });
+        over.or_else(|| if call.spec().handler == Handler::Kernel { None } else { self.over_brought(pid) })
     }
 
     /// The first rate that one more call under these obligations would exceed.
@@ -94,6 +98,23 @@ impl<P: PageStore> Kernel<P> {
         full.then(|| Over::new(format!("proposals.max_asks {}", per(count, per_s)), until, now))
     }
 
+    /// Whether so much was brought to the tree of this process that no more is.
+    fn over_brought(&mut self, pid: Pid) -> Option<Over> {
+        let now = self.globals.at;
+        let window: Count = self.lineage(pid).last().and_then(|root| self.table.get(*root))?.brought;
+        let full = window.used_at(now) >= limits::BROUGHT_BYTES_PER_HOUR;
+        let rule = || format!("what calls bring, {} MiB/h", limits::BROUGHT_BYTES_PER_HOUR >> 20);
+        full.then(|| Over::new(rule(), window.until, now))
+    }
+
+    /// Counts what a driver has brought.
+    pub(crate) fn count_brought(&mut self, pid: Pid, outcome: &Outcome) {
+        let (now, bytes) = (self.globals.at, aos_context::json_bytes(outcome) as u64);
+        if let Some(root) = self.lineage(pid).last().copied() {
+            self.with(root, |process| process.brought.add(now, HOUR_S, bytes));
+        }
+    }
+
     /// Counts a question.
     pub(crate) fn count_ask(&mut self, pid: Pid) {
         let Some((_, per_s)) = self.policy.proposals().max_asks else { return };
@@ -101,5 +122,57 @@ impl<P: PageStore> Kernel<P> {
         if let Some(root) = self.lineage(pid).last().copied() {
             self.with(root, |process| process.asked.add(now, per_s, 1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_abi::Body;
+    use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+
+    use super::*;
+    use crate::table::NoPages;
+
+    fn spawned(pid: Pid, parent: Pid) -> Body {
+        Body::Spawned(Box::new(SpawnSpec {
+            parent,
+            name: None,
+            role: "role".into(),
+            task: None,
+            mode: Mode::Resident,
+            model: "m".into(),
+            priority: Priority::Normal,
+            policy_role: None,
+            grants: None,
+            budget: BudgetSpec::default(),
+            pipe_to: None,
+            workspace: Workspace::Home(pid),
+            quarantine: false,
+            copy_of: None,
+        }))
+    }
+
+    /// Sixty-four reads of one large file in every reply filled the disk with results, at no cost.
+    #[test]
+    fn what_drivers_bring_is_limited_for_a_tree() {
+        let mut kernel = Kernel::new(NoPages);
+        for (pid, parent) in [(2, 1), (3, 2), (4, 1)] {
+            let applied = kernel.apply(Timestamp(0), Pid(pid), spawned(Pid(pid), Pid(parent)));
+            assert_eq!(applied.entries.len(), 1);
+        }
+        let outcome = Outcome::Success { result: "x".repeat(1 << 20).into() };
+        let before = limits::BROUGHT_BYTES_PER_HOUR - (2 << 20);
+        kernel.with(Pid(2), |process| process.brought.add(Timestamp(0), HOUR_S, before));
+        kernel.count_brought(Pid(2), &outcome);
+        assert!(kernel.over_brought(Pid(2)).is_none());
+        kernel.count_brought(Pid(3), &outcome);
+        let mut over = |pid: u64, call: Name| {
+            kernel.over(Pid(pid), call, Verdict::Allow, &Obligations::default()).map(|over| over.rule)
+        };
+        let full = Some("what calls bring, 512 MiB/h".to_owned());
+        assert_eq!([over(2, Name::FsRead), over(3, Name::ExecCmd)], [full.clone(), full], "of both together");
+        assert_eq!([over(3, Name::SendMsg), over(3, Name::SysExit), over(4, Name::FsRead)], [None, None, None]);
+        kernel.globals.at = Timestamp(0).plus_millis(HOUR_S * 1000);
+        assert!(kernel.over(Pid(2), Name::FsRead, Verdict::Allow, &Obligations::default()).is_none(), "and anew");
     }
 }

@@ -314,6 +314,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         };
         self.globals.in_flight.remove(&effect);
+        self.count_brought(pid, outcome);
         let told = told(outcome);
         self.labels_came(pid, reads, told);
         let shown = match outcome {

@@ -28,6 +28,7 @@ use super::memory::People;
 use super::outlet::Outlet;
 use super::requests::{Requests, net_request};
 use super::slots::{Slot, Slots};
+use super::spare::Spare;
 use super::trust::Trust;
 use crate::config::{Config, Exec, HostPort};
 use crate::env::Env;
@@ -69,6 +70,8 @@ pub(crate) struct Drivers {
     commands: exec::Driver,
     /// From whom commands are started; kept, since it has the next one ready.
     helper: Helper,
+    /// What agents leave of the disk.
+    spare: Spare,
     /// Commands at once, and searches.
     running: [Arc<Slots>; 2],
     memory: Arc<dyn MemoryStore>,
@@ -103,6 +106,7 @@ impl Drivers {
             net: Arc::new(net::Driver::new(net::Options::default()).away_from(own)),
             commands: exec::Driver::default(),
             helper: Helper::default(),
+            spare: Spare::new(home.root()),
             running: slots(),
             memory: Arc::new(memory),
             how: config.exec,
@@ -162,6 +166,14 @@ impl Drivers {
         stop: &CancellationToken,
     ) -> fs::Done {
         self.files.call(permit, place, keeping, &|| stop.is_cancelled())
+    }
+
+    /// Whether the disk has room for what a call of an agent changes, and for its result.
+    ///
+    /// # Errors
+    /// `ENOSPC` where what is left is the daemon's.
+    pub(crate) fn has_room(&self) -> Result<(), CallError> {
+        self.spare.check()
     }
 
     /// Waits until what takes the machine may run: a command, or a search. Nothing else waits.

@@ -308,6 +308,7 @@ impl Edges {
             return blocking(move || super::handles::read(&history, pid, lsn, offset, limit)).await;
         }
         let drivers = Arc::clone(&self.drivers);
+        drivers.has_room()?;
         let spec = permit.call().name().spec();
         let labelled = !authority.labels.and(authority.files).is_empty();
         match spec.handler {

@@ -31,6 +31,7 @@ mod reload;
 mod requests;
 mod restore;
 mod slots;
+mod spare;
 mod system;
 mod trust;
 mod undo;
