@@ -311,7 +311,7 @@ impl<P: PageStore> Kernel<P> {
             process.phase = Phase::Exited;
             process.stopped = None;
             process.terminating = None;
-            process.exit = Some(Exit { at, code, result: result.clone(), reason: reason.to_owned() });
+            process.exit = Some(Exit { lsn, at, code, result: result.clone(), reason: reason.to_owned() });
             process.step = Vec::new();
             process.window = Window::default();
             process.words = Vec::new();
@@ -482,19 +482,27 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Those of these processes that may be taken out: ended (before then, where a time is given), settled, waited for, and
-    /// no living fork's past.
+    /// Those of these processes that may be taken out: ended (before then, where a time is given), settled, waited for, no
+    /// living fork's past, and in no window of their parent's any more.
     pub fn prunable(&mut self, pids: &[Pid], before: Option<Timestamp>) -> Vec<Pid> {
         let mut out = pids.to_vec();
         out.retain(|pid| {
             let Some(process) = self.table.get(*pid) else { return false };
-            let (closed, parent) = (process.exited() && process.budget.closed, process.parent);
-            let ended = process.exit.as_ref().is_some_and(|exit| before.is_none_or(|before| exit.at < before));
-            let awaited =
-                self.table.get(parent).is_some_and(|parent| !parent.exited() && parent.children.contains(pid));
-            ended && closed && !awaited && !self.globals.origins.contains_key(pid)
+            let (parent, closed) = (process.parent, process.budget.closed);
+            let Some((ended, end)) = process.exit.as_ref().map(|exit| (exit.at, exit.lsn)) else { return false };
+            let is_old = before.is_none_or(|before| ended < before);
+            is_old && closed && !self.globals.origins.contains_key(pid) && !self.is_shown(parent, *pid, end)
         });
         out
+    }
+
+    /// Whether a living process, or a fork of it, has or may yet have the end of a child in its window.
+    fn is_shown(&mut self, parent: Pid, child: Pid, end: Lsn) -> bool {
+        let forked = self.globals.origins.contains_key(&parent);
+        self.table.get(parent).is_some_and(|parent| {
+            let shown = || parent.children.contains(&child) || parent.window.items().any(|item| item.lsn == end);
+            forked || !parent.exited() && shown()
+        })
     }
 
     /// Takes ended processes out for ever.

@@ -481,6 +481,8 @@ pub struct Counters {
 /// How a process ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Exit {
+    /// Its entry.
+    pub lsn: Lsn,
     /// When.
     pub at: Timestamp,
     /// Its code.

@@ -307,6 +307,12 @@ impl Heart {
         plan: aos_journal::PrunePlan,
         answer: oneshot::Sender<Result<(), CallError>>,
     ) {
+        // Who was asked for the plan was asked a while ago.
+        if self.kernel.prunable(plan.pids(), None).len() < plan.pids().len() {
+            let error = CallError::new(Code::Again, "what is to be pruned has come into use meanwhile, by a fork");
+            let _ = answer.send(Err(error.hint("nothing was pruned: do it again")));
+            return;
+        }
         self.commit(std::mem::take(round));
         let at = self.now();
         let body = plan.mark(self.kernel.lsn().next(), at).body.clone();
