@@ -252,9 +252,14 @@ impl Codec<'_> {
         if let Some(nth) = self.shown.results().position(|source| source.text == text) {
             return Some(vec![self.marks.wholes[nth]]);
         }
+        // Most texts stand in none, which shows without their tokens.
+        let sources: Vec<&Source> = self.shown.sources.iter().filter(|source| source.text.contains(text)).collect();
+        if sources.is_empty() {
+            return None;
+        }
         let ids = self.plain(text);
-        let stands = |source: &Source| source.places(&ids).any(|at| source.cut(at, ids.len()) == text);
-        self.shown.sources.iter().any(stands).then_some(ids)
+        let stands = |source: &&Source| source.places(&ids).any(|at| source.cut(at, ids.len()) == text);
+        sources.iter().any(stands).then_some(ids)
     }
 
     /// A span; what another model said, or a person's hand made of it, stands as it is.

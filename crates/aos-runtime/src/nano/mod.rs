@@ -8,6 +8,8 @@
 mod answer;
 mod grammar;
 mod guide;
+#[cfg(test)]
+mod histories;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -110,15 +112,63 @@ impl Nano {
     /// A prompt, ready to go on, and what was shown in it. Where it is too long, the oldest replies with what follows them are
     /// left out.
     pub(crate) fn prompt(&self, prompt: &Prompt) -> (Vec<u32>, Shown) {
-        let (head, mut turns) = self.items(&prompt.messages);
-        loop {
-            let (mut ids, shown) = self.write(prompt.tools, head.iter().chain(turns.iter().flatten()));
-            ids.push(self.reply);
-            if ids.len() <= PROMPT_IDS || turns.is_empty() {
-                return (ids, shown);
+        let (head, turns) = self.items(&prompt.messages);
+        let since = |turn: usize| head.iter().chain(turns[turn..].iter().flatten());
+        for turn in self.first_turn(prompt.tools, &head, &turns)..turns.len() {
+            let written = self.write(prompt.tools, since(turn), PROMPT_IDS);
+            if written.0.len() <= PROMPT_IDS {
+                return written;
             }
-            turns.remove(0);
         }
+        self.write(prompt.tools, since(turns.len()), usize::MAX)
+    }
+
+    /// The first turn with which a prompt may be short enough. It counts from the newest back and writes nothing, so what is
+    /// older costs nothing.
+    fn first_turn(&self, tools: CallSet, head: &[Item], turns: &[Vec<Item>]) -> usize {
+        let least = |items: &[Item]| items.iter().map(|item| self.least(item)).sum::<usize>();
+        let mut sum = self.lacking(tools).len() + least(head) + 1;
+        let fits = |turn: &&Vec<Item>| {
+            sum += least(turn);
+            sum <= PROMPT_IDS
+        };
+        turns.len() - turns.iter().rev().take_while(fits).count()
+    }
+
+    /// The fewest tokens that an item has, whatever stands around it: a slip makes no text shorter.
+    fn least(&self, item: &Item) -> usize {
+        match item {
+            Item::Said { control, text, was_cut, .. } => {
+                let most = self.most(*control);
+                let count = self.words.count(text, most);
+                1 + count.min(most) + usize::from(*was_cut || count > most)
+            }
+            Item::Reply(text) => match serde_json::from_str::<Value>(text) {
+                // Its mark, its head and its end; then each field with at least one token of text.
+                Ok(reply) => {
+                    let of = |value: &Value| 1 + usize::from(value.is_string() || value.is_number());
+                    let args = reply["calls"][0]["args"].as_object();
+                    3 + args.filter(|_| reply.get("say").is_none()).map_or(0, |args| args.values().map(of).sum())
+                }
+                Err(_) => 2 + self.words.count(text, PROMPT_IDS),
+            },
+        }
+    }
+
+    /// How many tokens of a text are shown.
+    fn most(&self, control: u32) -> usize {
+        if self.is_result(control) { RESULT_IDS } else { TEXT_IDS }
+    }
+
+    fn is_result(&self, control: u32) -> bool {
+        control == self.result || control == self.error
+    }
+
+    /// What a prompt begins with where a process may not make all the calls.
+    fn lacking(&self, tools: CallSet) -> Vec<u32> {
+        let calls = self.calls.iter().filter(|(name, _)| !tools.contains(*name)).map(|(_, id)| *id);
+        let calls: Vec<u32> = calls.collect();
+        if calls.is_empty() { calls } else { [vec![self.lack], calls].concat() }
     }
 
     /// From replies to tokens and back.
@@ -139,21 +189,31 @@ impl Nano {
         id == self.marks.and || self.grammar.is_field(id)
     }
 
-    /// A prompt of these. It is written twice where slots run out: which words need one most shows at the end.
-    fn write<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item> + Clone) -> (Vec<u32>, Shown) {
-        let written = self.write_with(tools, items.clone(), Table::default());
-        written.1.table.shared().map(|table| self.write_with(tools, items, table)).unwrap_or(written)
+    /// A prompt of these; of one with more tokens than `most` some that are more too. It is written twice where slots run
+    /// out: which words need one most shows at the end, and how many tokens a text has is the same with any slots.
+    fn write<'i>(
+        &self,
+        tools: CallSet,
+        items: impl Iterator<Item = &'i Item> + Clone,
+        most: usize,
+    ) -> (Vec<u32>, Shown) {
+        let written = self.write_with(tools, items.clone(), most, Table::default());
+        let table = if written.0.len() > most { None } else { written.1.table.shared() };
+        table.map(|table| self.write_with(tools, items, most, table)).unwrap_or(written)
     }
 
-    fn write_with<'i>(&self, tools: CallSet, items: impl Iterator<Item = &'i Item>, table: Table) -> (Vec<u32>, Shown) {
-        let (mut ids, mut shown) = (Vec::new(), Shown { table, ..Shown::default() });
-        let lacking: Vec<u32> =
-            self.calls.iter().filter(|(name, _)| !tools.contains(*name)).map(|(_, id)| *id).collect();
-        if !lacking.is_empty() {
-            ids.push(self.lack);
-            ids.extend(lacking);
-        }
+    fn write_with<'i>(
+        &self,
+        tools: CallSet,
+        items: impl Iterator<Item = &'i Item>,
+        most: usize,
+        table: Table,
+    ) -> (Vec<u32>, Shown) {
+        let (mut ids, mut shown) = (self.lacking(tools), Shown { table, ..Shown::default() });
         for item in items {
+            if ids.len() >= most {
+                break;
+            }
             match item {
                 Item::Said { control, text, was_cut, steers } => {
                     ids.push(*control);
@@ -173,16 +233,17 @@ impl Nano {
                 }
             }
         }
+        ids.push(self.reply);
         (ids, shown)
     }
 
     /// A text that may be copied from; whether it was too long, and was cut.
     fn show(&self, control: u32, text: &str, steers: Steers, shown: &mut Shown, ids: &mut Vec<u32>) -> bool {
-        let result = control == self.result || control == self.error;
+        let result = self.is_result(control);
         if control == self.user {
             self.words.correct(text, &mut shown.table);
         }
-        let most = if result { RESULT_IDS } else { TEXT_IDS };
+        let most = self.most(control);
         let by_person = steers == Steers::Wholly;
         let (tokens, too_long) = self.words.shown(text, most, by_person, &mut shown.table);
         let end = if too_long { tokens.last().map_or(0, |token| token.end) } else { text.len() };

@@ -11,7 +11,7 @@ use crate::tests::gguf::{Gguf, vectors};
 /// What is said of an answer that might mean several texts.
 const UNSURE: &str = "I cannot tell which of several words is meant here";
 
-fn nano() -> Arc<Nano> {
+pub(super) fn nano() -> Arc<Nano> {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("nano.gguf");
     Gguf::nano(1).write(&file);
@@ -165,7 +165,7 @@ fn becomes(prompt: &Prompt, answer: &str) -> String {
 }
 
 /// Different words in small letters that no model knows.
-fn unknown(count: usize) -> Vec<String> {
+pub(super) fn unknown(count: usize) -> Vec<String> {
     let letter = |nth: usize| char::from(b"bcdfghjklmnpqrstvwxz"[nth % 20]);
     (0..count).map(|nth| format!("q{}{}z{}", letter(nth / 400), letter(nth / 20), letter(nth))).collect()
 }

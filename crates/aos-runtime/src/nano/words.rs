@@ -141,14 +141,17 @@ pub(crate) struct Words {
     /// All tokens of the model.
     count: u32,
     known: HashMap<String, u32>,
-    /// Those that something mistyped may be meant for.
-    plain: HashSet<String>,
+    /// Those that something mistyped may be meant for, by their first letter, which is never mistyped, and their length.
+    plain: HashMap<(u8, usize), Vec<String>>,
     numbers: BTreeMap<u32, String>,
     first_slots: [u32; Class::ALL.len()],
     blanks: [u32; BLANKS.len()],
     capital: u32,
     capitals: u32,
     glue: u32,
+    /// How many tokens texts were turned into.
+    #[cfg(test)]
+    pub(crate) read: std::sync::atomic::AtomicUsize,
 }
 
 impl Words {
@@ -165,17 +168,24 @@ impl Words {
         for (id, text) in blanks.iter_mut().zip(BLANKS) {
             *id = *known.get(text)?;
         }
-        let plain = |word: &&String| word.len() >= SLIP_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let mut plain: HashMap<_, Vec<String>> = HashMap::new();
+        for word in known.keys() {
+            if word.len() >= SLIP_LETTERS && word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+                plain.entry((word.as_bytes()[0], word.len())).or_default().push(word.clone());
+            }
+        }
         Some(Words {
             count: u32::try_from(vocabulary.len()).ok()?,
             first_slots,
-            plain: known.keys().filter(plain).cloned().collect(),
+            plain,
             blanks,
             capital: vocabulary.control("<|capital|>")?,
             capitals: vocabulary.control("<|capitals|>")?,
             glue: vocabulary.control("<|glue|>")?,
             numbers: known.iter().filter(|(text, _)| is_number(text)).map(|(text, id)| (*id, text.clone())).collect(),
             known,
+            #[cfg(test)]
+            read: std::sync::atomic::AtomicUsize::new(0),
         })
     }
 
@@ -263,37 +273,48 @@ impl Words {
         }
     }
 
+    /// The words that a slip may be of.
+    #[cfg(test)]
+    pub(crate) fn plain(&self) -> impl Iterator<Item = &str> {
+        self.plain.values().flatten().map(String::as_str)
+    }
+
     /// The known word that a slip of the fingers made this of: two letters that changed places, one too many, one left out or
     /// one that is wrong, never the first. `None` where there is none, or where the likeliest slip may be of several words.
-    fn slip(&self, word: &str) -> Option<String> {
+    pub(crate) fn slip(&self, word: &str) -> Option<String> {
         let end = word.len();
         if !(SLIP_LETTERS..=SLIP_LETTERS_MAX).contains(&end) {
             return None;
         }
-        let with = |at: usize, letters: &str, behind: usize| format!("{}{letters}{}", &word[..at], &word[behind..]);
-        let letters: Vec<String> = ('a'..='z').map(String::from).collect();
-        let each = |at: usize, behind: usize| letters.iter().map(move |letter| with(at, letter, behind));
-        let ways: [Vec<String>; 4] = [
-            (1..end - 1)
-                .map(|at| with(at, &format!("{}{}", &word[at + 1..at + 2], &word[at..at + 1]), at + 2))
-                .collect(),
-            (1..end).map(|at| with(at, "", at + 1)).collect(),
-            (1..=end).flat_map(|at| each(at, at)).collect(),
-            (1..end).filter(|_| end > SLIP_LETTERS).flat_map(|at| each(at, at + 1)).collect(),
+        let of = |len: usize| self.plain.get(&(word.as_bytes()[0], len)).map_or(&[][..], Vec::as_slice);
+        let (replaced, letters) = (end > SLIP_LETTERS, word.as_bytes());
+        let ways: [(usize, &dyn Fn(&[u8], usize) -> bool); 4] = [
+            (end, &|meant, at| {
+                let behind = (at + 2).min(end);
+                letters[behind..] == meant[behind..] && letters[at..behind].iter().rev().eq(&meant[at..behind])
+            }),
+            (end - 1, &|meant, at| letters[at + 1..] == meant[at..]),
+            (end + 1, &|meant, at| letters[at..] == meant[at + 1..]),
+            (end, &|meant, at| replaced && letters[at + 1..] == meant[at + 1..]),
         ];
         ways.into_iter()
-            .find_map(|way| {
-                let meant: HashSet<String> = way.into_iter().filter(|word| self.plain.contains(word)).collect();
-                (!meant.is_empty()).then_some(meant)
+            .map(|(len, is_way)| {
+                let made_of = |meant: &&String| {
+                    let meant = meant.as_bytes();
+                    // Where the two part: all that differs stands there.
+                    let at = letters.iter().zip(meant).take_while(|(a, b)| a == b).count();
+                    is_way(meant, at)
+                };
+                of(len).iter().filter(made_of).collect::<Vec<_>>()
             })
-            .filter(|meant| meant.len() == 1)?
-            .into_iter()
-            .next()
+            .find(|meant| !meant.is_empty())
+            .filter(|meant| meant.len() == 1)
+            .map(|meant| meant[0].clone())
     }
 
     /// The tokens of a text that is shown, at most so many, and whether it has more. What is not shown gets no slot.
     pub(crate) fn shown(&self, text: &str, most: usize, by_person: bool, table: &mut Table) -> (Vec<Token>, bool) {
-        let mut found = self.each(text, &table.slips);
+        let mut found = self.each(text, &table.slips, most);
         let too_long = found.len() > most;
         found.truncate(most);
         table.texts += 1;
@@ -302,9 +323,14 @@ impl Words {
         (tokens.collect(), too_long)
     }
 
+    /// How many tokens a text without slips has; where they are more than `most`, some that are more too.
+    pub(crate) fn count(&self, text: &str, most: usize) -> usize {
+        self.each(text, &HashMap::new(), most).len()
+    }
+
     /// The tokens of a text that may stand in what was shown; nothing gets a slot for it.
     pub(crate) fn sought(&self, text: &str, table: &Table) -> Vec<Token> {
-        let found = self.each(text, &table.slips).into_iter();
+        let found = self.each(text, &table.slips, usize::MAX).into_iter();
         found.map(|piece| self.token(piece, |class, at| table.find(class, &text[at]))).collect()
     }
 
@@ -322,9 +348,12 @@ impl Words {
         Class::ALL.iter().any(|(class, ..)| id == self.first_slots[*class as usize] + class.last())
     }
 
-    fn each(&self, text: &str, slips: &HashMap<String, String>) -> Vec<(Kind, Range<usize>)> {
+    /// The tokens of a text, or its first, more than `most`.
+    fn each(&self, text: &str, slips: &HashMap<String, String>, most: usize) -> Vec<(Kind, Range<usize>)> {
         let mut reading = Reading { words: self, text, slips, found: Vec::new() };
-        reading.all();
+        reading.all(most);
+        #[cfg(test)]
+        self.read.fetch_add(reading.found.len(), std::sync::atomic::Ordering::Relaxed);
         reading.found
     }
 }
@@ -351,9 +380,11 @@ impl Reading<'_> {
         self.found.push((Kind::Slot(class), begin..end));
     }
 
-    fn all(&mut self) {
+    fn all(&mut self, most: usize) {
         let (text, mut at, mut behind_word) = (self.text, 0, false);
-        while let Some(first) = text[at..].chars().next() {
+        while let Some(first) = text[at..].chars().next()
+            && self.found.len() <= most
+        {
             let rest = &text[at..];
             if in_word(first) {
                 let end = at + rest.find(|char| !in_word(char)).unwrap_or(rest.len());
