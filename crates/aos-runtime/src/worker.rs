@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use aos_abi::Pid;
 use aos_abi::inference::{NativeCall, Prompt};
+use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::decoder::{Decoder, Piece};
@@ -107,6 +108,8 @@ struct Running<S> {
     /// Bytes of the answer, and how many of them were told.
     bytes: Vec<u8>,
     told: usize,
+    /// The place for what is told last, which whoever listens too slowly has not filled; `None` where nobody listens.
+    last: Option<OwnedPermit<String>>,
 }
 
 /// The thread's state.
@@ -286,6 +289,7 @@ impl<D: Decoder> Worker<D> {
             }
             let (state, reused) = self.begin(job.pid, &written.ids);
             self.running.push(Running {
+                last: job.deltas.clone().try_reserve_owned().ok(),
                 job,
                 prompt: tokens,
                 role: written.role,
@@ -331,14 +335,17 @@ impl<D: Decoder> Worker<D> {
     }
 
     fn finish(&mut self, running: Running<D::State>, outcome: Result<bool, Fault>) {
-        let Running { job, ids, read, state, prompt, role, reused, guide, masks, first, bytes, .. } = running;
+        let Running {
+            job, ids, read, state, prompt, role, reused, guide, masks, first, bytes, told: from, last, ..
+        } = running;
         let answer = outcome.map(|whole| {
             let written = String::from_utf8_lossy(&bytes).into_owned();
+            let rest = String::from_utf8_lossy(&bytes[from..]).into_owned();
             // Free text is what it is, though it may look like the object that a guide has written.
             let (text, calls) = if guide.is_some() { told(written, &job.prompt) } else { (written, Vec::new()) };
-            if matches!(guide, Some(Guide::Nano(_))) && !text.is_empty() {
-                // The channel is empty; who has gone needs no part of it.
-                let _ = job.deltas.try_send(text.clone());
+            let rest = if matches!(guide, Some(Guide::Nano(_))) { text.clone() } else { rest };
+            if let Some(last) = last.filter(|_| !rest.is_empty()) {
+                last.send(rest);
             }
             let first = first.unwrap_or_else(Instant::now);
             Answered {

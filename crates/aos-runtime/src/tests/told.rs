@@ -118,3 +118,24 @@ fn an_answer_of_free_text_that_is_json_is_the_answer() {
     let (answered, _) = heard(&mut parrot(object), native);
     assert_eq!((answered.text.as_str(), answered.calls.len()), ("I look.", 1));
 }
+
+#[test]
+fn who_listens_only_at_the_end_is_told_all() {
+    // Its last character is cut off, and stands in the answer as what no character is.
+    for (says, most) in [("It is blue, and so is the sea below it, on days like this.", 200), ("blue \u{2603}", 6)] {
+        let mut worker = parrot(says);
+        let (deltas, mut to_deltas) = mpsc::channel(3);
+        let (reply, mut to_reply) = oneshot::channel();
+        let prompt = Prompt { encoding: Encoding::Text, ..prompt("hi", CallSet::EMPTY, most) };
+        worker.take(Note::Ask(Box::new(Job { pid: None, prompt, asked: Instant::now(), deltas, reply })));
+        let answered = loop {
+            worker.round();
+            if let Ok(answered) = to_reply.try_recv() {
+                break answered.unwrap();
+            }
+        };
+        let told: String = std::iter::from_fn(|| to_deltas.try_recv().ok()).collect();
+        assert_eq!(told, answered.text);
+        assert_eq!(told.ends_with('\u{fffd}'), most == 6, "{told}");
+    }
+}
