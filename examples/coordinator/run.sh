@@ -4,6 +4,13 @@ set -eu
 aos=${AOS:-aos}
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-$(mktemp -d)}
+for text in "$here"/texts/*.txt; do
+    name=$(basename "$text")
+    if [ -e "$folder/$name" ] || [ -L "$folder/$name" ]; then
+        echo "$folder has $name already; name another folder" >&2
+        exit 2
+    fi
+done
 cp "$here"/texts/*.txt "$folder"
 
 "$aos" run -w "$folder" \
