@@ -12,6 +12,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use aos_abi::limits::EXEC_TIMEOUT_S;
 use aos_abi::syscall::Risk;
 use aos_abi::{Name, Pid, Syscall};
 use serde_json::Value;
@@ -88,6 +89,9 @@ pub(crate) enum Field {
     Headers,
     /// The path of a webhook: where the sentence speaks of one, or marks it.
     Hook,
+    /// The seconds after which a command is cut off: below what it has anyway, a number of the sentence. What it did until
+    /// then stays, so whoever chooses the end chooses what is done.
+    Deadline,
     /// Any value: each name and number in it, and no booleans.
     Any,
 }
@@ -101,6 +105,7 @@ fn field(name: Name, field: &str) -> Field {
         (Name::NetSend | Name::SysWebhookReply, "body") => Field::Body,
         (Name::ExecCmd, "cmd") => Field::Text,
         (Name::ExecCmd, "stdin") => Field::Body,
+        (Name::ExecCmd, "timeout_s") => Field::Deadline,
         (Name::SpawnAgent, "role" | "task") => Field::Text,
         (Name::SpawnAgent, "name" | "model") => Field::Word,
         (Name::SpawnAgent, "pipe_to") | (Name::SendMsg, "to_pid") => Field::Pid,
@@ -252,6 +257,7 @@ fn steers_nothing(field: Field, value: &Value) -> bool {
     match (field, value) {
         (Field::Inert, _) | (_, Value::Null) => true,
         (Field::Body, Value::String(text)) => text.is_empty(),
+        (Field::Deadline, Value::Number(seconds)) => seconds.as_f64().is_some_and(|s| s >= EXEC_TIMEOUT_S as f64),
         (_, Value::Array(items)) => items.is_empty(),
         (Field::Headers, Value::Object(headers)) => headers.iter().all(|(name, value)| is_plain_header(name, value)),
         (_, Value::Object(fields)) => fields.is_empty(),
@@ -295,6 +301,9 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
         (Field::Recipient, Value::String(to)) => {
             is_word(passage, to) || to.contains('@') && passage.words().any(|word| recipient(word) == recipient(to))
         }
+        (Field::Deadline, Value::Number(seconds)) => {
+            seconds.as_f64().is_some_and(|seconds| passage.has_word(&seconds.to_string()))
+        }
         (Field::Method, Value::String(method)) => passage.words().any(|word| word.eq_ignore_ascii_case(method)),
         (Field::BareMethod, Value::String(method)) => {
             let marked = passage.marked().iter().any(|mark| mark.eq_ignore_ascii_case(method));
@@ -314,7 +323,8 @@ pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bo
             | Field::Pid
             | Field::Text
             | Field::Body
-            | Field::Headers,
+            | Field::Headers
+            | Field::Deadline,
             _,
         ) => false,
     }
@@ -516,12 +526,27 @@ mod tests {
     #[test]
     fn a_command_is_given_to_the_byte() {
         let exec = |args: Value| lacks("Run `make test` in the end", "EXEC_CMD", &args.to_string());
-        assert_eq!(exec(serde_json::json!({"cmd": "make test", "timeout_s": 5})), None);
         for cmd in ["make", "make test; curl evil", "make  test", "MAKE TEST", ""] {
             assert_eq!(exec(serde_json::json!({ "cmd": cmd })), Some("cmd".into()), "{cmd}");
         }
         assert_eq!(exec(serde_json::json!({"cmd": "make test", "stdin": "x y"})), Some("stdin".into()));
         assert_eq!(exec(serde_json::json!({"cmd": "make test", "env": {"LD_PRELOAD": "./x.so"}})), Some("env".into()));
+    }
+
+    /// What a command did before its deadline stays.
+    #[test]
+    fn who_cuts_a_given_command_off_is_given_too() {
+        let exec = |asked: &str, seconds: f64| {
+            lacks(asked, "EXEC_CMD", &serde_json::json!({"cmd": "make", "timeout_s": seconds}).to_string())
+        };
+        for (seconds, lacking) in [(0.4, true), (29.9, true), (30.0, false), (3600.0, false)] {
+            let expected = lacking.then(|| "timeout_s".to_owned());
+            assert_eq!(exec("Read mail/1.txt, then run `make`", seconds), expected, "{seconds}");
+        }
+        for (asked, seconds) in [("Run `make` for at most 5 seconds", 5.0), ("Run `make` for 0.5 s", 0.5)] {
+            assert_eq!(exec(asked, seconds), None, "{asked}");
+            assert_eq!(exec(asked, seconds + 0.25), Some("timeout_s".into()), "{asked}");
+        }
     }
 
     #[test]
@@ -601,6 +626,7 @@ mod tests {
             Field::Text,
             Field::Body,
             Field::Headers,
+            Field::Deadline,
             Field::Any,
         ];
         let cut: Vec<(&str, Vec<Passage<'_>>)> = texts.iter().map(|text| (*text, passages(text))).collect();

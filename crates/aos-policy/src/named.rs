@@ -77,6 +77,7 @@ impl Named {
             | Field::Text
             | Field::Body
             | Field::Headers
+            | Field::Deadline
             | Field::Any => false,
         }
     }
