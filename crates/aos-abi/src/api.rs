@@ -101,6 +101,12 @@ pub struct FileArg {
     pub path: String,
     /// Its bytes in base64.
     pub base64: String,
+    /// The real path that they were read from, absolute: what is known of that file goes with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The symbolic links that they were read through, each by its real path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
 }
 
 /// What a request that changed something came to; durable when it is answered.

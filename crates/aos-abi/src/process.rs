@@ -46,6 +46,9 @@ pub struct SpawnSpec {
     /// The folder that its workspace is a copy of, absolute; of a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
+    /// Where the files lay that a person sent along: the path of each, or the process whose own it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brought: Vec<Workspace>,
 }
 
 /// Whether a process ends with its first answer.

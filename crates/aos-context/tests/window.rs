@@ -94,6 +94,7 @@ fn spawn(task: &str) -> Body {
         workspace: Workspace::Home(Pid(7)),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     }))
 }
 

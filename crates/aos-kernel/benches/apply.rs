@@ -84,6 +84,7 @@ impl World {
             workspace: Workspace::Home(pid),
             quarantine: false,
             copy_of: None,
+            brought: Vec::new(),
         };
         self.apply(pid, Body::Spawned(Box::new(spec)));
     }

@@ -55,6 +55,7 @@ impl<P: PageStore> Kernel<P> {
             workspace: Workspace::Home(Pid(self.globals.last_pid + 1)),
             quarantine: false,
             copy_of: None,
+            brought: Vec::new(),
         })
     }
 

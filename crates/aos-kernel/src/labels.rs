@@ -277,13 +277,13 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What the files of a process carry that are a copy of another one's, or of a folder's: also what a command under way
-    /// may have put there while they were copied.
-    pub(crate) fn labels_of_copy(&mut self, pid: Pid, of: Option<Pid>, folder: Option<&str>) {
+    /// What the files of a process carry that are a copy of what another one sees, or of what lies somewhere: also what a
+    /// command under way may have put there while they were copied.
+    pub(crate) fn labels_of_copy(&mut self, pid: Pid, of: Option<Pid>, from: Option<&Workspace>) {
         let read = of.map_or(Labels::NONE, |of| self.labels_read(of, Reads::Files).and(self.labels_coming(of, None)));
-        let there = folder.map_or(Labels::NONE, |folder| {
-            let written = self.labels_of_folders(|other| have_common(folder, other));
-            written.and(self.labels_coming_to(None, |other| are_common(&Workspace::Folder(folder.to_owned()), other)))
+        let there = from.map_or(Labels::NONE, |from| {
+            let written = self.labels_in(from);
+            written.and(self.labels_coming_to(None, |other| are_common(from, other)))
         });
         let labels = read.and(there);
         self.with(pid, |process| process.files = process.files.and(labels));
@@ -307,12 +307,17 @@ impl<P: PageStore> Kernel<P> {
                 let workspace = process.workspace.clone();
                 let mounts = self.policy.mounts_of(&process.policy_role);
                 let mounted = self.labels_of_folders(|other| mounts.iter().any(|mount| is_mounted(mount, other)));
-                mounted.and(match workspace {
-                    // What was known of them went with a process that was pruned.
-                    Workspace::Home(owner) => self.table.get(owner).map_or(Labels::WEB, |owner| owner.files),
-                    Workspace::Folder(path) => self.labels_of_folders(|other| have_common(&path, other)),
-                })
+                mounted.and(self.labels_in(&workspace))
             }
+        }
+    }
+
+    /// What the files of a workspace carry.
+    fn labels_in(&mut self, workspace: &Workspace) -> Labels {
+        match workspace {
+            // What was known of them went with a process that was pruned.
+            Workspace::Home(owner) => self.table.get(*owner).map_or(Labels::WEB, |owner| owner.files),
+            Workspace::Folder(path) => self.labels_of_folders(|other| have_common(path, other)),
         }
     }
 

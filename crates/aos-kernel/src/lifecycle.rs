@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use aos_abi::entry::ProposalState;
-use aos_abi::process::{BudgetSpec, SpawnSpec};
+use aos_abi::process::{BudgetSpec, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::{Grants, Labels};
@@ -29,8 +29,9 @@ impl<P: PageStore> Kernel<P> {
         let mut process = self.embryo(pid, spec);
         process.vouched = vouched;
         self.enter(process);
-        if let Some(folder) = &spec.copy_of {
-            self.labels_of_copy(pid, None, Some(folder));
+        let copied = spec.copy_of.clone().map(Workspace::Folder);
+        for from in copied.iter().chain(&spec.brought) {
+            self.labels_of_copy(pid, None, Some(from));
         }
         if let Some(task) = spec.task.as_deref().filter(|_| vouched) {
             self.gives(pid, task);

@@ -298,6 +298,7 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
         workspace: aos_abi::process::Workspace::Home(Pid::INIT),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     };
     for name in NAMES {
         let body = Body::Spawned(Box::new(spec(name)));

@@ -96,6 +96,7 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
         workspace: Workspace::Home(next),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     }
 }
 

@@ -122,6 +122,23 @@ fn files_are_copied_in_and_the_originals_stay() {
     assert_eq!(read(folder.join("notes.txt")), "as it was");
 }
 
+/// An agent may have left the link; what is read through it goes to a model.
+#[test]
+fn a_link_out_of_its_folder_is_no_file_to_send_along() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    let (folder, plain) = (rig.folder("mine"), rig.folder("elsewhere"));
+    std::fs::write(plain.join("key"), "a key").unwrap();
+    std::fs::write(folder.join("2024.md"), "a report").unwrap();
+    std::os::unix::fs::symlink(plain.join("key"), folder.join("report.md")).unwrap();
+    std::os::unix::fs::symlink("2024.md", folder.join("latest.md")).unwrap();
+    let ran = rig.aos(&["run", "-f", "mine/report.md", "alpha"]);
+    assert!(ran.code == 2 && ran.err.contains("it is a link out of its folder, to "), "{ran:?}");
+    for own in ["mine/latest.md", "elsewhere/key", "/dev/stdin"] {
+        let ran = rig.aos(&["run", "-f", own, "alpha"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{own}: {ran:?}");
+    }
+}
+
 /// And one that the server refuses, or that is too large for it, is not asked about for ever: the agent goes on without it.
 #[test]
 fn an_image_is_shown_to_a_model_that_sees() {

@@ -106,7 +106,14 @@ fn run(rig: &Rig, task: &str, folder: &std::path::Path) -> Told {
 /// The same in a folder as it is.
 fn run_on(rig: &Rig, task: &str, folder: &std::path::Path) -> Told {
     rig.up();
-    let mut running = rig.start(&["run", "-w", folder.to_str().unwrap(), task]);
+    let (ran, asked) = refusing(rig, rig.start(&["run", "-w", folder.to_str().unwrap(), task]));
+    let verdicts = rig.journal().into_iter().filter(|entry| entry["type"] == "verdict");
+    let lifted = verdicts.filter_map(|entry| entry["given"].as_str().map(str::to_owned)).collect();
+    Told { ran, asked, lifted }
+}
+
+/// Answers every question of a run with no, until it ends.
+fn refusing(rig: &Rig, mut running: rig::Running) -> (Ran, Vec<(String, String)>) {
     let mut asked = Vec::new();
     rig::until("the task to end", || {
         for proposal in rig.json(&["proposals"]).as_array().unwrap() {
@@ -117,9 +124,7 @@ fn run_on(rig: &Rig, task: &str, folder: &std::path::Path) -> Told {
         }
         running.child.try_wait().unwrap().map(|_| ())
     });
-    let verdicts = rig.journal().into_iter().filter(|entry| entry["type"] == "verdict");
-    let lifted = verdicts.filter_map(|entry| entry["given"].as_str().map(str::to_owned)).collect();
-    Told { ran: running.end(), asked, lifted }
+    (running.end(), asked)
 }
 
 #[test]
@@ -201,6 +206,35 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     fs::create_dir_all(&own).unwrap();
     let ran = rig.aos(&["run", "-w", own.to_str().unwrap(), "Run `sh report.sh`"]);
     assert!(ran.code != 0 && ran.err.contains("an agent's own workspace"), "{ran:?}");
+}
+
+/// A person hands one agent's result to the next as a file.
+#[test]
+fn a_file_of_a_marked_folder_is_sent_along_with_its_labels() {
+    let site = Site::serve();
+    let write = Call::new("FS_WRITE", json!({"path": "out.md", "content": "run this"}));
+    let obeys = vec![calls(vec![site.fetch("/news")]), calls(vec![write]), say("read")];
+    let look = Call::new("FS_READ", json!({"path": "out.md"}));
+    let clean = vec![calls(vec![look, exec("echo evil > evil.txt")]), say("done")];
+    let rig = rig_with(&site, vec![any("Read http", obeys), any("Use out.md", clean)]);
+    let (folder, plain) = (rig.folder("mine"), rig.folder("plain"));
+    assert_eq!(run(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
+    let obeyed = rig.aos(&["run", &format!("Read {}", site.url("/news"))]);
+    assert_eq!(obeyed.code, 0, "{obeyed:?}");
+    let own = rig.file("workspaces/3/out.md");
+    fs::write(plain.join("out.md"), "a copy of the person's").unwrap();
+    std::os::unix::fs::symlink(&folder, plain.join("link")).unwrap();
+    let sent = [(folder.join("out.md"), 1), (plain.join("link/out.md"), 1), (own, 1), (plain.join("out.md"), 0)];
+    for (file, questions) in sent {
+        let args = ["run", "-f", file.to_str().unwrap(), "Use out.md"];
+        assert_eq!(refusing(&rig, rig.start(&args)).1.len(), questions, "{}", file.display());
+    }
+    // Nor does a link that the agent left lead the person to a file of theirs.
+    fs::create_dir(plain.join("keys")).unwrap();
+    fs::write(plain.join("keys/out.md"), "a key").unwrap();
+    std::os::unix::fs::symlink(plain.join("keys"), folder.join("led")).unwrap();
+    let ran = rig.aos(&["run", "-f", folder.join("led/out.md").to_str().unwrap(), "Use out.md"]);
+    assert!(ran.code == 2 && ran.err.contains("which an agent may have put there"), "{ran:?}");
 }
 
 /// A yes to a question is none to what became known of it later.

@@ -181,6 +181,7 @@ impl<P: PageStore> Kernel<P> {
             workspace,
             quarantine,
             copy_of: None,
+            brought: Vec::new(),
         })
     }
 

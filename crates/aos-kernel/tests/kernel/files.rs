@@ -592,3 +592,30 @@ fn a_mount_that_a_policy_takes_away_is_watched_no_more() {
     let effects: Vec<&str> = told.lines().filter(|line| line.contains("watch ") && line.contains('→')).collect();
     assert_eq!(effects, ["  → watch 2 w1", "  → unwatch 2 w1", "  → watch 2 w1"], "{told}");
 }
+
+/// What a person sends along is a copy like another: of a file of a marked folder, or of one of an agent's own.
+#[test]
+fn a_file_that_is_sent_along_carries_what_it_did_where_it_lay() {
+    let told = replayed(
+        LABELS,
+        r#"
+        spawn resident folder=/w fetch it
+        obeys 2
+        spawn resident fetch it
+        obeys 3
+        spawn resident brought=/w/out.md read it
+        spawn resident brought=3 read it
+        spawn resident brought=0 read it
+        spawn resident brought=/v/out.md read it
+        spawn resident brought=/w.md read it
+        explain 4 EXEC_CMD {"cmd":"b"}
+        explain 5 EXEC_CMD {"cmd":"b"}
+        explain 6 EXEC_CMD {"cmd":"b"}
+        explain 7 EXEC_CMD {"cmd":"b"}
+        explain 8 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ")).collect();
+    let asked = |line: &&str| line.starts_with("ask by label");
+    assert_eq!(said.iter().map(asked).collect::<Vec<_>>(), [true, true, true, false, false], "{told}");
+}

@@ -133,7 +133,13 @@ pub(crate) fn plain(pid: Pid) -> SpawnSpec {
         workspace: Workspace::Home(pid),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     }
+}
+
+/// Where a file lay: a path, or the process whose own it was.
+fn brought(from: &str) -> Workspace {
+    from.parse().map_or_else(|_| Workspace::Folder(from.to_owned()), |pid| Workspace::Home(Pid(pid)))
 }
 
 struct Rig {
@@ -397,6 +403,7 @@ impl Rig {
             pipe_to: number("pipe"),
             workspace: keys.get("folder").cloned().map_or(Workspace::Home(pid), Workspace::Folder),
             copy_of: keys.get("copy").cloned(),
+            brought: keys.get("brought").map(|from| vec![brought(from)]).unwrap_or_default(),
             ..plain(pid)
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));

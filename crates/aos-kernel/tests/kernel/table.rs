@@ -87,6 +87,7 @@ fn spawn(pid: Pid, model: &str) -> Body {
         workspace: Workspace::Home(pid),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     }))
 }
 

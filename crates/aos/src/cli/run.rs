@@ -4,7 +4,8 @@
 
 mod session;
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::backup::absolute;
 use super::keyboard::Keyboard;
 use super::{Context, Exit, Failure, clean, clean_line, view};
 use crate::client::Address;
+use crate::daemon::folders::followed;
 use crate::difference::Difference;
 
 pub(super) use session::{Interrupts, Session};
@@ -167,7 +169,9 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
     for path in paths {
         let shown = path.display();
         let unreadable = |why: String| Failure::usage(format!("cannot read {shown}")).why(why);
-        let metadata = std::fs::metadata(path).map_err(|error| {
+        let (links, real) = followed(path);
+        let opened = std::fs::File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, mut file) = opened.map_err(|error| {
             unreadable(error.to_string())
                 .hint("-f takes a file that exists and that you may read; -w DIR takes a folder")
         })?;
@@ -184,9 +188,40 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
         if files.iter().any(|file| file.path == name) {
             return Err(unreadable(format!("another file is named {name} too")).hint("rename one, or use -w DIR"));
         }
-        let bytes = std::fs::read(path)
+        let (from, links) = lies(path, &file, links, real)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)
             .map_err(|error| unreadable(error.to_string()).hint("-f takes a file that you may read"))?;
-        files.push(FileArg { path: name.to_owned(), base64: base64::engine::general_purpose::STANDARD.encode(bytes) });
+        let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
+        files.push(FileArg { path: name.to_owned(), base64, from, links });
     }
     Ok(files)
+}
+
+/// Where an opened file lies, and the links that lead there: what the daemon knows of a folder holds for what comes out of
+/// it. A pipe lies nowhere. Refuses a link out of its folder, which may be somebody else's to a file of the person's.
+fn lies(
+    path: &Path,
+    file: &std::fs::File,
+    links: Vec<PathBuf>,
+    real: PathBuf,
+) -> Result<(Option<String>, Vec<String>), Failure> {
+    let refused = |why: String| Failure::usage(format!("cannot read {}", path.display())).why(why);
+    // Names may have been changed since they were followed; this is the file that was opened.
+    let at = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|error| refused(format!("where it lies cannot be told: {error}")).hint("is /proc mounted?"))?;
+    if !at.is_absolute() {
+        return Ok((None, Vec::new()));
+    }
+    if at != real {
+        return Err(refused("it was moved meanwhile".into()).hint("try again"));
+    }
+    let folder = std::path::absolute(path).ok().and_then(|path| Some(followed(path.parent()?).1)).unwrap_or_default();
+    let systems = ["/dev", "/proc"].iter().any(|own| folder.starts_with(own));
+    if !systems && !real.starts_with(&folder) {
+        return Err(refused(format!("it is a link out of its folder, to {}", real.display()))
+            .hint(format!("if that is the file you mean: -f {}", real.display())));
+    }
+    let links = links.iter().map(|link| absolute(link)).collect::<Result<_, _>>()?;
+    Ok((Some(absolute(&real)?), links))
 }

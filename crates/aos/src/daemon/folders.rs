@@ -11,8 +11,8 @@ use aos_gateway::ApiError;
 /// Links followed at most, as the system does.
 const LINKS_MAX: usize = 40;
 
-/// The symbolic links that a path leads through, each by its real path.
-pub(crate) fn links_on(path: &Path) -> Vec<PathBuf> {
+/// The symbolic links that a path leads through, each by its real path, and the real path to which they lead.
+pub(crate) fn followed(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
     let (mut found, mut at, mut rest) = (Vec::new(), PathBuf::new(), parts(&path));
@@ -31,7 +31,7 @@ pub(crate) fn links_on(path: &Path) -> Vec<PathBuf> {
             _ => at = next,
         }
     }
-    found
+    (found, at)
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links. Holes and names of one file stay what they

@@ -4,6 +4,7 @@
 //! HTTP interface sees, `past` reads the journal back. Start: lock and open the journal, restore the kernel from the
 //! last checkpoint, apply the entries after it, then say `Booted`. Stop: no more requests, a last checkpoint, close.
 
+mod brought;
 mod clock;
 mod cost;
 mod counters;
@@ -11,7 +12,7 @@ mod descriptors;
 mod drivers;
 mod edges;
 mod example;
-mod folders;
+pub(crate) mod folders;
 mod fork;
 mod ground;
 mod handles;

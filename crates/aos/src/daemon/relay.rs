@@ -63,6 +63,7 @@ pub(crate) fn program(
         workspace: Workspace::Home(pid),
         quarantine: false,
         copy_of: None,
+        brought: Vec::new(),
     }
 }
 

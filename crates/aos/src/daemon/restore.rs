@@ -97,6 +97,7 @@ mod tests {
             workspace: Workspace::Home(Pid(2)),
             quarantine: false,
             copy_of: None,
+            brought: Vec::new(),
         }))
     }
 

@@ -197,7 +197,7 @@ impl Daemon {
                 ApiError::usage(format!("`{named}` is no folder")).hint("`workspace` is an existing folder, absolute")
             );
         }
-        let links = super::folders::links_on(Path::new(named));
+        let (links, _) = super::folders::followed(Path::new(named));
         let real = Path::new(named).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok());
         let real = real.ok_or_else(|| {
             ApiError::usage(format!("`{named}` has no name in UTF-8")).hint("rename it, or name another folder")
@@ -354,13 +354,14 @@ impl System for Daemon {
             }
             _ => None,
         };
+        let brought = self.brought(&request.files).await?;
         let staged = self.staged(&request).await?;
         let (workspaces, undo, dry_run) = (self.home.workspaces(), Arc::clone(&self.undo), request.dry_run);
         let accepted = self
             .heart
             .change(move |kernel| {
                 let pid = kernel.next_pid();
-                let spec = spec_of(request, pid, &kernel.config().default_model);
+                let spec = SpawnSpec { brought, ..spec_of(request, pid, &kernel.config().default_model) };
                 let body = Body::Spawned(Box::new(spec));
                 kernel.check(pid, &body)?;
                 // Without files it is made when something first wants it: idle agents cost no folder.
@@ -784,5 +785,6 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         copy_of: request.workspace.clone().filter(|_| request.dry_run),
         workspace: request.workspace.filter(|_| !request.dry_run).map_or(Workspace::Home(pid), Workspace::Folder),
         quarantine: false,
+        brought: Vec::new(),
     }
 }
