@@ -149,6 +149,7 @@ mod tests {
             workspace: Workspace::Home(pid),
             quarantine: false,
             copy_of: None,
+            brought: Vec::new(),
         }))
     }
 

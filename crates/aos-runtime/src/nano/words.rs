@@ -84,6 +84,9 @@ enum Kind {
     Slot(Class),
 }
 
+/// A slip of the fingers: how long the word is that was meant, and whether a word was that, given where the two part.
+type Way<'w> = (usize, &'w dyn Fn(&[u8], usize) -> bool);
+
 /// How much a word needs a slot of its own: a person's before any other, then by the place of the last text that has it.
 type Rank = (bool, usize);
 
@@ -288,7 +291,7 @@ impl Words {
         }
         let of = |len: usize| self.plain.get(&(word.as_bytes()[0], len)).map_or(&[][..], Vec::as_slice);
         let (replaced, letters) = (end > SLIP_LETTERS, word.as_bytes());
-        let ways: [(usize, &dyn Fn(&[u8], usize) -> bool); 4] = [
+        let ways: [Way<'_>; 4] = [
             (end, &|meant, at| {
                 let behind = (at + 2).min(end);
                 letters[behind..] == meant[behind..] && letters[at..behind].iter().rev().eq(&meant[at..behind])
