@@ -21,8 +21,8 @@ pub struct Past {
     news: Vec<(From, WindowItem)>,
     /// The inferences of which the first to answer counts, and whether that is a turn.
     awaited: (Vec<EffectId>, bool),
-    /// The calls of the last reply, with their results, which enter the window together.
-    step: Vec<(CallId, Option<WindowItem>)>,
+    /// The calls of the last reply, with where they began and their results, which enter the window together.
+    step: Vec<(CallId, Lsn, Option<WindowItem>)>,
     /// It was asked to end.
     terminating: bool,
 }
@@ -35,8 +35,8 @@ enum From {
     /// The same for a person's words, which calls may read first.
     Person,
     Pipe,
-    /// The end of input, with the entry that led to it.
-    End(Lsn),
+    /// The end of input.
+    End,
     Letter,
     Child(Pid),
 }
@@ -67,20 +67,27 @@ impl Past {
             (Body::InferenceStarted { effect, purpose, .. }, _) => self.asked(*effect, *purpose),
             (Body::Hedged { effect, by, .. }, _) => self.awaited.0 = vec![*effect, *by],
             (Body::InferenceCompleted { effect, outcome, .. }, _) => {
-                let counts = self.answered(*effect, outcome) && !is_empty(outcome, entry.lsn);
+                let counts = self.answered(*effect, outcome) && !says_nothing(entry);
                 self.window.extend(item.filter(|_| counts));
             }
             (Body::Compacted { upto, .. }, Some(summary)) => self.compacted(*upto, summary),
             // What is still under way comes too late.
             (Body::Exited { .. }, _) => self.awaited.0.clear(),
-            (Body::Syscall { call_id, .. }, _) => self.step.push((call_id.clone(), None)),
+            (Body::Syscall { call_id, .. }, _) => self.step.push((call_id.clone(), entry.lsn, None)),
             (Body::Result { call_id, name, outcome, .. }, Some(item)) => {
-                self.was_read(name, outcome, entry.cause);
-                match self.step.iter_mut().find(|(id, result)| id == call_id && result.is_none()) {
-                    Some((_, result)) => *result = Some(item),
+                let call = self.step.iter_mut().find(|(id, _, result)| id == call_id && result.is_none());
+                let began = match call {
+                    Some((_, began, result)) => {
+                        *result = Some(item);
+                        *began
+                    }
                     // One that could not be made out.
-                    None => self.step.push((call_id.clone(), Some(item))),
-                }
+                    None => {
+                        self.step.push((call_id.clone(), entry.lsn, Some(item)));
+                        entry.lsn
+                    }
+                };
+                self.was_read(name, outcome, began);
             }
             (Body::Spawned(_), Some(item)) => self.window.push(item),
             (Body::Reaped { children }, Some(item)) => {
@@ -91,7 +98,7 @@ impl Past {
             (Body::Input { from_pid, text, .. }, Some(item)) => {
                 let from = match *from_pid {
                     // That no more will come is no piece of input.
-                    _ if text.is_empty() => From::End(entry.cause.unwrap_or(entry.lsn)),
+                    _ if text.is_empty() => From::End,
                     Pid::INIT => From::Person,
                     _ => From::Pipe,
                 };
@@ -122,12 +129,12 @@ impl Past {
         }
         self.awaited = (vec![effect], purpose == Purpose::Turn);
         let at_rest = self.step.is_empty();
-        self.absorb(|from| at_rest || matches!(from, From::Outside | From::Person | From::End(_)));
+        self.absorb(|from| at_rest || matches!(from, From::Outside | From::Person | From::End));
     }
 
     /// Takes the results of the step into the window, and of the news what is shown now.
     fn absorb(&mut self, shown: impl Fn(From) -> bool) {
-        self.window.extend(self.step.drain(..).filter_map(|(_, result)| result));
+        self.window.extend(self.step.drain(..).filter_map(|(_, _, result)| result));
         let (now, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.news).into_iter().partition(|(from, _)| shown(*from));
         self.news = later;
@@ -146,7 +153,7 @@ impl Past {
     }
 
     /// What a call has given to its process does not come a second time.
-    fn was_read(&mut self, name: &str, outcome: &Outcome, cause: Option<Lsn>) {
+    fn was_read(&mut self, name: &str, outcome: &Outcome, began: Lsn) {
         let Outcome::Success { result } = outcome else { return };
         let is = |call: Name| call.as_str() == name;
         if is(Name::RecvMsg) {
@@ -162,8 +169,8 @@ impl Past {
             let first = self.news.iter().position(|(from, _)| matches!(from, From::Person | From::Pipe));
             first.map(|first| self.news.remove(first));
         } else if is(Name::SysReadStdin) {
-            // Whoever waits for input is told of its end by the call alone.
-            self.news.retain(|(from, _)| cause.is_none_or(|cause| *from != From::End(cause)));
+            // Whoever waits for input when it ends is told so by the call alone.
+            self.news.retain(|(from, item)| *from != From::End || item.lsn < began);
         }
     }
 
@@ -176,12 +183,13 @@ impl Past {
     }
 }
 
-/// Whether a reply says nothing and calls nothing: providers refuse an empty message in the history. In the widest of the
-/// encodings, since the journal does not say which one the model had.
-fn is_empty(outcome: &InferenceOutcome, lsn: Lsn) -> bool {
-    let InferenceOutcome::Answered(reply) = outcome else { return true };
+/// Whether an entry is a reply that says nothing and calls nothing: providers refuse an empty message in the history. In the
+/// widest of the encodings, since the entry does not say which one the model had.
+#[must_use]
+pub fn says_nothing(entry: &Entry) -> bool {
+    let Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } = &entry.body else { return false };
     let cut_off = reply.stop == Stop::Length;
-    let decoded = decode(&reply.text, &reply.calls, Encoding::Constrained, cut_off, &mut call_ids(lsn));
+    let decoded = decode(&reply.text, &reply.calls, Encoding::Constrained, cut_off, &mut call_ids(entry.lsn));
     decoded.calls.is_empty() && decoded.say.is_empty()
 }
 

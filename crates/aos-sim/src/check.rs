@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use aos_abi::entry::WindowItem;
 use aos_abi::process::{Priority, SpawnSpec, State};
-use aos_abi::{Body, Code, Entry, Pid, Timestamp, limits};
+use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
 use aos_kernel::budget::{Budget, Dimension, Need};
 use aos_kernel::past::Past;
@@ -152,9 +152,15 @@ fn past<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>], pid: Pid) 
             read.take(entry);
         }
     }
-    // In which order is left out: of a turn that was put off nothing is journaled.
+    // In which order is left out, since of a turn that was put off nothing is journaled; so is a reply that says nothing in
+    // one encoding, since what the model had may have been configured anew.
+    let blank = |lsn: Lsn| {
+        let at = history.binary_search_by_key(&lsn, |entry| entry.lsn);
+        at.is_ok_and(|at| aos_kernel::past::says_nothing(&history[at]))
+    };
     let plain = |items: Vec<WindowItem>| {
-        let mut plain: Vec<_> = items.into_iter().map(|item| (item.lsn, item.kind)).collect();
+        let items = items.into_iter().filter(|item| !blank(item.lsn));
+        let mut plain: Vec<_> = items.map(|item| (item.lsn, item.kind)).collect();
         plain.sort();
         plain
     };
