@@ -121,7 +121,9 @@ impl Turns {
                     self.comes_back(pid, *effect, matches!(outcome, InferenceOutcome::Answered(_)));
                 }
                 let silent = |failure: &Failure| failure.kind == FailureKind::Cancelled && failure.usage.is_none();
-                if matches!(outcome, InferenceOutcome::Failed { failure } if silent(failure)) {
+                // For a digest no model was asked.
+                let asked = purpose != Purpose::Digest;
+                if matches!(outcome, InferenceOutcome::Failed { failure } if asked && silent(failure)) {
                     self.owes(pid, *effect);
                 }
                 match outcome {
