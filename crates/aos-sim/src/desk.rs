@@ -47,8 +47,17 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 struct Leave {
     need: Need,
-    /// Questions that it may rest on, and whether as one that stands.
-    on: Vec<(usize, bool)>,
+    /// Questions that it may rest on, and how: the one that was asked about it before others.
+    on: Vec<(usize, Rests)>,
+}
+
+/// How a call may rest on a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rests {
+    /// It is what was asked about.
+    Asked,
+    /// It is another one that the yes lets as well.
+    Covered,
 }
 
 /// Something that people were asked.
@@ -68,8 +77,9 @@ pub(crate) struct Question {
     shown: Option<(Lsn, Timestamp, Vec<BoundFile>)>,
     /// What was said, when, and the entry that has it.
     words: Vec<(ProposalState, Timestamp, Lsn)>,
-    /// Calls that a driver made under it, and would not make.
-    runs: u32,
+    /// A driver made the call, perhaps once more after a crash.
+    came: bool,
+    /// A driver would not make it.
     drifted: bool,
     /// The entry with which its process was told what came of it.
     over: Option<Lsn>,
@@ -203,7 +213,7 @@ impl Desk {
                     policy: Arc::clone(&self.policy),
                     shown: None,
                     words: Vec::new(),
-                    runs: 0,
+                    came: false,
                     drifted: false,
                     over: None,
                     disturbed: false,
@@ -241,7 +251,13 @@ impl Desk {
     }
 
     /// The kernel wants a call made: is there what it needs?
-    pub(crate) fn decides(&mut self, now: Timestamp, id: EffectId, pid: Pid, call: &Syscall) -> Result<(), Broken> {
+    pub(crate) fn decides(
+        &mut self,
+        now: Timestamp,
+        what: (EffectId, &CallId, Pid),
+        call: &Syscall,
+    ) -> Result<(), Broken> {
+        let (id, call_id, pid) = what;
         let need = needed(&self.policy, call);
         let mut on = Vec::new();
         for (at, question) in self.questions.iter().enumerate() {
@@ -251,13 +267,15 @@ impl Desk {
             if question.policy != self.policy {
                 continue;
             }
-            if asked == call && question.lets(now, need) {
-                on.push((at, false));
-            }
-            if question.stands() && need::covers(asked, call) {
-                on.push((at, true));
+            // After a crash a yes that stands lets what was asked about be made again, however late.
+            let very = question.over.is_none() && question.call_id == *call_id && asked == call;
+            if very && (question.lets(now, need) || question.stands()) {
+                on.push((at, Rests::Asked));
+            } else if !very && question.stands() && need::covers(asked, call) {
+                on.push((at, Rests::Covered));
             }
         }
+        on.sort_by_key(|(_, rests)| *rests);
         let rests = match need {
             Need::Nothing => true,
             Need::Window | Need::Yes => !on.is_empty(),
@@ -284,24 +302,28 @@ impl Desk {
             return Err(broken(ONE_USE, format!("`{mark}` of {pid} is done as {earlier} and as {id}")));
         }
         let exact = call.name() == aos_abi::Name::ExecCmd;
-        let fits = |(at, standing): &&(usize, bool)| {
+        let fits = |(at, rests): &&(usize, Rests)| {
             let question = &self.questions[*at];
             let shown = question.shown.as_ref().map(|(_, _, files)| files.as_slice());
             let same = !need::binds(call) || shown == Some(found);
-            let first = question.over.is_none() && question.runs == 0;
-            if *standing { !first && (same || !exact) } else { first && same }
+            match rests {
+                Rests::Asked if !question.came => same,
+                // Made again after a crash, the file is as it left it itself.
+                Rests::Asked => question.stands() && (same || !exact),
+                Rests::Covered => same || !exact,
+            }
         };
         match leave.on.iter().find(fits) {
-            Some((at, standing)) => {
+            Some((at, rests)) => {
                 self.made += 1;
-                if !standing {
-                    self.questions[*at].runs += 1;
+                if *rests == Rests::Asked {
+                    self.questions[*at].came = true;
                 }
             }
             None if leave.need == Need::Nothing && leave.on.iter().all(|(at, _)| self.questions[*at].disturbed) => {}
             None => {
                 let asked: Vec<&Question> = leave.on.iter().map(|(at, _)| &self.questions[*at]).collect();
-                let used = asked.iter().all(|question| question.runs > 0);
+                let used = asked.iter().all(|question| question.came);
                 let check = if used { ONE_USE } else { SHOWN };
                 return Err(broken(check, format!("{id} of {pid}: {call:?} over {found:?}, asked as {asked:?}")));
             }
@@ -336,20 +358,20 @@ impl Desk {
     pub(crate) fn at_rest(&self, now: Timestamp) -> Result<(), Broken> {
         let drivers = |call: &Syscall| !matches!(call.name().spec().handler, Handler::Kernel | Handler::Absent(_));
         for question in self.questions.iter().filter(|question| !question.lost) {
-            let came = question.runs.max(question.drifted.into());
+            let came = question.came || question.drifted;
             let (wanted, ripe) = match question.words.first() {
                 Some((ProposalState::Approved | ProposalState::Standing, at, _)) => {
-                    (u32::from(question.hold || *at <= question.expires_at), true)
+                    (question.hold || *at <= question.expires_at, true)
                 }
-                Some(_) => (0, true),
+                Some(_) => (false, true),
                 None => {
                     let seen = question.shown.as_ref().is_some_and(|(_, at, _)| *at < question.expires_at);
-                    (u32::from(question.hold), seen && question.expires_at < now)
+                    (question.hold, seen && question.expires_at < now)
                 }
             };
             let sure = ripe && !question.disturbed && question.call.as_ref().is_some_and(drivers);
-            if came > wanted || (sure && came != wanted) {
-                return Err(broken(COMES, format!("{came} times, {wanted} wanted: {question:?}")));
+            if (came && !wanted) || (sure && came != wanted) {
+                return Err(broken(COMES, format!("it came: {came}, wanted: {wanted}: {question:?}")));
             }
         }
         Ok(())

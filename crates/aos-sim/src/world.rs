@@ -335,8 +335,8 @@ impl Simulation {
             self.outside.desk.entry(entry)?;
         }
         for effect in &applied.effects {
-            if let Effect::Call { id, pid, permit, .. } = effect {
-                self.outside.desk.decides(self.now, *id, *pid, permit.call())?;
+            if let Effect::Call { id, pid, call_id, permit, .. } = effect {
+                self.outside.desk.decides(self.now, (*id, call_id, *pid), permit.call())?;
             }
         }
         Ok(())
