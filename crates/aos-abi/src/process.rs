@@ -51,6 +51,30 @@ pub struct SpawnSpec {
     pub brought: Vec<Workspace>,
 }
 
+impl SpawnSpec {
+    /// A resident process that a person starts in a folder of its own, with nothing else said: no name, task, limits or
+    /// grants of its own.
+    pub fn resident(pid: Pid, role: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            parent: Pid::INIT,
+            name: None,
+            role: role.into(),
+            task: None,
+            mode: Mode::Resident,
+            model: model.into(),
+            priority: Priority::Normal,
+            policy_role: None,
+            grants: None,
+            budget: BudgetSpec::default(),
+            pipe_to: None,
+            workspace: Workspace::Home(pid),
+            quarantine: false,
+            copy_of: None,
+            brought: Vec::new(),
+        }
+    }
+}
+
 /// Whether a process ends with its first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

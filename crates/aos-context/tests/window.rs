@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aos_abi::decode::{call_ids, decode, native_ids, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage};
-use aos_abi::process::{Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Signal, Timestamp};
 use aos_context::{Fit, ItemKind, Rendered, Window, estimate, item, item_bytes, message_tokens, render, render_fitted};
 use proptest::prelude::*;
@@ -79,23 +79,7 @@ impl History {
 }
 
 fn spawn(task: &str) -> Body {
-    Body::Spawned(Box::new(SpawnSpec {
-        parent: Pid::INIT,
-        name: None,
-        role: String::new(),
-        task: Some(task.into()),
-        mode: Mode::Resident,
-        model: "m".into(),
-        priority: Priority::Normal,
-        policy_role: None,
-        grants: None,
-        budget: Default::default(),
-        pipe_to: None,
-        workspace: Workspace::Home(Pid(7)),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
-    }))
+    Body::Spawned(Box::new(SpawnSpec { task: Some(task.into()), ..SpawnSpec::resident(Pid(7), "", "m") }))
 }
 
 fn result(call_id: &str, name: &str, bytes: usize) -> Body {

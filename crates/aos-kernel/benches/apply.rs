@@ -10,7 +10,7 @@ use std::hint::black_box;
 use aos_abi::entry::{Configured, InferenceOutcome, Purpose};
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
-use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, Pid, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::effect::{Effect, Infer};
@@ -69,23 +69,8 @@ impl World {
 
     fn spawn(&mut self, task: Option<&str>) {
         let pid = self.kernel.next_pid();
-        let spec = SpawnSpec {
-            parent: Pid::INIT,
-            name: None,
-            role: "You go on and on.".to_owned(),
-            task: task.map(str::to_owned),
-            mode: Mode::Resident,
-            model: "m".to_owned(),
-            priority: Priority::Normal,
-            policy_role: None,
-            grants: None,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: Workspace::Home(pid),
-            quarantine: false,
-            copy_of: None,
-            brought: Vec::new(),
-        };
+        let role = "You go on and on.";
+        let spec = SpawnSpec { task: task.map(str::to_owned), ..SpawnSpec::resident(pid, role, "m") };
         self.apply(pid, Body::Spawned(Box::new(spec)));
     }
 

@@ -128,29 +128,13 @@ impl<P: PageStore> Kernel<P> {
 #[cfg(test)]
 mod tests {
     use aos_abi::Body;
-    use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+    use aos_abi::process::SpawnSpec;
 
     use super::*;
     use crate::table::NoPages;
 
     fn spawned(pid: Pid, parent: Pid) -> Body {
-        Body::Spawned(Box::new(SpawnSpec {
-            parent,
-            name: None,
-            role: "role".into(),
-            task: None,
-            mode: Mode::Resident,
-            model: "m".into(),
-            priority: Priority::Normal,
-            policy_role: None,
-            grants: None,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: Workspace::Home(pid),
-            quarantine: false,
-            copy_of: None,
-            brought: Vec::new(),
-        }))
+        Body::Spawned(Box::new(SpawnSpec { parent, ..SpawnSpec::resident(pid, "role", "m") }))
     }
 
     /// Sixty-four reads of one large file in every reply filled the disk with results, at no cost.

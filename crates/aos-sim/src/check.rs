@@ -289,23 +289,7 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
             return Err(broken("an exited process owns nothing", format!("{pid} has the route {path}")));
         }
     }
-    let spec = |name: &str| SpawnSpec {
-        parent: Pid::INIT,
-        name: Some(name.to_owned()),
-        role: String::new(),
-        task: None,
-        mode: aos_abi::process::Mode::Resident,
-        model: String::new(),
-        priority: Default::default(),
-        policy_role: None,
-        grants: None,
-        budget: Default::default(),
-        pipe_to: None,
-        workspace: aos_abi::process::Workspace::Home(Pid::INIT),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
-    };
+    let plain = SpawnSpec::resident(Pid::INIT, "", "");
     for name in NAMES {
         let body = Body::Spawned(Box::new(spec(name)));
         let taken = kernel.check(kernel.next_pid(), &body).is_err_and(|error| error.code == Code::Exist);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use aos_abi::entry::{Asked, Key, ProposalState, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::model::Ability;
-use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec};
 use aos_abi::{Body, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::table::PageStore;
@@ -84,19 +84,14 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
     SpawnSpec {
         parent: if chance.percent(90) { Pid::INIT } else { anybody },
         name: chance.percent(30).then(|| chance.one(&NAMES).to_owned()),
-        role: "You are an agent.".into(),
         task: chance.percent(70).then(|| "do something".to_owned()),
         mode: if chance.percent(50) { Mode::OneShot } else { Mode::Resident },
         model: chance.one(&ASKED).to_owned(),
         priority: [Priority::Interactive, Priority::Normal, Priority::Batch][chance.weighted(&[20, 60, 20])],
-        policy_role: None,
         grants: chance.percent(20).then(|| chance.one(&RIGHTS).iter().map(|text| (*text).to_owned()).collect()),
         budget: if chance.percent(50) { budget(chance, 4) } else { BudgetSpec::default() },
         pipe_to: chance.percent(10).then_some(anybody),
-        workspace: Workspace::Home(next),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
+        ..SpawnSpec::resident(next, "You are an agent.", "")
     }
 }
 

@@ -39,7 +39,7 @@ use aos_abi::entry::{
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
-use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::effect::{Effect, Serve};
@@ -118,23 +118,7 @@ pub(crate) fn ledger(script: &str) -> (String, BTreeMap<Pid, (u64, u64)>) {
 
 /// A resident process that a person starts on model `m`, without a task or limits, in its own folder.
 pub(crate) fn plain(pid: Pid) -> SpawnSpec {
-    SpawnSpec {
-        parent: Pid::INIT,
-        name: None,
-        role: "role".into(),
-        task: None,
-        mode: Mode::Resident,
-        model: "m".into(),
-        priority: Priority::Normal,
-        policy_role: None,
-        grants: None,
-        budget: BudgetSpec::default(),
-        pipe_to: None,
-        workspace: Workspace::Home(pid),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
-    }
+    SpawnSpec::resident(pid, "role", "m")
 }
 
 /// Where a file lay: a path, or the process whose own it was.

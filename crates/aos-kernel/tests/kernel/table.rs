@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use aos_abi::entry::{Configured, InferenceOutcome};
 use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelSpec, Price, TIERS};
-use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::{Mode, SpawnSpec};
 use aos_abi::{Body, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::effect::{Effect, Infer};
@@ -72,23 +72,8 @@ fn kernel() -> Kernel<NoPages> {
 }
 
 fn spawn(pid: Pid, model: &str) -> Body {
-    Body::Spawned(Box::new(SpawnSpec {
-        parent: Pid::INIT,
-        name: None,
-        role: "role".into(),
-        task: Some("a task".into()),
-        mode: Mode::OneShot,
-        model: model.into(),
-        priority: Priority::Normal,
-        policy_role: None,
-        grants: None,
-        budget: BudgetSpec::default(),
-        pipe_to: None,
-        workspace: Workspace::Home(pid),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
-    }))
+    let task = Some("a task".into());
+    Body::Spawned(Box::new(SpawnSpec { task, mode: Mode::OneShot, ..SpawnSpec::resident(pid, "role", model) }))
 }
 
 /// What the model that is asked makes of it.

@@ -195,30 +195,14 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+    use aos_abi::process::SpawnSpec;
     use aos_abi::{Signal, Timestamp};
     use aos_journal::{Checkpoint, Journal, OpenOptions};
 
     use super::*;
 
     fn spawned(parent: Pid) -> Body {
-        Body::Spawned(Box::new(SpawnSpec {
-            parent,
-            name: None,
-            role: "r".into(),
-            task: None,
-            mode: Mode::Resident,
-            model: "m".into(),
-            priority: Default::default(),
-            policy_role: None,
-            grants: None,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: Workspace::Home(Pid(2)),
-            quarantine: false,
-            copy_of: None,
-            brought: Vec::new(),
-        }))
+        Body::Spawned(Box::new(SpawnSpec { parent, ..SpawnSpec::resident(Pid(2), "r", "m") }))
     }
 
     /// What was left of a pruned process was taken for decisions that differ.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use aos_abi::entry::{self, Personal, ServedOutcome};
 use aos_abi::inference::{Failure, FailureKind, Format, Reply, Usage};
-use aos_abi::process::{BudgetSpec, Mode, Priority, SpawnSpec, Workspace};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Entry, Pid};
 use aos_gateway::{Answer, ApiError, Key};
 use aos_kernel::effect::{Guard, Serve, Then};
@@ -48,23 +48,7 @@ pub(crate) fn program(
     policy_role: Option<String>,
     budget: BudgetSpec,
 ) -> SpawnSpec {
-    SpawnSpec {
-        parent: Pid::INIT,
-        name: Some(name),
-        role: ROLE.to_owned(),
-        task: None,
-        mode: Mode::Program,
-        model,
-        priority: Priority::Normal,
-        policy_role,
-        grants: None,
-        budget,
-        pipe_to: None,
-        workspace: Workspace::Home(pid),
-        quarantine: false,
-        copy_of: None,
-        brought: Vec::new(),
-    }
+    SpawnSpec { name: Some(name), mode: Mode::Program, policy_role, budget, ..SpawnSpec::resident(pid, ROLE, model) }
 }
 
 /// What the kernel decides about a request.

@@ -75,30 +75,14 @@ fn replay<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>, after: Lsn, w
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+    use aos_abi::process::SpawnSpec;
     use aos_abi::{Body, Pid, Signal, Timestamp};
     use aos_journal::OpenOptions;
 
     use super::*;
 
     fn spawned() -> Body {
-        Body::Spawned(Box::new(SpawnSpec {
-            parent: Pid::INIT,
-            name: Some("kept".into()),
-            role: "r".into(),
-            task: None,
-            mode: Mode::Resident,
-            model: "m".into(),
-            priority: Default::default(),
-            policy_role: None,
-            grants: None,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: Workspace::Home(Pid(2)),
-            quarantine: false,
-            copy_of: None,
-            brought: Vec::new(),
-        }))
+        Body::Spawned(Box::new(SpawnSpec { name: Some("kept".into()), ..SpawnSpec::resident(Pid(2), "r", "m") }))
     }
 
     /// A journal with a living and an ended process, and a checkpoint as another version would have written it.
