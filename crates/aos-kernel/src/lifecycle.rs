@@ -135,6 +135,7 @@ impl<P: PageStore> Kernel<P> {
             terminating: None,
             hurried: false,
             step: Vec::new(),
+            stepped: false,
             window: Window::default(),
             inbox: Default::default(),
             stdin: Default::default(),

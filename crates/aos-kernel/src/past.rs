@@ -2,9 +2,9 @@
 //!
 //! Start at [`Past::take`]. A window is state, of which the journal holds no record; what enters it, and when, is the
 //! kernel's to say (`turn`, `step`, `outcome`), and this says the same a second time, for moments of which no state is left.
-//! What always holds: for a living process and now it has the items that [`crate::Kernel::past`] gives, which the simulation
-//! compares; what came while a turn was put off, of which nothing is journaled, may stand behind it. Deliberately absent:
-//! what was cut from the history since, as by a prune.
+//! What always holds: for a living process and now it has the items that [`crate::Kernel::past`] gives, in the
+//! same order, which the simulation compares; but for what came since the last result of a step, while its turn is put off.
+//! Deliberately absent: what was cut from the history since, as by a prune.
 
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome, Purpose, WindowItem};

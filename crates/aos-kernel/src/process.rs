@@ -100,6 +100,8 @@ pub struct Process {
     pub hurried: bool,
     /// The calls of its last reply.
     pub step: Vec<StepCall>,
+    /// Their results are in its window, and the turn that they lead to has not begun.
+    pub stepped: bool,
     /// What its next prompt holds.
     pub window: Window,
     /// Unread messages, oldest first.

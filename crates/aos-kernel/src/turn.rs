@@ -134,7 +134,9 @@ impl<P: PageStore> Kernel<P> {
         let mut put_away = Vec::new();
         let mut labels = Labels::NONE;
         self.with(pid, |process| {
-            let at_rest = process.step.is_empty();
+            // However often the turn is put off, what was in the middle of something is so until it begins.
+            process.stepped |= !process.step.is_empty();
+            let at_rest = !process.stepped;
             let mut news: Vec<Notice> = process.notices.drain(..).collect();
             for chunk in std::mem::take(&mut process.stdin) {
                 if at_rest || chunk.from_pid == Pid::INIT {
@@ -221,6 +223,7 @@ impl<P: PageStore> Kernel<P> {
             max_output,
         };
         self.fact(pid, started);
+        self.with(pid, |process| process.stepped = false);
         self.tries(pid, &model, id);
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use aos_abi::entry::WindowItem;
+use aos_abi::entry::{ItemKind, WindowItem};
 use aos_abi::process::{Priority, SpawnSpec, State};
 use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
@@ -152,17 +152,18 @@ fn past<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>], pid: Pid) 
             read.take(entry);
         }
     }
-    // In which order is left out, since of a turn that was put off nothing is journaled; so is a reply that says nothing in
-    // one encoding, since what the model had may have been configured anew.
+    // A reply that says nothing in one encoding is left out, since what the model had may have been configured anew.
     let blank = |lsn: Lsn| {
         let at = history.binary_search_by_key(&lsn, |entry| entry.lsn);
         at.is_ok_and(|at| aos_kernel::past::says_nothing(&history[at]))
     };
     let plain = |items: Vec<WindowItem>| {
         let items = items.into_iter().filter(|item| !blank(item.lsn));
-        let mut plain: Vec<_> = items.map(|item| (item.lsn, item.kind)).collect();
-        plain.sort();
-        plain
+        let mut items: Vec<_> = items.map(|item| (item.lsn, item.kind)).collect();
+        // While a turn is put off, what is to be shown with it stands before what was there already.
+        let since = items.iter().rposition(|(_, kind)| *kind != ItemKind::User).map_or(0, |last| last + 1);
+        items[since..].sort();
+        items
     };
     let (read, real) = (plain(read.window()), plain(real));
     if read != real {
@@ -291,7 +292,8 @@ fn owners<P: PageStore>(kernel: &mut Kernel<P>, names: &BTreeMap<String, Pid>) -
     }
     let plain = SpawnSpec::resident(Pid::INIT, "", "");
     for name in NAMES {
-        let body = Body::Spawned(Box::new(spec(name)));
+        let spec = SpawnSpec { name: Some(name.to_owned()), ..plain.clone() };
+        let body = Body::Spawned(Box::new(spec));
         let taken = kernel.check(kernel.next_pid(), &body).is_err_and(|error| error.code == Code::Exist);
         if taken != names.contains_key(name) {
             return Err(broken("a name belongs to whoever lives under it", format!("{name}: {names:?}")));

@@ -543,3 +543,29 @@ fn no_address_is_given_where_none_leads_to_the_daemon() {
     );
     assert!(told.contains("2 SYS_REGISTER_WEBHOOK = EAGAIN no address leads here"), "{told}");
 }
+
+/// What came in the middle of something was shown at once where the turn was put off, and nothing journaled said so: a
+/// fork of what had ended lacked it.
+#[test]
+fn a_turn_that_is_put_off_shows_what_it_would_have_shown() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.0185 go
+        2: => SEND_MSG {"to_pid":2,"content":"a note"}
+        budget 2 usd=1
+        2: ok
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.0185 go
+      → infer 2 turn [task]
+    > 2: => SEND_MSG {"to_pid":2,"content":"a note"}
+    2 message from 2: a note
+    2 SEND_MSG = {"message_id":"m9"}
+    2 stopped: the budget is spent: $0.0174 left, up to $0.018334 needed; `aos budget 2 --usd MORE` gives it more
+    > budget 2 usd=1
+      → infer 2 turn [task, turn, send_msg]
+    > 2: ok
+      → infer 2 turn [task, turn, send_msg, turn, message a note]
+    "#);
+}

@@ -238,9 +238,9 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     2 is blocked for budget
     > 3: late
     3 charged 1000 + 100 tokens, $0.0011
-      → infer 2 turn [task, turn, spawn_agent, sleep, end of 3]
+      → infer 2 turn [task, turn, spawn_agent, sleep]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.018805, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.018658, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
