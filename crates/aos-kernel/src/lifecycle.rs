@@ -202,8 +202,6 @@ impl<P: PageStore> Kernel<P> {
     /// Keeps a process that is about to end from starting anything when another end reaches it first.
     fn freeze(&mut self, pid: Pid) {
         if self.table.get(pid).is_some_and(|process| !process.exited() && process.stopped.is_none()) {
-            let model = self.table.get(pid).map(|process| process.model.clone()).unwrap_or_default();
-            self.globals.scheduler.remove(&model, pid);
             self.unqueue(pid);
             self.with(pid, |process| process.stopped = Some("ending".into()));
         }
@@ -219,8 +217,6 @@ impl<P: PageStore> Kernel<P> {
             Signal::Kill => self.exit(pid, 137, Value::Null, "killed"),
             Signal::Term => self.terminate(pid, lsn),
             Signal::Stop => {
-                let model = process.model.clone();
-                self.globals.scheduler.remove(&model, pid);
                 self.unqueue(pid);
                 self.with(pid, |process| process.stopped = Some("stopped by a signal".into()));
             }
@@ -353,7 +349,6 @@ impl<P: PageStore> Kernel<P> {
     fn release(&mut self, pid: Pid) {
         let Some(process) = self.table.get(pid) else { return };
         let name = process.name.clone();
-        let model = process.model.clone();
         let phase = process.phase.clone();
         let calls: Vec<_> = process
             .step
@@ -366,7 +361,7 @@ impl<P: PageStore> Kernel<P> {
         if let Some(name) = name {
             self.globals.names.remove(&name);
         }
-        self.globals.scheduler.remove(&model, pid);
+        self.unqueue(pid);
         if let Phase::Inferring(effect) = phase
             && self.globals.in_flight.contains_key(&effect)
         {

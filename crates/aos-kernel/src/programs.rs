@@ -245,9 +245,10 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Takes a program out of every queue: it is stopped, or ends.
+    /// Takes a process out of every queue: it is stopped, ends, or waits for something else first.
     pub(crate) fn unqueue(&mut self, pid: Pid) {
-        for model in self.waits_for(pid) {
+        let own = self.table.get(pid).map(|process| process.model.clone());
+        for model in self.waits_for(pid).into_iter().chain(own) {
             self.globals.scheduler.remove(&model, pid);
         }
     }

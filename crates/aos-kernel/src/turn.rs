@@ -232,9 +232,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn stop_with(&mut self, pid: Pid, reason: &str) {
         self.fact(pid, Body::Stopped { reason: reason.to_owned() });
         // It may have waited for a model when another word, such as TERM, had it ask for one anew.
-        if let Some(model) = self.table.get(pid).map(|process| process.model.clone()) {
-            self.globals.scheduler.remove(&model, pid);
-        }
+        self.unqueue(pid);
         self.with(pid, |process| {
             process.stopped = Some(reason.to_owned());
             process.phase = Phase::Ready;

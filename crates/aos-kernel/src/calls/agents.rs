@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::invalid;
 use crate::effect::Effect;
 use crate::labels::Reads;
-use crate::process::{CallState, Phase, StepCall, Wait};
+use crate::process::{CallState, Phase, Process, StepCall, Wait};
 use crate::route::Asked;
 use crate::step::Done;
 use crate::table::PageStore;
@@ -53,9 +53,10 @@ impl<P: PageStore> Kernel<P> {
         let coming = parent.labels_to_come();
         let files = self.labels_read(pid, Reads::Files).and(coming);
         // One that no model may serve has ended by now.
-        let born = self.table.get(child).filter(|process| !process.exited());
-        let Some(model) = born.map(|process| process.model.clone()) else { return };
-        self.globals.scheduler.remove(&model, child);
+        if self.table.get(child).is_none_or(Process::exited) {
+            return;
+        }
+        self.unqueue(child);
         self.with(child, |process| process.phase = Phase::Calling);
         for (nth, permit) in attached.into_iter().enumerate() {
             let (name, args) = (permit.call().name(), permit.call().args());
