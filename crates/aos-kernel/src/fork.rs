@@ -4,7 +4,7 @@
 //! owner, and it is the person's, not its origin's; what its origin carried it carries.
 
 use aos_abi::entry::WindowItem;
-use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
+use aos_abi::process::{Mode, SpawnSpec};
 use aos_abi::{CallError, Code, Lsn, Pid};
 use aos_context::ItemKind;
 use aos_policy::Grants;
@@ -25,37 +25,21 @@ impl<P: PageStore> Kernel<P> {
     /// # Errors
     /// `ESRCH` where there is none.
     pub fn fork_of(&mut self, from: Pid) -> Result<SpawnSpec, CallError> {
-        if self.table.get(from).is_some_and(|process| process.mode == Mode::Program) {
+        let process = self.table.get(from).ok_or_else(|| no_process(from))?;
+        if process.mode == Mode::Program {
             return Err(CallError::new(
                 Code::Inval,
                 format!("process {from} is a program's key and has no past to fork"),
             ));
         }
-        self.fork_spec(from).ok_or_else(|| no_process(from))
-    }
-
-    /// Whether a process may be forked, and as what.
-    pub(crate) fn fork_spec(&mut self, from: Pid) -> Option<SpawnSpec> {
-        let process = self.table.get(from)?;
-        // The nearest grants lie within all above them, so they alone say what it may do.
-        let own = process.chain.first().map(Grants::texts);
-        Some(SpawnSpec {
-            // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
-            parent: Pid::INIT,
-            name: None,
-            role: process.role.clone(),
-            task: None,
-            mode: Mode::Resident,
+        let pid = Pid(self.globals.last_pid + 1);
+        Ok(SpawnSpec {
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
-            model: process.course.asked.clone(),
             priority: process.priority,
-            grants: own,
-            budget: BudgetSpec::default(),
-            pipe_to: None,
-            workspace: Workspace::Home(Pid(self.globals.last_pid + 1)),
-            quarantine: false,
-            copy_of: None,
-            brought: Vec::new(),
+            // The nearest grants lie within all above them, so they alone say what it may do.
+            grants: process.chain.first().map(Grants::texts),
+            // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
+            ..SpawnSpec::resident(pid, process.role.clone(), process.course.asked.clone())
         })
     }
 

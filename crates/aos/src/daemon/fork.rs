@@ -6,19 +6,21 @@
 use std::path::Path;
 
 use aos_abi::api::{Accepted, ForkRequest};
+use aos_abi::entry::WindowItem;
+use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, Lsn, Pid};
 use aos_drivers::fs::Place;
 use aos_gateway::{Answer, ApiError};
 
 use super::heart::LiveKernel;
-use super::past::{self, Past};
+use super::past::{self, Told};
 use super::system::{Daemon, blocking};
 
 impl Daemon {
     /// Makes a process that has lived through what another one had, now or just after an entry.
     pub(super) async fn forked(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
         let ForkRequest { at, name } = request;
-        let lives = self.heart.look(move |kernel| kernel.past(pid).is_some()).await?;
+        let lives = self.heart.look(move |kernel| kernel.process(pid).is_some_and(|process| !process.exited())).await?;
         let told = match at.is_none() && lives {
             // Whoever lives knows best; it is asked once the files are there.
             true => None,
@@ -35,7 +37,7 @@ impl Daemon {
         let look = {
             let name = name.clone();
             move |kernel: &mut LiveKernel| {
-                fork(kernel, pid, name, Some(Past { upto: Lsn::ZERO, window: Vec::new() }))?;
+                fork(kernel, pid, name, Lsn::ZERO, Vec::new())?;
                 kernel.detail(pid).map(|detail| detail.workspace)
             }
         };
@@ -43,7 +45,8 @@ impl Daemon {
         let staged = self.copy_of(source).await?;
         let workspaces = self.home.workspaces();
         let make = move |kernel: &mut LiveKernel| {
-            let (new, body) = fork(kernel, pid, name, told)?;
+            let Told { upto, window } = told.map_or_else(|| now(kernel, pid), Ok)?;
+            let (new, body) = fork(kernel, pid, name, upto, window)?;
             std::fs::rename(staged.keep(), workspaces.join(new.to_string()))
                 .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
             Ok((new, body))
@@ -62,19 +65,26 @@ impl Daemon {
     }
 }
 
-/// The process that would be made, checked. `told`: its past, where that is in the journal alone.
-fn fork(kernel: &mut LiveKernel, pid: Pid, name: Option<String>, told: Option<Past>) -> Result<(Pid, Body), CallError> {
+/// What a living process has lived through.
+fn now(kernel: &mut LiveKernel, pid: Pid) -> Result<Told, CallError> {
+    let window = kernel.past(pid).ok_or_else(|| {
+        CallError::new(Code::Again, format!("process {pid} has ended meanwhile"))
+            .hint("fork it again: its past is in the journal")
+    })?;
+    Ok(Told { upto: kernel.lsn(), window })
+}
+
+/// The process that would be made, checked.
+fn fork(
+    kernel: &mut LiveKernel,
+    pid: Pid,
+    name: Option<String>,
+    from_lsn: Lsn,
+    window: Vec<WindowItem>,
+) -> Result<(Pid, Body), CallError> {
     let new = kernel.next_pid();
-    let mut spec = kernel.fork_of(pid)?;
-    spec.name = name;
-    let (from_lsn, window) = match told {
-        Some(past) => (past.upto, past.window),
-        None => {
-            let ended = || CallError::new(Code::Again, format!("process {pid} has ended meanwhile"));
-            (kernel.lsn(), kernel.past(pid).ok_or_else(|| ended().hint("fork it again: its past is in the journal"))?)
-        }
-    };
-    let body = Body::Forked { from_pid: pid, from_lsn, spec: Box::new(spec), window };
+    let spec = Box::new(SpawnSpec { name, ..kernel.fork_of(pid)? });
+    let body = Body::Forked { from_pid: pid, from_lsn, spec, window };
     kernel.check(new, &body)?;
     Ok((new, body))
 }

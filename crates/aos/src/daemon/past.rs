@@ -16,8 +16,8 @@ use super::undo::{Link, Links};
 /// Entries read at once.
 const PAGE: u64 = 4096;
 
-/// The window of a process as of some entry.
-pub(crate) struct Past {
+/// The window of a process as of some entry, as the journal tells it.
+pub(crate) struct Told {
     /// The last entry that it holds.
     pub(crate) upto: Lsn,
     /// Its window, in order.
@@ -25,7 +25,7 @@ pub(crate) struct Past {
 }
 
 /// The window of `pid` just after the entry `at`, or now. `None` where it has no entry up to there.
-pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Option<Past>, Error> {
+pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Option<Told>, Error> {
     // The end of a child stands in its parent's window, and in the child's own trail.
     let mut children = BTreeSet::new();
     each_of(reader, pid, at, |entry| {
@@ -52,7 +52,7 @@ pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Optio
         past.take(&entry);
     })?;
     ends.values().for_each(|end| past.take(end));
-    Ok((upto > Lsn::ZERO).then(|| Past { upto, window: past.window() }))
+    Ok((upto > Lsn::ZERO).then(|| Told { upto, window: past.window() }))
 }
 
 /// Does something with each entry of a process up to one, in order.
