@@ -26,8 +26,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// Bytes a second that are written at the most: what one process puts into the page cache.
 const SPEED: u64 = 2 << 30;
 
-/// What stays free of a disk, or half of what was free if that is less.
-const SPARED_BYTES: u64 = 1 << 30;
+/// What stays free of a disk in bytes, or half of what was free if that is less.
+pub const SPARED_BYTES: u64 = 1 << 30;
 
 /// The same in files.
 const SPARED_FILES: u64 = 100_000;

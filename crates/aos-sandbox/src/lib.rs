@@ -71,6 +71,7 @@ mod walls;
 pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Recovered, Stage, recover};
 pub use content::{Copies, Same, data};
+pub use disk::SPARED_BYTES;
 pub use error::{Error, Feature};
 pub use exec::close_others_on_exec;
 pub use helper::helper_main;

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aos_abi::{CallError, Code};
 
-/// What stays free, in bytes: as much as commands leave.
-const SPARED: u64 = 1 << 30;
-/// On a small disk a twentieth of it stays.
+/// On a small disk a twentieth of it stays, and otherwise as much as commands leave.
 const SPARED_OF: u64 = 20;
 
 /// The disk that the journal is on.
@@ -36,7 +34,7 @@ impl Spare {
 
 /// Whether so many free bytes of so many are more than what stays.
 fn enough(free: u64, all: u64) -> Result<(), CallError> {
-    let spared = SPARED.min(all / SPARED_OF);
+    let spared = aos_sandbox::SPARED_BYTES.min(all / SPARED_OF);
     if free > spared {
         return Ok(());
     }
