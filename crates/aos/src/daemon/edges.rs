@@ -453,7 +453,7 @@ async fn blocking<T: Send + 'static>(
 
 /// A result no larger than the journal takes. Of one that is larger stays what it carries: the call was made all the same.
 fn bounded(result: Value) -> Result<Value, CallError> {
-    let bytes = result.to_string().len();
+    let bytes = aos_context::json_bytes(&result);
     if bytes <= aos_abi::limits::RESULT_BYTES_MAX {
         return Ok(result);
     }
