@@ -82,7 +82,7 @@ pub struct SpawnRequest {
     /// Work on a copy of that folder, so that what it would change can be looked at.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Files to put into its workspace before it starts.
+    /// Files to put into its workspace before it starts: one of its own, or the copy of a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileArg>,
 }

@@ -120,6 +120,9 @@ fn files_are_copied_in_and_the_originals_stay() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "7\n"), "{ran:?}");
     assert_eq!(results(&rig.requests()[1])[0].1["result"]["content"], "as it was");
     assert_eq!(read(folder.join("notes.txt")), "as it was");
+    // In a folder of the person's there is no workspace of its own that it would see them in.
+    let ran = rig.aos(&["run", "-w", "mine", "-f", "mine/notes.txt", "alpha"]);
+    assert!(ran.code == 2 && ran.err.contains("`notes.txt` would go into a workspace of its own"), "{ran:?}");
 }
 
 /// An agent may have left the link; what is read through it goes to a model.

@@ -347,6 +347,10 @@ impl System for Daemon {
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
         }
+        if let (Some(folder), false, Some(file)) = (&request.workspace, request.dry_run, request.files.first()) {
+            let message = format!("`{}` would go into a workspace of its own, and it works on {folder}", file.path);
+            return Err(ApiError::usage(message).hint("put the file into that folder, or name no folder"));
+        }
         let lacks = match &request.workspace {
             // A dry run works on a copy in the home, which is looked at when the daemon starts.
             Some(folder) if !request.dry_run => {
