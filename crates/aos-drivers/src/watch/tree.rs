@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{FileType, OFlags};
@@ -43,12 +43,6 @@ pub(super) struct Tree {
     rooted: bool,
 }
 
-impl AsRawFd for Tree {
-    fn as_raw_fd(&self) -> RawFd {
-        self.inotify.as_raw_fd()
-    }
-}
-
 impl Tree {
     /// Watches a folder with all below it, or one file by its folder.
     pub(super) fn plant(target: Target) -> Result<Tree, Error> {
@@ -56,6 +50,11 @@ impl Tree {
         let mut tree = Tree { inotify, target, folders: HashMap::new(), rooted: false };
         tree.root(&mut |_| {})?;
         Ok(tree)
+    }
+
+    /// A descriptor that can be read from when something has happened.
+    pub(super) fn news(&self) -> std::io::Result<OwnedFd> {
+        self.inotify.try_clone()
     }
 
     /// Whether the watched folder is gone for now.

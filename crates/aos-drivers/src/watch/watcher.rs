@@ -1,5 +1,6 @@
 //! The task of a watch, and the handle that ends it.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use aos_abi::{CallError, Code};
@@ -55,8 +56,9 @@ impl Watcher {
             }
             error => error.into(),
         })?;
-        let tree = register(tree).map_err(|error| CallError::new(Code::Io, format!("watch: {error}")))?;
-        Ok(Watcher { task: tokio::spawn(run(tree, settle, on_event)) })
+        let news = tree.news().and_then(register);
+        let news = news.map_err(|error| CallError::new(Code::Io, format!("watch: {error}")))?;
+        Ok(Watcher { task: tokio::spawn(run(tree, news, settle, on_event)) })
     }
 
     /// Ends the watch and waits until nothing more will be told.
@@ -90,23 +92,39 @@ fn target(order: Order) -> Result<Target, Error> {
 }
 
 /// Hands the descriptor to the runtime.
-#[expect(deprecated, reason = "the new name is unsafe for types that may swap their descriptor; a tree never does")]
-fn register(tree: Tree) -> std::io::Result<AsyncFd<Tree>> {
-    AsyncFd::with_interest(tree, Interest::READABLE)
+#[expect(deprecated, reason = "the new name is unsafe for types that may swap their descriptor; this one never does")]
+fn register(news: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(news, Interest::READABLE)
 }
 
-async fn run(mut tree: AsyncFd<Tree>, settle: Settle, on_event: mpsc::Sender<Changed>) {
+/// A large tree that was moved in, or is there again, takes a while to read: others are served meanwhile. `None`: the
+/// runtime ends.
+async fn beside<T: Send + 'static>(
+    (mut tree, mut burst): (Tree, Burst),
+    work: fn(&mut Tree, &mut Burst) -> T,
+) -> Option<(Tree, Burst, T)> {
+    let worked = tokio::task::spawn_blocking(move || {
+        let done = work(&mut tree, &mut burst);
+        (tree, burst, done)
+    });
+    worked.await.ok()
+}
+
+async fn run(mut tree: Tree, news: AsyncFd<OwnedFd>, settle: Settle, on_event: mpsc::Sender<Changed>) {
     let mut burst = Burst::default();
     let mut look_again = Instant::now();
     loop {
         let due = burst.due(settle);
         let settled = due.is_some_and(|due| due <= Instant::now());
-        let uprooted = tree.get_ref().is_uprooted();
+        let uprooted = tree.is_uprooted();
         // Each branch is safe to drop: nothing is taken before it is chosen.
         tokio::select! {
-            ready = tree.readable_mut() => {
+            ready = news.readable() => {
                 let Ok(mut ready) = ready else { return };
-                match ready.get_inner_mut().drain(&mut burst) {
+                let Some(worked) = beside((tree, burst), Tree::drain).await else { return };
+                let drained;
+                (tree, burst, drained) = worked;
+                match drained {
                     Ok(true) => ready.clear_ready(),
                     Ok(false) => {}
                     Err(_) => {
@@ -122,7 +140,8 @@ async fn run(mut tree: AsyncFd<Tree>, settle: Settle, on_event: mpsc::Sender<Cha
             },
             () = sleep_until(due.unwrap_or(look_again)), if due.is_some() && !settled => {}
             () = sleep_until(look_again), if uprooted => {
-                tree.get_mut().replant(&mut burst);
+                let Some(worked) = beside((tree, burst), Tree::replant).await else { return };
+                (tree, burst, ()) = worked;
                 look_again = Instant::now() + REPLANT;
             }
             () = on_event.closed() => return,
