@@ -10,7 +10,7 @@ use aos_policy::address::{Address, AddressFault, Class, class};
 use reqwest::Url;
 
 use super::error::Error;
-use super::own::{Own, is_of_this_host};
+use super::own::{Own, is_of_this_host, is_on_this_link};
 use super::resolver::{Pinned, Resolve};
 
 /// Longest URL, in bytes.
@@ -106,17 +106,17 @@ pub(super) async fn reach(
     if addresses.is_empty() {
         return Err(unresolved(&host, "it has no address"));
     }
+    let within = |ip| is_of_this_host(ip) || is_on_this_link(ip);
     // One bad address spoils the name: a mixture is what an attack looks like.
-    addresses
-        .iter()
-        .try_for_each(|ip| check_own(*ip).and_then(|()| check(class_here(*ip, is_of_this_host), Some(*ip))))?;
+    addresses.iter().try_for_each(|ip| check_own(*ip).and_then(|()| check(class_here(*ip, within), Some(*ip))))?;
     Ok(Destination { url: parsed, pinned: Pinned::new(&host, addresses), host: format!("{host}:{port}") })
 }
 
-/// The class of an address, as it is from here: what this host has is within its firewall, however public the address.
-fn class_here(ip: IpAddr, is_of_this_host: impl Fn(IpAddr) -> bool) -> Class {
+/// The class of an address, as it is from here: what this host has, or its network, is within the firewall, however public
+/// the address.
+fn class_here(ip: IpAddr, is_within: impl Fn(IpAddr) -> bool) -> Class {
     match class(ip) {
-        Class::Public if is_of_this_host(ip) => Class::Private,
+        Class::Public if is_within(ip) => Class::Private,
         class => class,
     }
 }

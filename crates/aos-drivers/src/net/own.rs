@@ -47,9 +47,47 @@ pub(super) fn is_of_this_host(ip: IpAddr) -> bool {
     binds(ip).is_ok() && (binds(nobody).is_err() || to_itself(any).unwrap_or(false))
 }
 
+/// Whether an address lies in a network that this host is in itself. In IPv6 every device of a household has a public
+/// address, and only a firewall at its edge keeps others from it; in IPv4 whoever has a public one is meant to be reached.
+pub(super) fn is_on_this_link(ip: IpAddr) -> bool {
+    let IpAddr::V6(ip) = ip.to_canonical() else { return false };
+    std::fs::read_to_string("/proc/net/if_inet6").is_ok_and(|addresses| is_in_a_network(ip, &addresses))
+}
+
+/// `addresses`: as the kernel lists this host's, a line for each: in hexadecimal the address, the number of its interface
+/// and the bits of its network, then its scope, flags and name (`proc_pid_net(5)`).
+fn is_in_a_network(ip: Ipv6Addr, addresses: &str) -> bool {
+    addresses.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next().and_then(|word| u128::from_str_radix(word, 16).ok());
+        let bits = words.nth(1).and_then(|word| u32::from_str_radix(word, 16).ok());
+        let (Some(address), Some(bits)) = (address, bits) else { return false };
+        // Nobody is given more than 48 bits for a site (RFC 6177): a tunnel that takes everything is no network.
+        (48..=128).contains(&bits) && (address ^ ip.to_bits()) >> (128 - bits) == 0
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_in_a_network_of_this_host_is_on_its_link() {
+        let addresses = "20010db8000100020000000000000005 02 40 00 80     eth0\n\
+                         00000000000000000000000000000001 01 80 10 80       lo\n\
+                         26062800000000000000000000000001 04 03 00 80      tun\nnonsense\n";
+        for (ip, is) in [
+            ("2001:db8:1:2::5", true),
+            ("2001:db8:1:2:ffff::1", true),
+            ("2001:db8:1:3::5", false),
+            ("::1", true),
+            ("::2", false),
+            ("2606:2800:220:1::1", false),
+        ] {
+            assert_eq!(is_in_a_network(ip.parse().unwrap(), addresses), is, "{ip}");
+        }
+        assert!(!is_on_this_link("192.0.2.1".parse().unwrap()));
+    }
 
     fn is_at(listens: &str, asked: &str) -> bool {
         let asked: SocketAddr = asked.parse().unwrap();
