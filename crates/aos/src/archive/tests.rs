@@ -30,6 +30,17 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// Where links lead in ways that a library would put in order.
+const ODD_LINKS: [&str; 7] = [
+    "/",
+    "//",
+    "a//b",
+    "a/.",
+    "./a/",
+    "../..//x",
+    "a////////////////////////////////////////////////////////////////////////////////////////////////////b",
+];
+
 /// Something of every kind that agents leave behind.
 fn lived_in(dir: &Path) -> Home {
     let home = home_at(&dir.join("home"));
@@ -41,6 +52,9 @@ fn lived_in(dir: &Path) -> Home {
     fs::set_permissions(own.join("tool"), Permissions::from_mode(0o755)).unwrap();
     symlink("tool", own.join("link")).unwrap();
     symlink("/etc", own.join("out")).unwrap();
+    for (nth, target) in ODD_LINKS.iter().enumerate() {
+        symlink(target, own.join(format!("odd{nth}"))).unwrap();
+    }
     let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"no\xfftext");
     fs::write(own.join(name), [0, 255, 10]).unwrap();
     fs::create_dir(own.join("locked")).unwrap();
@@ -74,6 +88,10 @@ fn everything_comes_back_as_it_was_and_nothing_secret_leaves() {
     };
     assert_eq!(listed(&again), listed(&manifest));
     assert_eq!(fs::read_link(other.workspaces().join("3/out")).unwrap(), Path::new("/etc"));
+    for (nth, target) in ODD_LINKS.iter().enumerate() {
+        let read = fs::read_link(other.workspaces().join(format!("3/odd{nth}"))).unwrap();
+        assert_eq!(read.as_os_str(), *target, "letter by letter");
+    }
     assert_eq!([mode(&other.config_file()), mode(&other.journal_file())], [0o600, 0o600]);
     let leftovers: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(leftovers.len(), 4, "no drafts stay: {leftovers:?}");

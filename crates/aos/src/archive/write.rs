@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,9 @@ use tar::{Builder, EntryType, Header};
 use super::content::Content;
 use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kind};
+
+/// The name under which the target of a link stands that is too long for its own header.
+const LONG_LINK: &[u8] = b"././@LongLink";
 
 /// Writes everything of a home that cannot be made again to `to`, 0600, and reads it back before it gets that name.
 /// `at` is the time that is written into it. Whether agents see that place is another matter, see [`super::look`].
@@ -161,8 +165,7 @@ impl<'w, 'p> Writing<'w, 'p> {
                 open.extend(inside.into_iter().map(|entry| (entry.path(), name.join(entry.file_name()))));
             } else if what.is_symlink() {
                 let Ok(target) = fs::read_link(&place) else { continue };
-                let mut header = header(EntryType::Symlink, 0o777, metadata.mtime());
-                self.tar.append_link(&mut header, &name, &target).map_err(Error::io("write", self.archive))?;
+                self.link(&name, &target, metadata.mtime()).map_err(Error::io("write", self.archive))?;
                 self.hold(&name, 0o777, 0, None, Some(target.to_string_lossy().into_owned()));
             } else if !what.is_file() {
                 self.leave_out(&name, "it is neither a file, a folder nor a link".into());
@@ -218,6 +221,21 @@ impl<'w, 'p> Writing<'w, 'p> {
             self.names.extend(same.map(|same| (same, name.to_owned())));
         }
         Ok(())
+    }
+
+    /// Writes a link with its target letter by letter, which the library would put in order (`a//b`, `/`) and so change. One
+    /// that is too long for the header goes before it, in GNU's way.
+    fn link(&mut self, name: &Path, target: &Path, mtime: i64) -> io::Result<()> {
+        let target = target.as_os_str().as_bytes();
+        let mut of = header(EntryType::Symlink, 0o777, mtime);
+        if of.set_link_name_literal(target).is_err() {
+            let mut long = header(EntryType::GNULongLink, 0o644, 0);
+            long.as_old_mut().name[..LONG_LINK.len()].copy_from_slice(LONG_LINK);
+            long.set_size(target.len() as u64 + 1);
+            long.set_cksum();
+            self.tar.append(&long, target.chain(&[0][..]))?;
+        }
+        self.tar.append_data(&mut of, name, io::empty())
     }
 
     /// Writes a file's bytes, unless there is hardly anything but holes in too many of them; whether it did.
