@@ -66,6 +66,23 @@ fn lived_in(dir: &Path) -> Home {
     home
 }
 
+/// One such path, which a move makes, let every backup fail.
+#[test]
+fn what_lies_deeper_than_paths_reach_is_left_out_and_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home_at(&dir.path().join("home"));
+    let own = home.workspaces().join("3");
+    let deep = |top: &str| (0..12).fold(own.join(top), |path, _| path.join("x".repeat(200)));
+    fs::create_dir_all(deep("to")).unwrap();
+    fs::create_dir_all(deep("from")).unwrap();
+    fs::rename(own.join("from"), deep("to").join("from")).unwrap();
+    fs::write(own.join("plain"), "kept").unwrap();
+    let manifest = backed_up(&home, &dir.path().join("a.aos"));
+    let [left] = manifest.left_out.as_slice() else { panic!("{:?}", manifest.left_out) };
+    assert!(left.path.len() > 4000 && left.why.contains("too long"), "{left:?}");
+    assert!(manifest.held.iter().any(|held| held.path == "workspaces/3/plain"));
+}
+
 #[test]
 fn everything_comes_back_as_it_was_and_nothing_secret_leaves() {
     let dir = tempfile::tempdir().unwrap();

@@ -143,7 +143,12 @@ impl<'w, 'p> Writing<'w, 'p> {
         while let Some((place, name)) = open.pop() {
             let metadata = match fs::symlink_metadata(&place) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                found => found.map_err(Error::io("look at", &place))?,
+                // An agent can make paths that are longer than the kernel takes.
+                Err(error) => {
+                    self.leave_out(&name, error.to_string());
+                    continue;
+                }
+                Ok(metadata) => metadata,
             };
             let what = metadata.file_type();
             if what.is_dir() {
