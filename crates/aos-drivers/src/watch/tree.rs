@@ -65,14 +65,19 @@ impl Tree {
     /// Looks whether a folder that was gone is there again; then what is in it has changed.
     pub(super) fn replant(&mut self, burst: &mut Burst) {
         let mut found = Vec::new();
-        if self.root(&mut |below| found.push(below.to_owned())).is_ok() {
+        let read = self.root(&mut |below| found.push(below.to_owned()));
+        if self.rooted {
             burst.add(self.target.folder.for_kernel());
             found.iter().for_each(|below| self.tell(below, burst));
+            if read.is_err() {
+                burst.lose();
+            }
         }
     }
 
     fn root(&mut self, found: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.folders.clear();
+        self.rooted = false;
         let folder = Workspace::open(&self.target.place)?.folder(&self.target.folder)?;
         self.watch(&folder, "").map_err(Error::system(self.target.folder.as_str()))?;
         self.rooted = true;
@@ -225,5 +230,27 @@ impl Tree {
                 let _ = inotify::remove_watch(&self.inotify, number);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was deaf from then on: nobody looked for the folder any more.
+    #[test]
+    fn a_folder_that_goes_while_too_much_happens_is_looked_for_again() {
+        let room = tempfile::tempdir().unwrap();
+        let place = Place::new(room.path().to_owned());
+        std::fs::create_dir(room.path().join("target")).unwrap();
+        let folder = Beneath::parse("target").unwrap();
+        let mut tree = Tree::plant(Target { place, folder, file: None, glob: None }).unwrap();
+        std::fs::remove_dir(room.path().join("target")).unwrap();
+        let mut burst = Burst::default();
+        tree.happened(-1, ReadFlags::QUEUE_OVERFLOW, None, &mut burst);
+        assert!(tree.is_uprooted());
+        std::fs::create_dir(room.path().join("target")).unwrap();
+        tree.replant(&mut burst);
+        assert!(!tree.is_uprooted() && tree.folders.len() == 1);
     }
 }
