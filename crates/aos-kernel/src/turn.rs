@@ -136,6 +136,7 @@ impl<P: PageStore> Kernel<P> {
         self.with(pid, |process| {
             // However often the turn is put off, what was in the middle of something is so until it begins.
             process.stepped |= !process.step.is_empty();
+            process.hurried |= process.has_person_input();
             let at_rest = !process.stepped;
             let mut news: Vec<Notice> = process.notices.drain(..).collect();
             for chunk in std::mem::take(&mut process.stdin) {
@@ -163,7 +164,6 @@ impl<P: PageStore> Kernel<P> {
                 terminating.last_turn = true;
             }
             process.step.clear();
-            process.hurried = false;
         });
         self.learns(pid, labels);
         if !put_away.is_empty() {
@@ -223,7 +223,10 @@ impl<P: PageStore> Kernel<P> {
             max_output,
         };
         self.fact(pid, started);
-        self.with(pid, |process| process.stepped = false);
+        self.with(pid, |process| {
+            process.stepped = false;
+            process.hurried &= purpose != Purpose::Turn;
+        });
         self.tries(pid, &model, id);
         self.perform(Effect::Infer(Box::new(draft.infer)));
     }
@@ -236,6 +239,10 @@ impl<P: PageStore> Kernel<P> {
         self.with(pid, |process| {
             process.stopped = Some(reason.to_owned());
             process.phase = Phase::Ready;
+            // Its last turn has not begun.
+            if let Some(terminating) = &mut process.terminating {
+                terminating.last_turn = false;
+            }
         });
     }
 

@@ -569,3 +569,29 @@ fn a_turn_that_is_put_off_shows_what_it_would_have_shown() {
       → infer 2 turn [task, turn, send_msg, turn, message a note]
     "#);
 }
+
+/// It ended as if it had had its last turn, which nobody had paid yet.
+#[test]
+fn a_last_turn_that_a_person_pays_in_time_is_had() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.0185 go
+        2: ok
+        signal 2 TERM
+        budget 2 usd=1
+        2: bye
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident usd=0.0185 go
+      → infer 2 turn [task]
+    > 2: ok
+    > signal 2 TERM
+    2 stopped: the budget is spent: $0.0174 left, up to $0.018112 needed; `aos budget 2 --usd MORE` gives it more
+    > budget 2 usd=1
+      → infer 2 turn [task, turn, term]
+    > 2: bye
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 143: ended by TERM after its last turn = "bye"
+    "#);
+}
