@@ -6,7 +6,7 @@
 //! same order, which the simulation compares; but for what came since the last result of a step, while its turn is put off.
 //! Deliberately absent: what was cut from the history since, as by a prune.
 
-use aos_abi::decode::{call_ids, decode};
+use aos_abi::decode::{ASKED_BY_KERNEL, call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome, Purpose, WindowItem};
 use aos_abi::inference::{Encoding, Stop};
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Name, Pid};
@@ -73,7 +73,13 @@ impl Past {
             (Body::Compacted { upto, .. }, Some(summary)) => self.compacted(*upto, summary),
             // What is still under way comes too late.
             (Body::Exited { .. }, _) => self.awaited.0.clear(),
-            (Body::Syscall { call_id, .. }, _) => self.step.push((call_id.clone(), entry.lsn, None)),
+            (Body::Syscall { call_id, .. }, _) => {
+                // Whether data may leave is asked where a turn was about to begin.
+                if *call_id == ASKED_BY_KERNEL {
+                    self.show();
+                }
+                self.step.push((call_id.clone(), entry.lsn, None));
+            }
             (Body::Result { call_id, name, outcome, .. }, Some(item)) => {
                 let call = self.step.iter_mut().find(|(id, _, result)| id == call_id && result.is_none());
                 let began = match call {
@@ -128,6 +134,11 @@ impl Past {
             return;
         }
         self.awaited = (vec![effect], purpose == Purpose::Turn);
+        self.show();
+    }
+
+    /// What its next turn shows enters the window.
+    fn show(&mut self) {
         let at_rest = self.step.is_empty();
         self.absorb(|from| at_rest || matches!(from, From::Outside | From::Person | From::End));
     }
