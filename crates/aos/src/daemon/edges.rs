@@ -300,6 +300,8 @@ impl Edges {
     /// Takes a call to its driver.
     async fn dispatch(&self, job: Job, token: CancellationToken) -> Result<Value, CallError> {
         let Job { id, call_id, permit, place, authority, bound, .. } = job;
+        let drivers = Arc::clone(&self.drivers);
+        drivers.has_room()?;
         if let Syscall::FsRead(read) = permit.call()
             && let Some(lsn) = super::handles::parse(&read.path)
         {
@@ -307,8 +309,6 @@ impl Edges {
             let (history, pid) = (Arc::clone(&self.history), permit.pid());
             return blocking(move || super::handles::read(&history, pid, lsn, offset, limit)).await;
         }
-        let drivers = Arc::clone(&self.drivers);
-        drivers.has_room()?;
         let spec = permit.call().name().spec();
         let labelled = !authority.labels.and(authority.files).is_empty();
         match spec.handler {
