@@ -422,7 +422,9 @@ fn a_fork_that_is_not_made_leaves_no_files_to_the_next_process() {
     rig.down();
     std::fs::create_dir_all(rig.file(&format!("workspaces/{next}"))).unwrap();
     std::fs::write(rig.file(&format!("workspaces/{next}/Makefile")), "evil").unwrap();
+    std::fs::create_dir_all(rig.file("workspaces/.staged-abc/half")).unwrap();
     rig.up();
+    assert!(!rig.file("workspaces/.staged-abc").exists(), "a copy that was not finished");
     assert_eq!(rig.spawn(&["--role", "You answer.", "begin"]), next);
     rig.until_idle(next);
     assert!(!rig.file(&format!("workspaces/{next}/Makefile")).exists());

@@ -67,11 +67,17 @@ fn copy_below(from: &Path, to: &Path, copies: &mut aos_sandbox::Copies) -> std::
 }
 
 /// Puts away what stands where the workspaces of processes will be that are not born yet, as a stop in the middle of a
-/// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry.
+/// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry. Copies
+/// that such a stop left half made go.
 pub(crate) fn put_away(workspaces: &Path, next: Pid) -> std::io::Result<()> {
     for found in std::fs::read_dir(workspaces)? {
         let folder = found?.path();
-        let pid: Option<u64> = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let name = folder.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with(STAGED)) {
+            let _ = std::fs::remove_dir_all(&folder);
+            continue;
+        }
+        let pid: Option<u64> = name.and_then(|name| name.parse().ok());
         let Some(pid) = pid.filter(|pid| *pid >= next.0) else { continue };
         let mut places = (1u32..).map(|nth| workspaces.join(format!(".left-{pid}-{nth}")));
         let Some(away) = places.find(|away| away.symlink_metadata().is_err()) else { continue };
@@ -80,6 +86,9 @@ pub(crate) fn put_away(workspaces: &Path, next: Pid) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// How the name of a copy begins that is not a workspace yet.
+pub(super) const STAGED: &str = ".staged-";
 
 /// Most entries and bytes of a folder that is copied for a dry run or a fork.
 const COPIED_ENTRIES_MAX: usize = 100_000;
@@ -109,7 +118,7 @@ pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempf
         }
     }
     let failed = |error: std::io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));
-    let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(into).map_err(failed)?;
+    let dir = tempfile::Builder::new().prefix(STAGED).tempdir_in(into).map_err(failed)?;
     copy_folder(folder, dir.path()).map_err(failed)?;
     Ok(dir)
 }

@@ -47,8 +47,9 @@ impl Daemon {
         let make = move |kernel: &mut LiveKernel| {
             let Told { upto, window } = told.map_or_else(|| now(kernel, pid), Ok)?;
             let (new, body) = fork(kernel, pid, name, upto, window)?;
-            std::fs::rename(staged.keep(), workspaces.join(new.to_string()))
+            std::fs::rename(staged.path(), workspaces.join(new.to_string()))
                 .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+            let _ = staged.keep();
             Ok((new, body))
         };
         Ok(self.heart.change(make).await?)

@@ -95,7 +95,10 @@ impl Daemon {
         }
         let failed =
             |error: std::io::Error| CallError::new(Code::Io, format!("the files could not be put in place: {error}"));
-        let dir = tempfile::Builder::new().prefix(".staged-").tempdir_in(self.home.workspaces()).map_err(failed)?;
+        let dir = tempfile::Builder::new()
+            .prefix(super::folders::STAGED)
+            .tempdir_in(self.home.workspaces())
+            .map_err(failed)?;
         for file in &request.files {
             let bytes = BASE64
                 .decode(&file.base64)
@@ -373,8 +376,9 @@ impl System for Daemon {
                     let workspace = workspaces.join(pid.to_string());
                     let copied = if dry_run { undo.copied(&workspace) } else { Ok(()) };
                     copied
-                        .and_then(|()| std::fs::rename(files.keep(), workspace))
+                        .and_then(|()| std::fs::rename(files.path(), workspace))
                         .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
+                    let _ = files.keep();
                 }
                 Ok((pid, body))
             })
