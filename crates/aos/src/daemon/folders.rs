@@ -35,31 +35,31 @@ pub(crate) fn followed(path: &Path) -> (Vec<PathBuf>, PathBuf) {
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links. Holes and names of one file stay what they
-/// are, so a copy takes no more of the disk than what it is of.
+/// are, so a copy takes no more of the disk than what it is of. However deep it is, one folder is open at a time.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    copy_below(from, to, &mut aos_sandbox::Copies::default())
-}
-
-fn copy_below(from: &Path, to: &Path, copies: &mut aos_sandbox::Copies) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    let listing = match std::fs::read_dir(from) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for found in listing {
-        let found = found?;
-        let (source, target) = (found.path(), to.join(found.file_name()));
-        let kind = found.file_type()?;
-        if kind.is_dir() {
-            copy_below(&source, &target, copies)?;
-        } else if kind.is_symlink() {
-            std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
-        } else if kind.is_file() {
-            // What is sent along to a dry run takes the place of what the folder has, also of a link.
-            match std::fs::remove_file(&target) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => copies.file(&source, &target)?,
+    let mut copies = aos_sandbox::Copies::default();
+    let mut open = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = open.pop() {
+        std::fs::create_dir_all(&to)?;
+        let listing = match std::fs::read_dir(&from) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for found in listing {
+            let found = found?;
+            let (source, target) = (found.path(), to.join(found.file_name()));
+            let kind = found.file_type()?;
+            if kind.is_dir() {
+                open.push((source, target));
+            } else if kind.is_symlink() {
+                std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
+            } else if kind.is_file() {
+                // What is sent along to a dry run takes the place of what the folder has, also of a link.
+                match std::fs::remove_file(&target) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                    _ => copies.file(&source, &target)?,
+                }
             }
         }
     }
@@ -143,6 +143,17 @@ mod tests {
         assert_eq!((meta("to/hole").len(), meta("to/hole").blocks() < 2000), (64 << 20, true));
         assert_eq!((meta("to/one").ino(), meta("to/one").nlink()), (meta("to/deep/name").ino(), 2));
         assert_eq!(std::fs::read(at("to/one")).unwrap(), b"of several");
+    }
+
+    /// A descriptor stayed open at each level, and the stack grew with them.
+    #[test]
+    fn a_deep_folder_is_copied() {
+        let room = tempfile::tempdir().unwrap();
+        let deep = |top: &str| (0..1500).fold(room.path().join(top), |path, _| path.join("d"));
+        std::fs::create_dir_all(deep("from")).unwrap();
+        std::fs::write(deep("from").join("f"), "x").unwrap();
+        copy_folder(&room.path().join("from"), &room.path().join("to")).unwrap();
+        assert_eq!(std::fs::read(deep("to").join("f")).unwrap(), b"x");
     }
 
     #[test]
