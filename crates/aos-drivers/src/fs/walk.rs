@@ -77,6 +77,8 @@ impl Walk<'_> {
         let doors = if below.is_empty() { self.doors } else { &[] };
         let (mut entries, whole) = match entries(folder, self.left) {
             Ok(entries) => entries,
+            // Removed since it was opened, as its name could be before: the rest is there.
+            Err(Errno::NOENT) if !below.is_empty() => return Ok(ControlFlow::Continue(())),
             Err(errno) => return Err(Error::system(at.as_str())(errno)),
         };
         self.left = self.left.saturating_sub(entries.len());
