@@ -51,7 +51,8 @@ pub(super) fn is_of_this_host(ip: IpAddr) -> bool {
 /// address, and only a firewall at its edge keeps others from it; in IPv4 whoever has a public one is meant to be reached.
 pub(super) fn is_on_this_link(ip: IpAddr) -> bool {
     let IpAddr::V6(ip) = ip.to_canonical() else { return false };
-    std::fs::read_to_string("/proc/net/if_inet6").is_ok_and(|addresses| is_in_a_network(ip, &addresses))
+    let table = |name: &str| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+    is_in_a_network(ip, &table("if_inet6")) || is_routed_here(ip, &table("ipv6_route"))
 }
 
 /// `addresses`: as the kernel lists this host's, a line for each: in hexadecimal the address, the number of its interface
@@ -62,9 +63,30 @@ fn is_in_a_network(ip: Ipv6Addr, addresses: &str) -> bool {
         let address = words.next().and_then(|word| u128::from_str_radix(word, 16).ok());
         let bits = words.nth(1).and_then(|word| u32::from_str_radix(word, 16).ok());
         let (Some(address), Some(bits)) = (address, bits) else { return false };
-        // Nobody is given more than 48 bits for a site (RFC 6177): a tunnel that takes everything is no network.
-        (48..=128).contains(&bits) && (address ^ ip.to_bits()) >> (128 - bits) == 0
+        shares(ip, address, bits)
     })
+}
+
+/// `routes`: as the kernel lists them, a line for each: in hexadecimal where it leads and the bits of that, the same for
+/// where from, then the next hop, of which a network of this host's has none, four numbers and the interface. An address
+/// that was given by DHCPv6 is alone in its network; the route says which one that is.
+fn is_routed_here(ip: Ipv6Addr, routes: &str) -> bool {
+    routes.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [to, bits, _, _, hop, .., interface] = words.as_slice() else { return false };
+        let bits = u32::from_str_radix(bits, 16);
+        let (Ok(to), Ok(bits), Ok(0)) = (u128::from_str_radix(to, 16), bits, u128::from_str_radix(hop, 16)) else {
+            return false;
+        };
+        // What is refused is routed to `lo`.
+        *interface != "lo" && bits < 128 && shares(ip, to, bits)
+    })
+}
+
+/// Whether an address is in the network of another. A site has 48 bits at the least (RFC 6177): a tunnel that takes
+/// everything is no network.
+fn shares(ip: Ipv6Addr, other: u128, bits: u32) -> bool {
+    (48..=128).contains(&bits) && (other ^ ip.to_bits()) >> (128 - bits) == 0
 }
 
 #[cfg(test)]
@@ -87,6 +109,16 @@ mod tests {
             assert_eq!(is_in_a_network(ip.parse().unwrap(), addresses), is, "{ip}");
         }
         assert!(!is_on_this_link("192.0.2.1".parse().unwrap()));
+        let none = "0".repeat(32);
+        let route = |to: &str, bits: &str, hop: &str, of: &str| {
+            format!("{to} {bits} {none} 00 {hop} 00000400 00000001 00000000 00000001 {of:>8}\n")
+        };
+        let net = "20010db8000100020000000000000000";
+        let near = |routes: &str| is_routed_here("2001:db8:1:2::7".parse().unwrap(), routes);
+        assert!(near(&(route(&none, "00", net, "eth0") + &route(net, "40", &none, "eth0"))));
+        for other in [route(net, "40", net, "eth0"), route(net, "40", &none, "lo"), route(net, "20", &none, "eth0")] {
+            assert!(!near(&other), "{other}");
+        }
     }
 
     fn is_at(listens: &str, asked: &str) -> bool {
