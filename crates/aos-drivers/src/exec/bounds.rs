@@ -148,7 +148,7 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
         };
         // What is not in its place any more goes with all in it, also what was hidden there.
         let goes = change.kind != ChangeKind::Created && !made;
-        let said = said.and_then(|()| if goes { Ok(opened.holds_no_home(&change.path)?) } else { Ok(()) });
+        let said = said.and_then(|()| if goes { Ok(opened.holds_no_home(&change.path).map(drop)?) } else { Ok(()) });
         said.map_err(|error| refused(&change.path, error))?;
     }
     Ok(())

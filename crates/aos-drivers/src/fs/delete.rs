@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::error::Error;
 use super::keep::Keeper;
-use super::path::Beneath;
+use super::path::{Beneath, PATH_BYTES_MAX};
 use super::walk::DEPTH_MAX;
 use super::workspace::{INSIDE, Missing, Workspace, look, open_at};
 
@@ -98,7 +98,11 @@ pub(super) fn relocate(workspace: &Workspace<'_>, args: &FsMove, keeper: &mut Ke
         // Before folders are made for nothing.
         return Err(Error::system(from.as_str())(Errno::NOENT));
     }
-    workspace.holds_no_home(Path::new(from.as_str()))?;
+    let longest = workspace.holds_no_home(Path::new(from.as_str()))?;
+    if to.as_str().len() + 1 + longest > PATH_BYTES_MAX {
+        let why = "lies so deep that what is moved could not be reached there";
+        return Err(Error::Name { path: to.as_str().to_owned(), why });
+    }
     if keeper.keeps() {
         match workspace.parent(&to, Missing::Fail) {
             Ok((to_folder, to_name)) if look(&to_folder, to_name, to.as_str())?.is_some() => {

@@ -21,11 +21,11 @@ const PATHS_BYTES_MAX: usize = 64 << 20;
 
 impl Workspace<'_> {
     /// Refuses what holds a daemon's own files at whatever depth, or cannot be looked through. What is no folder holds none;
-    /// nothing neither.
-    pub(crate) fn holds_no_home(&self, path: &Path) -> Result<(), Error> {
+    /// nothing neither. Says how many bytes the longest path below it has.
+    pub(crate) fn holds_no_home(&self, path: &Path) -> Result<usize, Error> {
         let shown = Error::shown(&path.to_string_lossy());
-        let Some(top) = folder(&self.root, path).map_err(Error::system(&shown))? else { return Ok(()) };
-        let (mut ahead, mut bytes) = (vec![PathBuf::new()], 0);
+        let Some(top) = folder(&self.root, path).map_err(Error::system(&shown))? else { return Ok(0) };
+        let (mut ahead, mut bytes, mut longest) = (vec![PathBuf::new()], 0, 0);
         while let Some(next) = ahead.pop() {
             bytes -= next.as_os_str().len();
             let place = if next.as_os_str().is_empty() { Path::new(".") } else { &next };
@@ -39,6 +39,7 @@ impl Workspace<'_> {
                     continue;
                 }
                 let below = next.join(name);
+                longest = longest.max(below.as_os_str().len());
                 if name.to_str().is_some_and(aos_policy::is_home) {
                     let home = Error::shown(&path.join(below).to_string_lossy());
                     return Err(Error::Home { path: shown, home });
@@ -53,7 +54,7 @@ impl Workspace<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(longest)
     }
 }
 

@@ -215,6 +215,18 @@ fn moving_overwrites_nothing() {
     );
 }
 
+/// What lay there could not be deleted or moved any more, nor backed up.
+#[test]
+fn nothing_is_moved_to_where_it_could_not_be_reached() {
+    let room = Room::new();
+    let deep = |top: &str| format!("{top}{}", format!("/{}", "x".repeat(200)).repeat(11));
+    room.put(&format!("{}/f", deep("to")), "x");
+    room.put(&format!("{}/f", deep("from")), "x");
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "from", "to": format!("{}/from", deep("to")) })), Code::Inval);
+    room.call("FS_MOVE", json!({ "from": "from", "to": format!("to/{}/from", "x".repeat(200)) })).unwrap();
+    room.call("FS_DELETE", json!({ "path": "to" })).unwrap();
+}
+
 #[test]
 fn every_change_is_kept_and_can_be_undone() {
     let room = Room::new();
