@@ -6,6 +6,9 @@
 //! same order, which the simulation compares; but for what came since the last result of a step, while its turn is put off.
 //! Deliberately absent: what was cut from the history since, as by a prune.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use aos_abi::decode::{ASKED_BY_KERNEL, call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome, Purpose, WindowItem};
 use aos_abi::inference::{Encoding, Stop};
@@ -21,10 +24,21 @@ pub struct Past {
     news: Vec<(From, WindowItem)>,
     /// The inferences of which the first to answer counts, and whether that is a turn.
     awaited: (Vec<EffectId>, bool),
-    /// The calls of the last reply, with where they began and their results, which enter the window together.
-    step: Vec<(CallId, Lsn, Option<WindowItem>)>,
+    /// The calls of the last reply, whose results enter the window together.
+    step: Vec<Call>,
     /// It was asked to end.
     terminating: bool,
+}
+
+/// A call of the last reply.
+#[derive(Debug)]
+struct Call {
+    id: CallId,
+    /// The entry with which it began.
+    began: Lsn,
+    /// The call that it proposes, whose result it has.
+    proposes: Option<String>,
+    result: Option<WindowItem>,
 }
 
 /// How something came.
@@ -73,27 +87,29 @@ impl Past {
             (Body::Compacted { upto, .. }, Some(summary)) => self.compacted(*upto, summary),
             // What is still under way comes too late.
             (Body::Exited { .. }, _) => self.awaited.0.clear(),
-            (Body::Syscall { call_id, .. }, _) => {
+            (Body::Syscall { call_id, name, args }, _) => {
                 // Whether data may leave is asked where a turn was about to begin.
                 if *call_id == ASKED_BY_KERNEL {
                     self.show();
                 }
-                self.step.push((call_id.clone(), entry.lsn, None));
+                let proposes = args["action"]["name"].as_str().filter(|_| name == Name::Propose.as_str());
+                let proposes = proposes.map(str::to_owned);
+                self.step.push(Call { id: call_id.clone(), began: entry.lsn, proposes, result: None });
             }
             (Body::Result { call_id, name, outcome, .. }, Some(item)) => {
-                let call = self.step.iter_mut().find(|(id, _, result)| id == call_id && result.is_none());
-                let began = match call {
-                    Some((_, began, result)) => {
-                        *result = Some(item);
-                        *began
+                let mut calls = self.step.iter_mut();
+                match calls.find(|call| call.id == *call_id && call.result.is_none()) {
+                    Some(call) => {
+                        call.result = Some(item);
+                        let (name, began) = (call.proposes.take().unwrap_or_else(|| name.clone()), call.began);
+                        self.was_read(&name, outcome, began);
                     }
                     // One that could not be made out.
                     None => {
-                        self.step.push((call_id.clone(), entry.lsn, Some(item)));
-                        entry.lsn
+                        let (id, began) = (call_id.clone(), entry.lsn);
+                        self.step.push(Call { id, began, proposes: None, result: Some(item) });
                     }
-                };
-                self.was_read(name, outcome, began);
+                }
             }
             (Body::Spawned(_), Some(item)) => self.window.push(item),
             (Body::Reaped { children }, Some(item)) => {
@@ -145,7 +161,7 @@ impl Past {
 
     /// Takes the results of the step into the window, and of the news what is shown now.
     fn absorb(&mut self, shown: impl Fn(From) -> bool) {
-        self.window.extend(self.step.drain(..).filter_map(|(_, _, result)| result));
+        self.window.extend(self.step.drain(..).filter_map(|call| call.result));
         let (now, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.news).into_iter().partition(|(from, _)| shown(*from));
         self.news = later;
@@ -192,6 +208,36 @@ impl Past {
             self.window.splice(from..=last, [summary]);
         }
     }
+}
+
+/// How the window of a living process, with all that has come since, is not what the journal says of it: both, or `None`
+/// where they are the same. `history` is the whole journal; for whoever checks a kernel.
+#[must_use]
+pub fn mismatch(history: &[Arc<Entry>], pid: Pid, real: Vec<WindowItem>) -> Option<String> {
+    let is_child = |entry: &&Arc<Entry>| matches!(&entry.body, Body::Spawned(spec) if spec.parent == pid);
+    let children: BTreeSet<Pid> = history.iter().filter(is_child).map(|entry| entry.pid).collect();
+    let mut read = Past::of(pid);
+    for entry in history {
+        let ends = matches!(entry.body, Body::Exited { .. }) && children.contains(&entry.pid);
+        if entry.pid == pid || ends {
+            read.take(entry);
+        }
+    }
+    // A reply that says nothing in one encoding is left out, since what the model had may have been configured anew.
+    let blank = |lsn: Lsn| {
+        let at = history.binary_search_by_key(&lsn, |entry| entry.lsn);
+        at.is_ok_and(|at| says_nothing(&history[at]))
+    };
+    let plain = |items: Vec<WindowItem>| {
+        let items = items.into_iter().filter(|item| !blank(item.lsn));
+        let mut items: Vec<_> = items.map(|item| (item.lsn, item.kind)).collect();
+        // While a turn is put off, what is to be shown with it stands before what was there already.
+        let since = items.iter().rposition(|(_, kind)| *kind != ItemKind::User).map_or(0, |last| last + 1);
+        items[since..].sort();
+        items
+    };
+    let (read, real) = (plain(read.window()), plain(real));
+    (read != real).then(|| format!("{read:?}, it is {real:?}"))
 }
 
 /// Whether an entry is a reply that says nothing and calls nothing: providers refuse an empty message in the history. In the

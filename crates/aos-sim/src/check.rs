@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use aos_abi::entry::{ItemKind, WindowItem};
 use aos_abi::process::{Priority, SpawnSpec, State};
-use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
+use aos_abi::{Body, Code, Entry, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
 use aos_kernel::budget::{Budget, Dimension, Need};
-use aos_kernel::past::Past;
+use aos_kernel::past::mismatch;
 use aos_kernel::process::{CallState, Phase, Process, Wait};
 use aos_kernel::table::PageStore;
 
@@ -143,36 +142,8 @@ pub(crate) fn pasts<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>]
 
 fn past<P: PageStore>(kernel: &mut Kernel<P>, history: &[Arc<Entry>], pid: Pid) -> Result<(), Broken> {
     let Some(real) = kernel.past(pid) else { return Ok(()) };
-    let is_child = |entry: &&Arc<Entry>| matches!(&entry.body, Body::Spawned(spec) if spec.parent == pid);
-    let children: BTreeSet<Pid> = history.iter().filter(is_child).map(|entry| entry.pid).collect();
-    let mut read = Past::of(pid);
-    for entry in history {
-        let ends = matches!(entry.body, Body::Exited { .. }) && children.contains(&entry.pid);
-        if entry.pid == pid || ends {
-            read.take(entry);
-        }
-    }
-    // A reply that says nothing in one encoding is left out, since what the model had may have been configured anew.
-    let blank = |lsn: Lsn| {
-        let at = history.binary_search_by_key(&lsn, |entry| entry.lsn);
-        at.is_ok_and(|at| aos_kernel::past::says_nothing(&history[at]))
-    };
-    let plain = |items: Vec<WindowItem>| {
-        let items = items.into_iter().filter(|item| !blank(item.lsn));
-        let mut items: Vec<_> = items.map(|item| (item.lsn, item.kind)).collect();
-        // While a turn is put off, what is to be shown with it stands before what was there already.
-        let since = items.iter().rposition(|(_, kind)| *kind != ItemKind::User).map_or(0, |last| last + 1);
-        items[since..].sort();
-        items
-    };
-    let (read, real) = (plain(read.window()), plain(real));
-    if read != real {
-        return Err(broken(
-            "a window can be read back from the journal",
-            format!("of {pid}: {read:?}, it is {real:?}"),
-        ));
-    }
-    Ok(())
+    mismatch(history, pid, real)
+        .map_or(Ok(()), |what| Err(broken("a window can be read back from the journal", format!("of {pid}: {what}"))))
 }
 
 /// What is watched outside is what processes watch.

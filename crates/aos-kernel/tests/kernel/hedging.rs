@@ -91,6 +91,30 @@ fn what_the_policy_keeps_here_is_asked_of_no_second_model_elsewhere() {
     }
 }
 
+/// What the person said had entered the window when the turn was put off, and the turn was taken for any other.
+#[test]
+fn a_person_who_waits_for_the_money_is_still_waited_for() {
+    let told = told(
+        r#"
+        spawn resident model=auto usd=0.001
+        input 2 hello
+        budget 2 usd=1
+        silent 2
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident model=auto usd=0.001
+    > input 2 hello
+    2 runs on slow: `small` is the lowest tier that may serve
+    2 stopped: the budget is spent: $0.001 left, up to $0.017857 needed; `aos budget 2 --usd MORE` gives it more
+    > budget 2 usd=1
+      → infer 2 turn [input hello]
+    > silent 2
+    2 asks quick too: the next tier up, `standard`
+      → infer 2 turn [input hello]
+    "#);
+}
+
 #[test]
 fn one_that_fails_leaves_the_turn_to_the_other() {
     let told = told(

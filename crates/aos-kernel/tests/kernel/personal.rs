@@ -1,5 +1,7 @@
 //! Personal data: what was shown is a label, what leaves has tokens, and what must stay goes to a model that is here.
 
+use insta::assert_snapshot;
+
 use crate::rig::replay_under;
 
 fn policy(rule: &str) -> String {
@@ -179,4 +181,65 @@ fn a_person_decides_where_no_model_is_here() {
         "spawn oneshot go\nshown zz [ZZ_1]\n2: => NET_SEND {\"url\":\"https://example.com/\",\"method\":\"POST\"}\ndone 2 NET_SEND",
     );
     assert!(told.contains("2 exited 1") && !told.contains("pending"), "{told}");
+}
+
+/// What comes before the question, in the middle of it and after stands in the window as the journal tells it (the rig
+/// compares them after each line), and no message is lost to a call that reads.
+#[test]
+fn what_comes_around_the_question_is_shown_once_and_in_order() {
+    let local = policy("  - {when: personal, to: model.remote, do: local_only}")
+        .replace("[ASK_USER, PROPOSE]", "[ASK_USER, PROPOSE, RECV_MSG]\n    ipc: [{peer: \"*\", ops: [send]}]");
+    let told = replay_under(
+        &local,
+        r#"
+        spawn resident go
+        spawn resident other
+        shown zz [ZZ_1]
+        2: => FS_LIST {}
+        3: => SEND_MSG {"to_pid":2,"content":"one"}
+        input 2 hurry
+        done 2 FS_LIST
+        3: => SEND_MSG {"to_pid":2,"content":"two"}
+        boot
+        approve p1
+        3: => SEND_MSG {"to_pid":2,"content":"three"}
+        2: => RECV_MSG {"timeout_s":0}
+        2: ok
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > spawn resident other
+      → infer 3 turn [task]
+    > shown zz [ZZ_1]
+    > 2: => FS_LIST {}
+    2 labelled personal
+      → call 2 FS_LIST {}
+    > 3: => SEND_MSG {"to_pid":2,"content":"one"}
+    2 message from 3: one
+    3 SEND_MSG = {"message_id":"m16"}
+      → infer 3 turn [task, turn, send_msg]
+    > input 2 hurry
+    > done 2 FS_LIST
+    2 proposal p1 pending
+    > 3: => SEND_MSG {"to_pid":2,"content":"two"}
+    2 message from 3: two
+    3 SEND_MSG = {"message_id":"m27"}
+      → infer 3 turn [task, turn, send_msg, turn, send_msg]
+    > boot
+      → infer 3 turn [task, turn, send_msg, turn, send_msg]
+    > approve p1
+    2 proposal p1 executed
+    2 PROPOSE = {"shown":"tokens in the place of personal data"}
+      → infer 2 turn [task, turn, fs_list, input hurry, propose]
+    > 3: => SEND_MSG {"to_pid":2,"content":"three"}
+    2 message from 3: three
+    3 SEND_MSG = {"message_id":"m39"}
+      → infer 3 turn [task, turn, send_msg, turn, send_msg, turn, send_msg]
+    > 2: => RECV_MSG {"timeout_s":0}
+    2 RECV_MSG = {"messages":[{"from_pid":3,"content":"one","at":"2026-11-22T00:00:00.000Z"},{"from_pid":3,
+      → infer 2 turn [task, turn, fs_list, input hurry, propose, turn, recv_msg]
+    > 2: ok
+    "#);
 }

@@ -43,6 +43,7 @@ use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::effect::{Effect, Serve};
+use aos_kernel::past::mismatch;
 use aos_kernel::process::Phase;
 use aos_kernel::table::NoPages;
 use serde_json::Value;
@@ -75,22 +76,13 @@ pub(crate) fn replay(script: &str) -> String {
 
 /// The same under another policy.
 pub(crate) fn replay_under(policy: &str, script: &str) -> String {
-    let mut rig = Rig::new(policy);
-    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let _ = writeln!(rig.out, "> {line}");
-        rig.command(line);
-    }
-    rig.out
+    Rig::run(policy, script).out
 }
 
 /// What each process with a budget of its own was granted, and what it and all that descends from it were charged, in
 /// nano-dollars; read from the journal that a script comes to, whatever the accounts say.
 pub(crate) fn ledger(script: &str) -> (String, BTreeMap<Pid, (u64, u64)>) {
-    let mut rig = Rig::new(POLICY);
-    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let _ = writeln!(rig.out, "> {line}");
-        rig.command(line);
-    }
+    let rig = Rig::run(POLICY, script);
     let mut above: BTreeMap<Pid, Pid> = BTreeMap::new();
     let mut found: BTreeMap<Pid, (u64, u64)> = BTreeMap::new();
     for entry in &rig.entries {
@@ -190,6 +182,22 @@ impl Rig {
         rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
         rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
         rig.out.clear();
+        rig
+    }
+
+    /// A whole script, after each line of which the windows can be read back from the journal while it is short.
+    fn run(policy: &str, script: &str) -> Rig {
+        let mut rig = Rig::new(policy);
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let _ = writeln!(rig.out, "> {line}");
+            rig.command(line);
+            let looked_at = rig.entries.len() < 1000;
+            for pid in (2..rig.kernel.next_pid().0).map(Pid).filter(|_| looked_at) {
+                let real = rig.kernel.past(pid);
+                let mismatch = real.and_then(|real| mismatch(&rig.entries, pid, real));
+                assert_eq!(mismatch, None, "the window of {pid}: {}", rig.out);
+            }
+        }
         rig
     }
 

@@ -30,17 +30,21 @@ pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Optio
     let mut children = BTreeSet::new();
     each_of(reader, pid, at, |entry| {
         if let Body::Result { name, outcome: Outcome::Success { result }, .. } = &entry.body
-            && name == Name::SpawnAgent.as_str()
+            && [Name::SpawnAgent, Name::Propose].iter().any(|spawns| spawns.as_str() == name)
         {
             children.extend(result["pid"].as_u64().map(Pid));
         }
     })?;
     let mut ends = BTreeMap::new();
     for child in children {
-        each_of(reader, child, at, |entry| {
-            if matches!(entry.body, Body::Exited { .. }) {
+        // What was proposed may have told of any other.
+        let mut is_own = false;
+        each_of(reader, child, at, |entry| match &entry.body {
+            Body::Spawned(spec) => is_own = spec.parent == pid,
+            Body::Exited { .. } if is_own => {
                 ends.insert(entry.lsn, entry);
             }
+            _ => {}
         })?;
     }
     let (mut past, mut upto) = (aos_kernel::past::Past::of(pid), Lsn::ZERO);
@@ -193,6 +197,7 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc::sync_channel;
 
     use aos_abi::process::SpawnSpec;
@@ -226,5 +231,35 @@ mod tests {
         answer.recv().unwrap().unwrap();
         let why = replay(&reader, Pid(3), None).unwrap().unwrap_err();
         assert!(why.contains("entries from 1 on, before 2, were pruned"), "{why}");
+    }
+
+    /// A fork of one that has ended did not know the ends of children that were spawned by proposals.
+    #[test]
+    fn the_end_of_a_child_that_was_proposed_is_in_the_window() {
+        let home = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
+        let proposed = |child: u64| Body::Result {
+            call_id: format!("call_{child}"),
+            name: Name::Propose.as_str().to_owned(),
+            outcome: Outcome::Success { result: serde_json::json!({ "pid": child }) },
+            effect: None,
+        };
+        let exited = || Body::Exited { exit_code: 0, result: None, reason: String::new() };
+        let bodies = [
+            (2, spawned(Pid::INIT)),
+            (3, spawned(Pid(2))),
+            (4, spawned(Pid::INIT)),
+            (2, proposed(3)),
+            (2, proposed(4)),
+            (3, exited()),
+            (4, exited()),
+        ];
+        let entries = bodies.into_iter().zip(1..).map(|((pid, body), lsn)| {
+            Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(1), pid: Pid(pid), cause: None, body })
+        });
+        journal.append_wait(entries.collect()).unwrap();
+        let told = window(&journal.reader(), Pid(2), None).unwrap().unwrap();
+        let ends: Vec<u64> = told.window.iter().map(|item| item.lsn.0).filter(|lsn| *lsn > 5).collect();
+        assert_eq!(ends, [6]);
     }
 }
