@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use aos_abi::inference::Format;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -171,7 +171,7 @@ impl<'a> Bounds<'a> {
                 Err(Misfit::new(format!("`{name}` asks for more than one answer, and only one is set aside"))
                     .hint(format!("leave `{name}` out and ask again for another answer")))
             }
-            "tools" => list(value)?.into_iter().try_for_each(|tool| self.tool(format, tool)),
+            "tools" => each_of(value, |tool| self.tool(format, tool)),
             "messages" | "system" | "input" => self.content(value, INSIDE_MAX),
             "cache_control" => cached_for(value),
             _ => Ok(()),
@@ -246,7 +246,7 @@ impl<'a> Bounds<'a> {
             return Err(Misfit::new("the content lies deeper than that of any format").hint("send it flat"));
         };
         match content.get().as_bytes().first() {
-            Some(b'[') => list(content)?.into_iter().try_for_each(|part| self.content(part, inside)),
+            Some(b'[') => each_of(content, |part| self.content(part, inside)),
             Some(b'{') => self.part(content, inside),
             _ => Ok(()),
         }
@@ -413,9 +413,34 @@ fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
 
-/// The parts of a list; none where it is no list, which is the server's to refuse.
-fn list(value: &RawValue) -> Result<Vec<&RawValue>, Misfit> {
-    if value.get().starts_with('[') { Ok(serde_json::from_str(value.get())?) } else { Ok(Vec::new()) }
+/// Sees the parts of a list one by one, since there may be millions; none where it is no list, which is the server's to
+/// refuse.
+fn each_of<'a>(list: &'a RawValue, see: impl FnMut(&'a RawValue) -> Result<(), Misfit>) -> Result<(), Misfit> {
+    struct Each<F>(F);
+
+    impl<'de, F: FnMut(&'de RawValue) -> Result<(), Misfit>> Visitor<'de> for Each<F> {
+        type Value = Result<(), Misfit>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut parts: A) -> Result<Self::Value, A::Error> {
+            let mut seen = Ok(());
+            while let Some(part) = parts.next_element()? {
+                // Read to its end all the same.
+                if seen.is_ok() {
+                    seen = (self.0)(part);
+                }
+            }
+            Ok(seen)
+        }
+    }
+
+    if !list.get().starts_with('[') {
+        return Ok(());
+    }
+    serde_json::Deserializer::from_str(list.get()).deserialize_seq(Each(see))?
 }
 
 /// The fields of an object; `None` where it is none.

@@ -17,7 +17,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, passed, values};
+use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, count, passed, values};
 use crate::config::Provider;
 use crate::embed::Vector;
 use crate::pool::Pool;
@@ -64,6 +64,7 @@ pub(super) fn holds_texts(body: &[u8]) -> Result<(), Misfit> {
         #[serde(default)]
         input: Value,
     }
+    count::few_values(body)?;
     let held: Held = serde_json::from_slice(body)?;
     let texts = match &held.input {
         Value::String(_) => true,
@@ -145,6 +146,7 @@ struct Used {
 /// Has the vectors made inside this program, and answers as a server would. A text whose vector is known counts like any
 /// other, so that no program sees from its bill what another one has asked.
 async fn made(pool: &Arc<Pool>, model: &str, asked: &Asked) -> Result<Relayed, Refusal> {
+    count::few_values(&asked.body)?;
     let request: Request = serde_json::from_slice(&asked.body).map_err(Misfit::from)?;
     let packed = match request.encoding_format.as_deref() {
         None | Some("float") => false,

@@ -11,6 +11,7 @@
 
 mod bounds;
 mod chat;
+mod count;
 mod embeddings;
 mod messages;
 mod passed;
@@ -101,8 +102,13 @@ impl Asked {
     /// Reads what has to be known of a request; of its messages only what they cost.
     ///
     /// # Errors
-    /// Where it is no JSON object, says no model, or asks for something whose cost has no bound.
+    /// Where it is no JSON object, says no model, holds more values than any conversation, or asks for something whose cost
+    /// has no bound.
     pub fn read(format: Format, body: Bytes) -> Result<Asked, Misfit> {
+        // Lists of tokens are passed on unread.
+        if format != Format::Embeddings {
+            count::few_values(&body)?;
+        }
         let (mut head, model) = Head::of(format, &body)?;
         let (stream, max_output, needs) = match format {
             // Vectors are no tokens, and need nothing but the model that is named.
@@ -118,6 +124,12 @@ impl Asked {
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.body.len()
     }
 
     /// Tokens of the request, estimated from its size and rather too high: three times as many are never in it.

@@ -3,6 +3,7 @@
 //! Start at [`Head::of`]. What always holds: nothing but the fields named here and those that cost (`bounds`) is looked at,
 //! and what is written anew differs from what came in exactly these places.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -10,11 +11,11 @@ use aos_abi::inference::Format;
 use aos_abi::model::Ability;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::bounds::{Bounds, Weight, inner_spelled};
 use crate::failure::quote;
+use crate::wire::Text;
 
 /// Most bytes of a model's name, which `aos.toml` gives: more than any there is.
 const MODEL_BYTES_MAX: usize = 256;
@@ -100,26 +101,21 @@ struct Fields<'a> {
 impl Fields<'_> {
     /// What the model must be able to do, as each format says it.
     fn needs(&self, weight: &Weight) -> BTreeSet<Ability> {
-        let value = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
-        let value = |raw| value(raw).unwrap_or_default();
         let mut needs = BTreeSet::new();
-        if value(self.tools).as_array().is_some_and(|tools| !tools.is_empty()) {
+        let listed = self.tools.and_then(|tools| tools.get().strip_prefix('['));
+        if listed.is_some_and(|tools| !tools.trim_start().starts_with(']')) {
             needs.insert(Ability::Tools);
         }
-        let forms = [
-            value(self.response_format),
-            value(self.text)["format"].take(),
-            value(self.output_config)["format"].take(),
-            value(self.output_format),
-        ];
-        if forms.iter().any(|form| form["type"] == "json_schema") {
+        let (text, config) = (Inside::of(self.text).format, Inside::of(self.output_config).format);
+        let mut forms = [self.response_format, text, config, self.output_format].into_iter();
+        if forms.any(|form| Inside::of(form).kind().is_some_and(|kind| kind == "json_schema")) {
             needs.insert(Ability::JsonSchema);
         }
         // Whoever says that there is to be none asks for nothing.
-        let efforts = [value(self.reasoning_effort), value(self.reasoning)["effort"].take()];
-        let effort = efforts.iter().filter_map(Value::as_str).any(|effort| !matches!(effort, "none" | "minimal"));
-        let thinking = value(self.thinking);
-        if effort || thinking["type"].as_str().is_some_and(|kind| kind != "disabled") {
+        let mut efforts =
+            [self.reasoning_effort, Inside::of(self.reasoning).effort].into_iter().flatten().filter_map(word);
+        let effort = efforts.any(|effort| !matches!(&*effort, "none" | "minimal"));
+        if effort || Inside::of(self.thinking).kind().is_some_and(|kind| kind != "disabled") {
             needs.insert(Ability::Reasoning);
         }
         if weight.images > 0 {
@@ -127,6 +123,33 @@ impl Fields<'_> {
         }
         needs
     }
+}
+
+/// What is looked at in a field that says what is needed; the rest of it is not read, however much it is.
+#[derive(Default, Deserialize)]
+struct Inside<'a> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    format: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    effort: Option<&'a RawValue>,
+}
+
+impl<'a> Inside<'a> {
+    /// Nothing where the field is no object.
+    fn of(field: Option<&'a RawValue>) -> Inside<'a> {
+        let object = field.filter(|field| field.get().starts_with('{'));
+        object.and_then(|object| serde_json::from_str(object.get()).ok()).unwrap_or_default()
+    }
+
+    fn kind(&self) -> Option<Cow<'a, str>> {
+        self.kind.and_then(word)
+    }
+}
+
+fn word(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
 
 #[derive(Deserialize)]

@@ -31,6 +31,9 @@ use super::privacy::{fill, not_known, unbroken};
 /// Who a program is, in words; it takes no turns, so nobody reads them but people.
 const ROLE: &str = "A program outside that asks models with a key.";
 
+/// Bytes of a request from which on it is read by a thread of its own: a millisecond's work.
+const LONG: usize = 256 << 10;
+
 /// A key made of 32 random bytes, and its SHA-256 in hex.
 pub(crate) fn new_key() -> Answer<(String, String)> {
     let mut secret = [0; 32];
@@ -155,7 +158,8 @@ impl Relays {
         format: Format,
         body: Bytes,
     ) -> Answer<aos_gateway::Relayed> {
-        let asked = Asked::read(format, body).map_err(misfit)?;
+        let asked = beside(body.len(), move || Asked::read(format, body)).await?.map_err(misfit)?;
+        let asked = Arc::new(asked);
         let mut waits = self.wait(pid);
         let wanted = Body::Asked(Box::new(entry::Asked {
             request: waits.request,
@@ -202,11 +206,13 @@ impl Relays {
         self: &Arc<Self>,
         serve: Serve,
         token: CancellationToken,
-        asked: &Asked,
+        asked: &Arc<Asked>,
     ) -> Answer<Option<aos_gateway::Relayed>> {
         let mut serving = Serving::of(&serve, self.completions.clone());
-        let looked = serve.guard.as_ref().map_or(Ok(Looked::default()), |guard| look(guard, asked));
-        let looked = match looked {
+        let (guard, looked_at) = (serve.guard, Arc::clone(asked));
+        let looked =
+            beside(asked.bytes(), move || guard.map_or(Ok(Looked::default()), |guard| look(&guard, &looked_at)));
+        let looked = match looked.await? {
             Ok(looked) => looked,
             Err(failure) => {
                 serving.failed(failure);
@@ -392,6 +398,14 @@ impl Veil for Replaced {
     fn lift(&mut self, reply: &mut Reply) {
         fill(&self.tokens, reply);
     }
+}
+
+/// Does what takes as long as a request is, beside everything else where that is long.
+async fn beside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    if bytes < LONG {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(error.to_string()))
 }
 
 fn misfit(wrong: Misfit) -> ApiError {
