@@ -2,7 +2,8 @@
 //!
 //! Start at [`answer`]; [`refused`] writes an error as the client's own library expects it. What always holds: whose the
 //! request is was settled before its body is read; the body goes to the system as it came; a client that hangs up drops the
-//! exchange; at the daemon's end an answer under way is ended in its own format, early enough that what it used is settled.
+//! exchange; at the daemon's end, or where its key is taken back, an answer under way is ended in its own format, early
+//! enough that what it used is settled.
 //! Deliberately absent: what is in the bodies, which is the business of whoever serves them.
 
 use std::future::Future;
@@ -26,7 +27,7 @@ use crate::dispatch::{Shared, declared_length, read_body};
 use crate::error::ApiError;
 use crate::key::Key;
 use crate::room::Taken;
-use crate::system::{Relayed, System};
+use crate::system::{Answer, Relayed, System};
 
 /// What is passed on piece by piece.
 const STREAM: &str = "text/event-stream";
@@ -59,7 +60,7 @@ pub(crate) async fn answer<S: System>(
     let told = async {
         let Relayed { status, content_type, model, body } = shared.system.relay(pid, format, body).await?;
         let head = head(status, content_type, &model);
-        if content_type == STREAM { Ok((head, Ok(body))) } else { Ok((head, Err(whole(body).await))) }
+        if content_type == STREAM { Ok((head, Ok(body))) } else { Ok((head, Err(whole(body).await?))) }
     };
     let told = tokio::select! {
         biased;
@@ -100,15 +101,15 @@ fn head(status: u16, content_type: &'static str, model: &str) -> axum::http::Res
 }
 
 /// A body in one piece.
-async fn whole(mut pieces: BoxStream<'static, Bytes>) -> Bytes {
-    let first = pieces.next().await.unwrap_or_default();
-    let Some(second) = pieces.next().await else { return first };
+async fn whole(mut pieces: BoxStream<'static, Answer<Bytes>>) -> Answer<Bytes> {
+    let first = pieces.next().await.transpose()?.unwrap_or_default();
+    let Some(second) = pieces.next().await.transpose()? else { return Ok(first) };
     let mut whole = BytesMut::from(first);
     whole.extend_from_slice(&second);
-    while let Some(piece) = pieces.next().await {
+    while let Some(piece) = pieces.next().await.transpose()? {
         whole.extend_from_slice(&piece);
     }
-    whole.freeze()
+    Ok(whole.freeze())
 }
 
 /// Resolves when an answer must end because the daemon does: half the drain time after the shutdown began, so that the
@@ -126,7 +127,7 @@ fn the_end() -> ApiError {
 
 /// A stream on its way to a program.
 struct Passing {
-    pieces: BoxStream<'static, Bytes>,
+    pieces: BoxStream<'static, Answer<Bytes>>,
     ending: Ending,
     format: Format,
     /// What was passed on ends where an event does.
@@ -141,19 +142,20 @@ impl Passing {
         if self.over {
             return None;
         }
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
-            piece = self.pieces.next() => {
-                let piece = piece?;
-                self.between = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
-                Some(Ok(piece))
-            }
-            () = self.ending.as_mut() => {
-                self.over = true;
-                // Behind half an event nothing can be said, so the transfer is broken off and is not taken for whole.
-                Some(if self.between { Ok(last_event(self.format, &the_end())) } else { Err(the_end()) })
-            }
-        }
+            piece = self.pieces.next() => match piece? {
+                Ok(piece) => {
+                    self.between = piece.ends_with(b"\n\n") || piece.ends_with(b"\n\r\n");
+                    return Some(Ok(piece));
+                }
+                Err(error) => error,
+            },
+            () = self.ending.as_mut() => the_end(),
+        };
+        self.over = true;
+        // Behind half an event nothing can be said, so the transfer is broken off and is not taken for whole.
+        Some(if self.between { Ok(last_event(self.format, &ended)) } else { Err(ended) })
     }
 }
 

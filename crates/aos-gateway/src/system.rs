@@ -153,8 +153,9 @@ pub struct Relayed {
     pub content_type: &'static str,
     /// The configured name of the model that serves.
     pub model: String,
-    /// The answer. One that breaks off says so itself, in its format.
-    pub body: BoxStream<'static, Bytes>,
+    /// The answer. One that its server breaks off says so itself, in its format; an error ends it where the program may
+    /// have no more of it.
+    pub body: BoxStream<'static, Answer<Bytes>>,
 }
 
 impl fmt::Debug for Relayed {

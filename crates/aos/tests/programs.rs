@@ -6,6 +6,10 @@
 
 mod rig;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use aos_models::scripted::Answer;
 use rig::{Http, POLICY, Rig, Setup, any, assert_told, say, until};
 use serde_json::{Value, json};
@@ -69,6 +73,36 @@ fn a_program_is_answered_paid_for_and_accounted() {
     let told = rig.aos(&["logs", &pid.to_string()]);
     assert!(told.out.contains("a key of Ada") && told.out.contains("answered in"), "{told:?}");
     assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+}
+
+/// The stream ended like that of a whole answer.
+#[test]
+fn a_key_that_is_taken_back_in_the_middle_of_an_answer_is_told_so() {
+    // Longer than anybody waits.
+    let long =
+        Answer { text: "word ".repeat(500), chunk_bytes: 5, write_bytes: 64, write_delay_ms: 500, ..Answer::default() };
+    let rig = Rig::new(vec![any("alpha", vec![long])]);
+    let (pid, secret) = key(&rig, &["editor"]);
+    let body =
+        json!({ "model": "small", "stream": true, "messages": [{ "role": "user", "content": "alpha" }] }).to_string();
+    let mut stream = TcpStream::connect(rig.listen()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {secret}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        rig.listen(),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut told = vec![0; 4096];
+    let first = stream.read(&mut told).unwrap();
+    told.truncate(first);
+    assert_eq!(rig.aos(&["kill", &pid.to_string()]).code, 0);
+    let _ = stream.read_to_end(&mut told);
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.starts_with("HTTP/1.1 200") && !told.contains("[DONE]"), "{told}");
+    // Behind half an event nothing can be said: the transfer ends without its last chunk.
+    assert!(told.contains("the key has ended while this was answered") || !told.ends_with("\r\n0\r\n\r\n"), "{told}");
 }
 
 #[test]

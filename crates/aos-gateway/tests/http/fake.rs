@@ -17,6 +17,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+/// A piece in whose place the answer may go on no longer.
+pub(crate) const TAKEN_BACK: &str = "the key is taken back";
 pub(crate) const NOW_S: u64 = 1_795_305_600;
 
 pub(crate) struct Fake {
@@ -88,7 +90,9 @@ impl Fake {
         let (sender, pieces) = tokio::sync::mpsc::channel::<&'static str>(64);
         let state = (pieces, Exchange(Arc::clone(&self.ended)));
         let body = futures_util::stream::unfold(state, |(mut pieces, exchange)| async move {
-            pieces.recv().await.map(|piece| (Bytes::from(piece), (pieces, exchange)))
+            let piece = pieces.recv().await?;
+            let piece = if piece == TAKEN_BACK { Err(ApiError::forbidden(TAKEN_BACK)) } else { Ok(Bytes::from(piece)) };
+            Some((piece, (pieces, exchange)))
         });
         self.answer_next(Ok(Relayed {
             status: 200,
@@ -370,7 +374,7 @@ impl System for Fake {
         }
         let next = self.relays.lock().unwrap().pop_front();
         next.unwrap_or_else(|| {
-            let pieces = [r#"{"an":"#, r#""answer"}"#].map(Bytes::from);
+            let pieces = [r#"{"an":"#, r#""answer"}"#].map(|piece| Ok(Bytes::from(piece)));
             let body = futures_util::stream::iter(pieces).boxed();
             Ok(Relayed { status: 200, content_type: "application/json", model: "small".into(), body })
         })

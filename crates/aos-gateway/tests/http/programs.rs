@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::client::{Door, Got, PATIENCE};
-use crate::fake::KEY;
+use crate::fake::{KEY, TAKEN_BACK};
 use crate::server::{Server, TOKEN};
 
 const PATHS: [(&str, Format); 3] =
@@ -157,7 +157,7 @@ async fn the_body_goes_on_as_it_came_and_the_answer_comes_whole() {
         assert_eq!((asked.0, &asked.1[..]), (format, &b"\xff{\"model\": 1"[..]));
     }
     let refusal = r#"{"error":{"message":"no such tool"}}"#;
-    let body = futures_util::stream::iter([Bytes::from(refusal)]).boxed();
+    let body = futures_util::stream::iter([Ok(Bytes::from(refusal))]).boxed();
     let relayed = Relayed { status: 422, content_type: "application/json", model: "big".into(), body };
     server.fake.answer_next(Ok(relayed));
     let got = ask(&server.tcp(), PATHS[0].0, "{}").await;
@@ -280,6 +280,48 @@ async fn a_request_too_large_is_a_413_and_many_large_ones_find_no_room() {
     }
 }
 
+/// The next piece is the last, an event of the format that says this error.
+async fn assert_last_says(format: Format, body: &mut Incoming, message: &str) {
+    let last = String::from_utf8(piece(body).await.unwrap().to_vec()).unwrap();
+    let data = last.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["error"]["message"], message);
+    match format {
+        Format::Chat | Format::Embeddings => assert!(last.starts_with("data: ")),
+        Format::Responses | Format::Messages => {
+            assert!(last.starts_with("event: error\ndata: ") && data["type"] == "error", "{last}");
+        }
+    }
+    assert!(last.ends_with("\n\n"));
+    assert_eq!(piece(body).await, None);
+}
+
+/// It ended like a whole one, and clients took it for that.
+#[tokio::test]
+async fn an_answer_that_may_not_go_on_does_not_look_whole() {
+    let server = Server::start().await;
+    for (path, format) in PATHS {
+        let pieces = server.fake.stream();
+        let (_, mut body) = open(&server, path).await;
+        pieces.send("data: 1\n\n").await.unwrap();
+        assert_eq!(piece(&mut body).await.unwrap(), "data: 1\n\n");
+        pieces.send(TAKEN_BACK).await.unwrap();
+        assert_last_says(format, &mut body, TAKEN_BACK).await;
+    }
+    let pieces = server.fake.stream();
+    let (_, mut body) = open(&server, PATHS[0].0).await;
+    pieces.send("data: {\"ha").await.unwrap();
+    assert_eq!(piece(&mut body).await.unwrap(), "data: {\"ha");
+    pieces.send(TAKEN_BACK).await.unwrap();
+    assert!(body.frame().await.unwrap().is_err(), "the client must see that the transfer broke off");
+
+    let body = futures_util::stream::iter([Ok(Bytes::from("{")), Err(ApiError::forbidden(TAKEN_BACK))]).boxed();
+    let relayed = Relayed { status: 200, content_type: "application/json", model: "small".into(), body };
+    server.fake.answer_next(Ok(relayed));
+    let got = ask(&server.tcp(), PATHS[0].0, "{}").await;
+    assert_eq!((got.status, error(PATHS[0].1, &got).1.as_str()), (403, TAKEN_BACK));
+}
+
 #[tokio::test]
 async fn at_the_daemons_end_a_stream_goes_on_for_a_while() {
     let server = Server::with(64, |options| options.drain_within = PATIENCE).await;
@@ -310,18 +352,7 @@ async fn at_the_daemons_end_a_stream_that_does_not_end_says_so_and_ends() {
     }
     server.shutdown.cancel();
     for (format, _pieces, mut body) in streams {
-        let last = String::from_utf8(piece(&mut body).await.unwrap().to_vec()).unwrap();
-        let data = last.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-        let data: Value = serde_json::from_str(data).unwrap();
-        assert_eq!(data["error"]["message"], "the daemon is ending (ask again when it is up)");
-        match format {
-            Format::Chat | Format::Embeddings => assert!(last.starts_with("data: ")),
-            Format::Responses | Format::Messages => {
-                assert!(last.starts_with("event: error\ndata: ") && data["type"] == "error", "{last}");
-            }
-        }
-        assert!(last.ends_with("\n\n"));
-        assert_eq!(piece(&mut body).await, None);
+        assert_last_says(format, &mut body, "the daemon is ending (ask again when it is up)").await;
     }
     assert_eq!(server.task.await.unwrap().cut, 0);
     assert_eq!(server.fake.ended.load(Ordering::SeqCst), 3);

@@ -237,8 +237,8 @@ impl Relays {
                 let body = stream::unfold((serving, token), |(mut serving, token)| async move {
                     let piece = tokio::select! {
                         biased;
-                        () = token.cancelled() => None,
-                        piece = serving.next() => piece,
+                        () = token.cancelled() => Some(Err(taken_back())),
+                        piece = serving.next() => piece.map(Ok),
                     };
                     piece.map(|piece| (piece, (serving, token)))
                 });
@@ -414,6 +414,12 @@ fn misfit(wrong: Misfit) -> ApiError {
         Some(hint) => error.hint(hint),
         None => error,
     })
+}
+
+/// Why nothing more of an answer comes.
+fn taken_back() -> ApiError {
+    ApiError::forbidden("the key has ended while this was answered: it was taken back, or its time is over")
+        .hint("`aos ps --all` shows why; `aos models key` makes another one")
 }
 
 /// The same before its model was asked anything, which costs nothing.
