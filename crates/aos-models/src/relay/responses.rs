@@ -189,28 +189,43 @@ fn done(model: &str, id: &str, created: u64, reply: &Reply, output: Vec<Value>) 
     whole
 }
 
-/// What is being written.
-enum Open {
-    Nothing,
+/// Something of an answer as it comes.
+struct Piece {
+    what: What,
+    /// More of it may come.
+    open: bool,
+}
+
+enum What {
     Text(String),
     Call { nth: usize, call_id: String, name: String, arguments: String },
 }
 
-/// An answer as it comes.
+impl Piece {
+    /// As it stands in the answer to `id`.
+    fn done(&self, id: &str) -> Value {
+        match &self.what {
+            What::Text(text) => said(id, "completed", json!([output_text(text)])),
+            What::Call { nth, call_id, name, arguments } => call_item(id, *nth, call_id, name, arguments, "completed"),
+        }
+    }
+}
+
+/// An answer as it comes. Calls are open until its end, since a provider may mix the arguments of several.
 pub(super) struct Stream {
     model: String,
     id: String,
     created: u64,
     number: u64,
-    output: Vec<Value>,
-    open: Open,
-    calls: usize,
+    pieces: Vec<Piece>,
+    /// Where each call stands among the pieces.
+    calls: Vec<usize>,
 }
 
 impl Stream {
     pub(super) fn new(model: &str, id: &str) -> Stream {
         let (model, id) = (model.to_owned(), id.to_owned());
-        Stream { model, id, created: created(), number: 0, output: Vec::new(), open: Open::Nothing, calls: 0 }
+        Stream { model, id, created: created(), number: 0, pieces: Vec::new(), calls: Vec::new() }
     }
 
     fn event(&mut self, kind: &str, mut event: Value, out: &mut String) {
@@ -221,27 +236,27 @@ impl Stream {
     }
 
     fn begin_text(&mut self, out: &mut String) {
-        self.close(out);
-        let at = self.output.len();
+        let at = self.pieces.len();
         let item = said(&self.id, "in_progress", json!([]));
         self.event("response.output_item.added", json!({"output_index": at, "item": item}), out);
         let part = json!({"item_id": self.item_id(), "output_index": at, "content_index": 0, "part": output_text("")});
         self.event("response.content_part.added", part, out);
-        self.open = Open::Text(String::new());
+        self.pieces.push(Piece { what: What::Text(String::new()), open: true });
     }
 
     fn item_id(&self) -> String {
         format!("msg_{}", self.id)
     }
 
-    /// Ends what is being written.
-    fn close(&mut self, out: &mut String) {
-        let at = self.output.len();
-        let item = match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => return,
-            Open::Text(text) => {
-                let id = self.item_id();
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0});
+    /// Ends the piece that stands there.
+    fn close(&mut self, at: usize, out: &mut String) {
+        let item = self.pieces[at].done(&self.id);
+        if !std::mem::replace(&mut self.pieces[at].open, false) {
+            return;
+        }
+        match &self.pieces[at].what {
+            What::Text(text) => {
+                let place = json!({"item_id": self.item_id(), "output_index": at, "content_index": 0});
                 let with = |key: &str, value: Value| {
                     let mut event = place.clone();
                     event[key] = value;
@@ -249,19 +264,25 @@ impl Stream {
                 };
                 let mut text_done = with("text", text.as_str().into());
                 text_done["logprobs"] = json!([]);
+                let part_done = with("part", output_text(text));
                 self.event("response.output_text.done", text_done, out);
-                self.event("response.content_part.done", with("part", output_text(&text)), out);
-                said(&self.id, "completed", json!([output_text(&text)]))
+                self.event("response.content_part.done", part_done, out);
             }
-            Open::Call { nth, call_id, name, arguments } => {
+            What::Call { nth, name, arguments, .. } => {
                 let id = format!("fc_{}_{nth}", self.id);
                 let event = json!({"item_id": id, "output_index": at, "name": name, "arguments": arguments});
                 self.event("response.function_call_arguments.done", event, out);
-                call_item(&self.id, nth, &call_id, &name, &arguments, "completed")
             }
-        };
+        }
         self.event("response.output_item.done", json!({"output_index": at, "item": item}), out);
-        self.output.push(item);
+    }
+
+    /// Where the text stands that goes on, which is the last piece.
+    fn text(&mut self, text: &str) -> Option<usize> {
+        let at = self.pieces.len().checked_sub(1)?;
+        let What::Text(so_far) = &mut self.pieces[at].what else { return None };
+        so_far.push_str(text);
+        Some(at)
     }
 }
 
@@ -275,41 +296,43 @@ impl Writer for Stream {
     fn delta(&mut self, delta: &Delta, out: &mut String) {
         match delta {
             Delta::Text(text) => {
-                if !matches!(self.open, Open::Text(_)) {
+                if !self.pieces.last().is_some_and(|piece| matches!(piece.what, What::Text(_))) {
                     self.begin_text(out);
                 }
-                if let Open::Text(so_far) = &mut self.open {
-                    so_far.push_str(text);
-                }
-                let event = json!({"item_id": self.item_id(), "output_index": self.output.len(), "content_index": 0,
+                let at = self.text(text);
+                let event = json!({"item_id": self.item_id(), "output_index": at, "content_index": 0,
                     "delta": text, "logprobs": []});
                 self.event("response.output_text.delta", event, out);
             }
             Delta::Call { id, name } => {
-                self.close(out);
-                let nth = self.calls;
-                self.calls += 1;
+                let at = self.pieces.len();
+                if matches!(self.pieces.last(), Some(Piece { what: What::Text(_), .. })) {
+                    self.close(at - 1, out);
+                }
+                let nth = self.calls.len();
                 let call_id = call_id(id, &self.id, nth);
                 let item = call_item(&self.id, nth, &call_id, name, "", "in_progress");
-                self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item}), out);
-                self.open = Open::Call { nth, call_id, name: name.clone(), arguments: String::new() };
+                self.event("response.output_item.added", json!({"output_index": at, "item": item}), out);
+                let what = What::Call { nth, call_id, name: name.clone(), arguments: String::new() };
+                self.pieces.push(Piece { what, open: true });
+                self.calls.push(at);
             }
-            // A provider that mixes the arguments of several calls has them told whole in the last event.
-            Delta::Arguments { text, .. } => {
-                let Open::Call { nth, arguments, .. } = &mut self.open else { return };
+            Delta::Arguments { call, text } => {
+                let Some(at) = self.calls.get(*call).copied() else { return };
+                let What::Call { nth, arguments, .. } = &mut self.pieces[at].what else { return };
                 arguments.push_str(text);
-                let id = format!("fc_{}_{nth}", self.id);
-                let event = json!({"item_id": id, "output_index": self.output.len(), "delta": text});
+                let event = json!({"item_id": format!("fc_{}_{nth}", self.id), "output_index": at, "delta": text});
                 self.event("response.function_call_arguments.delta", event, out);
             }
         }
     }
 
     fn end(&mut self, reply: &Reply, out: &mut String) {
-        self.close(out);
-        let output = std::mem::take(&mut self.output);
-        let output =
-            if output.is_empty() { vec![said(&self.id, "completed", json!([output_text("")]))] } else { output };
+        (0..self.pieces.len()).for_each(|at| self.close(at, out));
+        let mut output: Vec<Value> = self.pieces.iter().map(|piece| piece.done(&self.id)).collect();
+        if output.is_empty() {
+            output.push(said(&self.id, "completed", json!([output_text("")])));
+        }
         let whole = done(&self.model, &self.id, self.created, reply, output);
         let kind = if reply.stop == Stop::Length { "response.incomplete" } else { "response.completed" };
         self.event(kind, json!({"response": whole}), out);
@@ -318,7 +341,60 @@ impl Writer for Stream {
     fn broken(&mut self, failure: &Failure, out: &mut String) {
         let mut failed = response(&self.model, &self.id, self.created, "failed");
         failed["error"] = json!({"code": "server_error", "message": failure.message});
-        failed["output"] = std::mem::take(&mut self.output).into();
+        let closed = self.pieces.iter().filter(|piece| !piece.open).map(|piece| piece.done(&self.id));
+        failed["output"] = closed.collect();
         self.event("response.failed", json!({"response": failed}), out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aos_abi::inference::NativeCall;
+
+    use super::*;
+
+    /// All went to the call that had begun last.
+    #[test]
+    fn arguments_of_several_calls_that_come_mixed_go_to_their_own() {
+        let call = |name: &str, arguments: &str| NativeCall {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        let reply = Reply {
+            text: "Now.".to_owned(),
+            calls: vec![call("a", "[0,1]"), call("b", "[2,3]")],
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: String::new(),
+        };
+        let begun = |name: &str| Delta::Call { id: name.to_owned(), name: name.to_owned() };
+        let more = |call, text: &str| Delta::Arguments { call, text: text.to_owned() };
+        let (mut stream, mut out) = (Stream::new("m", "1"), String::new());
+        stream.begin(&mut out);
+        for delta in [
+            Delta::Text("Now.".to_owned()),
+            begun("a"),
+            begun("b"),
+            more(0, "[0,"),
+            more(1, "[2,"),
+            more(0, "1]"),
+            more(1, "3]"),
+        ] {
+            stream.delta(&delta, &mut out);
+        }
+        stream.end(&reply, &mut out);
+        let events = out.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = events.map(|data| serde_json::from_str(data).unwrap()).collect();
+        let told = |at: u64| {
+            let deltas = events.iter().filter(|event| {
+                event["type"] == "response.function_call_arguments.delta" && event["output_index"] == at
+            });
+            deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>()
+        };
+        assert_eq!((told(1).as_str(), told(2).as_str()), ("[0,1]", "[2,3]"));
+        let whole = &events.last().unwrap()["response"]["output"];
+        assert_eq!((&whole[1]["arguments"], &whole[2]["arguments"]), (&json!("[0,1]"), &json!("[2,3]")));
+        assert_eq!(events.iter().filter(|event| event["type"] == "response.output_item.done").count(), 3);
     }
 }
