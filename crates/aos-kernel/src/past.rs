@@ -20,6 +20,9 @@ use serde_json::Value;
 pub struct Past {
     pid: Pid,
     window: Vec<WindowItem>,
+    /// Replies in it that say nothing, which are left out in the end: a summary may have been made up to one, where its
+    /// model had another encoding.
+    blank: BTreeSet<Lsn>,
     /// What has come and was not shown yet, oldest first.
     news: Vec<(From, WindowItem)>,
     /// The inferences of which the first to answer counts, and whether that is a turn.
@@ -62,6 +65,7 @@ impl Past {
         Past {
             pid,
             window: Vec::new(),
+            blank: BTreeSet::new(),
             news: Vec::new(),
             awaited: (Vec::new(), false),
             step: Vec::new(),
@@ -81,8 +85,11 @@ impl Past {
             (Body::InferenceStarted { effect, purpose, .. }, _) => self.asked(*effect, *purpose),
             (Body::Hedged { effect, by, .. }, _) => self.awaited.0 = vec![*effect, *by],
             (Body::InferenceCompleted { effect, outcome, .. }, _) => {
-                let counts = self.answered(*effect, outcome) && !says_nothing(entry);
+                let counts = self.answered(*effect, outcome);
                 self.window.extend(item.filter(|_| counts));
+                if says_nothing(entry) {
+                    self.blank.insert(entry.lsn);
+                }
             }
             (Body::Compacted { upto, .. }, Some(summary)) => self.compacted(*upto, summary),
             // What is still under way comes too late.
@@ -141,6 +148,7 @@ impl Past {
     #[must_use]
     pub fn window(mut self) -> Vec<WindowItem> {
         self.absorb(|_| true);
+        self.window.retain(|item| !self.blank.contains(&item.lsn));
         self.window
     }
 

@@ -595,3 +595,15 @@ fn a_last_turn_that_a_person_pays_in_time_is_had() {
     2 exited 143: ended by TERM after its last turn = "bye"
     "#);
 }
+
+/// A reply is read in the widest of the encodings where the window is read back, and a summary up to one that says nothing
+/// in that was lost (the rig compares the windows after each line).
+#[test]
+fn a_summary_up_to_a_reply_that_says_nothing_elsewhere_is_in_the_past() {
+    let (half, long) = ("word ".repeat(1500), "x ".repeat(2500));
+    let script = format!(
+        "spawn resident model=small go\n2 cut: {{\"calls\":[],\"say\":\"{half}\ninput 2 {long}\n2: so far\n2: ok\ninput 2 more"
+    );
+    let told = replay(&script);
+    assert!(told.contains("infer 2 summary [task, turn]\n> 2: ok\n2 compacted"), "{told}");
+}
