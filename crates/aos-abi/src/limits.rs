@@ -86,6 +86,9 @@ pub const ZOMBIES_MAX: usize = 256;
 pub const INFERENCE_RETRIES_MAX: u32 = 5;
 /// Replies in a row that hold no decodable call and no text before a process stops and says why.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
+/// Replies in a row that were of no use (empty, calls that cannot be understood, the same calls again and again) after which a
+/// process is not asked any more: where nothing is paid, nothing else would end it.
+pub const USELESS_REPLIES_MAX: u32 = 50;
 /// Most bytes of what a process says why it proposes a call, and of the risk that it sees.
 pub const REASON_BYTES_MAX: usize = 2 << 10;
 /// Default life of a proposal, in seconds.

@@ -5,6 +5,7 @@
 //! model by name stays with it while that one can serve; each change of model is a fact with its reason; nothing here
 //! looks at what a reply or a result says, only at whether a reply could be used.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::api::{RouteRequest, RouteView, RoutedModel};
@@ -12,7 +13,7 @@ use aos_abi::decode::Decoding;
 use aos_abi::entry::{CircuitState, Outcome, Verdict};
 use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::model::{ModelSpec, TIERS};
-use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
@@ -55,8 +56,10 @@ pub struct Course {
     pub unsound: u32,
     /// Models that failed in the turn that is to be served.
     pub tried: Vec<String>,
-    /// The calls of its last replies, as fingerprints.
-    pub lately: VecDeque<u128>,
+    /// The last replies that made calls, oldest first.
+    pub lately: VecDeque<Made>,
+    /// Of the last one, what they have come to so far, where the same calls were made lately.
+    pub results: Option<u128>,
     /// It has been shown an image.
     pub images: bool,
     /// Tiers beyond its role's that a person has allowed it.
@@ -65,6 +68,15 @@ pub struct Course {
     pub proposed: BTreeSet<String>,
     /// What it is told of its model with the next prompt.
     pub note: String,
+}
+
+/// The calls of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Their fingerprint.
+    pub calls: u128,
+    /// That of what they came to; `None` for those that nobody looked at, since they were not a repetition.
+    pub results: Option<u128>,
 }
 
 impl Course {
@@ -336,10 +348,13 @@ impl<P: PageStore> Kernel<P> {
         };
         let unsound = self.with(pid, |process| {
             let course = &mut process.course;
+            let before = if course.brought_news() { 0 } else { process.attempts.useless };
+            process.attempts.useless = why.map_or(0, |_| before + 1);
             course.tried.clear();
             course.note.clear();
-            if let Some(print) = print {
-                course.lately.push_back(print);
+            course.results = print.filter(|print| course.lately.iter().any(|made| made.calls == *print)).map(|_| 0);
+            if let Some(calls) = print {
+                course.lately.push_back(Made { calls, results: None });
                 if course.lately.len() > LATELY {
                     course.lately.pop_front();
                 }
@@ -358,6 +373,20 @@ impl<P: PageStore> Kernel<P> {
             Some(_) => {}
             None => self.with(pid, |process| process.course.come_down()).unwrap_or_default(),
         }
+    }
+
+    /// Whether the replies of its model have been of no use for so long that it is asked no more.
+    pub(crate) fn is_useless(&mut self, pid: Pid) -> bool {
+        let most = limits::USELESS_REPLIES_MAX;
+        let Some(process) = self.table.get(pid).filter(|process| process.attempts.useless >= most) else {
+            return false;
+        };
+        let what = format!(
+            "{most} replies of `{}` in a row were of no use: the same calls again and again, or none that can be understood",
+            process.model
+        );
+        self.give_up(pid, &what, Some("say the task in other words, or choose a better model"));
+        true
     }
 
     /// A better tier takes over from the next turn on, where there is one. Not for a process that has read untrusted
@@ -521,6 +550,25 @@ impl<P: PageStore> Kernel<P> {
 }
 
 impl Course {
+    /// The calls of the last reply have come to their end: whether they came to something else than the same ones lately.
+    fn brought_news(&mut self) -> bool {
+        let Some(results) = self.results.take() else { return false };
+        let Some((last, earlier)) = self.lately.make_contiguous().split_last_mut() else { return false };
+        last.results = Some(results);
+        let mut known = earlier.iter().filter(|made| made.calls == last.calls && made.results.is_some()).peekable();
+        known.peek().is_some() && known.all(|made| made.results != last.results)
+    }
+
+    /// A call has come to this.
+    pub(crate) fn learn(&mut self, outcome: &Outcome) {
+        let Some(results) = &mut self.results else { return };
+        let (of, value) = match outcome {
+            Outcome::Success { result } => ("", Cow::Borrowed(result)),
+            Outcome::Error { error } => (error.code.as_str(), Cow::Owned(error.message.as_str().into())),
+        };
+        *results = results.wrapping_add(aos_policy::fingerprint(of, &value));
+    }
+
     /// One tier down after enough good replies.
     fn come_down(&mut self) {
         if self.raised > 0 && self.sound >= self.stay {
@@ -551,10 +599,10 @@ fn loop_print(decoding: &Decoding) -> Option<u128> {
     }
     // A name that there is not is of no use whether or not it is repeated.
     decoding.calls.iter().try_fold(0u128, |all, call| {
-        Some(all.rotate_left(1) ^ aos_policy::fingerprint(call.name.parse().ok()?, &call.args))
+        Some(all.rotate_left(1) ^ aos_policy::fingerprint(call.name.parse::<Name>().ok()?.as_str(), &call.args))
     })
 }
 
 fn times(process: &Process, print: u128) -> usize {
-    process.course.lately.iter().filter(|earlier| **earlier == print).count()
+    process.course.lately.iter().filter(|earlier| earlier.calls == print).count()
 }

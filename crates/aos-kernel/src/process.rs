@@ -457,6 +457,8 @@ pub struct Attempts {
     pub empty: u32,
     /// Replies in a row that were cut off.
     pub cut_off: u32,
+    /// Replies in a row that were of no use: empty, calls that nobody understands, the same ones again and again.
+    pub useless: u32,
     /// No model could make its summary: a digest takes the place.
     pub digest: bool,
 }

@@ -63,7 +63,7 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return };
         let Some(call_id) = process.step.get(call).map(|call| call.call_id.clone()) else { return };
         let now = self.globals.at;
-        let print = fingerprint(name, &args);
+        let print = fingerprint(name.as_str(), &args);
         let refused = process.refusals.iter().rev().find(|refusal| refusal.fingerprint == print && now < refusal.until);
         if let Some(Refusal { id, why, until, .. }) = refused {
             let error = CallError::new(Code::Rejected, format!("refused already, as {id}: {why}"))
@@ -307,7 +307,7 @@ impl<P: PageStore> Kernel<P> {
         let Ok(call) = Syscall::parse(&open.name, &open.args) else { return };
         let (now, ttl_ms) = (self.globals.at, self.policy.proposals().ttl_ms);
         let refusal = Refusal {
-            fingerprint: fingerprint(call.name(), &call.args()),
+            fingerprint: fingerprint(call.name().as_str(), &call.args()),
             id: id.to_owned(),
             why: why.to_owned(),
             until: now.plus_millis(ttl_ms),

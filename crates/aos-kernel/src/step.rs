@@ -283,7 +283,9 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn finish_call(&mut self, pid: Pid, index: usize, result: Result<serde_json::Value, CallError>) {
         let Some(call) = self.table.get(pid).and_then(|process| process.step.get(index)) else { return };
         let (call_id, name) = (call.call_id.clone(), call.name.clone());
-        let lsn = self.fact(pid, Body::Result { call_id, name, effect: None, outcome: Outcome::from(result) });
+        let outcome = Outcome::from(result);
+        self.with(pid, |process| process.course.learn(&outcome));
+        let lsn = self.fact(pid, Body::Result { call_id, name, effect: None, outcome });
         self.call_done(pid, index, lsn);
     }
 
@@ -328,6 +330,7 @@ impl<P: PageStore> Kernel<P> {
             if let (true, Outcome::Success { result }) = (vouched && !labels.any_of(Labels::UNTRUSTED), outcome) {
                 self.names(pid, call, result);
             }
+            self.with(pid, |process| process.course.learn(outcome));
             self.call_done(pid, call, lsn);
             self.run_step(pid);
         }

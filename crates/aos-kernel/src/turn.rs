@@ -106,6 +106,9 @@ impl<P: PageStore> Kernel<P> {
             self.exit(pid, 143, serde_json::Value::Null, "ended by TERM after its last turn");
             return;
         }
+        if self.is_useless(pid) {
+            return;
+        }
         if !self.choose(pid) {
             return;
         }

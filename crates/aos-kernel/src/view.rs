@@ -160,9 +160,9 @@ impl<P: PageStore> Kernel<P> {
             ended: None,
             expires_at: open.expires_at,
         };
-        if let (ProposalState::Pending, Ok(name)) = (state, open.name.parse()) {
+        if let (ProposalState::Pending, Ok(name)) = (state, open.name.parse::<aos_abi::Name>()) {
             let seen = serde_json::json!([view.call.args, view.why, view.risk, view.preview, view.files, view.unbound]);
-            view.shown = format!("{:032x}", aos_policy::fingerprint(name, &seen));
+            view.shown = format!("{:032x}", aos_policy::fingerprint(name.as_str(), &seen));
         }
         Some(view)
     }

@@ -99,11 +99,11 @@ pub struct Approval<'a> {
     pub generation: Option<&'a str>,
 }
 
-/// Names a call by its name and canonical arguments: two calls have the same only if they are the same to the byte.
+/// Names a call by its name and canonical arguments, or a result: two have the same only if they are the same to the byte.
 #[must_use]
-pub fn fingerprint(name: Name, args: &serde_json::Value) -> u128 {
+pub fn fingerprint(name: &str, value: &serde_json::Value) -> u128 {
     use sha2::Digest as _;
-    let digest = sha2::Sha256::new().chain_update(name.as_str()).chain_update(b"\0").chain_update(args.to_string());
+    let digest = sha2::Sha256::new().chain_update(name).chain_update(b"\0").chain_update(value.to_string());
     digest.finalize().iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 

@@ -32,7 +32,8 @@ impl Standing {
     /// What a yes to this call covers.
     #[must_use]
     pub fn of(id: &str, call: &Syscall) -> Standing {
-        let exactly = || Covers::Exactly { print: fingerprint(call.name(), &call.args()), name: call.name().as_str() };
+        let exactly =
+            || Covers::Exactly { print: fingerprint(call.name().as_str(), &call.args()), name: call.name().as_str() };
         let covers = match target::demands(call).as_deref() {
             Ok([(action, target @ (Target::Words { .. } | Target::Net { .. } | Target::Channel { .. }))]) => {
                 let text = narrowest(*action, target);
@@ -50,7 +51,7 @@ impl Standing {
     #[must_use]
     pub fn covers(&self, call: &Syscall) -> bool {
         match &self.covers {
-            Covers::Exactly { print, .. } => *print == fingerprint(call.name(), &call.args()),
+            Covers::Exactly { print, .. } => *print == fingerprint(call.name().as_str(), &call.args()),
             Covers::On(grant) => target::demands(call).is_ok_and(|demands| {
                 !demands.is_empty() && demands.iter().all(|(action, target)| grant.covers(*action, target))
             }),

@@ -607,3 +607,37 @@ fn a_summary_up_to_a_reply_that_says_nothing_elsewhere_is_in_the_past() {
     let told = replay(&script);
     assert!(told.contains("infer 2 summary [task, turn]\n> 2: ok\n2 compacted"), "{told}");
 }
+
+/// Where nothing is paid, a model that makes the same calls again and again did so for ever.
+#[test]
+fn a_process_whose_replies_are_of_no_use_is_not_asked_for_ever() {
+    let rounds = |mode: &str, round: &str, count: usize, then: &str| {
+        replay(&format!("spawn {mode} model=free go\n{}{then}", format!("{round}\n").repeat(count)))
+    };
+    let same = "2: => FS_READ {\"path\":\"a\"}\ndone 2 FS_READ";
+    let told = rounds("oneshot", same, 52, "");
+    assert_eq!(told.matches("infer 2").count(), 52, "two that make it a loop, and fifty of no use: {told}");
+    assert!(told.contains("2 exited 1: 50 replies of `free` in a row were of no use"), "{told}");
+    // A person may let it go on, and it has as many again.
+    let told = rounds("resident", same, 52, "signal 2 CONT\n2: done\n");
+    let (before, after) = told.split_once("> signal 2 CONT").unwrap();
+    assert!(before.contains("2 stopped: 50 replies") && before.contains("`aos resume 2`"), "{told}");
+    assert_eq!((after.matches("infer 2").count(), after.matches("stopped").count()), (1, 0), "{told}");
+    // Nor one that nobody understands.
+    let told = rounds("oneshot", "2: => NO_SUCH_CALL {}", 50, "");
+    assert!(told.contains("2 exited 1: 50 replies"), "{told}");
+    // What comes to something else each time goes on.
+    let mut script = String::from("spawn oneshot model=free go\n");
+    for nth in 0..100 {
+        script += &format!("2: => FS_READ {{\"path\":\"a\"}}\ndone 2 FS_READ {{\"content\":\"{nth}\"}}\n");
+    }
+    let told = replay(&script);
+    assert!(!told.contains("2 exited"), "{told}");
+    // Two by turns are no news either.
+    let (one, other) = (same, same.replace("\"a\"", "\"b\""));
+    let told = rounds("oneshot", &format!("{one}\n{other}"), 40, "");
+    assert!(told.contains("2 exited 1: 50 replies"), "{told}");
+    // Whoever waits in between asks again for a reason.
+    let told = rounds("resident", &format!("{same}\n2: => SLEEP {{\"seconds\":1}}\nafter 1"), 60, "");
+    assert!(!told.contains("2 stopped"), "{told}");
+}
