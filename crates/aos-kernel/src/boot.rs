@@ -4,7 +4,7 @@
 //! and are not run again. Nothing is lost and nothing is done twice.
 
 use aos_abi::entry::{Purpose, Verdict};
-use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
 
 use crate::budget::Need;
 use crate::effect::Effect;
@@ -13,12 +13,13 @@ use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure, outcome};
 
 impl<P: PageStore> Kernel<P> {
-    pub(crate) fn boot(&mut self) {
+    pub(crate) fn boot(&mut self, before: Timestamp) {
         // First: a call that goes on below may begin a watch of its own.
         for pid in self.globals.watchers.clone() {
             self.begin_watches(pid);
         }
         self.examine_again();
+        self.keep_windows_open(before);
         self.cut_off();
         self.end_races();
         for (id, in_flight) in self.globals.in_flight.clone() {

@@ -251,7 +251,8 @@ impl<P: PageStore> Kernel<P> {
     ///
     /// `at` is never taken to be earlier than the entry before.
     pub fn apply(&mut self, at: Timestamp, pid: Pid, body: Body) -> Applied {
-        self.globals.at = self.globals.at.max(at);
+        let before = self.globals.at;
+        self.globals.at = before.max(at);
         self.nth = 0;
         let lsn = self.globals.lsn.next();
         self.globals.lsn = lsn;
@@ -259,16 +260,17 @@ impl<P: PageStore> Kernel<P> {
         self.globals.day.turn(self.globals.at);
         let entry = Arc::new(Entry { lsn, at: self.globals.at, pid, cause: None, body });
         self.applied.entries.push(Arc::clone(&entry));
-        self.decide(&entry);
+        self.decide(&entry, before);
         self.run_steps();
         self.schedule();
         std::mem::take(&mut self.applied)
     }
 
-    fn decide(&mut self, entry: &Entry) {
+    /// `before`: when the entry before was made.
+    fn decide(&mut self, entry: &Entry, before: Timestamp) {
         let pid = entry.pid;
         match &entry.body {
-            Body::Booted { .. } => self.boot(),
+            Body::Booted { .. } => self.boot(before),
             Body::Configured(config) => self.configure(config),
             Body::Measured(measured) => self.globals.measured.clone_from(measured),
             Body::Tick => self.tick(),

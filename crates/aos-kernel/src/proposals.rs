@@ -186,6 +186,19 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// Held calls wait on for as long as the daemon was off: nobody could have said no in that time. All since the entry
+    /// before counts as that, so what was asked last waits for a whole window again at most.
+    pub(crate) fn keep_windows_open(&mut self, before: Timestamp) {
+        let off_ms = self.globals.at.millis_since(before);
+        for (id, pid) in self.globals.proposals.clone() {
+            self.with(pid, |process| {
+                if let Some(open) = process.proposals.get_mut(&id).filter(|open| open.hold) {
+                    open.expires_at = open.expires_at.plus_millis(off_ms);
+                }
+            });
+        }
+    }
+
     /// Somebody has looked at the files that a proposal concerns.
     pub(crate) fn examined(&mut self, pid: Pid, examined: &Examined) {
         self.with(pid, |process| {

@@ -30,6 +30,8 @@ pub(crate) struct Desk {
     questions: Vec<Question>,
     /// The policy that its owner put in force last.
     policy: Arc<str>,
+    /// When each entry was made, in their order.
+    moments: Vec<Timestamp>,
     /// Calls that have left the kernel and not yet reached their driver, each with what it may rest on.
     leaving: BTreeMap<EffectId, Leave>,
     /// What was done under which mark.
@@ -199,7 +201,15 @@ impl Desk {
     /// Something became known.
     pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
         let pid = entry.pid;
+        let before = self.moments.last().copied().unwrap_or(entry.at);
+        self.moments.push(entry.at);
         match &entry.body {
+            Body::Booted { .. } => {
+                let off_ms = entry.at.millis_since(before);
+                for question in self.questions.iter_mut().filter(|question| question.hold) {
+                    question.expires_at = question.expires_at.plus_millis(off_ms);
+                }
+            }
             Body::Proposal { id, state: ProposalState::Pending, proposal: Some(proposal), .. } => {
                 let call = Syscall::parse(proposal.name.as_str(), &proposal.args.to_string());
                 self.questions.push(Question {
@@ -343,6 +353,7 @@ impl Desk {
     /// The machine stopped: what was not durable was never asked, said or shown. What was under way nobody knows.
     pub(crate) fn crash(&mut self, durable: Lsn, policy: &str) {
         self.leaving.clear();
+        self.moments.truncate(usize::try_from(durable.0).unwrap_or(usize::MAX));
         self.sent.retain(|_, lsn| *lsn <= durable);
         for question in &mut self.questions {
             question.lost |= question.lsn > durable;

@@ -641,3 +641,19 @@ fn a_process_whose_replies_are_of_no_use_is_not_asked_for_ever() {
     let told = rounds("resident", &format!("{same}\n2: => SLEEP {{\"seconds\":1}}\nafter 1"), 60, "");
     assert!(!told.contains("2 stopped"), "{told}");
 }
+
+/// It ran at the start of a daemon that had been off when its window ended, before anybody could say no.
+#[test]
+fn a_window_is_open_only_while_the_daemon_runs() {
+    let held = r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"holds/a","content":""}
+        after 600
+        off 86400
+    "#;
+    let told = replay(&format!("{held}reject p1 no"));
+    assert!(told.contains("2 FS_WRITE = EREJECTED no") && !told.contains("call 2 FS_WRITE"), "{told}");
+    let told = replay(&format!("{held}after 901"));
+    let (off, after) = told.split_once("> after 901").unwrap();
+    assert!(!off.contains("call 2 FS_WRITE") && after.contains("call 2 FS_WRITE"), "{told}");
+}
