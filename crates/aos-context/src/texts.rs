@@ -67,8 +67,11 @@ impl Pen<'_> {
                     self.text(&name, &mut value);
                     request.headers.insert(written, value);
                 }
+                // Bytes are the daemon's own word, for a body that is no UTF-8.
                 if request.encoding.is_none() {
                     self.text("", &mut request.body);
+                } else if self.holds(&request.body) {
+                    (request.body, request.encoding) = (WITHHELD.to_owned(), None);
                 }
             }
             Body::Watch { paths, .. } => {
@@ -140,15 +143,15 @@ impl Pen<'_> {
         let kept = if bytes { result.get_mut(field).map(Value::take) } else { None };
         self.value("", result);
         if let Some(kept) = kept {
-            let shown = image || !self.holds(&kept);
+            let shown = image || !kept.as_str().is_some_and(|base64| self.holds(base64));
             result[field] = if shown { kept } else { Value::String(WITHHELD.into()) };
         }
     }
 
     /// Whether something would be replaced in bytes: in the texts between their zeros, and in what they are without them, as
     /// UTF-16 has one beside each letter.
-    fn holds(&mut self, base64: &Value) -> bool {
-        let Some(mut bytes) = base64.as_str().and_then(|text| BASE64.decode(text).ok()) else { return false };
+    fn holds(&mut self, base64: &str) -> bool {
+        let Ok(mut bytes) = BASE64.decode(base64) else { return false };
         let apart = String::from_utf8_lossy(&bytes).replace('\0', "\n");
         bytes.retain(|byte| *byte != 0);
         let holds =
@@ -308,6 +311,33 @@ mod tests {
             None
         });
         assert_eq!(seen, ["=phone", "phone=5550143", "=n", "n=1.5", "=on", "=X", "=c1"]);
+    }
+
+    /// One letter of another encoding than UTF-8 took the whole body past the look.
+    #[test]
+    fn the_body_of_a_webhook_that_is_no_text_is_looked_at_as_what_it_is() {
+        let shown = |bytes: &[u8]| {
+            let request = WebhookRequest {
+                id: "r1".into(),
+                method: "POST".into(),
+                path: "x".into(),
+                headers: BTreeMap::new(),
+                body: BASE64.encode(bytes),
+                encoding: Some("base64".into()),
+                reply_by: None,
+            };
+            let body = Body::Webhook(request);
+            let entry = Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body };
+            let written = with_texts(&entry, &mut |_, text| text.contains(SECRET).then(|| text.replace(SECRET, "[T]")));
+            written.map(|entry| match entry.body {
+                Body::Webhook(request) => (request.body, request.encoding),
+                _ => unreachable!(),
+            })
+        };
+        assert_eq!(shown(format!("M\u{fc}ller;{SECRET}").as_bytes()), Some((WITHHELD.to_owned(), None)));
+        let latin = [b"M\xfcller;", SECRET.as_bytes()].concat();
+        assert_eq!(shown(&latin), Some((WITHHELD.to_owned(), None)));
+        assert_eq!(shown(b"M\xfcller"), None);
     }
 
     #[test]
