@@ -236,15 +236,26 @@ async fn listened<T>(
 /// A summary that can take the place of these entries: for what a model left out, having thought or spoken until it was cut
 /// off, stands a digest.
 fn whole(mut reply: Reply, entries: &[Arc<Entry>]) -> Reply {
-    let said = reply.text.trim();
+    let said = spoken(&reply.text);
     let cut_off = reply.stop == Stop::Length;
     if said.is_empty() || cut_off && said.len() < SUMMARY_BYTES_MIN {
         reply.text = aos_context::digest(entries);
     } else if cut_off {
         // What people said stands first, so that it is kept where this is cut in turn.
         reply.text = format!("{}\n[and at length, cut off:]\n{said}", aos_context::digest(entries));
+    } else {
+        reply.text = said.to_owned();
     }
     reply
+}
+
+/// What a model has said, without the thoughts that some write before it; their beginning may stand in the prompt.
+fn spoken(text: &str) -> &str {
+    match text.rsplit_once("</think>") {
+        Some((_, said)) => said.trim(),
+        None if text.trim_start().starts_with("<think>") => "",
+        None => text.trim(),
+    }
 }
 
 /// Puts a word in the place of images beyond so many bytes, the oldest first. What had no room has none in later prompts, so
@@ -438,6 +449,9 @@ mod tests {
         };
         let digest = "A person said: never touch /srv/a";
         assert_eq!(whole("It did well.", Stop::End), "It did well.");
+        assert_eq!(whole("<think>\nOkay, the user wants\n</think>\n\nIt did well.", Stop::End), "It did well.");
+        assert_eq!(whole("Okay, so\n</think>\nIt did well.", Stop::End), "It did well.");
+        assert_eq!(whole("<think>\nOkay, the user wants", Stop::End), digest);
         assert_eq!(whole(" \n", Stop::End), digest);
         assert_eq!(whole("", Stop::Length), digest, "it thought to the end");
         assert_eq!(whole("It did", Stop::Length), digest);
