@@ -193,7 +193,7 @@ impl<G: Gate> Proxy<G> {
             async move { Ok::<_, Infallible>(proxy.answer(request, seat).await) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX).half_close(true);
         // A command that speaks wrongly hears so or is cut off; nobody else has to know.
         let _ = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
     }

@@ -134,7 +134,7 @@ impl<G: Gate> Proxy<G> {
             async move { Ok::<_, Infallible>(proxy.origin(request, &end, "http").await) }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX).half_close(true);
         let _ = http.serve_connection(TokioIo::new(stream), service).await;
     }
 
