@@ -13,6 +13,10 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+/// Hosts whose certificates are kept; those of others are made for each connection. Patterns let a command make up as many
+/// as it likes.
+const KEPT_MAX: usize = 256;
+
 /// Makes certificates for the hosts that a command asks for.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -72,8 +76,13 @@ impl Authority {
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certificate], key))
             .map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Nothing is resumed: the memory for that would be the most of it.
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         let config = Arc::new(config);
-        served.insert(host.to_owned(), Arc::clone(&config));
+        if served.len() < KEPT_MAX {
+            served.insert(host.to_owned(), Arc::clone(&config));
+        }
         Ok(config)
     }
 }

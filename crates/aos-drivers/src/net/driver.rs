@@ -68,7 +68,7 @@ impl Driver {
     /// A driver that asks the operating system for the addresses of names.
     #[must_use]
     pub fn new(options: Options) -> Driver {
-        Driver::with_resolver(options, Arc::new(SystemResolver))
+        Driver::with_resolver(options, Arc::new(SystemResolver::default()))
     }
 
     /// The same with another source of addresses.

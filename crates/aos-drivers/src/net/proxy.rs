@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use aos_abi::{CallError, limits};
 use aos_policy::{Allowed, Policy};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::{PACKED, is_packed};
-use super::destination::HostPort;
+use super::destination::{Destination, HostPort};
 use super::driver::Driver;
 use super::headers::{REWRITES, is_framing, is_rewriting};
 use super::names::Names;
@@ -52,6 +52,11 @@ pub(super) const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest time for the head of a request, for its body, and for reaching the other side.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(limits::NET_TIMEOUT_S);
+
+/// Bytes of bodies of requests that the daemon holds for one command at once, in KiB; each is held whole until it is sent.
+const BODIES_KIB_MAX: usize = 16 << 10;
+/// Names of one command that are looked up at once. What nobody waits for any more counts until it has ended.
+const LOOKUPS_MAX: usize = 8;
 
 /// What is said where the rules changed meanwhile.
 const WITHDRAWN: &str = "the policy was changed and forbids it by now";
@@ -108,6 +113,9 @@ pub struct Proxy<G> {
     /// For so many connections at once, wherever they come in.
     room: Arc<Semaphore>,
     pub(super) pace: Pace,
+    /// For what it sends, in KiB.
+    bodies: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
     left: AtomicU64,
     /// What must not come back: every secret that was ever there to be put in.
     covered: Mutex<Mask>,
@@ -126,7 +134,9 @@ impl<G: Gate> Proxy<G> {
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let covered = Mutex::default();
         let pace = Pace::new();
-        Arc::new(Proxy { driver, gate, names, room, pace, left, covered, tunnels: TaskTracker::new(), stop })
+        let (bodies, lookups) = (Arc::new(Semaphore::new(BODIES_KIB_MAX)), Arc::new(Semaphore::new(LOOKUPS_MAX)));
+        let tunnels = TaskTracker::new();
+        Arc::new(Proxy { driver, gate, names, room, pace, bodies, lookups, left, covered, tunnels, stop })
     }
 
     /// Serves a listener until `stop` is cancelled; then every connection is closed.
@@ -231,20 +241,17 @@ impl<G: Gate> Proxy<G> {
             Ok(allowed) => allowed,
             Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error)),
         };
-        let to_checked = match self.driver.reach(&url, self.gate.private()).await {
+        let to_checked = match self.reach(&url).await {
             Ok(destination) => destination,
-            Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error.into())),
+            Err(why) => return refuse(StatusCode::FORBIDDEN, &why),
         };
         let headers = passed_on(request.headers());
-        let body = Limited::new(request.into_body(), limits::NET_BODY_BYTES_MAX).collect();
-        let body = match tokio::time::timeout(HEAD_WITHIN, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or larger than 5 MiB"),
+        let gathered = tokio::time::timeout(HEAD_WITHIN, self.gather(request.into_body())).await;
+        let (body, _held) = match gathered {
+            Ok(Ok(body)) => body,
+            Ok(Err((status, why))) => return refuse(status, &why),
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
         };
-        if !self.spend(body.len()) {
-            return refuse(StatusCode::INSUFFICIENT_STORAGE, &spent());
-        }
         self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Ok(allowed) });
         let secrets = self.gate.secrets();
         let mask = self.mask(&secrets);
@@ -263,6 +270,54 @@ impl<G: Gate> Proxy<G> {
             Ok(Err(error)) => said(StatusCode::BAD_GATEWAY, &words(&mask.error(error.into()))),
             Err(_) => said(StatusCode::GATEWAY_TIMEOUT, "no answer in time"),
         }
+    }
+
+    /// Where a URL leads. The lookup counts until it has ended: no program ends one by hanging up.
+    ///
+    /// # Errors
+    /// Why nothing leads there, as the command is told.
+    pub(super) async fn reach(self: &Arc<Self>, url: &str) -> Result<Destination, String> {
+        let late = || "its name was not looked up in time".to_owned();
+        let looked = async {
+            let permit = Arc::clone(&self.lookups).acquire_owned().await;
+            let (proxy, url) = (Arc::clone(self), url.to_owned());
+            let looking = tokio::spawn(async move {
+                let _permit = permit;
+                proxy.driver.reach(&url, proxy.gate.private()).await
+            });
+            looking.await
+        };
+        match tokio::time::timeout(HEAD_WITHIN, looked).await {
+            Ok(Ok(found)) => found.map_err(|error| words(&error.into())),
+            Ok(Err(_)) | Err(_) => Err(late()),
+        }
+    }
+
+    /// A whole body, and its place among those that are held. What comes is spent as it comes.
+    async fn gather(&self, mut body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), (StatusCode, String)> {
+        let too_large = || (StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or larger than 5 MiB".to_owned());
+        let most = body
+            .size_hint()
+            .upper()
+            .map_or(limits::NET_BODY_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        if most > limits::NET_BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        let kib = u32::try_from(most.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        let held = Arc::clone(&self.bodies).acquire_many_owned(kib).await.ok();
+        // In one piece: a piece of one byte would take as much as many.
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame.map_err(|_| too_large())?.into_data() else { continue };
+            if whole.len() + piece.len() > most {
+                return Err(too_large());
+            }
+            if !self.spend(piece.len()) {
+                return Err((StatusCode::INSUFFICIENT_STORAGE, spent()));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok((whole.freeze(), held))
     }
 
     /// What must not come back from now on.

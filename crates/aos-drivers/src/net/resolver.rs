@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve as ReqwestResolve, Resolving as ReqwestResolving};
+use tokio::sync::Semaphore;
 
 /// The addresses of a name, when they come.
 pub type Resolving<'r> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>>;
@@ -16,13 +18,33 @@ pub trait Resolve: Send + Sync {
     fn resolve<'r>(&'r self, host: &'r str) -> Resolving<'r>;
 }
 
+/// Lookups at once: each takes a thread until the system gives up, whether or not somebody still waits for it, and the
+/// threads for such work are everybody's (512).
+const LOOKUPS_MAX: usize = 128;
+
 /// The operating system's resolver.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
+#[derive(Clone, Debug)]
+pub struct SystemResolver {
+    room: Arc<Semaphore>,
+}
+
+impl Default for SystemResolver {
+    fn default() -> SystemResolver {
+        SystemResolver { room: Arc::new(Semaphore::new(LOOKUPS_MAX)) }
+    }
+}
 
 impl Resolve for SystemResolver {
     fn resolve<'r>(&'r self, host: &'r str) -> Resolving<'r> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+        Box::pin(async move {
+            let permit = Arc::clone(&self.room).acquire_owned().await.map_err(io::Error::other)?;
+            let host = host.to_owned();
+            let looked = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                (host.as_str(), 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect())
+            });
+            looked.await?
+        })
     }
 }
 

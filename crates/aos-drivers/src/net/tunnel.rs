@@ -90,15 +90,14 @@ impl<G: Gate> Proxy<G> {
     }
 
     /// Decides a tunnel, and connects where it is passed on; or says why not.
-    pub(super) async fn tunnel_to(&self, end: &End) -> Result<Way, (StatusCode, String)> {
+    pub(super) async fn tunnel_to(self: &Arc<Self>, end: &End) -> Result<Way, (StatusCode, String)> {
         let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
         match self.gate.tunnel(&end.host, end.port).map_err(|error| forbidden(words(&error)))? {
             Tunnel::Opened(authority) => Ok(Way::Opened(authority)),
             Tunnel::Passed(allowed) => {
                 let host = if end.host.contains(':') { format!("[{}]", end.host) } else { end.host.clone() };
                 let url = format!("https://{host}:{}/", end.port);
-                let destination = self.driver.reach(&url, self.gate.private()).await;
-                let addresses = destination.map_err(|error| forbidden(words(&error.into())))?.addresses();
+                let addresses = self.reach(&url).await.map_err(forbidden)?.addresses();
                 match tokio::time::timeout(HEAD_WITHIN, TcpStream::connect(&addresses[..])).await {
                     Ok(Ok(outside)) => Ok(Way::Passed(outside, allowed)),
                     Ok(Err(_)) | Err(_) => {

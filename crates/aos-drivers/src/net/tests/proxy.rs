@@ -539,3 +539,65 @@ async fn a_command_that_only_asks_is_slowed() {
     futures_util::future::join_all(asking).await;
     assert!(began.elapsed() >= EACH * 390, "{:?}", began.elapsed());
 }
+
+/// Each piece was kept as it had come, at the cost of a far larger one.
+#[tokio::test]
+async fn a_body_in_pieces_of_a_byte_arrives_whole_and_who_has_said_all_hears_the_answer() {
+    let server = Server::start(|_| ok("done")).await;
+    let allowed = [format!("POST {}", server.url("/in"))];
+    let outlet = Outlet::start(Driver::new(Options::default()), &allowed, &[], vec![server.private()]);
+    let head = format!("POST {} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n", server.url("/in"));
+    let mut stream = TcpStream::connect(("127.0.0.1", outlet.port)).await.unwrap();
+    stream.write_all(format!("{head}{}0\r\n\r\n", "1\r\nx\r\n".repeat(20_000)).as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
+    assert!(server.seen()[0].ends_with(&"x".repeat(20_000)));
+    let large = format!("POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: 9999999\r\n\r\n", server.url("/in"));
+    assert!(outlet.say(&large).await.starts_with("HTTP/1.1 413"));
+}
+
+/// Names that nobody can be asked for, and how many were asked at once.
+#[derive(Default)]
+struct Silent {
+    now: std::sync::atomic::AtomicUsize,
+}
+
+impl Resolve for Silent {
+    fn resolve<'r>(&'r self, _: &'r str) -> Resolving<'r> {
+        self.now.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Hanging up ends no lookup, and each takes a thread of those that everybody needs.
+#[tokio::test]
+async fn a_command_has_few_names_looked_up_at_once_however_often_it_asks() {
+    let silent = Arc::new(Silent::default());
+    let driver = Driver::with_resolver(Options::default(), Arc::clone(&silent) as Arc<dyn Resolve>);
+    let outlet = Outlet::start(driver, &["GET http://".to_owned()], &[], Vec::new());
+    for nth in 0..40 {
+        let mut stream = TcpStream::connect(("127.0.0.1", outlet.port)).await.unwrap();
+        stream.write_all(format!("GET http://n{nth}.example/ HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    }
+    let now = || silent.now.load(std::sync::atomic::Ordering::SeqCst);
+    while now() < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(now(), 8);
+}
+
+/// A pattern let a command have one made for each name that it thought of, for as long as it ran.
+#[test]
+fn certificates_of_few_hosts_are_kept() {
+    let authority = Authority::new().unwrap();
+    let first = authority.serves("h0.example").unwrap();
+    for nth in 1..300 {
+        authority.serves(&format!("h{nth}.example")).unwrap();
+    }
+    assert!(Arc::ptr_eq(&first, &authority.serves("h0.example").unwrap()));
+    let late = authority.serves("h299.example").unwrap();
+    assert!(!Arc::ptr_eq(&late, &authority.serves("h299.example").unwrap()));
+}
