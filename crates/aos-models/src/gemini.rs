@@ -251,11 +251,16 @@ pub(crate) fn event(data: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
     if data.trim_start().starts_with('[') {
         // The same stream without `alt=sse`, as some proxies pass it on.
         for chunk in serde_json::from_str::<Vec<&RawValue>>(data)? {
-            event(chunk.get(), answer)?;
+            take(chunk.get(), answer)?;
         }
         return Ok(());
     }
-    let chunk: Chunk<'_> = serde_json::from_str(data)?;
+    take(data, answer)
+}
+
+/// Takes one chunk. A list of chunks is none: how deep lists lie in lists is the server's choice, and the stack has an end.
+fn take(chunk: &str, answer: &mut Answer<'_>) -> Result<(), Unread> {
+    let chunk: Chunk<'_> = serde_json::from_str(chunk)?;
     if let Some(error) = chunk.error {
         return Err(Unread::Error(error.get().to_owned()));
     }

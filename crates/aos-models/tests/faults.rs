@@ -102,6 +102,7 @@ async fn an_endless_retry_on_a_permanent_error_does_not_happen() {
 #[tokio::test]
 async fn what_may_pass_is_tried_three_times_and_no_more() {
     let html = "<!doctype html><title>Sign in</title>";
+    let deep = "[".repeat(20_000) + &"]".repeat(20_000);
     let faults = [
         status(408, ""),
         status(409, ""),
@@ -117,6 +118,8 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
         body("text/event-stream", ""),
         body("text/event-stream", "data: not json\n\n"),
         body("text/event-stream", "data: [DONE]\n\n"),
+        body("application/json", &deep),
+        body("text/event-stream", &format!("data: {deep}\n\n")),
         Fault::Reset,
         Fault::Event {
             after_bytes: 0,
