@@ -1,8 +1,8 @@
 //! The thread of one encoder: texts become tokens, and tokens vectors, a piece of each request at a time.
 //!
 //! Start at [`Encoder::run`]. What always holds: a text is read whole or refused, never cut; nothing in a text becomes a
-//! control token; requests that wait take turns, so that a large one holds up a small one by a piece; who waits no longer
-//! is not computed for.
+//! control token; requests that wait take turns, in making tokens and in making vectors, so that a large one holds up a
+//! small one by a piece; who waits no longer is not computed for.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,6 +18,11 @@ use crate::worker::WAITING_MAX;
 
 /// Tokens computed at once, unless one text has more: some 40 sentences.
 const PIECE: usize = 1024;
+/// Bytes of texts made into tokens at once, unless one text has more.
+const READ: usize = 64 << 10;
+/// Most bytes of a text for each token of the window: what has more is mostly blank or no words, and to make it into tokens
+/// would hold up all others.
+const TOKEN_BYTES: usize = 256;
 
 /// One request.
 pub(crate) struct Texts {
@@ -34,11 +39,19 @@ pub struct Embedded {
     pub tokens: usize,
 }
 
-/// A request that is being worked on.
+/// A request that is being worked on, or waits for its turn.
 struct Working {
+    /// What is not made into tokens yet.
+    texts: std::vec::IntoIter<String>,
     ids: Vec<Vec<u32>>,
     made: Vec<Embedded>,
     reply: oneshot::Sender<Result<Vec<Embedded>, Fault>>,
+}
+
+impl From<Texts> for Working {
+    fn from(Texts { texts, reply }: Texts) -> Working {
+        Working { ids: Vec::with_capacity(texts.len()), made: Vec::new(), texts: texts.into_iter(), reply }
+    }
 }
 
 /// The thread's state.
@@ -79,15 +92,15 @@ impl Encoder {
         loop {
             if working.is_empty() {
                 let Ok(texts) = asked.recv_timeout(idle) else { return };
-                working.extend(self.begin(texts));
+                working.push_back(Working::from(texts));
             }
             while working.len() < WAITING_MAX
                 && let Ok(texts) = asked.try_recv()
             {
-                working.extend(self.begin(texts));
+                working.push_back(Working::from(texts));
             }
             let Some(mut first) = working.pop_front().filter(|first| !first.reply.is_closed()) else { continue };
-            let done = self.piece(&mut first);
+            let done = self.turn(&mut first);
             // Whoever waits no longer needs no answer.
             match done {
                 Ok(false) => working.push_back(first),
@@ -97,25 +110,27 @@ impl Encoder {
         }
     }
 
-    /// Reads the texts of a request; one that cannot be served is answered.
-    fn begin(&self, texts: Texts) -> Option<Working> {
-        let Texts { texts, reply } = texts;
-        let mut ids = Vec::with_capacity(texts.len());
-        for text in &texts {
-            let (read, window) = (self.ids(text), self.bert.window());
-            let fault = match read {
-                Ok(read) if read.len() <= window => {
-                    ids.push(read);
-                    continue;
-                }
-                Ok(read) => Fault::LongText { tokens: read.len(), window },
-                Err(fault) => fault,
-            };
-            // Whoever waits no longer needs no answer.
-            let _ = reply.send(Err(fault));
-            return None;
+    /// The next piece of a request; whether that was all. No vector is made before all its texts are known to fit.
+    fn turn(&self, working: &mut Working) -> Result<bool, Fault> {
+        let mut bytes = 0;
+        while bytes < READ
+            && let Some(text) = working.texts.next()
+        {
+            bytes += text.len();
+            working.ids.push(self.fitting(&text)?);
         }
-        Some(Working { made: Vec::with_capacity(ids.len()), ids, reply })
+        if working.texts.len() > 0 { Ok(false) } else { self.piece(working) }
+    }
+
+    /// The tokens of a text, where they fit.
+    fn fitting(&self, text: &str) -> Result<Vec<u32>, Fault> {
+        let (bytes, window) = (text.len(), self.bert.window());
+        let most = window.saturating_mul(TOKEN_BYTES);
+        if bytes > most {
+            return Err(Fault::HugeText { bytes, most });
+        }
+        let ids = self.ids(text)?;
+        if ids.len() > window { Err(Fault::LongText { tokens: ids.len(), window }) } else { Ok(ids) }
     }
 
     /// Makes the next vectors of a request; whether that was all.
@@ -139,5 +154,30 @@ impl Encoder {
     fn ids(&self, text: &str) -> Result<Vec<u32>, Fault> {
         let read = self.tokenizer.encode_fast(text, true);
         read.map(|read| read.get_ids().to_vec()).map_err(|error| Fault::Broke(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::folder::Folder;
+
+    #[test]
+    fn a_request_of_many_texts_is_read_a_piece_at_a_time() {
+        let home = tempfile::tempdir().unwrap();
+        Folder::new().write(home.path());
+        let encoder = Encoder::open(home.path()).unwrap();
+        let of = |count: usize| {
+            let (reply, _) = oneshot::channel();
+            Working::from(Texts { texts: vec!["cat".to_owned() + &" ".repeat(4093); count], reply })
+        };
+        let (mut large, mut small) = (of(40), of(16));
+        let turns = |working: &mut Working| {
+            let done = encoder.turn(working).unwrap();
+            (done, working.ids.len(), working.made.len())
+        };
+        assert_eq!([turns(&mut large), turns(&mut large)], [(false, 16, 0), (false, 32, 0)]);
+        assert_eq!(turns(&mut small), (true, 16, 16), "what is read at once is made at once");
+        assert_eq!(turns(&mut large), (true, 40, 40));
     }
 }

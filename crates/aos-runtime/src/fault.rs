@@ -56,18 +56,26 @@ pub enum Fault {
         /// Tokens that the model reads.
         window: usize,
     },
+    /// A text has so many bytes that it is not even made into tokens.
+    #[error("a text has {bytes} bytes, the model takes {most} at most")]
+    HugeText {
+        /// Its bytes.
+        bytes: usize,
+        /// Bytes that are made into tokens.
+        most: usize,
+    },
     /// The prompt and the least answer do not fit the model's window.
-    #[error("the prompt has {tokens} tokens, the model's window {window}")]
+    #[error("the prompt has at least {tokens} tokens, the model's window {window}")]
     TooLong {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt, or fewer where its bytes alone show that it does not fit.
         tokens: usize,
         /// Tokens of prompt and answer that the model takes.
         window: usize,
     },
     /// One process alone would need more memory than all together may have.
-    #[error("this prompt needs {needed} bytes of cache, all processes together may have {limit}")]
+    #[error("this prompt needs at least {needed} bytes of cache, all processes together may have {limit}")]
     TooLarge {
-        /// Bytes that it needs.
+        /// Bytes that it needs, or fewer where its bytes alone show that it does not fit.
         needed: usize,
         /// Bytes there are.
         limit: usize,
@@ -105,7 +113,9 @@ impl Fault {
                 "use a BERT model in safetensors whose vectors are means, such as `aos models pull all-minilm-l6-v2`, or a server with provider = \"openai\""
             }
             Fault::Purpose { .. } => "name another model for this",
-            Fault::LongText { .. } => "cut it into pieces, or use a model with a larger window",
+            Fault::LongText { .. } | Fault::HugeText { .. } => {
+                "cut it into pieces, or use a model with a larger window"
+            }
             Fault::TooLong { .. } => "a shorter prompt, or a model with a larger window",
             Fault::TooLarge { .. } => "a shorter prompt, or a smaller model",
             Fault::Busy(_) => "ask again later, or lower `limits.concurrency` of the model",
@@ -126,6 +136,7 @@ impl Fault {
             | Fault::NoEncoder { .. }
             | Fault::Purpose { .. }
             | Fault::LongText { .. }
+            | Fault::HugeText { .. }
             | Fault::TooLong { .. }
             | Fault::TooLarge { .. }
             | Fault::Saved(_)

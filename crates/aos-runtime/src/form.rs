@@ -4,6 +4,7 @@
 //! that anybody wrote can end a turn or begin one. Deliberately absent: the Jinja templates that files carry, which mix
 //! the two; the forms that are known here are recognised by their control tokens.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use aos_abi::decode::shown_id;
@@ -16,6 +17,9 @@ use crate::guide::{Guide, Guides};
 use crate::nano::{self, Nano};
 use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
+
+/// Least tokens around the text of a turn: its begin and its end.
+const TURN_LEAST: usize = 2;
 
 /// How a model is talked to.
 pub(crate) enum Form {
@@ -75,22 +79,26 @@ impl Form {
         }
     }
 
-    /// A prompt in this form, and the grammar of its answer.
+    /// A prompt in this form, and the grammar of its answer. `fits` is asked first about the least tokens that it can have.
+    ///
+    /// # Errors
+    /// What `fits` says, or [`Fault::Grammar`].
     pub(crate) fn write(
         &self,
         prompt: &Prompt,
         vocabulary: &Vocabulary,
         guides: &mut Guides,
+        fits: impl Fn(usize) -> Result<(), Fault>,
     ) -> Result<Written, Fault> {
         match self {
             Form::Nano(nano) => {
                 let (ids, shown) = nano.prompt(prompt);
                 let guide = Guide::Nano(Box::new(nano::Guide::new(nano.clone(), shown, prompt.tools)));
-                // Its prompt has no beginning that is the role's.
+                // Its prompt has no beginning that is the role's, and is never longer than it takes.
                 Ok(Written { ids, role: 0, guide: Some(guide) })
             }
             Form::ChatMl { .. } | Form::Llama3 { .. } => {
-                let (ids, role) = self.chat(prompt, vocabulary);
+                let (ids, role) = self.chat(prompt, vocabulary, fits)?;
                 let guide = (prompt.tools != CallSet::EMPTY).then(|| guides.calls(prompt.tools)).transpose()?;
                 Ok(Written { ids, role, guide })
             }
@@ -98,51 +106,27 @@ impl Form {
     }
 
     /// The tokens of a prompt, and how many of them are the role's.
-    fn chat(&self, prompt: &Prompt, vocabulary: &Vocabulary) -> (Vec<u32>, usize) {
+    fn chat(
+        &self,
+        prompt: &Prompt,
+        vocabulary: &Vocabulary,
+        fits: impl Fn(usize) -> Result<(), Fault>,
+    ) -> Result<(Vec<u32>, usize), Fault> {
+        let turns = turns(prompt);
+        fits(turns.iter().map(|(_, text)| TURN_LEAST + vocabulary.least(text.len())).sum())?;
         let mut ids: Vec<u32> = match self {
             Form::ChatMl { bos, .. } | Form::Llama3 { bos, .. } => bos.iter().copied().collect(),
             Form::Nano(..) => Vec::new(),
         };
-        self.turn("system", &prompt.system, vocabulary, &mut ids);
-        let role = ids.len();
-        let mut user = String::new();
-        let said = |user: &mut String, ids: &mut Vec<u32>| {
-            if !user.is_empty() {
-                self.turn("user", user, vocabulary, ids);
-                user.clear();
-            }
-        };
-        let add = |user: &mut String, text: &str| {
-            if !user.is_empty() {
-                user.push('\n');
-            }
-            user.push_str(text);
-        };
-        for message in &prompt.messages {
-            match message {
-                Message::User(parts) => {
-                    for part in parts {
-                        match part {
-                            Part::Text(text) => add(&mut user, text),
-                            Part::Image { .. } => add(&mut user, "[an image: your model is shown none]"),
-                        }
-                    }
-                }
-                Message::Result { call_id, name, content } => {
-                    add(&mut user, &format!("[result {} {name}]\n{content}", shown_id(call_id)));
-                }
-                Message::Assistant { text, calls } => {
-                    said(&mut user, &mut ids);
-                    self.turn("assistant", &reply_text(text, calls), vocabulary, &mut ids);
-                }
+        let mut role = 0;
+        for (nth, (by, text)) in turns.iter().enumerate() {
+            self.turn(by, text, vocabulary, &mut ids);
+            if nth == 0 {
+                role = ids.len();
             }
         }
-        if !prompt.status.is_empty() {
-            add(&mut user, &prompt.status);
-        }
-        said(&mut user, &mut ids);
         self.open("assistant", vocabulary, &mut ids);
-        (ids, role)
+        Ok((ids, role))
     }
 
     fn open(&self, role: &str, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
@@ -171,16 +155,56 @@ impl Form {
     }
 }
 
+/// The turns of a prompt: who speaks, and what. The first is the role's.
+fn turns(prompt: &Prompt) -> Vec<(&'static str, Cow<'_, str>)> {
+    let mut turns = vec![("system", Cow::Borrowed(prompt.system.as_str()))];
+    let mut user = String::new();
+    let add = |user: &mut String, text: &str| {
+        if !user.is_empty() {
+            user.push('\n');
+        }
+        user.push_str(text);
+    };
+    for message in &prompt.messages {
+        match message {
+            Message::User(parts) => {
+                for part in parts {
+                    match part {
+                        Part::Text(text) => add(&mut user, text),
+                        Part::Image { .. } => add(&mut user, "[an image: your model is shown none]"),
+                    }
+                }
+            }
+            Message::Result { call_id, name, content } => {
+                add(&mut user, &format!("[result {} {name}]\n{content}", shown_id(call_id)));
+            }
+            Message::Assistant { text, calls } => {
+                if !user.is_empty() {
+                    turns.push(("user", Cow::Owned(std::mem::take(&mut user))));
+                }
+                turns.push(("assistant", reply_text(text, calls)));
+            }
+        }
+    }
+    if !prompt.status.is_empty() {
+        add(&mut user, &prompt.status);
+    }
+    if !user.is_empty() {
+        turns.push(("user", Cow::Owned(user)));
+    }
+    turns
+}
+
 /// An earlier reply as the model would have written it.
-fn reply_text(text: &str, calls: &[NativeCall]) -> String {
+fn reply_text<'t>(text: &'t str, calls: &[NativeCall]) -> Cow<'t, str> {
     if calls.is_empty() {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let calls: Vec<String> = calls
         .iter()
         .map(|call| format!("{{\"name\":{},\"args\":{}}}", Value::from(call.name.as_str()), call.arguments))
         .collect();
-    format!("{{\"calls\":[{}],\"say\":{}}}", calls.join(","), Value::from(text))
+    Cow::Owned(format!("{{\"calls\":[{}],\"say\":{}}}", calls.join(","), Value::from(text)))
 }
 
 /// A finished reply that a guide held to its form, in the encoding that was asked for: its text and its native calls.

@@ -39,6 +39,8 @@ const QWEN2: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|
 pub(crate) struct Vocabulary {
     /// What each token stands for in text; nothing for control tokens.
     bytes: Vec<Vec<u8>>,
+    /// Most bytes of a text that one token stands for.
+    longest: usize,
     control: HashMap<String, u32>,
     encoder: Encoder,
     pub(crate) bos: Option<u32>,
@@ -94,6 +96,12 @@ impl Vocabulary {
         };
         let bytes: Vec<Vec<u8>> =
             tokens.iter().enumerate().map(|(nth, token)| text(nth, token)).collect::<Result<_, _>>()?;
+        let longest = match kind.as_str() {
+            // A space of three bytes is read as what it stands for.
+            "llama" => tokens.iter().map(String::len).max(),
+            _ => bytes.iter().map(Vec::len).max(),
+        };
+        let longest = longest.unwrap_or_default().max(1);
         let control = tokens
             .iter()
             .enumerate()
@@ -106,7 +114,7 @@ impl Vocabulary {
             "gpt2" => Encoder::Merges(Box::new(byte_level(weights, &tokens)?), false),
             other => return Err(weights.unsupported(format!("its tokenizer is `{other}`"))),
         };
-        Ok(Vocabulary { bytes, control, encoder, bos, eos })
+        Ok(Vocabulary { bytes, longest, control, encoder, bos, eos })
     }
 
     /// Tokens in all.
@@ -132,6 +140,12 @@ impl Vocabulary {
         self.control.get(name).copied()
     }
 
+    /// The least tokens that a text of so many bytes has, whatever it says. Characters that no token holds count too, though
+    /// they are lost.
+    pub(crate) fn least(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.longest)
+    }
+
     /// The tokens of a text.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
         match &self.encoder {
@@ -142,11 +156,14 @@ impl Vocabulary {
                     return ids;
                 }
                 // A merge gave the text of a control token, which no text may be: it is written character by character.
-                let mut letter = [0; 4];
-                text.chars()
-                    .flat_map(|one| merged(tokenizer, one.encode_utf8(&mut letter), *spaces))
-                    .filter(|id| !self.bytes(*id).is_empty())
-                    .collect()
+                let (mut letter, mut known) = ([0; 4], HashMap::new());
+                let mut ids = Vec::new();
+                for one in text.chars() {
+                    let of =
+                        known.entry(one).or_insert_with(|| merged(tokenizer, one.encode_utf8(&mut letter), *spaces));
+                    ids.extend(of.iter().filter(|id| !self.bytes(**id).is_empty()));
+                }
+                ids
             }
         }
     }

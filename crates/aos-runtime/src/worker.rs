@@ -3,7 +3,8 @@
 //! Start at [`Worker::run`]. In each round every process that runs gets its next piece, all of them in one pass over the
 //! weights. What always holds: a process that is done leaves what it read in the cache, and its next prompt goes on from
 //! there; a prompt that begins as any other did begins where that one parts from it; memory stays below the limit, and
-//! what was evicted is computed again; who waits no longer is not computed for.
+//! what was evicted is computed again; who waits no longer is not computed for; a prompt that is far too long holds up
+//! nobody.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -24,6 +25,8 @@ use crate::vocabulary::Vocabulary;
 const PIECE: usize = 128;
 /// Tokens of all prompts read in one round.
 const ROUND: usize = 512;
+/// Tokens that prompts are made into in one round, and what the last of them has more: who runs gets its next in between.
+const WRITTEN: usize = 1 << 14;
 /// Most requests that wait in the thread.
 pub(crate) const WAITING_MAX: usize = 256;
 /// Most processes that run at once: beyond, a round takes longer than it helps.
@@ -261,27 +264,22 @@ impl<D: Decoder> Worker<D> {
 
     /// Lets in who waits, as long as all who run fit into memory with the longest answers that they may give.
     fn admit(&mut self) {
-        while self.running.len() < RUNNING_MAX {
+        let mut made = 0;
+        while self.running.len() < RUNNING_MAX && made < WRITTEN {
             let Some(Waiting { job, written }) = self.waiting.pop_front() else { return };
-            let written = written.map_or_else(|| self.form.write(&job.prompt, &self.vocabulary, &mut self.guides), Ok);
             let written = match written {
-                Ok(written) => written,
+                Some(written) => Ok(written),
+                None => self.write(&job.prompt).inspect(|written| made += written.ids.len()),
+            };
+            let fits = |tokens| fit(&self.decoder, self.cache_bytes, &job.prompt, tokens);
+            let fitting = written.and_then(|written| Ok((fits(written.ids.len())?, written)));
+            let ((most, needed), written) = match fitting {
+                Ok(fitting) => fitting,
                 Err(fault) => {
                     let _ = job.reply.send(Err(fault));
                     continue;
                 }
             };
-            let (tokens, window) = (written.ids.len(), self.decoder.window());
-            let most = (job.prompt.max_output as usize).min(window.saturating_sub(tokens));
-            if most < ANSWER_MIN.min(job.prompt.max_output as usize) || most == 0 {
-                let _ = job.reply.send(Err(Fault::TooLong { tokens, window }));
-                continue;
-            }
-            let needed = self.decoder.bytes_of(tokens + most);
-            if needed > self.cache_bytes {
-                let _ = job.reply.send(Err(Fault::TooLarge { needed, limit: self.cache_bytes }));
-                continue;
-            }
             let promised: usize = self.running.iter().map(|one| self.decoder.bytes_of(one.prompt + one.most)).sum();
             if promised + needed > self.cache_bytes {
                 self.waiting.push_front(Waiting { job, written: Some(written) });
@@ -291,7 +289,7 @@ impl<D: Decoder> Worker<D> {
             self.running.push(Running {
                 last: job.deltas.clone().try_reserve_owned().ok(),
                 job,
-                prompt: tokens,
+                prompt: written.ids.len(),
                 role: written.role,
                 ids: written.ids,
                 read: reused,
@@ -306,6 +304,13 @@ impl<D: Decoder> Worker<D> {
             });
             self.evict(self.cache_bytes.saturating_sub(needed));
         }
+    }
+
+    /// A prompt as the model reads it. One that cannot fit by its bytes alone is refused before it is made into tokens, so
+    /// that no prompt takes longer to write than a window full of the longest tokens.
+    fn write(&mut self, prompt: &Prompt) -> Result<Written, Fault> {
+        let fits = |least| fit(&self.decoder, self.cache_bytes, prompt, least).map(drop);
+        self.form.write(prompt, &self.vocabulary, &mut self.guides, fits)
     }
 
     /// The state that has read most of these tokens already, cut to where they part: the process's own, or a fork of any
@@ -432,6 +437,17 @@ impl<S> Running<S> {
             self.told += len;
         }
     }
+}
+
+/// How long the answer to a prompt of so many tokens may be, and the bytes that both take.
+fn fit<D: Decoder>(decoder: &D, limit: usize, prompt: &Prompt, tokens: usize) -> Result<(usize, usize), Fault> {
+    let (window, wanted) = (decoder.window(), prompt.max_output as usize);
+    let most = wanted.min(window.saturating_sub(tokens));
+    if most < ANSWER_MIN.min(wanted) || most == 0 {
+        return Err(Fault::TooLong { tokens, window });
+    }
+    let needed = decoder.bytes_of(tokens + most);
+    if needed > limit { Err(Fault::TooLarge { needed, limit }) } else { Ok((most, needed)) }
 }
 
 /// The likeliest token.

@@ -170,7 +170,9 @@ fn reply(answered: Answered, model: &str) -> Reply {
 
 fn failure(fault: &Fault) -> Failure {
     let kind = match fault {
-        Fault::TooLong { .. } | Fault::TooLarge { .. } | Fault::LongText { .. } => FailureKind::TooLong,
+        Fault::TooLong { .. } | Fault::TooLarge { .. } | Fault::LongText { .. } | Fault::HugeText { .. } => {
+            FailureKind::TooLong
+        }
         fault if fault.passes() => FailureKind::Transient,
         _ => FailureKind::Permanent,
     };

@@ -77,6 +77,11 @@ fn a_text_is_read_whole_or_refused_and_holds_no_control_tokens() {
     assert_eq!(embed(&runtime, &[&longest]).unwrap()[0].tokens, WINDOW);
     let fault = embed(&runtime, &["cat", &(longest + "cat")]).unwrap_err();
     assert_eq!(fault, Fault::LongText { tokens: WINDOW + 1, window: WINDOW });
+    // Blanks are no tokens, and yet so many are not looked at.
+    let blank = |bytes: usize| " ".repeat(bytes - 3) + "cat";
+    assert_eq!(embed(&runtime, &[&blank(WINDOW * 256)]).unwrap()[0].tokens, 3);
+    let fault = embed(&runtime, &["cat", &blank(WINDOW * 256 + 1)]).unwrap_err();
+    assert_eq!(fault, Fault::HugeText { bytes: WINDOW * 256 + 1, most: WINDOW * 256 });
     // The name of a control token is four unknown words or fewer, and never that token.
     let told = embed(&runtime, &["the [SEP] cat", "the ? ? ? cat"]).unwrap();
     assert_eq!((told[0].tokens, &told[0].numbers), (7, &told[1].numbers));

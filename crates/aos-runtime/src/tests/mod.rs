@@ -1,9 +1,10 @@
 //! The runtime against models with random weights: nothing is fetched, and whatever they say must hold.
 
 mod encoder;
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod gguf;
 mod told;
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
