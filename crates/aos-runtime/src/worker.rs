@@ -2,9 +2,14 @@
 //!
 //! Start at [`Worker::run`]. In each round every process that runs gets its next piece, all of them in one pass over the
 //! weights. What always holds: a process that is done leaves what it read in the cache, and its next prompt goes on from
-//! there; a prompt that begins as any other did begins where that one parts from it; memory stays below the limit, and
-//! what was evicted is computed again; who waits no longer is not computed for; a prompt that is far too long holds up
-//! nobody.
+//! there; a process's prompt that begins as any other did begins where that one parts from it; memory stays below the
+//! limit, and what was evicted is computed again; who waits no longer is not computed for; a prompt that is far too long
+//! holds up nobody.
+//!
+//! Whoever asks without being a process, such as a program with a key, writes all of its prompt by itself. The bill and the
+//! time to the first token would tell it how far a guess agrees with what an agent has said, token by token. So it begins
+//! with nothing of others but a role that is the same to its last token, which it has to know all of, and which programs
+//! that ask again and again have in common with themselves.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -70,7 +75,7 @@ pub struct Answered {
     pub whole: bool,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Of these, those that had been read before.
+    /// Of these, those that had been read before, for whomever.
     pub reused_tokens: usize,
     /// Tokens of the answer.
     pub answer_tokens: usize,
@@ -285,7 +290,7 @@ impl<D: Decoder> Worker<D> {
                 self.waiting.push_front(Waiting { job, written: Some(written) });
                 return;
             }
-            let (state, reused) = self.begin(job.pid, &written.ids);
+            let (state, reused) = self.begin(job.pid, &written.ids, written.role);
             self.running.push(Running {
                 last: job.deltas.clone().try_reserve_owned().ok(),
                 job,
@@ -314,16 +319,21 @@ impl<D: Decoder> Worker<D> {
     }
 
     /// The state that has read most of these tokens already, cut to where they part: the process's own, or a fork of any
-    /// other's.
-    fn begin(&mut self, pid: Option<Pid>, ids: &[u32]) -> (D::State, usize) {
+    /// other's. Who is no process begins with a whole role that is the same, or with nothing.
+    fn begin(&mut self, pid: Option<Pid>, ids: &[u32], role: usize) -> (D::State, usize) {
         // The last token is read in any case, since what follows it is asked for.
         let most = ids.len() - 1;
-        let common = |other: &[u32]| other.iter().zip(&ids[..most]).take_while(|(a, b)| a == b).count();
+        let common = |other: &[u32], of: usize| match pid {
+            Some(_) => other.iter().zip(&ids[..most]).take_while(|(a, b)| a == b).count(),
+            None if of == role && other.starts_with(&ids[..role]) => role,
+            None => 0,
+        };
         let own = pid.and_then(|pid| self.kept.iter().position(|kept| kept.pid == Some(pid)));
         let own = own.map(|nth| self.kept.swap_remove(nth));
-        let own_len = own.as_ref().map_or(0, |own| common(&own.ids));
-        let kept = self.kept.iter().enumerate().map(|(nth, kept)| (common(&kept.ids), Ok(nth)));
-        let running = self.running.iter().enumerate().map(|(nth, one)| (common(&one.ids[..one.read]), Err(nth)));
+        let own_len = own.as_ref().map_or(0, |own| common(&own.ids, own.role));
+        let kept = self.kept.iter().enumerate().map(|(nth, kept)| (common(&kept.ids, kept.role), Ok(nth)));
+        let running =
+            self.running.iter().enumerate().map(|(nth, one)| (common(&one.ids[..one.read], one.role), Err(nth)));
         let other = kept.chain(running).max_by_key(|(len, _)| *len).filter(|(len, _)| *len > own_len);
         let (mut state, len) = match (other, own) {
             (Some((len, Ok(nth))), _) => {

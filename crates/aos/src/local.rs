@@ -120,7 +120,8 @@ impl Engine for Local {
         Box::pin(async move {
             let mut text = |text| deltas(Delta::Text(text));
             let answered = self.answer(&work.config.model, work.asker.pid, work.prompt.clone(), &mut text).await;
-            answered.map(|answered| reply(answered, work.name)).map_err(|fault| failure(&fault))
+            let pid = work.asker.pid;
+            answered.map(|answered| reply(answered, work.name, pid)).map_err(|fault| failure(&fault))
         })
     }
 
@@ -153,7 +154,8 @@ impl Embedder for Local {
     }
 }
 
-fn reply(answered: Answered, model: &str) -> Reply {
+/// The bill of what is no process says nothing about who else has asked.
+fn reply(answered: Answered, model: &str, pid: Option<Pid>) -> Reply {
     let stop = match (answered.whole, answered.calls.is_empty()) {
         (false, _) => Stop::Length,
         (true, false) => Stop::Calls,
@@ -162,7 +164,7 @@ fn reply(answered: Answered, model: &str) -> Reply {
     let usage = Usage {
         input_tokens: answered.prompt_tokens as u64,
         output_tokens: answered.answer_tokens as u64,
-        cached_input_tokens: answered.reused_tokens as u64,
+        cached_input_tokens: pid.map_or(0, |_| answered.reused_tokens as u64),
         ..Usage::default()
     };
     Reply { text: answered.text, calls: answered.calls, stop, usage, model: model.to_owned() }

@@ -147,6 +147,9 @@ fn another_program_is_answered_by_a_model_inside() {
     let answer = ask(json!([]));
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.json()["usage"]["completion_tokens"].as_u64().is_some_and(|tokens| tokens <= 20), "{answer:?}");
+    // Its bill does not say what was read before: that might be what another one has asked.
+    let again = ask(json!([]));
+    assert_eq!(again.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 0, "{again:?}");
     let refused = ask(json!([{ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } }]));
     assert!(refused.status == 400 && refused.text().contains("leave `tools` out"), "{refused:?}");
 }

@@ -139,3 +139,29 @@ fn who_listens_only_at_the_end_is_told_all() {
         assert_eq!(told.ends_with('\u{fffd}'), most == 6, "{told}");
     }
 }
+
+/// Else a program could find out what an agent has said, a token at a time.
+#[test]
+fn who_is_no_process_goes_on_from_a_whole_role_and_nothing_else() {
+    let home = Home::new();
+    let file = home.put("m.gguf", &Gguf::chat(1));
+    let ask = |system: &str, said: &str| Prompt { system: system.to_owned(), ..prompt(said, CallSet::EMPTY, 20) };
+    let (role, secret) = ("You are process 7 of AOS.", "the number is 4711");
+    let mut worker = worker(&file, 1 << 30);
+    let reused = |worker: &mut Worker<Llama>, pid, prompt| answers(worker, [(pid, prompt)]).remove(0).reused_tokens;
+    // It is known both while the agent is answered and after.
+    let (note, reply) = job(Some(1), Prompt { max_output: 2000, ..ask(role, secret) });
+    worker.take(note);
+    worker.round();
+    let whole = reused(&mut worker, None, ask(role, secret));
+    assert!((20..40).contains(&whole), "{whole} tokens are the role");
+    drop(reply);
+    for said in [secret, "the number is 4", "x"] {
+        assert_eq!(reused(&mut worker, None, ask(role, said)), whole, "{said}");
+    }
+    for begun in ["You are process 7 of AO", "You are process 7 of AOS. And", "You", ""] {
+        assert_eq!(reused(&mut worker, None, ask(begun, secret)), 0, "{begun}");
+        assert!(reused(&mut worker, None, ask(begun, "x")) > 0, "what it had itself it need not read again: {begun}");
+    }
+    assert!(reused(&mut worker, Some(2), ask(role, secret)) > whole + 10, "a fork goes on where it parts");
+}
