@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::PROMPT_IDS;
 use super::grammar::{Field, Grammar, Kind, Template};
 use super::words::{Table, Token, Words};
 
@@ -159,19 +160,27 @@ impl Codec<'_> {
         }
     }
 
-    /// A text made of spans with a line feed between each and the next, as few of them as may be.
+    /// A text made of spans with a line feed between each and the next, as few of them as may be; no more of it than a prompt
+    /// takes.
     fn lines(&self, text: &str) -> Vec<u32> {
-        if let Some(whole) = self.span(text) {
-            return whole;
-        }
-        let mut cuts: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-        cuts.reverse();
-        for at in cuts {
-            if let Some(first) = self.span(&text[..at]) {
-                return [first, vec![self.marks.and], self.lines(&text[at + 1..])].concat();
+        let (mut ids, mut rest) = (Vec::new(), text);
+        // What is longer than all that was shown stands nowhere in it.
+        let longest = self.shown.sources.iter().map(|source| source.text.len()).max().unwrap_or_default();
+        while ids.len() <= PROMPT_IDS {
+            if let Some(whole) = self.span(rest) {
+                ids.extend(whole);
+                return ids;
             }
+            let near = &rest.as_bytes()[..rest.len().min(longest + 1)];
+            let mut cuts = (0..near.len()).rev().filter(|at| near[*at] == b'\n');
+            let found = cuts.find_map(|at| Some((at, self.span(&rest[..at])?)));
+            let Some((at, first)) = found else { break };
+            ids.extend(first);
+            ids.push(self.marks.and);
+            rest = &rest[at + 1..];
         }
-        self.plain(text)
+        ids.extend(self.plain(rest));
+        ids
     }
 
     fn value(&self, kind: &Kind, value: &Value) -> Option<Vec<u32>> {
@@ -268,7 +277,7 @@ impl Codec<'_> {
     }
 
     fn plain(&self, text: &str) -> Vec<u32> {
-        self.words.sought(text, &self.shown.table).iter().map(|token| token.id).collect()
+        self.words.sought(text, PROMPT_IDS, &self.shown.table).iter().map(|token| token.id).collect()
     }
 }
 
@@ -447,6 +456,22 @@ impl Codec<'_> {
             (None, [id]) => self.words.number(*id).map(str::to_owned),
             (None, _) => None,
         }
+    }
+}
+
+#[cfg(test)]
+impl Codec<'_> {
+    /// A text made of spans by its definition: the longest that there is, then the same of the rest.
+    pub(crate) fn lines_plainly(&self, text: &str) -> Vec<u32> {
+        if let Some(whole) = self.span(text) {
+            return whole;
+        }
+        for (at, _) in text.rmatch_indices('\n') {
+            if let Some(first) = self.span(&text[..at]) {
+                return [first, vec![self.marks.and], self.lines_plainly(&text[at + 1..])].concat();
+            }
+        }
+        self.plain(text)
     }
 }
 

@@ -209,3 +209,41 @@ fn slip_plainly(plain: &HashSet<&str>, word: &str) -> Option<String> {
     let meant = ways.into_iter().map(known).find(|meant| !meant.is_empty())?;
     (meant.len() == 1).then(|| meant.into_iter().next())?
 }
+
+#[test]
+fn a_reply_of_many_lines_is_made_of_the_longest_that_were_shown() {
+    let nano = nano();
+    let said = ["red", "0", "green\nblue", "0\n0\nred", "  one two\n\n\nthree"].map(user);
+    let read = ["unheard\nred\nred", "blue\nblue"].map(|text| result("FS_READ", &json!({ "content": text })));
+    let (_, shown) = nano.prompt(&history([said.to_vec(), read.to_vec()].concat(), CallSet::all()));
+    let codec = nano.codec(&shown);
+    let lines = ["red", "0", "green", "blue", "one two", "three", "", "unheard"];
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..500 {
+        let text: Vec<&str> = (0..rng.usize(2..12)).map(|_| lines[rng.usize(..lines.len())]).collect();
+        let text = text.join("\n");
+        let want = [vec![nano.marks.say], codec.lines_plainly(&text), vec![nano.marks.end]].concat();
+        assert_eq!(codec.encode(&json!({ "say": text }).to_string()), Some(want), "{text:?}");
+    }
+}
+
+/// It takes no step of the stack for each line, and no more of what cannot be shown than there is room for.
+#[test]
+fn a_reply_of_more_lines_than_a_prompt_takes_costs_no_more_than_there_is_room() {
+    let nano = nano();
+    let rows =
+        [vec!["0"; 200_000].join("\n"), vec!["unheard"; 200_000].join("\n"), vec!["0 unheard"; 200_000].join("\n")];
+    for row in rows {
+        for long in [
+            json!({ "say": row }),
+            json!({ "calls": [row, row] }),
+            json!({ "calls": [{ "name": "FS_READ", "args": { "path": row } }] }),
+        ] {
+            let prompt = history(vec![user("0"), reply(long.to_string()), user("[input, x]\nGo on")], CallSet::all());
+            let before = nano.words.read.load(Relaxed);
+            assert!(nano.prompt(&prompt).0.len() < 10);
+            let read = nano.words.read.load(Relaxed) - before;
+            assert!(read < 4 * PROMPT_IDS, "{read}");
+        }
+    }
+}

@@ -224,7 +224,8 @@ impl Nano {
                 }
                 Item::Reply(text) => {
                     let encoded = self.codec(&shown).encode(text).unwrap_or_else(|| {
-                        let (tokens, _) = self.words.shown(text, usize::MAX, false, &mut shown.table);
+                        // With more, the prompt is too long whatever they are.
+                        let (tokens, _) = self.words.shown(text, PROMPT_IDS, false, &mut shown.table);
                         tokens.iter().map(|token| token.id).chain([self.marks.end]).collect()
                     });
                     shown.unsure.extend(encoded.iter().filter(|id| self.words.is_shared(**id)));

@@ -331,9 +331,10 @@ impl Words {
         self.each(text, &HashMap::new(), most).len()
     }
 
-    /// The tokens of a text that may stand in what was shown; nothing gets a slot for it.
-    pub(crate) fn sought(&self, text: &str, table: &Table) -> Vec<Token> {
-        let found = self.each(text, &table.slips, usize::MAX).into_iter();
+    /// The tokens of a text that may stand in what was shown; nothing gets a slot for it. Where they are more than `most`,
+    /// some that are more too.
+    pub(crate) fn sought(&self, text: &str, most: usize, table: &Table) -> Vec<Token> {
+        let found = self.each(text, &table.slips, most).into_iter();
         found.map(|piece| self.token(piece, |class, at| table.find(class, &text[at]))).collect()
     }
 
