@@ -58,8 +58,8 @@ impl Quirks {
         (refused && !self.has(Quirks::NO_USER_AFTER_TOOL)).then_some(Quirks(self.0 | Quirks::NO_USER_AFTER_TOOL))
     }
 
-    /// What a refusal teaches; `None` where it teaches nothing new.
-    pub(crate) fn learn(self, status: u16, body: &[u8]) -> Option<Quirks> {
+    /// What a refusal teaches of the fields that are ours; `None` where it teaches nothing new.
+    pub(crate) fn learn(self, status: u16, body: &[u8], ours: Ours) -> Option<Quirks> {
         if !matches!(status, 400 | 422) {
             return None;
         }
@@ -68,15 +68,37 @@ impl Quirks {
         if !NOT_ACCEPTED.iter().any(|said| words.contains(said)) {
             return None;
         }
-        let learned = if words.contains("stream_options") {
+        let learned = if ours.usage && names(&words, "stream_options") {
             Quirks::NO_STREAM_OPTIONS
-        } else if words.contains("max_tokens") || words.contains("max_completion_tokens") {
+        } else if ours.limit.is_some_and(|field| names(&words, field)) {
             Quirks::OTHER_MAX_TOKENS
         } else {
             return None;
         };
         (!self.has(learned)).then_some(Quirks(self.0 | learned))
     }
+}
+
+/// The fields of a request that may be written otherwise, as far as they are ours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ours {
+    /// `stream_options`.
+    pub(crate) usage: bool,
+    /// The field that says how long an answer may be.
+    pub(crate) limit: Option<&'static str>,
+}
+
+/// Whether a server names this very field, and none that only begins or ends so or lies in it.
+pub(crate) fn names(words: &str, field: &str) -> bool {
+    let goes_on = |next: char| next.is_alphanumeric() || matches!(next, '_' | '-');
+    words.match_indices(field).any(|(at, _)| {
+        let mut behind = words[at + field.len()..].chars();
+        let inner = match behind.next() {
+            Some('.') => behind.next().is_some_and(goes_on),
+            next => next.is_some_and(goes_on),
+        };
+        !inner && !words[..at].chars().next_back().is_some_and(goes_on)
+    })
 }
 
 /// How servers say that they do not accept a field, in lower case.

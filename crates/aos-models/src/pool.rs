@@ -21,7 +21,7 @@ use crate::engine::{Asker, Engine, Work};
 use crate::exchange::{Attempt, Deadlines, attempt};
 use crate::failure::{self, permanent, transient};
 use crate::listing;
-use crate::openai::Quirks;
+use crate::openai::{Ours, Quirks};
 use crate::retry::{Backoff, Retries};
 use crate::target::{Ask, Target};
 use crate::tools::Tools;
@@ -214,16 +214,20 @@ impl Pool {
         loop {
             let attempted = attempt(&target, &body, prompt, effect, deadlines, &mut deltas).await;
             let failure = match attempted {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.learned(model, quirks);
+                    return Ok(reply);
+                }
                 Err(Attempt::Failed(failure)) => failure,
                 Err(Attempt::Rejected { status, headers, error }) => {
-                    // What the server does not accept is written otherwise from now on; that is no try that failed.
+                    // What the server does not accept is written otherwise; that is no try that failed.
+                    let limit = Some(quirks.limit_field(config.address()));
+                    let ours = Ours { usage: quirks.stream_options(), limit };
                     if config.provider == Provider::Openai
                         && let Some(learned) =
-                            quirks.learn_order(status, &error).or_else(|| quirks.learn(status, &error))
+                            quirks.learn_order(status, &error).or_else(|| quirks.learn(status, &error, ours))
                     {
                         quirks = learned;
-                        self.learned(model, quirks);
                         body = self.body(config, prompt, wishes, quirks, written);
                         continue;
                     }
@@ -323,10 +327,11 @@ impl Pool {
         Quirks(self.models.get(model).map_or(0, |of| of.quirks.load(Ordering::Relaxed)))
     }
 
-    /// More is known of that.
+    /// A request that leaves these out has been served, after it was refused with them: words alone, which may be the
+    /// asker's own that a server repeats, are not believed.
     pub(crate) fn learned(&self, model: &str, quirks: Quirks) {
         if let Some(of) = self.models.get(model) {
-            of.quirks.store(quirks.0, Ordering::Relaxed);
+            of.quirks.fetch_or(quirks.0, Ordering::Relaxed);
         }
     }
 

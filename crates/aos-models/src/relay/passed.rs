@@ -18,7 +18,7 @@ use crate::answer::{Answer, Sent};
 use crate::config::Provider;
 use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
 use crate::failure::{self, Secret, transient};
-use crate::openai::Quirks;
+use crate::openai::{Ours, Quirks};
 use crate::pool::{Delta, Pool};
 use crate::sse;
 use crate::target::{Ask, Target};
@@ -59,16 +59,18 @@ pub(super) async fn pass(
         let sent = Sent { body_bytes: body.len(), image_bytes, beyond_text, max_output, ..Sent::default() };
         let failure = match exchange::open(&target, &body, effect, deadlines, &sent).await {
             Ok(response) => match take(response, asked, &target, sent, deadlines).await {
-                Ok(relayed) => return Ok(relayed),
+                Ok(relayed) => {
+                    pool.learned(model, quirks);
+                    return Ok(relayed);
+                }
                 Err(failure) => failure,
             },
             Err(Attempt::Failed(failure)) => failure,
             Err(Attempt::Rejected { status, headers, error }) => {
                 if config.provider == Provider::Openai
-                    && let Some(learned) = quirks.learn(status, &error)
+                    && let Some(learned) = quirks.learn(status, &error, ours(asked, &target, quirks, &error))
                 {
                     quirks = learned;
-                    pool.learned(model, quirks);
                     continue;
                 }
                 let failure = failure::classify(status, &headers, &error, &target.about());
@@ -130,6 +132,20 @@ fn anew(asked: &Asked, target: &Target<'_>, max_output: u32, quirks: Quirks) -> 
         Format::Embeddings => (false, None),
     };
     asked.head.anew(&asked.body, Anew { model: &target.config.model, usage, max_output, limit_field })
+}
+
+/// The fields of a request that is passed on whose refusal teaches something: the program's own are its own affair.
+fn ours(asked: &Asked, target: &Target<'_>, quirks: Quirks, error: &[u8]) -> Ours {
+    const NEW: &str = "max_completion_tokens";
+    if asked.format != Format::Chat {
+        return Ours { usage: false, limit: None };
+    }
+    let usage = asked.stream && quirks.stream_options() && !asked.head.wants_usage();
+    // Whoever says the limit, its name is ours to choose. What else is wrong with a limit may come right under a name that
+    // the server passes over, and the answer would have none: so the new name is taken only where the server has it.
+    let limit = quirks.limit_field(target.config.address());
+    let known = limit == NEW || openai::names(&String::from_utf8_lossy(error), NEW);
+    Ours { usage, limit: known.then_some(limit) }
 }
 
 /// Takes an answer that began well: a stream as it comes, anything else whole.
