@@ -28,8 +28,8 @@ use crate::{anthropic, client, openai};
 pub(super) struct Passed {
     response: reqwest::Response,
     meter: Meter,
-    /// What has come of an event that is not whole, where events are looked at one by one.
-    sieve: Option<BytesMut>,
+    /// Where events are looked at one by one.
+    sieve: Option<Sieve>,
     host: String,
     near: bool,
     stall: Duration,
@@ -163,7 +163,7 @@ async fn take(
         let passed = Passed {
             response,
             meter,
-            sieve: sieve.then(BytesMut::new),
+            sieve: sieve.then(Sieve::default),
             host: target.host.clone(),
             near: target.near,
             stall: deadlines.stall,
@@ -192,7 +192,7 @@ impl Passed {
                     self.meter.piece(&piece);
                     match &mut self.sieve {
                         None => return Some(piece),
-                        Some(kept) => match sieved(kept, &piece) {
+                        Some(sieve) => match sieve.push(&piece) {
                             Some(events) => return Some(events),
                             None => continue,
                         },
@@ -205,7 +205,7 @@ impl Passed {
             self.over = true;
             self.meter.finish();
             self.whole = broken.is_none();
-            let rest = self.sieve.take().map(BytesMut::freeze).filter(|rest| !rest.is_empty());
+            let rest = self.sieve.take().map(|sieve| sieve.kept.freeze()).filter(|rest| !rest.is_empty());
             return match broken {
                 None => rest,
                 Some(failure) => Some(match self.meter.format {
@@ -222,29 +222,38 @@ impl Passed {
     }
 }
 
-/// The whole events of what has come, without the one that only tells the usage.
-fn sieved(kept: &mut BytesMut, piece: &[u8]) -> Option<Bytes> {
-    kept.extend_from_slice(piece);
-    let mut passed = BytesMut::new();
-    while let Some(end) = event_end(kept) {
-        let event = kept.split_to(end);
-        if !tells_usage_only(&event) {
-            passed.extend_from_slice(&event);
-        }
-    }
-    // A server that ends no event would be kept for ever.
-    if kept.len() > WIRE_BYTES_MAX {
-        passed.unsplit(std::mem::take(kept));
-    }
-    (!passed.is_empty()).then(|| passed.freeze())
+/// Keeps the event that only tells the usage from a program that did not ask for it.
+#[derive(Default)]
+struct Sieve {
+    /// What has come of an event that is not whole.
+    kept: BytesMut,
+    /// How much of that was looked through: what comes in small pieces is not looked through again.
+    looked: usize,
 }
 
-/// Where the first event ends, behind its blank line.
-fn event_end(bytes: &[u8]) -> Option<usize> {
-    let ends = |mark: &[u8]| bytes.windows(mark.len()).position(|window| window == mark).map(|at| at + mark.len());
-    match (ends(b"\n\n"), ends(b"\r\n\r\n")) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
+impl Sieve {
+    /// The whole events of what has come, without that one.
+    fn push(&mut self, piece: &[u8]) -> Option<Bytes> {
+        self.kept.extend_from_slice(piece);
+        let mut passed = BytesMut::new();
+        let (mut start, mut at) = (0, self.looked);
+        while let Some(length) = self.kept[at..].iter().position(|byte| *byte == b'\n') {
+            at += length + 1;
+            let event = &self.kept[start..at];
+            if event.ends_with(b"\n\n") || event.ends_with(b"\r\n\r\n") {
+                if !tells_usage_only(event) {
+                    passed.extend_from_slice(event);
+                }
+                start = at;
+            }
+        }
+        drop(self.kept.split_to(start));
+        // A server that ends no event would be kept for ever.
+        if self.kept.len() > WIRE_BYTES_MAX {
+            passed.unsplit(std::mem::take(&mut self.kept));
+        }
+        self.looked = self.kept.len();
+        (!passed.is_empty()).then(|| passed.freeze())
     }
 }
 
@@ -306,4 +315,36 @@ fn event(format: Format, data: &str, answer: &mut Answer<'static>) {
         Format::Chat | Format::Responses | Format::Embeddings => openai::event(data, answer),
         Format::Messages => anthropic::event(data, answer),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sieved(pieces: &[&[u8]]) -> (String, usize) {
+        let mut sieve = Sieve::default();
+        let passed: Vec<Bytes> = pieces.iter().filter_map(|piece| sieve.push(piece)).collect();
+        (String::from_utf8(passed.concat()).unwrap(), sieve.kept.len())
+    }
+
+    #[test]
+    fn only_what_tells_the_usage_alone_is_kept_back_wherever_it_is_cut() {
+        let told = r#"data: {"choices":[],"usage":{}}"#;
+        let stream = format!("data: a\n\n\n\n{told}\n\n: b\r\n\r\n{told}\r\n\r\ndata: {{}}\n\r\ndata: c\n\nd\r\n\r");
+        let passed = "data: a\n\n\n\n: b\r\n\r\ndata: {}\n\r\ndata: c\n\n";
+        let bytes = stream.as_bytes();
+        for size in 1..=bytes.len() {
+            let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+            assert_eq!(sieved(&pieces), (passed.to_owned(), 4), "in pieces of {size}");
+        }
+    }
+
+    /// Looked through from its beginning for each event or with each piece, these would take hours.
+    #[test]
+    fn a_stream_is_looked_through_once() {
+        assert_eq!(sieved(&[&[b'\n'; 400_001]]).1, 1);
+        let piece: &[u8] = &[b'a'; 64];
+        assert_eq!(sieved(&vec![piece; WIRE_BYTES_MAX / 64]), (String::new(), WIRE_BYTES_MAX));
+        assert_eq!(sieved(&vec![piece; WIRE_BYTES_MAX / 64 + 1]).1, 0);
+    }
 }
