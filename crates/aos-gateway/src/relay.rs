@@ -20,8 +20,8 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 
-use aos_abi::Pid;
 use aos_abi::inference::Format;
+use aos_abi::{Code, Pid};
 
 use crate::dispatch::{Shared, declared_length, read_body};
 use crate::error::ApiError;
@@ -162,11 +162,12 @@ impl Passing {
 /// An error as the clients of a format expect it, so that they raise their own and show what it says.
 pub(crate) fn refused(format: Format, error: ApiError) -> Response {
     let json = in_format(format, &error).to_string();
-    let status = error.status;
+    // The clients ask again after a 409 and any 5xx by themselves, which does not help against these two, nor against what
+    // only a person can mend at a model.
+    let in_vain = matches!(error.status, 409 | 507) || error.code == Code::Io.as_str();
     let mut response = error.into_response();
     *response.body_mut() = Body::from(json);
-    // The clients ask again after a 409 and any 5xx by themselves, which does not help against these two.
-    if matches!(status, 409 | 507) {
+    if in_vain {
         response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     response
@@ -271,11 +272,12 @@ mod tests {
 
     #[test]
     fn what_trying_again_cannot_mend_says_so() {
-        let retry = |status| {
-            let response = refused(Format::Chat, ApiError::new(status, "x", "x").retry_after_ms(2500));
+        let retry = |(status, code)| {
+            let response = refused(Format::Chat, ApiError::new(status, code, "x").retry_after_ms(2500));
             assert_eq!(response.headers()[header::RETRY_AFTER], "3");
             response.headers().get(SHOULD_RETRY).is_none_or(|should| should != "false")
         };
-        assert_eq!([409, 429, 503, 507].map(retry), [false, true, true, false]);
+        let errors = [(409, "x"), (429, "EAGAIN"), (500, "internal"), (500, "EIO"), (503, "x"), (507, "ENOSPC")];
+        assert_eq!(errors.map(retry), [false, true, true, false, true, false]);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct About<'a> {
     pub(crate) key_env: Option<&'a str>,
     /// The key itself, to be taken out of whatever is quoted. Never shown.
     pub(crate) key: Secret<'a>,
+    /// The request is another program's, not an agent's.
+    pub(crate) program: bool,
 }
 
 /// A key that no `Debug` shows.
@@ -97,13 +99,19 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
         let hint = format!("set a smaller context_window for [models.{}], or let the server take more", about.name);
         return Failure { kind: FailureKind::TooLarge, hint: Some(hint), ..transient(answered) };
     }
-    if status == 402 || any(NO_CREDIT) {
+    // An agent's request is written here, so what is wrong with it a person must mend; a program's is its own affair.
+    let programs = about.program && matches!(status, 400 | 422) && !owners(said);
+    if status == 402 || any(NO_CREDIT) && !programs {
         let until = wait.map(|wait| format!(" until {}", retry::moment(wait))).unwrap_or_default();
         let hint = format!("there is no credit left{until}; add some at the provider, or choose another model");
         return Failure { retry_after_ms, ..permanent(answered, hint) };
     }
     if matches!(status, 400 | 403 | 422) && any(FILTERED) {
         let hint = "other content may pass; asking the same again will not".to_owned();
+        return Failure { kind: FailureKind::Refused, hint: Some(hint), ..transient(answered) };
+    }
+    if programs {
+        let hint = "change the request, or name a model of another provider".to_owned();
         return Failure { kind: FailureKind::Refused, hint: Some(hint), ..transient(answered) };
     }
     match status {
@@ -117,6 +125,14 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
         }
         _ => permanent(answered, hint(status, &words, about)),
     }
+}
+
+/// Whether a refusal of a request is about what is the owner's all the same. Only its codes and its first words say so: what
+/// follows may be the program's own words.
+fn owners(said: &Said) -> bool {
+    let (message, kind) = (said.message.trim_start().to_lowercase(), said.kind.to_lowercase());
+    OWNERS.iter().any(|begins| message.starts_with(begins))
+        || NO_CREDIT.iter().chain(OWNERS_CODES).any(|code| kind.contains(code))
 }
 
 fn hint(status: u16, words: &str, about: &About<'_>) -> String {
@@ -171,6 +187,13 @@ const NO_CREDIT: &[&str] = &[
     "billing_error",
     "prepayment credits are depleted",
 ];
+
+/// How a refusal with 400 begins that is about credit, a limit or a key. Anthropic (two); Gemini.
+const OWNERS: &[&str] =
+    &["your credit balance is too low", "you have reached your specified api usage limits", "api key"];
+
+/// Its codes. Gemini (a key; a country or a bill).
+const OWNERS_CODES: &[&str] = &["api_key_invalid", "failed_precondition"];
 
 /// How servers say that they will not process a prompt. Azure; OpenAI (two); Anthropic; Gemini.
 const FILTERED: &[&str] = &[
@@ -283,6 +306,7 @@ mod tests {
         host: "api.example",
         key_env: Some("THE_KEY"),
         key: Secret("sk-secret-1"),
+        program: false,
     };
 
     fn kind(status: u16, body: &str) -> FailureKind {
@@ -389,6 +413,33 @@ mod tests {
         ];
         for (status, body, expected) in table {
             assert_eq!(kind(status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_programs_request_is_the_programs_and_the_rest_the_owners() {
+        use FailureKind::{Permanent, Refused, TooLarge, Transient};
+        let kind = |status, error: &str| {
+            let body = format!(r#"{{"error":{error}}}"#);
+            classify(status, &HeaderMap::new(), body.as_bytes(), &About { program: true, ..ABOUT }).kind
+        };
+        for (status, error, expected) in [
+            (400, r#"{"message":"temperature: range: 0..1","type":"invalid_request_error"}"#, Refused),
+            (422, r#"{"message":"stop: too many"}"#, Refused),
+            (413, "{}", TooLarge),
+            (400, r#"{"message":"Invalid schema for function 'insufficient_quota'","code":"invalid_schema"}"#, Refused),
+            (400, r#"{"message":"Invalid value: 'API key not valid'"}"#, Refused),
+            (400, r#"{"message":"Your credit balance is too low to access the Anthropic API."}"#, Permanent),
+            (400, r#"{"message":"You have reached your specified API usage limits."}"#, Permanent),
+            (400, r#"{"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}"#, Permanent),
+            (400, r#"{"message":"Your country is not served","status":"FAILED_PRECONDITION"}"#, Permanent),
+            (429, r#"{"message":"x","code":"insufficient_quota"}"#, Permanent),
+            (401, "{}", Permanent),
+            (403, "{}", Permanent),
+            (404, "{}", Permanent),
+            (500, "{}", Transient),
+        ] {
+            assert_eq!(kind(status, error), expected, "{status} {error}");
         }
     }
 

@@ -206,6 +206,7 @@ impl Pool {
         }
         let effect = asker.effect;
         let target = Target::of(model, &of.config, Ask::Answer, &self.env, &self.clients)?;
+        let target = Target { program: wishes.is_some(), ..target };
         let config = &of.config;
         let deadlines = self.deadlines(config);
         let mut backoff = self.backoff();

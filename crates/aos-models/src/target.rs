@@ -22,6 +22,8 @@ pub(crate) struct Target<'p> {
     pub(crate) near: bool,
     pub(crate) key: String,
     pub(crate) client: reqwest::Client,
+    /// What is asked is another program's request.
+    pub(crate) program: bool,
 }
 
 /// What is asked of a server.
@@ -51,13 +53,13 @@ impl<'p> Target<'p> {
         let client = clients.to(&url, config.local())?;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let host = format!("{}{port}", url.host_str().unwrap_or("?"));
-        Ok(Target { name, config, url, host, near, key, client })
+        Ok(Target { name, config, url, host, near, key, client, program: false })
     }
 
     /// What failures name.
     pub(crate) fn about(&self) -> About<'_> {
         let (model, key_env) = (&self.config.model, self.config.key_env());
-        About { name: self.name, model, host: &self.host, key_env, key: Secret(&self.key) }
+        About { name: self.name, model, host: &self.host, key_env, key: Secret(&self.key), program: self.program }
     }
 
     /// The headers of a request; `effect` goes along as its id where the format has a place for one.

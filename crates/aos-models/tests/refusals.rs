@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::inference::Format;
+use aos_abi::inference::{FailureKind, Format};
 use aos_abi::{EffectId, Lsn};
 use aos_models::scripted::{Answer, Fault, Rule, Script, Server, When};
 use aos_models::{Asked, Options, Pool, Provider, Refusal, Relayed, Retries};
@@ -120,4 +120,45 @@ async fn a_refusal_of_what_was_added_is_remembered_once_the_rest_was_served() {
             assert_eq!((server.count(), &last(&server)[field]), (requests, &Value::Null), "{words}");
         }
     }
+}
+
+/// What is translated is the program's request all the same: it says nothing of the server, and no other model is asked.
+#[tokio::test]
+async fn what_a_server_finds_wrong_with_a_translated_request_is_a_refusal_of_that_request() {
+    for (provider, format) in [
+        (Provider::Anthropic, Format::Chat),
+        (Provider::Gemini, Format::Chat),
+        (Provider::Openai, Format::Responses),
+        (Provider::Openai, Format::Messages),
+    ] {
+        for stream in [false, true] {
+            for (status, kind) in [
+                (400, FailureKind::Refused),
+                (413, FailureKind::TooLarge),
+                (422, FailureKind::Refused),
+                (401, FailureKind::Permanent),
+                (403, FailureKind::Permanent),
+                (404, FailureKind::Permanent),
+            ] {
+                let body = match format {
+                    Format::Responses => json!({"model": "m", "input": "hi", "stream": stream}),
+                    _ => chat(&json!({"max_tokens": 300, "stream": stream})),
+                };
+                let server = start(refusing("", status, "temperature: range: 0..1")).await;
+                let refused = relay(&pool(&server, provider), format, &body).await;
+                let Err(Refusal::Failed(failure)) = refused else { panic!("{provider:?} {format:?}: {refused:?}") };
+                assert_eq!((failure.kind, server.count()), (kind, 1), "{provider:?} {format:?} {status}");
+                assert!(failure.message.contains("range: 0..1"), "{failure:?}");
+            }
+        }
+    }
+}
+
+/// A server without credit serves nobody: that is not a program's to hear as its mistake.
+#[tokio::test]
+async fn what_is_the_owners_is_not_passed_on_as_a_programs_mistake() {
+    let server = start(refusing("", 400, "Your credit balance is too low to access the Anthropic API.")).await;
+    let refused = relay(&pool(&server, Provider::Anthropic), Format::Messages, &chat(&json!({"max_tokens": 9}))).await;
+    let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
+    assert_eq!(failure.kind, FailureKind::Permanent);
 }

@@ -218,6 +218,43 @@ fn a_failed_model_is_told_and_its_server_left_in_peace() {
     ");
 }
 
+#[test]
+fn a_refused_request_is_asked_of_no_other_model_and_closes_none() {
+    let told = replay(
+        r#"
+        model tiny tier=nano price=0.1
+        model next tier=small price=1
+        only tiny,next
+        spawn program model=auto
+        key 2
+        ask 2 1 auto
+        serve 1 fails refused
+        ask 2 2 auto
+        serve 2 fails refused
+        ask 2 3 auto
+        serve 3 fails refused
+        ask 2 4 auto
+        "#,
+    );
+    let told = told.split_once("> serve 1 fails refused\n").unwrap().1;
+    assert_snapshot!(told, @"
+      → refuse 1: EINVAL model `tiny`: it failed
+    > ask 2 2 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → serve 2 2 by tiny, at most 1000, paid ahead
+    > serve 2 fails refused
+      → refuse 2: EINVAL model `tiny`: it failed
+    > ask 2 3 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → serve 2 3 by tiny, at most 1000, paid ahead
+    > serve 3 fails refused
+      → refuse 3: EINVAL model `tiny`: it failed
+    > ask 2 4 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → serve 2 4 by tiny, at most 1000, paid ahead
+    ");
+}
+
 /// What a server began for a program that has hung up is on the bill, whoever hears it.
 #[test]
 fn a_request_that_nobody_heard_the_end_of_is_paid() {

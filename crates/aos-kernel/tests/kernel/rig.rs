@@ -486,6 +486,7 @@ impl Rig {
                 let kind = match kind {
                     "transient" => FailureKind::Transient,
                     "cancelled" => FailureKind::Cancelled,
+                    "refused" => FailureKind::Refused,
                     _ => FailureKind::Permanent,
                 };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());

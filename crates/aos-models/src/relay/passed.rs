@@ -47,7 +47,8 @@ pub(super) async fn pass(
     effect: EffectId,
 ) -> Result<Relayed, Refusal> {
     let config = pool.config(model)?;
-    let target = pool.target(model, if asked.format == Format::Embeddings { Ask::Vectors } else { Ask::Answer })?;
+    let what = if asked.format == Format::Embeddings { Ask::Vectors } else { Ask::Answer };
+    let target = Target { program: true, ..pool.target(model, what)? };
     let deadlines = pool.deadlines(config);
     let mut backoff = pool.backoff();
     let mut quirks = pool.quirks(model);
@@ -76,8 +77,7 @@ pub(super) async fn pass(
                 let failure = failure::classify(status, &headers, &error, &target.about());
                 // What is wrong with the request itself is for the program, in the words of the server.
                 let programs =
-                    matches!(failure.kind, FailureKind::TooLong | FailureKind::TooLarge | FailureKind::Refused)
-                        || matches!(status, 400 | 413 | 422) && failure.kind == FailureKind::Permanent;
+                    matches!(failure.kind, FailureKind::TooLong | FailureKind::TooLarge | FailureKind::Refused);
                 if programs && let Some(said) = without(target.about().key, &error) {
                     let ended = Ended { usage: Usage::default(), whole: true };
                     let kind = Kind::Done(Some(said), ended);
