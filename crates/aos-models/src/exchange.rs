@@ -113,8 +113,21 @@ pub(crate) async fn open(
     })
 }
 
-/// Reads an answer that comes in one piece, and within bounds.
+/// Reads an answer that comes in one piece, and is no longer than one of text can be.
 pub(crate) async fn whole(
+    response: reqwest::Response,
+    target: &Target<'_>,
+    deadlines: Deadlines,
+    sent: &Sent,
+) -> Result<Bytes, Failure> {
+    let beyond = transient(format!("{} sent more than an answer can hold", target.host));
+    within(WIRE_BYTES_MAX, beyond, response, target, deadlines, sent).await
+}
+
+/// Reads an answer that comes in one piece; `beyond` is the failure where it is longer than so many bytes.
+pub(crate) async fn within(
+    bytes_max: usize,
+    beyond: Failure,
     mut response: reqwest::Response,
     target: &Target<'_>,
     deadlines: Deadlines,
@@ -127,9 +140,7 @@ pub(crate) async fn whole(
             Err(_) => break transient(format!("the answer of {} stalled", target.host)),
             Ok(Err(error)) => break client::failed(error, &target.host, target.near),
             Ok(Ok(None)) => return Ok(body.freeze()),
-            Ok(Ok(Some(piece))) if body.len() + piece.len() > WIRE_BYTES_MAX => {
-                break transient(format!("{} sent more than an answer can hold", target.host));
-            }
+            Ok(Ok(Some(piece))) if body.len() + piece.len() > bytes_max => break beyond,
             Ok(Ok(Some(piece))) => body.extend_from_slice(&piece),
         }
     };

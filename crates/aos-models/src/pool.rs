@@ -12,6 +12,7 @@ use std::time::Duration;
 use aos_abi::inference::{Encoding, Failure, Message, Part, Prompt, Reply};
 use aos_abi::{EffectId, Lsn, Pid};
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::client::{Clients, Timeouts};
@@ -22,6 +23,7 @@ use crate::exchange::{Attempt, Deadlines, attempt};
 use crate::failure::{self, permanent, transient};
 use crate::listing;
 use crate::openai::{Ours, Quirks};
+use crate::relay::LARGE_BYTES_MAX;
 use crate::retry::{Backoff, Retries};
 use crate::target::{Ask, Target};
 use crate::tools::Tools;
@@ -104,6 +106,8 @@ pub struct Pool {
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     /// Vectors that were made.
     pub(crate) vectors: Mutex<Cache>,
+    /// KiB of vectors that may be on their way to programs at once, beside answers that are no longer than text.
+    pub(crate) large: Arc<Semaphore>,
 }
 
 struct Model {
@@ -126,7 +130,8 @@ impl Pool {
         let model = |config| Model { config, quirks: AtomicU8::new(0) };
         let models = models.into_iter().map(|(name, config)| (name, model(config))).collect();
         let vectors = Mutex::default();
-        Pool { models, env, options, clients, tools: Tools::default(), engine: None, embedder: None, vectors }
+        let large = Arc::new(Semaphore::new(LARGE_BYTES_MAX >> 10));
+        Pool { models, env, options, clients, tools: Tools::default(), engine: None, embedder: None, vectors, large }
     }
 
     /// The same pool, in which `engine` answers for every model with `provider = "local"`.

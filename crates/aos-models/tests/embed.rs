@@ -8,9 +8,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aos_abi::inference::{Failure, FailureKind};
+use aos_abi::inference::{Failure, FailureKind, Format};
+use aos_abi::{EffectId, Lsn};
 use aos_models::embed::{Embedder, Embedding, TEXTS_MAX, Vector, Wanted};
-use aos_models::{ModelConfig, Options, Pool, Provider, Retries};
+use aos_models::{Asked, ModelConfig, Options, Pool, Provider, Refusal, Retries};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 /// What a server does with the texts of its nth request: a status and a body; no status cuts the connection.
@@ -265,4 +267,27 @@ async fn what_is_inside_the_program_is_held_to_the_same() {
     let none = ModelConfig::new(Provider::Local, "here");
     let failure = self::with(none).embed("m", &["a"]).await.unwrap_err();
     assert!(failure.message.contains("not part of this pool"), "{failure:?}");
+}
+
+/// The vectors of many texts are larger than any text is; what is larger than that has been paid, and is not asked for again.
+#[tokio::test]
+async fn a_program_gets_vectors_as_large_as_its_texts_allow() {
+    let numbers = "        0.012345678901234567890,\n".repeat(1499) + "1";
+    let data = vec![format!("{{\"embedding\":[{numbers}]}}"); 600].join(",");
+    let vectors = format!("{{\"data\":[{data}],\"usage\":{{\"prompt_tokens\":7}}}}");
+    let body = vectors.clone();
+    let served = serve(move |_, _| (Some(200), body.clone()));
+    let pool = Arc::new(pool(&served, None));
+    let relay = async |texts: usize| {
+        let body = json!({"model": "m", "input": vec!["a"; texts]}).to_string();
+        let asked = Asked::read(Format::Embeddings, Bytes::from(body)).unwrap();
+        pool.relay("m", &asked, 0, EffectId { cause: Lsn(1), nth: 0 }, None).await
+    };
+    let mut relayed = relay(600).await.unwrap();
+    assert_eq!((relayed.status, relayed.ended().usage.input_tokens), (200, 7));
+    assert!(relayed.next().await.unwrap() == vectors, "as they came");
+    let refused = relay(2).await;
+    let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
+    assert_eq!((failure.kind, served.asked.lock().unwrap().len()), (FailureKind::Refused, 2));
+    assert!(failure.usage.is_some() && failure.hint.unwrap().contains("fewer texts"), "{}", failure.message);
 }

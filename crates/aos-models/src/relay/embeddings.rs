@@ -7,20 +7,31 @@
 //! Format: platform.openai.com/docs/api-reference/embeddings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aos_abi::EffectId;
-use aos_abi::inference::{Format, Usage};
+use aos_abi::inference::{Failure, FailureKind, Format, Usage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, count, passed, values};
 use crate::config::Provider;
-use crate::embed::Vector;
+use crate::embed::{TEXTS_MAX, Vector};
+use crate::exchange::WIRE_BYTES_MAX;
+use crate::failure::transient;
 use crate::pool::Pool;
+
+/// Bytes of one vector in an answer: 4,096 numbers, each written with all its digits on a line of its own.
+const VECTOR_BYTES_MAX: usize = 4096 * 32;
+/// Bytes of all large answers that are held at once, as many as those of the requests (`programs_bytes_max`).
+pub(crate) const LARGE_BYTES_MAX: usize = 512 << 20;
 
 /// Has a request for vectors answered.
 pub(super) async fn embed(
@@ -40,7 +51,11 @@ pub(super) async fn embed(
         }
     };
     match provider {
-        Provider::Openai => passed::pass(pool, model, asked, 0, effect).await,
+        Provider::Openai => {
+            let wait = pool.deadlines(pool.config(model)?).first_byte;
+            let room = Most::of(asked).room(&pool.large, wait).await?;
+            Ok(hold(passed::pass(pool, model, asked, 0, effect).await?, room))
+        }
         Provider::Local if pool.config(model)?.dimension.is_none() => {
             let hint =
                 "name a model with a `dimension`; if this one makes vectors, write it below its name in aos.toml";
@@ -186,6 +201,72 @@ async fn made(pool: &Arc<Pool>, model: &str, asked: &Asked) -> Result<Relayed, R
     Ok(Relayed { status: 200, content_type: "application/json", kind })
 }
 
+/// How large an answer may be: as large as the vectors of the texts that were asked for, and at least as one of text.
+pub(super) struct Most {
+    texts: usize,
+}
+
+impl Most {
+    pub(super) fn of(asked: &Asked) -> Most {
+        #[derive(Deserialize)]
+        struct Held<'a> {
+            #[serde(borrow)]
+            input: &'a RawValue,
+        }
+        let input = serde_json::from_slice::<Held<'_>>(&asked.body).map_or("", |held| held.input.get());
+        // A list of numbers is one text, in tokens.
+        let inner = input.strip_prefix('[').map_or("", str::trim_start);
+        let many = inner.starts_with(['"', '[']).then(|| serde_json::from_str::<Vec<IgnoredAny>>(input));
+        Most { texts: many.and_then(Result::ok).map_or(1, |texts| texts.len()) }
+    }
+
+    /// Bytes of the longest answer.
+    pub(super) fn bytes(&self) -> usize {
+        (self.texts.min(TEXTS_MAX) * VECTOR_BYTES_MAX).max(WIRE_BYTES_MAX)
+    }
+
+    /// The failure of a longer one. It would be as long the next time, and says nothing of the server.
+    pub(super) fn beyond(&self) -> Failure {
+        let message = format!("the vectors of {} texts are more than {} MiB", self.texts, self.bytes() >> 20);
+        let hint = "ask for fewer texts at once, or for `encoding_format` `base64`".to_owned();
+        Failure { kind: FailureKind::Refused, hint: Some(hint), ..transient(message) }
+    }
+
+    /// Room for a large answer; an ordinary one needs none.
+    async fn room(&self, large: &Arc<Semaphore>, wait: Duration) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+        if self.bytes() <= WIRE_BYTES_MAX {
+            return Ok(None);
+        }
+        let kib = u32::try_from(self.bytes() >> 10).expect("a bound of some hundred MiB");
+        let Ok(Ok(room)) = timeout(wait, Arc::clone(large).acquire_many_owned(kib)).await else {
+            let hint = "ask again later, or for fewer texts at once".to_owned();
+            let message = "there are too many vectors on their way to programs";
+            return Err(Failure { kind: FailureKind::Here, hint: Some(hint), ..transient(message) });
+        };
+        Ok(Some(room))
+    }
+}
+
+/// An answer with the room that it takes, until the program has read it.
+struct Taken {
+    body: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Taken {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+fn hold(mut relayed: Relayed, room: Option<OwnedSemaphorePermit>) -> Relayed {
+    if let (Kind::Done(Some(body), _), Some(mut room)) = (&mut relayed.kind, room) {
+        drop(room.split(room.num_permits().saturating_sub(body.len().div_ceil(1 << 10))));
+        *body = Bytes::from_owner(Taken { body: std::mem::take(body), _room: room });
+    }
+    relayed
+}
+
 /// What an answer used; `None` where it holds no vectors. A server that does not say is believed to have read what was sent.
 pub(super) fn usage(body: &[u8], asked: &Asked) -> Option<Usage> {
     #[derive(Deserialize)]
@@ -204,4 +285,40 @@ pub(super) fn usage(body: &[u8], asked: &Asked) -> Option<Usage> {
         Some(used) => Usage { input_tokens: used.prompt_tokens, ..Usage::default() },
         None => Usage { input_tokens: asked.input_tokens(), estimated: true, ..Usage::default() },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn most(input: &Value) -> Most {
+        let body = Bytes::from(serde_json::json!({"model": "m", "input": input}).to_string());
+        Most::of(&Asked::read(Format::Embeddings, body).unwrap())
+    }
+
+    #[test]
+    fn an_answer_may_be_as_large_as_the_texts_allow() {
+        let of = |input: Value| most(&input).bytes() >> 20;
+        assert_eq!(of("a".into()), 17);
+        assert_eq!(of(vec![7; 1000].into()), 17, "one text, in tokens");
+        assert_eq!(of(vec!["a"; 1000].into()), 125);
+        assert_eq!(of(vec![vec![7, 8]; 1000].into()), 125);
+        assert_eq!(of(vec!["a"; 1_000_000].into()), 256);
+    }
+
+    /// Whoever does not read keeps no more from the others than what is there for it.
+    #[tokio::test(start_paused = true)]
+    async fn what_large_answers_take_is_bounded_until_they_are_read() {
+        let large = Arc::new(Semaphore::new(LARGE_BYTES_MAX >> 10));
+        let most = most(&vec!["a"; 2048].into());
+        let room = async || most.room(&large, Duration::from_secs(60)).await;
+        let (first, second) = (room().await.unwrap(), room().await.unwrap());
+        assert_eq!(room().await.unwrap_err().kind, FailureKind::Here);
+        let ended = Ended { usage: Usage::default(), whole: true };
+        let kind = Kind::Done(Some(Bytes::from(vec![b' '; 3 << 20])), ended);
+        let held = hold(Relayed { status: 200, content_type: "application/json", kind }, first);
+        assert_eq!(large.available_permits(), (256 - 3) << 10);
+        drop((held, second));
+        assert_eq!(large.available_permits(), 512 << 10);
+    }
 }

@@ -33,6 +33,7 @@ use crate::config::Provider;
 use crate::pool::Pool;
 use crate::wishes::{Calling, Form, Wishes};
 
+pub(crate) use embeddings::LARGE_BYTES_MAX;
 use peek::Head;
 pub use peek::Misfit;
 

@@ -173,10 +173,18 @@ async fn take(
         };
         return Ok(Relayed { status: 200, content_type: "text/event-stream", kind: Kind::Passed(Box::new(passed)) });
     }
-    let body = exchange::whole(response, target, deadlines, &sent).await?;
-    let usage = match asked.format {
-        Format::Embeddings => embeddings::usage(&body, asked),
-        Format::Chat | Format::Responses | Format::Messages => meter.document(&body).then(|| meter.usage()),
+    let (body, usage) = match asked.format {
+        Format::Embeddings => {
+            let most = embeddings::Most::of(asked);
+            let body = exchange::within(most.bytes(), most.beyond(), response, target, deadlines, &sent).await?;
+            let usage = embeddings::usage(&body, asked);
+            (body, usage)
+        }
+        Format::Chat | Format::Responses | Format::Messages => {
+            let body = exchange::whole(response, target, deadlines, &sent).await?;
+            let usage = meter.document(&body).then(|| meter.usage());
+            (body, usage)
+        }
     };
     let Some(usage) = usage else { return Err(exchange::no_answer(&body, target)) };
     let ended = Ended { usage, whole: true };
