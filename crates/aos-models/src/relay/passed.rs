@@ -280,7 +280,8 @@ fn tells_usage_only(event: &[u8]) -> bool {
 struct Meter {
     format: Format,
     sent: Sent,
-    reader: sse::Reader,
+    /// `None` once an event was longer than any is: the rest is passed on unread.
+    reader: Option<sse::Reader>,
     answer: Answer<'static>,
 }
 
@@ -288,19 +289,22 @@ impl Meter {
     fn new(format: Format, sent: Sent) -> Meter {
         // Nobody watches: a function without a state takes no memory, so nothing is leaked.
         let nobody: &'static mut (dyn FnMut(Delta) + Send) = Box::leak(Box::new(|_: Delta| ()));
-        Meter { format, sent, reader: sse::Reader::new(WIRE_BYTES_MAX), answer: Answer::new(nobody) }
+        Meter { format, sent, reader: Some(sse::Reader::new(WIRE_BYTES_MAX)), answer: Answer::new(nobody) }
     }
 
     fn piece(&mut self, piece: &[u8]) {
         self.answer.received += piece.len();
         let (format, answer) = (self.format, &mut self.answer);
+        let Some(reader) = &mut self.reader else { return };
         // What cannot be read is passed on all the same; then what was read before counts.
-        let _ = self.reader.push(piece, &mut |data| event(format, data, answer));
+        if reader.push(piece, &mut |data| event(format, data, answer)).is_err() {
+            self.reader = None;
+        }
     }
 
     fn finish(&mut self) {
         let (format, answer) = (self.format, &mut self.answer);
-        let _ = self.reader.finish(&mut |data| event(format, data, answer));
+        let _ = self.reader.as_mut().map(|reader| reader.finish(&mut |data| event(format, data, answer)));
     }
 
     /// Takes an answer that is whole; whether it is one.
@@ -345,6 +349,18 @@ mod tests {
             let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
             assert_eq!(sieved(&pieces), (passed.to_owned(), 4), "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn what_no_event_can_be_is_not_kept() {
+        let mut meter = Meter::new(Format::Chat, Sent::default());
+        meter.piece(b"data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}\n\n");
+        for _ in 0..2 {
+            meter.piece(&vec![b'a'; WIRE_BYTES_MAX]);
+        }
+        meter.finish();
+        assert!(meter.reader.is_none());
+        assert_eq!(meter.usage().input_tokens, 7, "what was read before counts");
     }
 
     /// Looked through from its beginning for each event or with each piece, these would take hours.
