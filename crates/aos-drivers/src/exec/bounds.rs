@@ -123,13 +123,10 @@ fn read(path: &str) -> Syscall {
 pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, changes: &[Change]) -> Result<(), CallError> {
     let place = Place::new(workspace);
     let opened = Workspace::open(&place)?;
+    let folders: Vec<bool> = changes.iter().map(|change| layer.has_folder(&change.path)).collect();
+    let for_more = hold_more(changes, &folders);
     for (nth, change) in changes.iter().enumerate() {
-        let made = layer.has_folder(&change.path);
-        // A folder that was made for what is in it is judged by that.
-        let for_more = || {
-            let mut below = changes[nth + 1..].iter().take_while(|other| other.path.starts_with(&change.path));
-            below.any(|other| !layer.has_folder(&other.path))
-        };
+        let made = folders[nth];
         let path = change.path.to_string_lossy().into_owned();
         let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
         let delete = |path| Syscall::FsDelete(FsDelete { path });
@@ -137,7 +134,8 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
             return Err(unseen(&change.path));
         }
         let said = match change.kind {
-            ChangeKind::Created if made && for_more() => Ok(()),
+            // A folder that was made for what is in it is judged by that.
+            ChangeKind::Created if made && for_more[nth] => Ok(()),
             ChangeKind::Created => bounds.allows(&write(path)),
             // What was in a folder goes with it.
             ChangeKind::Modified if !made && is_folder(&workspace.join(&change.path)) => {
@@ -152,6 +150,30 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
         said.map_err(|error| refused(&change.path, error))?;
     }
     Ok(())
+}
+
+/// Which of these changes, sorted by path, are folders with something else than folders below them. Each is looked at once,
+/// however deep it lies.
+fn hold_more(changes: &[Change], folders: &[bool]) -> Vec<bool> {
+    let mut hold = vec![false; changes.len()];
+    // The folders around, each in the one before.
+    let mut around: Vec<usize> = Vec::new();
+    for (nth, change) in changes.iter().enumerate() {
+        while around.last().is_some_and(|last| !change.path.starts_with(&changes[*last].path)) {
+            around.pop();
+        }
+        if folders[nth] {
+            around.push(nth);
+            continue;
+        }
+        // Around one that is known to hold more, all are.
+        for folder in around.iter().rev() {
+            if std::mem::replace(&mut hold[*folder], true) {
+                break;
+            }
+        }
+    }
+    hold
 }
 
 fn is_folder(path: &Path) -> bool {
@@ -178,4 +200,27 @@ fn refused(path: &Path, error: CallError) -> CallError {
     CallError::new(Code::Perm, message).hint(format!(
         "leave that file alone, or change it with FS_WRITE or FS_DELETE, for which a person may be asked{grant}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_holds_more_where_anything_below_it_is_none() {
+        let of = |paths: &[&str]| {
+            let changes: Vec<Change> = paths
+                .iter()
+                .map(|path| Change { path: path.trim_end_matches('/').into(), kind: ChangeKind::Created })
+                .collect();
+            let folders: Vec<bool> = paths.iter().map(|path| path.ends_with('/')).collect();
+            hold_more(&changes, &folders)
+        };
+        assert_eq!(
+            of(&["a/", "a/b/", "a/b/c", "a/d/", "e/", "e/f/", "g"]),
+            [true, true, false, false, false, false, false]
+        );
+        assert_eq!(of(&["a/", "a/b/", "a/c/", "a/c/x", "a/c/y", "ab/"]), [true, false, true, false, false, false]);
+        assert_eq!(of(&[]), [] as [bool; 0]);
+    }
 }
