@@ -2,7 +2,7 @@
 
 use crate::normal::{word_after, word_before};
 
-/// Countries with the length of their numbers: the SWIFT registry of IBAN formats.
+/// Countries with the length of their numbers: the SWIFT registry of IBAN formats, release 97.
 const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"AD", 24),
     (b"AE", 23),
@@ -13,6 +13,7 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"BE", 16),
     (b"BG", 22),
     (b"BH", 22),
+    (b"BI", 27),
     (b"BR", 29),
     (b"BY", 28),
     (b"CH", 21),
@@ -20,12 +21,14 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"CY", 28),
     (b"CZ", 24),
     (b"DE", 22),
+    (b"DJ", 27),
     (b"DK", 18),
     (b"DO", 28),
     (b"EE", 20),
     (b"EG", 29),
     (b"ES", 24),
     (b"FI", 18),
+    (b"FK", 18),
     (b"FO", 18),
     (b"FR", 27),
     (b"GB", 22),
@@ -34,6 +37,7 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"GL", 18),
     (b"GR", 27),
     (b"GT", 28),
+    (b"HN", 28),
     (b"HR", 21),
     (b"HU", 28),
     (b"IE", 22),
@@ -55,11 +59,14 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"MD", 24),
     (b"ME", 22),
     (b"MK", 19),
+    (b"MN", 20),
     (b"MR", 27),
     (b"MT", 31),
     (b"MU", 30),
+    (b"NI", 28),
     (b"NL", 18),
     (b"NO", 15),
+    (b"OM", 23),
     (b"PK", 24),
     (b"PL", 28),
     (b"PS", 29),
@@ -67,6 +74,7 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"QA", 29),
     (b"RO", 24),
     (b"RS", 22),
+    (b"RU", 33),
     (b"SA", 24),
     (b"SC", 31),
     (b"SD", 18),
@@ -74,6 +82,7 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"SI", 19),
     (b"SK", 24),
     (b"SM", 27),
+    (b"SO", 23),
     (b"ST", 25),
     (b"SV", 28),
     (b"TL", 23),
@@ -83,6 +92,7 @@ const COUNTRIES: &[(&[u8; 2], usize)] = &[
     (b"VA", 22),
     (b"VG", 24),
     (b"XK", 20),
+    (b"YE", 30),
 ];
 
 /// The end of the number that begins at this letter, if one does.
@@ -117,4 +127,29 @@ fn remainder(signs: &[u8]) -> u32 {
         b'0'..=b'9' => (number * 10 + u32::from(sign - b'0')) % 97,
         letter => (number * 100 + u32::from(letter - b'A') + 10) % 97,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sample of the registry for each country that joined it late.
+    #[test]
+    fn samples_of_the_registry_are_found() {
+        let samples = [
+            "BI42 1000 0100 0100 0033 2045 181",
+            "DJ21 0001 0000 0001 5400 0100 186",
+            "FK88 SC12 3456 7890 12",
+            "HN88 CABF 0000 0000 0002 5000 5469",
+            "MN12 1234 1234 5678 9123",
+            "NI45 BAPR 0000 0013 0000 0355 8124",
+            "OM81 0180 0000 0129 9123 456",
+            "RU03 0445 2522 5408 1781 0538 0913 1041 9",
+            "SO21 1000 0010 0100 0100 141",
+            "YE15 CBYE 0001 0188 6123 4567 8912 34",
+        ];
+        for sample in samples {
+            assert_eq!(at(sample, 0), Some(sample.len()), "{sample}");
+        }
+    }
 }
