@@ -34,6 +34,9 @@ pub enum Error {
         /// Ours.
         known: i64,
     },
+    /// Look for fewer or longer words, or with tags.
+    #[error("the search took too long and was given up")]
+    Slow,
     /// Make room and try again.
     #[error("no space is left for the memory store")]
     Full,
@@ -46,6 +49,8 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Error {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Error::Full,
+            // By the time limit of a search; nothing else interrupts.
+            Some(rusqlite::ErrorCode::OperationInterrupted) => Error::Slow,
             _ => Error::Database(error),
         }
     }
@@ -56,6 +61,7 @@ impl From<Error> for CallError {
         let (code, hint) = match &error {
             Error::Invalid(_) => (Code::Inval, None),
             Error::NotFound { .. } => (Code::NoEnt, Some("MEM_READ shows what is remembered, with ids and keys")),
+            Error::Slow => (Code::TimedOut, Some("look for one or two words that are rare there")),
             Error::Full => (Code::NoSpc, None),
             Error::Corrupt { .. } | Error::Newer { .. } | Error::Database(_) => (Code::Io, None),
         };

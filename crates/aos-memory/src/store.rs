@@ -15,7 +15,7 @@ pub trait MemoryStore: Send + Sync {
     /// Finds the newest versions that fit, best first.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the query is too long.
+    /// [`Error::Invalid`] where the query is too long, [`Error::Slow`] where looking for it takes seconds.
     fn search(&self, search: &Search, now: Timestamp) -> Result<Vec<Hit>, Error>;
 
     /// Forgets for good; how many versions.

@@ -47,13 +47,13 @@ impl WordStore {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read<T>(&self, what: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+    fn read<T>(&self, what: impl FnOnce(&mut Connection) -> Result<T, Error>) -> Result<T, Error> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let reader = match idle {
+        let mut reader = match idle {
             Some(reader) => reader,
             None => schema::open_reader(&self.path)?,
         };
-        let result = what(&reader);
+        let result = what(&mut reader);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() < READERS_MAX {
             readers.push(reader);
@@ -94,7 +94,7 @@ impl MemoryStore for WordStore {
     }
 
     fn stats(&self) -> Result<Stats, Error> {
-        self.read(rows::stats)
+        self.read(|reader| rows::stats(reader))
     }
 
     fn expire(&self, now: Timestamp) -> Result<u64, Error> {

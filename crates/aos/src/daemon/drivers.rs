@@ -189,7 +189,7 @@ impl Drivers {
         let [commands, searches] = &self.running;
         let slots = match call {
             Syscall::ExecCmd(_) => commands,
-            Syscall::FsSearch(_) => searches,
+            Syscall::FsSearch(_) | Syscall::MemRead(_) => searches,
             _ => return Ok(None),
         };
         tokio::select! {

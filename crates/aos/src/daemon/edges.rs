@@ -338,7 +338,15 @@ impl Edges {
                 self.tell(told);
                 answer
             }
-            Handler::Memory => blocking(move || drivers.memory(id, permit)).await,
+            Handler::Memory => {
+                let slot = drivers.slot(permit.call(), &authority, &token).await?;
+                // A search that is given up goes on to its end, and holds its slot until then.
+                blocking(move || {
+                    let _slot = slot;
+                    drivers.memory(id, permit)
+                })
+                .await
+            }
             Handler::Exec => {
                 let mounted: Vec<PathBuf> = place.mounts.iter().map(|mount| mount.host.clone()).collect();
                 let wants = Wants { workspace: &place.root, mounted: &mounted, labelled };
