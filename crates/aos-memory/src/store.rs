@@ -42,11 +42,12 @@ pub trait MemoryStore: Send + Sync {
     /// [`Error::NotFound`] where there is no such id.
     fn show(&self, id: &str) -> Result<Vec<Record>, Error>;
 
-    /// Every kept version, oldest first, one at a time; stops at the first error of `each`.
+    /// The first `limit` kept versions after the one with the id `after`, oldest first; that one may be forgotten by now.
+    /// Fewer are the end.
     ///
     /// # Errors
-    /// The store's, or the one that `each` returned.
-    fn export(&self, namespace: Option<&str>, each: &mut dyn FnMut(Record) -> Result<(), Error>) -> Result<(), Error>;
+    /// [`Error::Invalid`] where `after` is no id.
+    fn export(&self, namespace: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<Record>, Error>;
 
     /// How much is remembered.
     ///

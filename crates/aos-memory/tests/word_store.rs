@@ -336,16 +336,19 @@ fn lists_pages_exports_and_counts() {
     assert_eq!(page.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["a", "c"]);
     let rest = room.store.list(None, Some(&page[1].id), 9, room.now()).unwrap();
     assert_eq!(rest.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["b"]);
-    let mut exported = Vec::new();
-    let mut each = |record: aos_memory::Record| {
-        exported.push((record.key, record.version));
-        Ok(())
+    let exported = |after: Option<&str>, limit| -> Vec<(String, u32)> {
+        let page = room.store.export(None, after, limit).unwrap();
+        page.into_iter().map(|record| (record.key, record.version)).collect()
     };
-    room.store.export(None, &mut each).unwrap();
-    assert_eq!(exported, [("a".into(), 1), ("b".into(), 1), ("c".into(), 1), ("a".into(), 2)]);
+    assert_eq!(exported(None, 9), [("a".into(), 1), ("b".into(), 1), ("c".into(), 1), ("a".into(), 2)]);
+    assert!(matches!(room.store.export(None, Some("x"), 9), Err(Error::Invalid(_))));
     let stats = room.store.stats().unwrap();
     assert_eq!((stats.versions, stats.namespaces["self/7"]), (4, 3));
     assert!(stats.bytes > 0);
+    assert_eq!(exported(None, 2), [("a".into(), 1), ("b".into(), 1)]);
+    room.store.forget(&forget(What::Key("b".into()), 90)).unwrap();
+    assert_eq!(exported(Some("m2"), 2), [("c".into(), 1), ("a".into(), 2)], "also where the last one read is gone");
+    assert_eq!(exported(Some("m4"), 2), []);
 }
 
 #[test]

@@ -89,8 +89,8 @@ impl MemoryStore for WordStore {
         self.read(|reader| rows::show(reader, id))
     }
 
-    fn export(&self, namespace: Option<&str>, each: &mut dyn FnMut(Record) -> Result<(), Error>) -> Result<(), Error> {
-        self.read(|reader| rows::export(reader, namespace, each))
+    fn export(&self, namespace: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<Record>, Error> {
+        self.read(|reader| rows::export(reader, namespace, after, limit))
     }
 
     fn stats(&self) -> Result<Stats, Error> {

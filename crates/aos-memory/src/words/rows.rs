@@ -89,14 +89,16 @@ pub(super) fn show(connection: &Connection, id: &str) -> Result<Vec<Record>, Err
 pub(super) fn export(
     connection: &Connection,
     namespace: Option<&str>,
-    each: &mut dyn FnMut(Record) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut statement =
-        connection.prepare(&format!("SELECT {COLUMNS} {FROM} WHERE ?1 IS NULL OR n.name = ?1 ORDER BY m.id"))?;
-    for row in statement.query_map([namespace], record)? {
-        each(row?)?;
-    }
-    Ok(())
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Record>, Error> {
+    let after = after.map_or(Ok(0), row_id)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} {FROM} WHERE (?1 IS NULL OR n.name = ?1) AND m.id > ?2 ORDER BY m.id LIMIT ?3"
+    ))?;
+    let rows = statement.query_map(params![namespace, after, limit], record)?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn stats(connection: &Connection) -> Result<Stats, Error> {

@@ -110,18 +110,8 @@ impl People<'_> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Value>, ApiError> {
-        let mut page = Vec::new();
-        let mut begun = after.is_none();
-        self.0
-            .export(namespace, &mut |record| {
-                if begun && page.len() < limit {
-                    page.push(row(&record));
-                }
-                begun = begun || Some(record.id.as_str()) == after;
-                Ok(())
-            })
-            .map_err(failed)?;
-        Ok(page)
+        let page = self.0.export(namespace, after, limit).map_err(failed)?;
+        Ok(page.iter().map(row).collect())
     }
 }
 
