@@ -1,9 +1,14 @@
 //! `aos memory`.
 
+use std::fmt::Write as _;
+
+use aos_abi::{Pid, Timestamp};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::audit::copy;
-use super::{Context, Exit, Failure, clean_line, cut};
+use super::style::ago;
+use super::{Context, Exit, Failure, clean, clean_line, cut, now};
 use crate::client::Address;
 
 /// Search, show and forget what agents remember
@@ -36,7 +41,7 @@ enum Command {
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// One memory, whole
+    /// One memory, whole, and what it was before
     Show {
         /// Which
         id: String,
@@ -71,6 +76,12 @@ impl Args {
             }
         };
         let client = cx.client()?;
+        let width = cx.width.unwrap_or(usize::MAX);
+        if matches!(self.command, Command::Show { .. }) && !cx.json {
+            let kept: Kept = client.get(&address).await?;
+            cx.print(&kept.shown(now(), width))?;
+            return Ok(Exit::Success);
+        }
         let answer: Value = match &self.command {
             Command::Forget { .. } => client.delete(&address).await?,
             _ => client.get(&address).await?,
@@ -78,10 +89,65 @@ impl Args {
         match (&self.command, cx.json) {
             (_, true) => cx.document(&answer)?,
             (Command::Forget { id }, false) => cx.note(&format!("forgot {id}")),
-            (Command::Show { .. }, false) => cx.line(&fields(&answer))?,
-            (_, false) => cx.print(&list(&answer, cx.width.unwrap_or(usize::MAX)))?,
+            (_, false) => cx.print(&list(&answer, width))?,
         }
         Ok(Exit::Success)
+    }
+}
+
+/// The versions of one memory, newest first.
+#[derive(Deserialize)]
+struct Kept {
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    id: String,
+    namespace: String,
+    key: String,
+    value: String,
+    tags: Vec<String>,
+    version: u32,
+    at: Timestamp,
+    expires_at: Option<Timestamp>,
+    source: Source,
+}
+
+#[derive(Deserialize)]
+struct Source {
+    pid: Pid,
+}
+
+impl Kept {
+    /// The newest one whole, then a line for each of those before.
+    fn shown(&self, now: Timestamp, width: usize) -> String {
+        let mut out = String::new();
+        let Some((newest, before)) = self.versions.split_first() else { return out };
+        let Version { id, namespace, key, value, tags, .. } = newest;
+        let _ = writeln!(out, "{id}  {}  in {}", clean_line(key), clean_line(namespace));
+        let _ = write!(out, "{}", newest.written(now));
+        if let Some(at) = newest.expires_at {
+            let _ = write!(out, ", forgotten at {at}");
+        }
+        if !tags.is_empty() {
+            let _ = write!(out, ", tagged {}", clean_line(&tags.join(", ")));
+        }
+        let _ = writeln!(out, "\n\n{}", clean(value));
+        if !before.is_empty() {
+            out.push_str("\nbefore:\n");
+        }
+        for version in before {
+            let line = format!("{}  {}  {}", version.id, version.written(now), clean_line(&version.value));
+            let _ = writeln!(out, "{}", cut(&line, width));
+        }
+        out
+    }
+}
+
+impl Version {
+    fn written(&self, now: Timestamp) -> String {
+        format!("version {}, written {} by process {}", self.version, ago(self.at, now), self.source.pid)
     }
 }
 
@@ -103,19 +169,42 @@ fn list(answer: &Value, width: usize) -> String {
         .collect()
 }
 
-fn fields(answer: &Value) -> String {
-    match answer.as_object() {
-        None => text(answer),
-        Some(fields) => {
-            fields.iter().map(|(name, value)| format!("{name:<10} {}", text(value))).collect::<Vec<_>>().join("\n")
-        }
-    }
-}
-
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_is_shown_as_people_read() {
+        let version = |nth: u32, value: &str| {
+            serde_json::json!({
+                "id": format!("m{nth}"), "namespace": "self/7", "key": "tea\u{1b}[2J", "value": value, "version": nth,
+                "at": "2026-11-22T00:00:00.000Z", "expires_at": null, "source": { "pid": 7, "lsn": 4 },
+                "tags": if nth == 3 { vec!["drinks", "daily"] } else { Vec::new() },
+            })
+        };
+        let answer = serde_json::json!({ "versions": [
+            version(3, "green, at nine\nand black, at four"), version(2, "green\nat ten"), version(1, "none"),
+        ] });
+        let kept: Kept = serde_json::from_value(answer).expect("what the daemon answers");
+        let told = kept.shown(Timestamp(1_795_305_600_000).plus_millis(7_200_000), 60);
+        insta::assert_snapshot!(told, @r#"
+            m3  tea␛[2J  in self/7
+            version 3, written 2h00m ago by process 7, tagged drinks, daily
+
+            green, at nine
+            and black, at four
+
+            before:
+            m2  version 2, written 2h00m ago by process 7  green at ten
+            m1  version 1, written 2h00m ago by process 7  none
+            "#);
     }
 }
