@@ -182,11 +182,6 @@ impl<P: PageStore> Table<P> {
         self.slots.len()
     }
 
-    /// Whether a process was taken out since the last checkpoint.
-    pub fn is_removed(&self, pid: Pid) -> bool {
-        self.removed.contains(&pid)
-    }
-
     /// Everything that differs from the store: changed pages and processes taken out. They count as written from here.
     pub fn take_changes(&mut self) -> (Vec<(Pid, Vec<u8>)>, Vec<Pid>) {
         let pages = std::mem::take(&mut self.dirty)
