@@ -5,11 +5,11 @@
 //!
 //! What always holds: a namespace is never searched, shown, overwritten or forgotten through another one; a key that is
 //! written again gets a new version and the newest alone is found; an effect that is carried out twice writes once;
-//! the text of a query is never read as query syntax. The time is given with every request; a
-//! clock is looked at only so that a search ends, whatever the records hold.
+//! the text of a query is never read as query syntax. The time is given with every request; a clock is looked at only so
+//! that a search ends, whatever the records hold.
 //!
-//! Deliberately absent: verdicts on namespaces (`aos-policy`), which text may become memory (the kernel's labels, kept
-//! with each record), and embeddings: search works without any service.
+//! Deliberately absent: verdicts on namespaces (`aos-policy`), which text may become memory (the kernel's labels), and
+//! embeddings: search works without any service.
 
 mod call;
 mod error;

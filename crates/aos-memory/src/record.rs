@@ -25,7 +25,8 @@ pub struct Note {
     pub value: String,
     /// Words to find it by.
     pub tags: BTreeSet<String>,
-    /// Labels of the writer's window, such as `untrusted`: they come back with every hit.
+    /// Labels of the writer's window, such as `untrusted`, where whoever writes keeps them here: they come back with every
+    /// hit. The daemon gives none, for the kernel knows those of each namespace from the journal (decision 0005).
     pub labels: BTreeSet<String>,
     /// Seconds after which it is gone.
     pub ttl_s: Option<u64>,

@@ -36,18 +36,25 @@ pub trait MemoryStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Record>, Error>;
 
-    /// Every kept version of the key that an id belongs to, newest first. For the person: it knows no namespace.
+    /// Every kept version of the key that an id belongs to, newest first, but for what has expired. For the person: it
+    /// knows no namespace.
     ///
     /// # Errors
     /// [`Error::NotFound`] where there is no such id.
-    fn show(&self, id: &str) -> Result<Vec<Record>, Error>;
+    fn show(&self, id: &str, now: Timestamp) -> Result<Vec<Record>, Error>;
 
-    /// The first `limit` kept versions after the one with the id `after`, oldest first; that one may be forgotten by now.
-    /// Fewer are the end.
+    /// The first `limit` kept versions after the one with the id `after`, oldest first, but for what has expired; that one
+    /// may be forgotten by now. Fewer are the end.
     ///
     /// # Errors
     /// [`Error::Invalid`] where `after` is no id.
-    fn export(&self, namespace: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<Record>, Error>;
+    fn export(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Record>, Error>;
 
     /// How much is remembered.
     ///
@@ -60,4 +67,10 @@ pub trait MemoryStore: Send + Sync {
     /// # Errors
     /// The store's.
     fn expire(&self, now: Timestamp) -> Result<u64, Error>;
+
+    /// Forgets for good all of the namespaces of which `ended` says so; how many versions.
+    ///
+    /// # Errors
+    /// The store's.
+    fn clear(&self, ended: &dyn Fn(&str) -> bool) -> Result<u64, Error>;
 }

@@ -145,7 +145,7 @@ fn one_agents_memory_is_not_read_or_overwritten_by_anothers() {
     }
     let error = room.store.forget(&forget(What::Id(theirs.clone()), 900)).unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
-    assert_eq!(room.store.show(&theirs).unwrap()[0].value, "sleep until noon");
+    assert_eq!(room.store.show(&theirs, room.now()).unwrap()[0].value, "sleep until noon");
 }
 
 #[test]
@@ -172,7 +172,8 @@ fn the_same_key_is_a_new_version_and_the_newest_is_found() {
     let hits = room.hits("colour");
     assert_eq!((hits.len(), hits[0].record.value.as_str(), hits[0].record.version), (1, "blue", 2));
     assert!(room.hits("green").is_empty(), "what it was is not found");
-    let versions: Vec<_> = room.store.show(&first).unwrap().into_iter().map(|r| (r.id, r.version, r.value)).collect();
+    let versions: Vec<_> =
+        room.store.show(&first, room.now()).unwrap().into_iter().map(|r| (r.id, r.version, r.value)).collect();
     assert_eq!(versions, [(second, 2, "blue".to_owned()), (first, 1, "green".to_owned())]);
 }
 
@@ -182,7 +183,7 @@ fn an_effect_carried_out_twice_writes_once() {
     let note = room.note("colour", "green");
     let id = room.store.write(&note, room.now()).unwrap();
     assert_eq!(room.store.write(&note, room.now().plus_millis(5000)).unwrap(), id);
-    assert_eq!(room.store.show(&id).unwrap().len(), 1);
+    assert_eq!(room.store.show(&id, room.now()).unwrap().len(), 1);
     // After the daemon came back, too.
     let again = WordStore::open(&room.folder.path().join("memory.db")).unwrap();
     assert_eq!(again.write(&note, room.now()).unwrap(), id);
@@ -203,7 +204,7 @@ fn what_is_forgotten_is_gone_and_nothing_older_comes_back() {
     room.keep("other", "stays");
     assert_eq!(room.store.forget(&forget(What::Id(newest.clone()), 90)).unwrap(), 2);
     assert!(room.hits("secret").is_empty() && room.hits("oldsecretword").is_empty());
-    assert!(matches!(room.store.show(&newest), Err(Error::NotFound { .. })));
+    assert!(matches!(room.store.show(&newest, room.now()), Err(Error::NotFound { .. })));
     assert_eq!(room.keys(""), ["other"]);
     let first = room.keep("fact", "one");
     room.keep("fact", "two");
@@ -231,6 +232,10 @@ fn time_is_what_the_caller_says() {
     let gone = room.now().plus_millis(60_000);
     assert!(room.store.search(&ask("key"), gone).unwrap().is_empty(), "and the older version stays hidden");
     assert!(room.store.list(None, None, 9, gone).unwrap().is_empty());
+    let shown = |now| room.store.show("m2", now).unwrap().len();
+    let exported = |now| room.store.export(None, None, 9, now).unwrap().len();
+    assert_eq!((shown(later), exported(later)), (2, 2));
+    assert_eq!((shown(gone), exported(gone)), (1, 1), "also before it is swept");
     assert_eq!(room.store.expire(later).unwrap(), 0);
     assert_eq!(room.store.expire(gone).unwrap(), 1);
     // What had no end is not forgotten by what took its place for a minute, and stays superseded.
@@ -337,11 +342,11 @@ fn lists_pages_exports_and_counts() {
     let rest = room.store.list(None, Some(&page[1].id), 9, room.now()).unwrap();
     assert_eq!(rest.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["b"]);
     let exported = |after: Option<&str>, limit| -> Vec<(String, u32)> {
-        let page = room.store.export(None, after, limit).unwrap();
+        let page = room.store.export(None, after, limit, room.now()).unwrap();
         page.into_iter().map(|record| (record.key, record.version)).collect()
     };
     assert_eq!(exported(None, 9), [("a".into(), 1), ("b".into(), 1), ("c".into(), 1), ("a".into(), 2)]);
-    assert!(matches!(room.store.export(None, Some("x"), 9), Err(Error::Invalid(_))));
+    assert!(matches!(room.store.export(None, Some("x"), 9, room.now()), Err(Error::Invalid(_))));
     let stats = room.store.stats().unwrap();
     assert_eq!((stats.versions, stats.namespaces["self/7"]), (4, 3));
     assert!(stats.bytes > 0);
@@ -401,5 +406,41 @@ fn many_write_and_read_at_once() {
             });
         }
     });
-    assert_eq!(store.stats().unwrap().versions, 100);
+    let newest = store.list(None, None, 9, Timestamp(1)).unwrap();
+    assert_eq!(newest.iter().map(|record| record.version).collect::<Vec<_>>(), [25; 4]);
+}
+
+#[test]
+fn the_newest_versions_of_a_key_are_kept() {
+    let room = Room::new();
+    room.keep("other", "stays");
+    let ids: Vec<String> = (1..=40).map(|nth| room.keep("state", &format!("{nth}"))).collect();
+    let kept: Vec<u32> = room.store.show(&ids[39], room.now()).unwrap().iter().map(|record| record.version).collect();
+    assert_eq!(kept, (25..=40).rev().collect::<Vec<u32>>());
+    assert!(matches!(room.store.show(&ids[0], room.now()), Err(Error::NotFound { .. })));
+    assert_eq!(room.store.stats().unwrap().versions, 17);
+    assert_eq!(room.keys("40"), ["state"]);
+}
+
+#[test]
+fn a_namespace_is_cleared_whole_and_alone() {
+    let room = Room::new();
+    let write = |namespace: &str, value: &str| {
+        let note = Note { namespace: namespace.into(), ..room.note("key", value) };
+        room.store.write(&note, room.now()).unwrap();
+    };
+    for namespace in ["self/7", "self/7/notes", "self/70", "team"] {
+        write(namespace, "secretword before");
+        write(namespace, "secretword");
+    }
+    let ended = |namespace: &str| namespace == "self/7" || namespace.starts_with("self/7/");
+    assert_eq!(room.store.clear(&ended).unwrap(), 4);
+    assert_eq!(room.store.clear(&ended).unwrap(), 0);
+    let left: Vec<String> = room.store.stats().unwrap().namespaces.into_keys().collect();
+    assert_eq!(left, ["self/70", "team"]);
+    assert!(room.hits("secretword").is_empty());
+    // One that comes after is no heir.
+    write("self/7", "another");
+    assert!(room.hits("secretword").is_empty());
+    assert_eq!(room.keys("another"), ["key"]);
 }

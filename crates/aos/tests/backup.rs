@@ -115,19 +115,21 @@ fn over_http_a_backup_is_the_same_file() {
 #[test]
 fn what_ended_a_moment_ago_is_pruned_and_what_a_child_works_in_stays() {
     let child = json!({ "name": "child", "role": "<child>" });
+    let remember = call("MEM_WRITE", json!({ "key": "tea", "value": "green" }));
     let rig = Rig::new(vec![
         role("<child>", vec![say("ready")]),
         any("alpha", vec![write("shared.txt", "ours"), call("SPAWN_AGENT", child), say("I am done.")]),
-        any("gamma", vec![write("own.txt", "mine"), say("done")]),
+        any("gamma", vec![write("own.txt", "mine"), remember, say("done")]),
     ]);
     for task in ["alpha", "gamma"] {
         assert_eq!(rig.aos(&["run", task]).code, 0);
     }
     let (parent, other) = (rig.file("workspaces/2/shared.txt"), rig.file("workspaces/4"));
     assert!(other.is_dir());
+    let remembered = |rig: &Rig| rig.json(&["memory", "list"])["memories"].as_array().unwrap().len();
     let would = rig.json(&["prune", "--dry-run"]);
     assert_eq!(would["pids"], json!([4]), "one whose child lives stays with it: {would}");
-    assert!(would["entries"].as_u64() > Some(5) && other.is_dir(), "{would}");
+    assert!(would["entries"].as_u64() > Some(5) && other.is_dir() && remembered(&rig) == 1, "{would}");
     assert_eq!(rig.json(&["prune"])["pids"], json!([4]));
     // Costs stay, and of the rest what the chain needs.
     let is_text = |entry: &Value| entry["type"] != "charged" && entry["type"] != "sealed";
@@ -135,6 +137,7 @@ fn what_ended_a_moment_ago_is_pruned_and_what_a_child_works_in_stays() {
     assert!(texts(4) == 0 && texts(2) > 0, "whoever prunes is rid of it");
     assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 2);
     assert!(!other.exists());
+    assert_eq!(remembered(&rig), 0, "what it remembered for itself went with it");
     assert_eq!(read(&parent), "ours");
     assert_eq!(rig.aos(&["kill", "-s", "KILL", "3"]).code, 0);
     rig.until_state(3, "exited");

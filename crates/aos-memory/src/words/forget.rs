@@ -25,10 +25,28 @@ pub(super) fn forget(connection: &mut Connection, forget: &Forget) -> Result<u64
     remove(&transaction, &doomed)?;
     write::answer(&transaction, forget.effect, &request, i64::try_from(doomed.len()).unwrap_or(i64::MAX))?;
     transaction.commit()?;
-    // The write-ahead log still holds the text; folding it into the file and emptying it ends that. A reader in the
-    // middle of a search puts it off to the next time.
-    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    empty_log(connection);
     Ok(doomed.len() as u64)
+}
+
+/// Forgets all of a namespace.
+pub(super) fn clear(connection: &mut Connection, name: &str) -> Result<u64, Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let Some(namespace) = rows::namespace(&transaction, name)? else { return Ok(0) };
+    let mut statement = transaction.prepare_cached("SELECT id FROM memory WHERE namespace = ?1")?;
+    let doomed: Vec<i64> = statement.query_map([namespace], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    drop(statement);
+    remove(&transaction, &doomed)?;
+    transaction.execute("DELETE FROM namespace WHERE id = ?1", [namespace])?;
+    transaction.commit()?;
+    empty_log(connection);
+    Ok(doomed.len() as u64)
+}
+
+/// The write-ahead log still holds the text; folding it into the file and emptying it ends that. A reader in the middle of
+/// a search puts it off to the next time.
+fn empty_log(connection: &Connection) {
+    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
 }
 
 fn versions(transaction: &Transaction<'_>, namespace: i64, what: &What) -> Result<Vec<i64>, Error> {

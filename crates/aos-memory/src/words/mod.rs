@@ -85,12 +85,18 @@ impl MemoryStore for WordStore {
         self.read(|reader| rows::list(reader, namespace, before, limit, now))
     }
 
-    fn show(&self, id: &str) -> Result<Vec<Record>, Error> {
-        self.read(|reader| rows::show(reader, id))
+    fn show(&self, id: &str, now: Timestamp) -> Result<Vec<Record>, Error> {
+        self.read(|reader| rows::show(reader, id, now))
     }
 
-    fn export(&self, namespace: Option<&str>, after: Option<&str>, limit: usize) -> Result<Vec<Record>, Error> {
-        self.read(|reader| rows::export(reader, namespace, after, limit))
+    fn export(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Record>, Error> {
+        self.read(|reader| rows::export(reader, namespace, after, limit, now))
     }
 
     fn stats(&self) -> Result<Stats, Error> {
@@ -99,5 +105,14 @@ impl MemoryStore for WordStore {
 
     fn expire(&self, now: Timestamp) -> Result<u64, Error> {
         forget::expire(&mut self.writer(), now, i64::MAX)
+    }
+
+    fn clear(&self, ended: &dyn Fn(&str) -> bool) -> Result<u64, Error> {
+        let mut count = 0;
+        for name in self.read(|reader| rows::namespaces(reader))?.iter().filter(|name| ended(name)) {
+            // Each by itself, so that a call that writes waits for one alone.
+            count += forget::clear(&mut self.writer(), name)?;
+        }
+        Ok(count)
     }
 }

@@ -56,6 +56,13 @@ pub(super) fn namespace(connection: &Connection, name: &str) -> Result<Option<i6
     Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }
 
+/// All namespaces, also those of which nothing is left.
+pub(super) fn namespaces(connection: &Connection) -> Result<Vec<String>, Error> {
+    let mut statement = connection.prepare_cached("SELECT name FROM namespace")?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn list(
     connection: &Connection,
     namespace: Option<&str>,
@@ -73,12 +80,12 @@ pub(super) fn list(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn show(connection: &Connection, id: &str) -> Result<Vec<Record>, Error> {
+pub(super) fn show(connection: &Connection, id: &str, now: Timestamp) -> Result<Vec<Record>, Error> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} {FROM} JOIN memory asked ON asked.namespace = m.namespace AND asked.key = m.key
-         WHERE asked.id = ?1 ORDER BY m.version DESC"
+         WHERE asked.id = ?1 AND (m.expires_at IS NULL OR m.expires_at > ?2) ORDER BY m.version DESC"
     ))?;
-    let rows = statement.query_map([row_id(id)?], record)?;
+    let rows = statement.query_map(params![row_id(id)?, now.0], record)?;
     let versions: Vec<Record> = rows.collect::<Result<_, _>>()?;
     if versions.is_empty() {
         return Err(Error::NotFound { what: format!("`{id}`") });
@@ -91,13 +98,15 @@ pub(super) fn export(
     namespace: Option<&str>,
     after: Option<&str>,
     limit: usize,
+    now: Timestamp,
 ) -> Result<Vec<Record>, Error> {
     let after = after.map_or(Ok(0), row_id)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} {FROM} WHERE (?1 IS NULL OR n.name = ?1) AND m.id > ?2 ORDER BY m.id LIMIT ?3"
+        "SELECT {COLUMNS} {FROM} WHERE (?1 IS NULL OR n.name = ?1) AND m.id > ?2
+         AND (m.expires_at IS NULL OR m.expires_at > ?3) ORDER BY m.id LIMIT ?4"
     ))?;
-    let rows = statement.query_map(params![namespace, after, limit], record)?;
+    let rows = statement.query_map(params![namespace, after, now.0, limit], record)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -16,6 +16,9 @@ const NAMESPACE_BYTES_MAX: usize = 256;
 const TAG_BYTES_MAX: usize = 64;
 /// Most tags, and most labels.
 const TAGS_MAX: usize = 32;
+/// Versions of a key that are kept. Older ones are shown to nobody but a person who asks for them, and a state that is
+/// written every minute would fill the disk with them; the journal has them too.
+const VERSIONS_MAX: i64 = 16;
 /// Expired versions that a write sweeps away beside its own work.
 const SWEPT_MAX: i64 = 64;
 /// Effects are remembered as done for so many journal entries; one that is issued again after a crash is far younger.
@@ -95,7 +98,7 @@ fn namespace(transaction: &Transaction<'_>, name: &str) -> Result<i64, Error> {
     }
 }
 
-/// Takes the key's newest version out of the indexes, and says the number of the next.
+/// Takes the key's newest version out of the indexes, and says the number of the next. The oldest ones go.
 fn supersede(transaction: &Transaction<'_>, namespace: i64, key: &str) -> Result<i64, Error> {
     let newest = transaction
         .prepare_cached(
@@ -106,6 +109,9 @@ fn supersede(transaction: &Transaction<'_>, namespace: i64, key: &str) -> Result
     let Some((id, version)) = newest else { return Ok(1) };
     unindex(transaction, id)?;
     transaction.prepare_cached("UPDATE memory SET newest = 0 WHERE id = ?1")?.execute([id])?;
+    transaction
+        .prepare_cached("DELETE FROM memory WHERE namespace = ?1 AND key = ?2 AND version <= ?3")?
+        .execute(params![namespace, key, version + 1 - VERSIONS_MAX])?;
     Ok(version + 1)
 }
 

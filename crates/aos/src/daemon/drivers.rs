@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch as policy_watch};
 use tokio_util::sync::CancellationToken;
 
-use super::heart::Completion;
+use super::heart::{Completion, now};
 use super::memory::People;
 use super::outlet::Outlet;
 use super::requests::{Requests, net_request};
@@ -99,6 +99,8 @@ impl Drivers {
     pub(crate) fn new(config: &Config, home: &Home, own: net::Own) -> Result<Drivers, super::Error> {
         let memory = WordStore::open(&home.memory().join("memory.db"))
             .map_err(|error| super::Error::Part { what: "the memory store", why: error.to_string() })?;
+        // What cannot be removed now is not shown, and goes with the next that is written.
+        let _ = memory.expire(now());
         Trust::sweep(&home.run());
         let private = config.net.private.iter().filter_map(|host| net::HostPort::from_str(&host.to_string()).ok());
         Ok(Drivers {

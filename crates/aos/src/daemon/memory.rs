@@ -71,9 +71,10 @@ impl People<'_> {
         for namespace in namespaces {
             let search = Search { namespace, query: query.to_owned(), tags: BTreeSet::new(), since: None, limit };
             hits.extend(self.0.search(&search, now()).map_err(failed)?);
+            // After each: there are as many namespaces as there were processes that remembered something.
+            hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+            hits.truncate(limit);
         }
-        hits.sort_by(|a, b| b.score.total_cmp(&a.score));
-        hits.truncate(limit);
         Ok(json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() }))
     }
 
@@ -86,13 +87,13 @@ impl People<'_> {
 
     /// Every kept version of one memory.
     pub(crate) fn show(&self, id: &str) -> Result<Value, ApiError> {
-        let versions = self.0.show(id).map_err(failed)?;
+        let versions = self.0.show(id, now()).map_err(failed)?;
         Ok(json!({ "versions": versions.iter().map(row).collect::<Vec<_>>() }))
     }
 
     /// Forgets one memory for good.
     pub(crate) fn forget(&self, id: &str) -> Result<Value, ApiError> {
-        let namespace = match self.0.show(id).map_err(failed)?.first() {
+        let namespace = match self.0.show(id, now()).map_err(failed)?.first() {
             Some(record) => record.namespace.clone(),
             None => return Err(CallError::new(Code::NoEnt, format!("no memory `{id}`")).into()),
         };
@@ -110,14 +111,39 @@ impl People<'_> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Value>, ApiError> {
-        let page = self.0.export(namespace, after, limit).map_err(failed)?;
+        let page = self.0.export(namespace, after, limit, now()).map_err(failed)?;
         Ok(page.iter().map(row).collect())
     }
+
+    /// Forgets for good what has expired, and what processes remembered for themselves that are no more: those below `next`
+    /// that are not `known`.
+    pub(crate) fn sweep(&self, known: &BTreeSet<Pid>, next: Pid) -> Result<(), ApiError> {
+        let is_gone = |pid: Pid| pid < next && !known.contains(&pid);
+        self.0.expire(now()).map_err(failed)?;
+        self.0.clear(&|namespace| owner(namespace).is_some_and(is_gone)).map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// The process whose own namespace it is.
+fn owner(namespace: &str) -> Option<Pid> {
+    let pid = namespace.strip_prefix("self/")?.split('/').next()?;
+    pid.parse().ok().map(Pid)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_process_remembered_for_itself_is_its_own() {
+        for own in [None, Some("self"), Some("self/notes"), Some("./self//notes"), Some("self/9")] {
+            assert_eq!(owner(&namespace(Pid(7), own)), Some(Pid(7)), "{own:?}");
+        }
+        for shared in ["team", "team/7", "selfless/7", "7"] {
+            assert_eq!(owner(&namespace(Pid(7), Some(shared))), None, "{shared}");
+        }
+    }
 
     #[test]
     fn self_is_ones_own_namespace() {

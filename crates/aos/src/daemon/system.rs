@@ -137,34 +137,36 @@ impl Daemon {
         Ok(look.await?)
     }
 
-    /// Removes the workspaces of processes that are no more, also those that a power cut after an earlier prune left. One
-    /// that another process names as its own stays.
+    /// Removes the workspaces and the own memory of processes that are no more, also what a power cut after an earlier prune
+    /// left. A workspace that another process names as its own stays.
     async fn sweep(&self) -> Answer<()> {
+        let next = self.heart.look(|kernel| kernel.next_pid()).await?;
         let folders = std::fs::read_dir(self.home.workspaces()).into_iter().flatten().flatten();
         // Read before the processes are, so that the folder of one that is just being born is not taken for old.
         let mut old: BTreeMap<Pid, PathBuf> = folders
             .filter_map(|folder| Some((Pid(folder.file_name().to_str()?.parse().ok()?), folder.path())))
             .collect();
-        let mut after = Some(Pid::SYSTEM);
+        let (mut after, mut known) = (Some(Pid::SYSTEM), BTreeSet::new());
         while let Some(from) = after {
-            let used = self.glance(from, |kernel, pids| {
-                let workspace = |pid: &Pid| kernel.process(*pid).map(|process| process.workspace.clone());
+            let found = self.glance(from, |kernel, pids| {
+                // Of some the store still has a page, though they are gone.
+                let workspace = |pid: &Pid| Some((*pid, kernel.process(*pid)?.workspace.clone()));
                 pids.iter().filter_map(workspace).collect::<Vec<_>>()
             });
-            let (used, next) = used.await?;
-            for workspace in used {
+            let (found, more) = found.await?;
+            for (pid, workspace) in found {
+                known.insert(pid);
                 if let Workspace::Home(owner) = workspace {
                     old.remove(&owner);
                 }
             }
-            after = next;
+            after = more;
         }
-        let next = self.heart.look(|kernel| kernel.next_pid()).await?;
         for (_, folder) in old.range(..next) {
             // What cannot be removed now is only disk space.
             let _ = std::fs::remove_dir_all(folder);
         }
-        Ok(())
+        self.memory(move |memory| memory.sweep(&known, next)).await
     }
 
     /// Whether an entry that somebody names is there: what is to come cannot be lived through.
