@@ -1,9 +1,10 @@
 //! A commit: the changes of a layer, moved into the workspace with everything they replace kept, and taken back again.
 //!
-//! Start at [`Committed`]. What is to be done is written down first ([`Record`]), then done step by step. Always true: a
+//! Start at [`Committed`]. What is to be done is written down first (`record`), then done step by step. Always true: a
 //! commit or an undo that was cut off at any point is finished by [`recover`], and comes to all of it or nothing; one that
-//! fails takes back what it had done; what `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was there is kept, not
-//! copied, and no link that a command left in the workspace is followed.
+//! fails takes back what it had done, and where that fails too, what it replaced stays where [`recover`] finds it; what
+//! `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was
+//! there is kept, not copied, and no link that a command left in the workspace is followed.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,21 +13,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::below::{Below, delete};
 use crate::disk::{are_apart, lacks_room};
 use crate::durable::Durable;
 use crate::error::Error;
-use crate::failpoint::{Done, done, pass};
+use crate::failpoint::{Done, done, fail, pass};
 use crate::image::Image;
 use crate::layer::{Layer, at};
 use crate::outcome::{Change, ChangeKind};
+use crate::record::{Record, State};
 use crate::step::{Name, Step, inside, open_root};
 use crate::transfer::{Way, nonce};
-
-/// The file in a layer's folder that says what is being done.
-const RECORD: &str = "committed.json";
 
 /// How far a commit has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,24 +39,6 @@ pub enum Stage {
     Undoing,
     /// Taken back. What it had put in place is kept, so that it can be done again.
     Undone,
-}
-
-/// What is written down of a commit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Record {
-    workspace: Name,
-    stage: Stage,
-    /// Rises with each time it is done or taken back.
-    turn: u32,
-    /// What the names of things on their way through the workspace are made of in this turn: random, so that nothing that
-    /// was there before can have one, and written down before the first step, so that after a crash they are found. Not
-    /// in records of the time before there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    nonce: Option<String>,
-    /// The caller's own.
-    note: serde_json::Value,
-    /// In the order of the paths, so folders before what is in them.
-    steps: Vec<(Name, Step)>,
 }
 
 /// One change of a commit, with what was there before and after.
@@ -90,27 +72,33 @@ impl Committed {
         let workspace = workspace.canonicalize().map_err(at(workspace))?;
         let mut steps: Vec<(Name, Step)> = steps.into_iter().map(|(path, step)| (Name::of(&path), step)).collect();
         steps.sort_by(|a, b| a.0.cmp(&b.0));
-        let workspace = Name(vec![workspace.into_os_string().into_vec()]);
         let nonce = Some(nonce().map_err(at(layer.dir()))?);
-        let record = Record { workspace, stage: Stage::Committing, turn: 0, nonce, note, steps };
+        let state = State { stage: Stage::Committing, turn: 0, nonce, note };
+        let record = Record { workspace: Name::of(&workspace), steps, state, bytes: 0 };
         let mut committed = Committed { layer, record };
         if let Err(full) = committed.look_for_room() {
             committed.layer.discard()?;
             return Err(full);
         }
         committed.sync_layer()?;
-        committed.save()?;
+        committed.record.begin(committed.layer.dir()).map_err(at(committed.layer.dir()))?;
         pass();
-        match committed.forward() {
+        match committed.go() {
             Ok(()) => Ok(committed),
-            Err(error) => {
-                committed.record.stage = Stage::Undoing;
-                committed.save()?;
-                committed.backward()?;
-                committed.layer.discard()?;
-                Err(error)
-            }
+            Err(error) => match committed.take_back() {
+                Ok(()) => Err(error),
+                Err(source) => Err(Error::Unfinished { source: Box::new(source) }),
+            },
         }
+    }
+
+    /// Takes back a commit of which a step failed, and deletes the layer.
+    fn take_back(mut self) -> Result<(), Error> {
+        // Where that cannot be written down, it is a commit that was cut off until the layer is gone.
+        let _ = self.state(State { stage: Stage::Undoing, ..self.record.state.clone() });
+        self.backward()?;
+        self.sync_moved()?;
+        self.forget()
     }
 
     /// The commit that is recorded in a layer's folder, if there is one.
@@ -118,30 +106,13 @@ impl Committed {
     /// # Errors
     /// [`Error::Path`] when the record cannot be read.
     pub fn load(dir: &Path) -> Result<Option<Self>, Error> {
-        let path = dir.join(RECORD);
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(&path)(error)),
-        };
-        let record = serde_json::from_slice(&text).map_err(|error| at(&path)(error.into()))?;
-        Ok(Some(Committed { layer: Layer::at(dir), record }))
+        let record = Record::read(dir).map_err(at(dir))?;
+        Ok(record.map(|record| Committed { layer: Layer::at(dir), record }))
     }
 
-    /// Writes the record; a crash leaves the old one or the new one.
-    fn save(&self) -> Result<(), Error> {
-        let (path, draft) = (self.layer.dir().join(RECORD), self.layer.dir().join("draft"));
-        let write = || -> io::Result<()> {
-            let file = std::fs::File::create(&draft)?;
-            serde_json::to_writer(io::BufWriter::new(&file), &self.record)?;
-            file.sync_all()?;
-            pass();
-            std::fs::rename(&draft, &path)?;
-            std::fs::File::open(self.layer.dir())?.sync_all()
-        };
-        write().map_err(at(&path))?;
-        done(Done::Recorded(self.record.stage));
-        Ok(())
+    /// Writes down how far it has come.
+    fn state(&mut self, state: State) -> Result<(), Error> {
+        self.record.change(self.layer.dir(), state).map_err(at(self.layer.dir()))
     }
 
     /// Where the layer and the workspace are on different file systems, both must have room for what comes to them.
@@ -154,11 +125,11 @@ impl Committed {
         for (name, step) in &self.record.steps {
             let path = name.path();
             if let Step::Put { .. } = step {
-                coming = coming.saturating_add(copied(&self.layer.upper().join(&path)));
+                coming = coming.saturating_add(copied(&self.layer.upper().join(path)));
             }
             if let Step::Put { before: Some(_), .. } | Step::Folder { before: Some(_), .. } | Step::Remove { .. } = step
             {
-                kept = kept.saturating_add(copied(&workspace.join(&path)));
+                kept = kept.saturating_add(copied(&workspace.join(path)));
             }
         }
         for (place, bytes) in [(&*workspace, coming), (dir, kept)] {
@@ -175,8 +146,8 @@ impl Committed {
         for (name, step) in &self.record.steps {
             match step {
                 Step::Put { .. } => {
-                    durable.add(&upper, &name.path());
-                    durable.names(&upper, &name.path());
+                    durable.add(&upper, name.path());
+                    durable.names(&upper, name.path());
                 }
                 Step::Folder { .. } | Step::Mode { .. } | Step::Remove { .. } | Step::Move { .. } => {}
             }
@@ -192,11 +163,11 @@ impl Committed {
         let above = |path: &Path| path.parent().unwrap_or(Path::new("")).to_owned();
         for (name, step) in &self.record.steps {
             let path = name.path();
-            durable.names(&upper, &path);
-            durable.add(&workspace, &above(&path));
+            durable.names(&upper, path);
+            durable.add(&workspace, &above(path));
             match step {
-                Step::Folder { .. } | Step::Mode { .. } => durable.add(&workspace, &path),
-                Step::Move { from, .. } => durable.add(&workspace, &above(&from.path())),
+                Step::Folder { .. } | Step::Mode { .. } => durable.add(&workspace, path),
+                Step::Move { from, .. } => durable.add(&workspace, &above(from.path())),
                 Step::Put { .. } | Step::Remove { .. } => {}
             }
         }
@@ -207,19 +178,19 @@ impl Committed {
     /// How far it has come.
     #[must_use]
     pub fn stage(&self) -> Stage {
-        self.record.stage
+        self.record.state.stage
     }
 
     /// How often it was taken back and done again: even where it stands, odd where it is taken back.
     #[must_use]
     pub fn turn(&self) -> u32 {
-        self.record.turn
+        self.record.state.turn
     }
 
     /// The workspace that it changed.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
-        self.record.workspace.path()
+        self.record.workspace.path().to_owned()
     }
 
     /// The layer's folder.
@@ -231,7 +202,7 @@ impl Committed {
     /// What the caller had written down with it.
     #[must_use]
     pub fn note(&self) -> &serde_json::Value {
-        &self.record.note
+        &self.record.state.note
     }
 
     /// What the commit changed.
@@ -245,7 +216,7 @@ impl Committed {
     pub fn altered(&self) -> Vec<Altered> {
         let mut all = Vec::new();
         for (name, step) in &self.record.steps {
-            let path = name.path();
+            let path = name.path().to_owned();
             let mut tell = |path: PathBuf, before: Option<Image>, after: Option<Image>| {
                 let kind = match (&before, &after) {
                     (None, _) => ChangeKind::Created,
@@ -260,7 +231,7 @@ impl Committed {
                 Step::Mode { from, to } => tell(path, Some(Image::folder(*from)), Some(Image::folder(*to))),
                 Step::Remove { before } => tell(path, Some(before.clone()), None),
                 Step::Move { from, image } => {
-                    tell(from.path(), Some(image.clone()), None);
+                    tell(from.path().to_owned(), Some(image.clone()), None);
                     tell(path, None, Some(image.clone()));
                 }
             }
@@ -273,7 +244,7 @@ impl Committed {
     /// is taken back. A path that is there only if something is kept.
     #[must_use]
     pub fn kept(&self, path: &Path) -> PathBuf {
-        match self.record.stage {
+        match self.record.state.stage {
             Stage::Committing | Stage::Committed => self.layer.old_of(path),
             Stage::Undoing | Stage::Undone => self.layer.upper().join(path),
         }
@@ -316,9 +287,9 @@ impl Committed {
     /// [`Error::Path`] when the workspace cannot be opened.
     pub fn in_the_way(&self) -> Result<Vec<PathBuf>, Error> {
         let root = open_root(&self.workspace())?;
-        let stands = self.record.stage == Stage::Committed;
+        let stands = self.record.state.stage == Stage::Committed;
         let fails = self.record.steps.iter().filter(|(name, step)| !step.may(&root, name, stands));
-        Ok(fails.map(|(name, _)| name.path()).collect())
+        Ok(fails.map(|(name, _)| name.path().to_owned()).collect())
     }
 
     /// Brings back what the commit replaced. Folders that something was put into since stay. What it had put in place is
@@ -326,73 +297,85 @@ impl Committed {
     ///
     /// # Errors
     /// [`Error::Conflict`] when something that the commit put there has changed since; then nothing is undone.
-    pub fn undo(mut self, note: serde_json::Value) -> Result<Self, Error> {
-        self.turn_around(Stage::Committed, Stage::Undoing, note)?;
-        self.backward()?;
-        Ok(self)
+    /// [`Error::Unfinished`] where it failed and what it had done stays done; any other leaves everything as it was.
+    pub fn undo(self, note: serde_json::Value) -> Result<Self, Error> {
+        self.turn_around(Stage::Committed, Stage::Undoing, note)
     }
 
     /// Does again what was undone.
     ///
     /// # Errors
     /// As of [`Committed::undo`].
-    pub fn redo(mut self, note: serde_json::Value) -> Result<Self, Error> {
-        self.turn_around(Stage::Undone, Stage::Committing, note)?;
-        self.forward()?;
-        Ok(self)
+    pub fn redo(self, note: serde_json::Value) -> Result<Self, Error> {
+        self.turn_around(Stage::Undone, Stage::Committing, note)
     }
 
-    fn turn_around(&mut self, from: Stage, to: Stage, note: serde_json::Value) -> Result<(), Error> {
-        if self.record.stage != from {
+    fn turn_around(mut self, from: Stage, to: Stage, note: serde_json::Value) -> Result<Self, Error> {
+        if self.stage() != from {
             return Err(Error::Spec { reason: "that has been done already".into() });
         }
         let paths = self.in_the_way()?;
         if !paths.is_empty() {
             return Err(Error::Conflict { paths });
         }
+        let before = self.record.state.clone();
         // What the last turn used may have been seen.
-        self.record.nonce = Some(nonce().map_err(at(self.layer.dir()))?);
-        self.record.turn += 1;
-        self.record.stage = to;
-        self.record.note = note;
-        self.save()
+        let nonce = Some(nonce().map_err(at(self.layer.dir()))?);
+        self.state(State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), note })?;
+        let Err(error) = self.go() else { return Ok(self) };
+        // The way it came, under the names that things have on it.
+        let back = if to == Stage::Undoing { Stage::Committing } else { Stage::Undoing };
+        match self.state(State { stage: back, nonce, ..before }).and_then(|()| self.go()) {
+            Ok(()) => Err(error),
+            Err(source) => Err(Error::Unfinished { source: Box::new(source) }),
+        }
     }
 
     fn way(&self) -> Way<'_> {
-        Way { layer: &self.layer, nonce: self.record.nonce.as_deref() }
+        Way { layer: &self.layer, nonce: self.record.state.nonce.as_deref() }
     }
 
-    /// Does every step that is not done, and writes down that it is done.
-    fn forward(&mut self) -> Result<(), Error> {
-        let workspace = self.workspace();
-        let (root, way) = (open_root(&workspace)?, self.way());
-        for (name, step) in &self.record.steps {
-            pass();
-            let path = name.path();
-            step.apply(&way, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
-            done(Done::Stepped(&path));
-        }
-        self.finish(Stage::Committed)
-    }
-
-    /// Takes back every step that is done, and writes that down. Backwards, so that what is in a folder goes before it.
-    fn backward(&mut self) -> Result<(), Error> {
-        let workspace = self.workspace();
-        let (root, way) = (open_root(&workspace)?, self.way());
-        for (name, step) in self.record.steps.iter().rev() {
-            pass();
-            let path = name.path();
-            step.revert(&way, &root, &path).map_err(|errno| at(&workspace.join(&path))(errno.into()))?;
-            done(Done::Stepped(&path));
-        }
-        self.finish(Stage::Undone)
-    }
-
-    fn finish(&mut self, stage: Stage) -> Result<(), Error> {
+    /// Goes on to the end of what is under way, and writes down that it is done.
+    fn go(&mut self) -> Result<(), Error> {
+        let stage = match self.stage() {
+            Stage::Committing => {
+                self.forward()?;
+                Stage::Committed
+            }
+            Stage::Undoing => {
+                self.backward()?;
+                Stage::Undone
+            }
+            Stage::Committed | Stage::Undone => return Ok(()),
+        };
         self.sync_moved()?;
         pass();
-        self.record.stage = stage;
-        self.save()
+        self.state(State { stage, ..self.record.state.clone() })
+    }
+
+    /// Does every step that is not done.
+    fn forward(&self) -> Result<(), Error> {
+        let (root, way) = (open_root(&self.workspace())?, self.way());
+        for (name, step) in &self.record.steps {
+            self.step(name, || step.apply(&way, &root, name.path()))?;
+        }
+        Ok(())
+    }
+
+    /// Takes back every step that is done. Backwards, so that what is in a folder goes before it.
+    fn backward(&self) -> Result<(), Error> {
+        let (root, way) = (open_root(&self.workspace())?, self.way());
+        for (name, step) in self.record.steps.iter().rev() {
+            self.step(name, || step.revert(&way, &root, name.path()))?;
+        }
+        Ok(())
+    }
+
+    fn step(&self, name: &Name, take: impl FnOnce() -> Result<(), Errno>) -> Result<(), Error> {
+        pass();
+        fail().and_then(|()| take()).map_err(|errno| at(&self.workspace().join(name.path()))(errno.into()))?;
+        done(Done::Stepped(name.path()));
+        Ok(())
     }
 
     /// Deletes what is kept: from now on nothing can be taken back.
@@ -400,7 +383,7 @@ impl Committed {
     /// # Errors
     /// [`Error::Path`] when something cannot be deleted.
     pub fn forget(self) -> Result<(), Error> {
-        self.layer.discard()
+        self.layer.delete()
     }
 }
 
@@ -413,42 +396,23 @@ fn copied(path: &Path) -> u64 {
     }
 }
 
-/// What became of a layer's folder that a crash may have left.
-#[derive(Debug)]
-pub enum Recovered {
-    /// Nothing of it was in the workspace, and it is gone.
-    Nothing,
-    /// It was done or taken back, by now wholly.
-    Whole(Committed),
-}
-
-/// Brings a layer's folder to rest after a crash: what was begun is finished, what was not begun is deleted.
+/// Brings a layer's folder to rest, after a crash or after [`Error::Unfinished`]: what was begun is finished and
+/// given back, what was not begun is deleted.
 ///
 /// # Errors
 /// [`Error::Path`] when that cannot be done now; it can be tried again.
-pub fn recover(dir: &Path) -> Result<Recovered, Error> {
+pub fn recover(dir: &Path) -> Result<Option<Committed>, Error> {
     let Some(mut committed) = Committed::load(dir)? else {
         delete(dir).map_err(at(dir))?;
-        return Ok(Recovered::Nothing);
+        return Ok(None);
     };
-    match committed.record.stage {
-        Stage::Committing => committed.forward()?,
-        // It failed and was being cleaned away, or a person wanted it undone.
-        Stage::Undoing => {
-            let failed = committed.record.turn == 0;
-            committed.backward()?;
-            if failed {
-                committed.layer.discard()?;
-                return Ok(Recovered::Nothing);
-            }
-        }
-        Stage::Undone if committed.record.turn == 0 => {
-            committed.layer.discard()?;
-            return Ok(Recovered::Nothing);
-        }
-        Stage::Committed | Stage::Undone => {}
+    committed.go()?;
+    if committed.stage() == Stage::Undone && committed.turn() == 0 {
+        // It failed and was being cleaned away.
+        committed.forget()?;
+        return Ok(None);
     }
-    Ok(Recovered::Whole(committed))
+    Ok(Some(committed))
 }
 
 #[cfg(test)]

@@ -60,6 +60,16 @@ pub enum Error {
         /// How much.
         bytes: u64,
     },
+    /// A change stopped half-way, and what it had done could not be taken back. What it replaced is kept, and
+    /// [`recover`](crate::recover) tries again.
+    #[error(
+        "the change stopped half-way and could not be taken back; that is tried again before anything else changes there, \
+             and at the next start"
+    )]
+    Unfinished {
+        /// Why it could not.
+        source: Box<Error>,
+    },
     /// The host lacks something that full isolation needs; `feature.remedy()` says how to get it.
     #[error("this host has no {feature}, without which nothing runs isolated: {}", feature.remedy())]
     Missing {
@@ -84,6 +94,15 @@ pub enum Error {
         /// The cause, where the kernel named one.
         source: Option<io::Error>,
     },
+}
+
+impl Error {
+    /// The error with all its causes.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        let causes = std::iter::successors(Some(self as &dyn std::error::Error), |error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
 }
 
 /// The first of many paths, escaped.

@@ -12,6 +12,15 @@ pub(crate) fn pass() {
     cut::pass();
 }
 
+/// Here a disk may fail.
+#[inline]
+#[cfg_attr(not(test), expect(clippy::unnecessary_wraps, reason = "it fails in tests alone"))]
+pub(crate) fn fail() -> Result<(), rustix::io::Errno> {
+    #[cfg(test)]
+    broken::fail()?;
+    Ok(())
+}
+
 /// Something that was done on the disk.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at it"))]
@@ -115,5 +124,34 @@ pub(crate) mod cut {
             Err(cut) if cut.is::<Cut>() => true,
             Err(other) => std::panic::resume_unwind(other),
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod broken {
+    use std::cell::Cell;
+    use std::ops::Range;
+
+    use rustix::io::Errno;
+
+    thread_local! {
+        /// How many places were passed, and of those the ones at which the disk fails.
+        static PASSED: Cell<u32> = const { Cell::new(0) };
+        static FAILS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) fn fail() -> Result<(), Errno> {
+        let (passed, (from, to)) = (PASSED.get(), FAILS.get());
+        PASSED.set(passed + 1);
+        if (from..to).contains(&passed) { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// Does something while the disk fails at these places; whether it came to the first.
+    pub(crate) fn at<T>(places: Range<u32>, work: impl FnOnce() -> T) -> (T, bool) {
+        FAILS.set((places.start, places.end));
+        PASSED.set(0);
+        let done = work();
+        FAILS.set((0, 0));
+        (done, PASSED.get() > places.start)
     }
 }

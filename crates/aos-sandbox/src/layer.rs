@@ -28,6 +28,7 @@ use crate::commit::Committed;
 use crate::error::Error;
 use crate::image::{Image, Kind, digest};
 use crate::outcome::{Change, ChangeKind};
+use crate::record::RECORD;
 use crate::step::{Name, Step};
 
 /// Attributes that overlayfs leaves on what it wrote (`userxattr` in the kernel's `overlayfs.rst`).
@@ -184,12 +185,24 @@ impl Layer {
         Committed::perform(self, workspace, steps, note)
     }
 
-    /// Deletes the layer with all that is in it.
+    /// Deletes the layer with all that is in it, unless a commit of it was begun: then it has what that replaced, and is
+    /// brought to rest by [`recover`](crate::recover).
     ///
     /// # Errors
-    /// [`Error::Path`] when something in it cannot be deleted.
+    /// [`Error::Path`] when something in it cannot be deleted, [`Error::Spec`] where a commit was begun.
     pub fn discard(self) -> Result<(), Error> {
-        delete(&self.dir).map_err(at(&self.dir))
+        if self.dir.join(RECORD).exists() {
+            return Err(Error::Spec { reason: "a commit of the layer was begun".into() });
+        }
+        self.delete()
+    }
+
+    pub(crate) fn delete(self) -> Result<(), Error> {
+        // First of all: what is half deleted can be neither done nor taken back.
+        match std::fs::remove_file(self.dir.join(RECORD)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&self.dir)(error)),
+            _ => delete(&self.dir).map_err(at(&self.dir)),
+        }
     }
 
     pub(crate) fn upper(&self) -> PathBuf {

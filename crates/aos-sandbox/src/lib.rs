@@ -57,6 +57,7 @@ mod nursery;
 mod outcome;
 mod privileges;
 mod probe;
+mod record;
 mod root;
 mod run;
 mod seccomp;
@@ -69,7 +70,7 @@ mod tree;
 mod walls;
 
 pub use cancel::Cancel;
-pub use commit::{Altered, Committed, Recovered, Stage, recover};
+pub use commit::{Altered, Committed, Stage, recover};
 pub use content::{Copies, Same, data};
 pub use disk::SPARED_BYTES;
 pub use error::{Error, Feature};

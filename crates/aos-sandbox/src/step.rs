@@ -93,7 +93,7 @@ impl Step {
             }
             Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*to)),
             Step::Remove { .. } => way.take_away(&parent, name, &old),
-            Step::Move { from, .. } => relocate(root, &from.path(), &parent, name),
+            Step::Move { from, .. } => relocate(root, from.path(), &parent, name),
         }
     }
 
@@ -193,18 +193,54 @@ impl Image {
     }
 }
 
-/// A path as bytes, so that any survives being recorded. Ordered by part, so that a folder comes before what is in it
-/// and `a/b` before `a-b`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Name(pub(crate) Vec<Vec<u8>>);
+/// A path that any record can hold. Ordered by part, as paths are, so that a folder comes before what is in it and `a/b`
+/// before `a-b`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(PathBuf);
 
 impl Name {
     pub(crate) fn of(path: &Path) -> Self {
-        Name(path.iter().map(|part| part.as_bytes().to_vec()).collect())
+        Name(path.to_owned())
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
-        self.0.iter().map(|part| OsString::from_vec(part.clone())).collect()
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// As text, in which `%` and bytes that are none are written as `%` and two digits.
+impl Serialize for Name {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::with_capacity(self.0.as_os_str().len());
+        for chunk in self.0.as_os_str().as_bytes().utf8_chunks() {
+            text.push_str(&chunk.valid().replace('%', "%25"));
+            chunk.invalid().iter().for_each(|byte| text.push_str(&format!("%{byte:02x}")));
+        }
+        to.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            /// So version 0.1.0 wrote it: the bytes of each part.
+            Parts(Vec<Vec<u8>>),
+        }
+        let text = match Written::deserialize(from)? {
+            Written::Text(text) => text,
+            Written::Parts(parts) => return Ok(Name(parts.into_iter().map(OsString::from_vec).collect())),
+        };
+        let mut pieces = text.split('%');
+        let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+        for piece in pieces {
+            let byte = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            bytes.push(byte.ok_or_else(|| serde::de::Error::custom("`%` without two digits"))?);
+            bytes.extend_from_slice(&piece.as_bytes()[2..]);
+        }
+        Ok(Name(OsString::from_vec(bytes).into()))
     }
 }
 

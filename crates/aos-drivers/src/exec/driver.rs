@@ -55,24 +55,14 @@ pub struct Scene {
     pub helper: Helper,
 }
 
-/// Where a command's changes are.
-#[derive(Debug)]
-#[must_use = "a layer that nobody keeps fills the disk"]
-pub enum Changes {
-    /// In the workspace, for good; or there are none.
-    Direct,
-    /// In the workspace, and what they replaced is kept.
-    Committed(Committed),
-}
-
 /// What came of a call. A command that failed may have changed something all the same.
 #[derive(Debug)]
 #[must_use]
 pub struct Ran {
     /// What the agent is told.
     pub answer: Result<Value, CallError>,
-    /// Where the changes are.
-    pub changes: Changes,
+    /// What it changed with all that this replaced; `None` where nothing of it is kept so.
+    pub committed: Option<Committed>,
 }
 
 /// Carries out command calls. Share one for the whole daemon.
@@ -106,12 +96,12 @@ impl Driver {
             Syscall::ExecCmd(args) => args,
             other => {
                 let error = CallError::new(Code::NoSys, format!("{} is no command call", other.name()));
-                return Ran { answer: Err(error), changes: Changes::Direct };
+                return Ran { answer: Err(error), committed: None };
             }
         };
         match self.run(args, scene, cancel) {
             Ok(ran) => ran,
-            Err(error) => Ran { answer: Err(error.into()), changes: Changes::Direct },
+            Err(error) => Ran { answer: Err(error.into()), committed: None },
         }
     }
 
@@ -160,20 +150,20 @@ impl Driver {
         {
             result["hint"] = "only granted programs can be executed; run a script by its interpreter: `sh s.sh`".into();
         }
-        let Some(layer) = layer else { return Ok(Ran { answer, changes: Changes::Direct }) };
+        let Some(layer) = layer else { return Ok(Ran { answer, committed: None }) };
         if !wanted {
             layer.discard()?;
-            return Ok(Ran { answer, changes: Changes::Direct });
+            return Ok(Ran { answer, committed: None });
         }
         if let Err(refused) = bounds::judge(&*scene.bounds, &scene.workspace, &layer, &outcome.changed) {
             layer.discard()?;
-            return Ok(Ran { answer: Err(unkept(answer, refused)), changes: Changes::Direct });
+            return Ok(Ran { answer: Err(unkept(answer, refused)), committed: None });
         }
         scene.bounds.keeps();
         match layer.clone().commit(&scene.workspace, Some(began), scene.note) {
-            Ok(committed) => Ok(Ran { answer, changes: Changes::Committed(committed) }),
+            Ok(committed) => Ok(Ran { answer, committed: Some(committed) }),
             Err(error) => {
-                // What failed half-way was taken back and is gone already.
+                // What failed half-way was taken back and is gone already, or stays because it could not be.
                 let _ = layer.discard();
                 Err(error.into())
             }

@@ -42,7 +42,7 @@ pub(super) enum Error {
     #[error("{}", .0.message)]
     Bounds(CallError),
     /// Whatever the sandbox says.
-    #[error("{}", words(.0))]
+    #[error("{}", .0.whole())]
     Sandbox(#[from] Sandbox),
 }
 
@@ -77,6 +77,7 @@ impl From<Error> for CallError {
                 Sandbox::Helper { .. } => {
                     (Code::Intr, Some("it may have run; look before running it again".to_owned()))
                 }
+                Sandbox::Unfinished { .. } => (Code::Io, Some("look at the files before running it again".to_owned())),
                 Sandbox::Full { .. } => (Code::NoSpc, Some(FULL.to_owned())),
                 Sandbox::Path { source, .. } if source.kind() == ErrorKind::StorageFull => {
                     (Code::NoSpc, Some(FULL.to_owned()))
@@ -90,13 +91,5 @@ impl From<Error> for CallError {
             Some(hint) => told.hint(hint),
             None => told,
         }
-    }
-}
-
-/// The sandbox's error with its cause.
-fn words(error: &Sandbox) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }

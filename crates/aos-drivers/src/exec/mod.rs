@@ -14,4 +14,4 @@ mod error;
 mod tests;
 
 pub use bounds::Bounds;
-pub use driver::{Changes, Driver, Ran, Scene};
+pub use driver::{Driver, Ran, Scene};

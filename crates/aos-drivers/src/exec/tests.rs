@@ -12,7 +12,7 @@ use aos_sandbox::{
 };
 use serde_json::{Value, json};
 
-use super::{Bounds, Changes, Driver, Ran, Scene};
+use super::{Bounds, Driver, Ran, Scene};
 
 /// Writes down what it is asked for, leaves a file in the layer and answers with what it was given.
 struct Pretender {
@@ -170,7 +170,7 @@ fn changes_reach_the_workspace_and_can_be_taken_back() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());
     let ran = room.call(json!({ "cmd": "true" }));
     assert_eq!(std::fs::read_to_string(room.work().join("new.txt")).unwrap(), "made");
-    let Changes::Committed(committed) = ran.changes else { panic!("{:?}", ran.changes) };
+    let committed = ran.committed.unwrap();
     let _ = committed.undo(Value::Null).unwrap();
     assert!(!room.work().join("new.txt").exists());
 }
@@ -185,7 +185,7 @@ fn what_may_not_be_changed_is_kept_out_with_all_the_rest_and_said() {
     assert!(error.hint.unwrap().contains("a grant"));
     let said = json!({ "stdout": "done", "stderr": "", "exit_code": 0, "not_kept": ["new.txt"] });
     assert_eq!(error.partial, Some(said));
-    assert!(matches!(ran.changes, Changes::Direct));
+    assert!(ran.committed.is_none());
     assert!(!room.work().join("new.txt").exists() && !room.home.path().join("layer").exists());
 }
 
@@ -310,7 +310,7 @@ fn a_deadline_returns_what_was_printed_and_keeps_what_was_done() {
         (Code::TimedOut, "the command ran past 1 s and was killed with all it had started")
     );
     assert_eq!(error.partial, Some(json!({ "stdout": "half", "stderr": "", "changed": ["new.txt"] })));
-    assert!(matches!(ran.changes, Changes::Committed(_)));
+    assert!(ran.committed.is_some());
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl<'k> Keeper<'k> {
         let failed = |error: aos_sandbox::Error| match error {
             aos_sandbox::Error::Path { source, .. } => Error::io(path.as_str())(source),
             aos_sandbox::Error::Full { .. } => Error::io(path.as_str())(rustix::io::Errno::NOSPC.into()),
-            other => Error::io(path.as_str())(std::io::Error::other(other.to_string())),
+            other => Error::io(path.as_str())(std::io::Error::other(other.whole())),
         };
         let layer = Layer::create(layer).map_err(failed)?;
         match work(layer.clone(), self.root, note) {
@@ -89,7 +89,8 @@ impl<'k> Keeper<'k> {
                 Ok(())
             }
             Err(error) => {
-                // Nothing of it is in the workspace; where it cannot be deleted now, the next start does.
+                // Nothing of it is in the workspace; where it cannot be deleted now, the next start does. What stopped half-way
+                // stays.
                 let _ = layer.discard();
                 Err(failed(error))
             }

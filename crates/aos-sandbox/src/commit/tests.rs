@@ -1,6 +1,7 @@
 //! Commits cut off between any two steps on the disk, on one file system and across two.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use serde_json::{Value, json};
@@ -8,10 +9,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::below::LEVELS_MAX;
 use crate::below::tests::chain;
-use crate::failpoint::cut;
 use crate::failpoint::trace::{self, Was};
+use crate::failpoint::{broken, cut};
 use crate::image::{Kind, digest};
 use crate::layer::Like;
+use crate::record::RECORD;
 
 /// A workspace and a place for a layer.
 struct Room {
@@ -197,8 +199,8 @@ fn a_commit_cut_off_anywhere_is_all_or_nothing() {
                     break;
                 }
                 match recover(&room.dir()).unwrap() {
-                    Recovered::Nothing => assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts}"),
-                    Recovered::Whole(committed) => {
+                    None => assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts}"),
+                    Some(committed) => {
                         assert_eq!(room.listing(), after, "{name} {place:?} cut at {cuts}");
                         committed.undo(Value::Null).unwrap();
                         assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts} and undone");
@@ -229,7 +231,7 @@ fn an_undo_cut_off_anywhere_is_all_or_nothing_and_so_is_its_recovery() {
                 while cut::at(again, || drop(recover(&room.dir()).unwrap())) {
                     again += 3;
                 }
-                let Recovered::Whole(found) = recover(&room.dir()).unwrap() else { panic!("{name}: it was committed") };
+                let Some(found) = recover(&room.dir()).unwrap() else { panic!("{name}: it was committed") };
                 let expected = if found.stage() == Stage::Undone { &before } else { &after };
                 assert_eq!(&room.listing(), expected, "{name} {place:?} cut at {cuts}");
                 cuts += 1;
@@ -284,8 +286,8 @@ fn what_a_command_writes_beside_its_files_is_put_in_place_as_told() {
 fn each_turn_has_names_of_its_own() {
     let room = Room::new(Place::Same);
     let nonce = |committed: &Committed| {
-        let known = Committed::load(&room.dir()).unwrap().unwrap().record.nonce.unwrap();
-        assert_eq!((known.len(), Some(&known)), (32, committed.record.nonce.as_ref()));
+        let known = Committed::load(&room.dir()).unwrap().unwrap().record.state.nonce.unwrap();
+        assert_eq!((known.len(), Some(&known)), (32, committed.record.state.nonce.as_ref()));
         known
     };
     let committed = edits(&room).unwrap();
@@ -296,14 +298,25 @@ fn each_turn_has_names_of_its_own() {
     assert!(first != second && second != third && first != third);
 }
 
-/// A commit that is written down and not begun, as it was before there was a nonce.
+/// A commit that is written down and not begun, as version 0.1.0 wrote it before there was a nonce.
 fn begun_without_nonce(room: &Room, work: Work) -> Committed {
     assert!(cut::at(1, || drop(work(room))));
-    let mut committed = Committed::load(&room.dir()).unwrap().unwrap();
-    committed.record.nonce = None;
-    committed.save().unwrap();
-    assert!(!std::fs::read_to_string(room.dir().join(RECORD)).unwrap().contains("nonce"));
-    committed
+    let path = room.dir().join(RECORD);
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(record.as_object_mut().unwrap().remove("nonce").is_some());
+    let parts = |name: &mut Value| {
+        let path = PathBuf::from(name.as_str().unwrap());
+        *name = path.iter().map(|part| part.as_bytes().to_vec()).collect();
+    };
+    for step in record["steps"].as_array_mut().unwrap() {
+        parts(&mut step[0]);
+        if let Some(from) = step[1].get_mut("Move").and_then(|step| step.get_mut("from")) {
+            parts(from);
+        }
+    }
+    record["workspace"] = json!([record["workspace"].as_str().unwrap().as_bytes()]);
+    std::fs::write(&path, record.to_string()).unwrap();
+    Committed::load(&room.dir()).unwrap().unwrap()
 }
 
 #[test]
@@ -314,26 +327,30 @@ fn what_was_done_or_cut_off_before_there_was_a_nonce_is_finished_and_undone() {
             let whole = Room::without_decoys(place);
             let before = whole.listing();
             let mut committed = begun_without_nonce(&whole, work);
-            committed.forward().unwrap();
+            committed.go().unwrap();
             let after = whole.listing();
             let undone = Committed::load(&whole.dir()).unwrap().unwrap().undo(Value::Null).unwrap();
-            assert_eq!((whole.listing(), undone.record.nonce.is_some()), (before.clone(), true), "{name} {place:?}");
+            assert_eq!(
+                (whole.listing(), undone.record.state.nonce.is_some()),
+                (before.clone(), true),
+                "{name} {place:?}"
+            );
             undone.redo(Value::Null).unwrap();
             assert_eq!(whole.listing(), after, "{name} {place:?}");
             let mut cuts = 0;
             loop {
                 let room = Room::without_decoys(place);
                 let mut committed = begun_without_nonce(&room, work);
-                if !cut::at(cuts, || committed.forward().unwrap()) {
+                if !cut::at(cuts, || committed.go().unwrap()) {
                     break;
                 }
-                assert!(matches!(recover(&room.dir()).unwrap(), Recovered::Whole(_)));
+                assert!(recover(&room.dir()).unwrap().is_some());
                 assert_eq!(room.listing(), after, "{name} {place:?} cut at {cuts}");
                 let mut committed = Committed::load(&room.dir()).unwrap().unwrap();
-                (committed.record.stage, committed.record.turn) = (Stage::Undoing, 1);
-                committed.save().unwrap();
-                cut::at(cuts, || committed.backward().unwrap());
-                assert!(matches!(recover(&room.dir()).unwrap(), Recovered::Whole(_)));
+                let state = State { stage: Stage::Undoing, turn: 1, ..committed.record.state.clone() };
+                committed.state(state).unwrap();
+                cut::at(cuts, || committed.go().unwrap());
+                assert!(recover(&room.dir()).unwrap().is_some());
                 assert_eq!(room.listing(), before, "{name} {place:?} cut at {cuts} while it was taken back");
                 cuts += 1;
             }
@@ -358,6 +375,117 @@ fn a_commit_that_fails_half_way_leaves_everything_as_it_was() {
     assert_eq!(room.listing(), swapped);
     assert!(!room.dir().exists());
     assert_ne!(before, swapped);
+}
+
+/// Where taking back failed too, the layer was deleted with the originals in it.
+#[test]
+fn a_disk_that_fails_anywhere_loses_nothing() {
+    for place in places() {
+        for (name, work) in WORKS {
+            let whole = Room::new(place);
+            let before = whole.listing();
+            work(&whole).unwrap();
+            let after = whole.listing();
+            // It fails once, twice or for good.
+            for times in [1, 2, 1000] {
+                let mut unfinished = 0;
+                for at in 0.. {
+                    let (room, told) = (Room::new(place), format!("{name} {place:?} failed at {at}, {times} times"));
+                    let (made, fails) = broken::at(at..at + times, || work(&room));
+                    match made {
+                        Ok(_) => assert!(!fails, "{told}"),
+                        Err(Error::Path { .. }) => assert_eq!(room.listing(), before, "{told}"),
+                        Err(Error::Unfinished { .. }) => {
+                            unfinished += 1;
+                            let discarded = Layer::at(&room.dir()).discard();
+                            assert!(matches!(discarded, Err(Error::Spec { .. })), "{told}: {discarded:?}");
+                            let Some(committed) = recover(&room.dir()).unwrap() else { panic!("{told}") };
+                            assert_eq!(room.listing(), after, "{told}");
+                            committed.undo(Value::Null).unwrap();
+                            assert_eq!(room.listing(), before, "{told}");
+                        }
+                        Err(other) => panic!("{told}: {other:?}"),
+                    }
+                    if !fails {
+                        break;
+                    }
+                }
+                assert_eq!(unfinished > 0, times > 2, "{name} {place:?} {times} times");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_undo_of_which_the_disk_fails_anywhere_loses_nothing() {
+    for place in places() {
+        for (name, work) in WORKS {
+            for times in [1, 2, 1000] {
+                for at in 0.. {
+                    let (room, told) = (Room::new(place), format!("{name} {place:?} failed at {at}, {times} times"));
+                    let before = room.listing();
+                    let committed = work(&room).unwrap();
+                    let after = room.listing();
+                    let (undone, fails) = broken::at(at..at + times, || committed.undo(json!("undo")));
+                    match undone {
+                        Ok(_) => assert!(!fails, "{told}"),
+                        Err(Error::Path { .. }) => assert_eq!(room.listing(), after, "{told}"),
+                        Err(Error::Unfinished { .. }) => {
+                            let Some(undone) = recover(&room.dir()).unwrap() else { panic!("{told}") };
+                            let found = (room.listing(), undone.stage(), undone.note().clone());
+                            assert_eq!(found, (before.clone(), Stage::Undone, json!("undo")), "{told}");
+                        }
+                        Err(other) => panic!("{told}: {other:?}"),
+                    }
+                    if !fails {
+                        break;
+                    }
+                    let found = Committed::load(&room.dir()).unwrap().unwrap();
+                    let (now, then) = if found.stage() == Stage::Undone {
+                        (found.redo(Value::Null).unwrap(), &after)
+                    } else {
+                        assert_eq!(found.turn(), 0, "{told}");
+                        (found.undo(Value::Null).unwrap(), &before)
+                    };
+                    assert_eq!((&room.listing(), now.turn() > 0), (then, true), "{told}");
+                }
+            }
+        }
+    }
+}
+
+/// What was being written when the power went is no part of the record, and is not left in it.
+#[test]
+fn a_state_that_is_half_written_is_none() {
+    let room = Room::new(Place::Same);
+    let committed = edits(&room).unwrap();
+    let path = room.dir().join(RECORD);
+    let whole = std::fs::read(&path).unwrap();
+    let last = whole.iter().rposition(|byte| *byte == b'\n').unwrap();
+    for end in [last, last + 1, whole.len() - 1] {
+        std::fs::write(&path, &whole[..end]).unwrap();
+        let mut found = Committed::load(&room.dir()).unwrap().unwrap();
+        assert_eq!(found.stage(), Stage::Committing);
+        found.state(committed.record.state.clone()).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+    }
+    let mut damaged = whole.clone();
+    damaged[last + 1] = b'x';
+    damaged.extend_from_slice(&whole[last..]);
+    std::fs::write(&path, damaged).unwrap();
+    assert!(matches!(Committed::load(&room.dir()), Err(Error::Path { .. })));
+}
+
+#[test]
+fn any_name_can_be_written_down() {
+    for bytes in [&b"plain/a b"[..], b"50%/%41", b"\xff\xfe/\x80x", "\u{e9}\u{1f600}\n\"".as_bytes()] {
+        let name = Name::of(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+        let text = serde_json::to_string(&name).unwrap();
+        assert_eq!(serde_json::from_str::<Name>(&text).unwrap(), name, "{text}");
+    }
+    for wrong in ["%", "%4", "%zz", "a%\u{e9}"] {
+        assert!(serde_json::from_value::<Name>(json!(wrong)).is_err(), "{wrong}");
+    }
 }
 
 /// Many files at once: more than are synced one by one.
@@ -396,7 +524,7 @@ fn in_order(room: &Room, committed: &Committed, done: &[Was], begun: Stage, ende
     let dir = dir.canonicalize().unwrap_or(dir);
     assert!(lasts(&done[last..ended], &dir, &dir.join("old")), "{name}: what was kept: {done:?}");
     for (path, step) in &committed.record.steps {
-        let (path, whole) = (path.path(), path.path());
+        let path = path.path();
         let above = path.parent().unwrap();
         let above = if above.as_os_str().is_empty() { work.clone() } else { work.join(above) };
         // What is not there any more has no names that could get lost.
@@ -404,7 +532,7 @@ fn in_order(room: &Room, committed: &Committed, done: &[Was], begun: Stage, ende
             assert!(lasts(&done[last..ended], &work, &above), "{name}: the names in {}: {done:?}", above.display());
         }
         if let (Step::Put { after, .. }, Stage::Committed) = (step, committed.stage()) {
-            let held = dir.join("upper").join(&whole);
+            let held = dir.join("upper").join(path);
             let synced = after.kind == Kind::Link || lasts(&done[..begun], &dir, &held);
             // What comes back from an undo has been made to last when it went.
             assert!(synced || committed.turn() > 0, "{name}: what is in {}: {done:?}", held.display());
@@ -521,7 +649,7 @@ fn a_layer_without_end_is_refused_and_goes_as_a_whole() {
         assert!(!room.dir().exists());
         // What a stop of the daemon left of such a layer.
         chain(&room.layer().upper(), levels);
-        assert!(matches!(recover(&room.dir()), Ok(Recovered::Nothing)));
+        assert!(matches!(recover(&room.dir()), Ok(None)));
         assert!(!room.dir().exists());
     }
 }

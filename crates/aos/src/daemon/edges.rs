@@ -14,7 +14,6 @@ use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::process::Workspace;
 use aos_abi::syscall::{Handler, Risk};
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
-use aos_drivers::exec::Changes;
 use aos_drivers::fs::{self, Keeping, Place, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
@@ -332,6 +331,9 @@ impl Edges {
                         held(bound.as_deref(), &place, permit.call())?;
                     }
                     let done = drivers.files(permit, &place, keeping, &token);
+                    if done.committed.is_none() {
+                        undo.look_after(id);
+                    }
                     Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
                 })
                 .await?;
@@ -366,10 +368,10 @@ impl Edges {
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, requests, token).await?;
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
-                    let told = match ran.changes {
-                        Changes::Committed(committed) => undo.took(committed),
-                        Changes::Direct => None,
-                    };
+                    if ran.committed.is_none() {
+                        undo.look_after(id);
+                    }
+                    let told = ran.committed.and_then(|committed| undo.took(committed));
                     Ok((ran.answer, told))
                 })
                 .await?;

@@ -197,6 +197,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let counters = Arc::new(counters::Counters::default());
     let pool = Arc::new(pool);
     let relays = Arc::new(relay::Relays::new(Arc::clone(&pool), completions.clone()));
+    undo.tells(journal.reader(), completions.clone());
     relays.know(kernel.keys());
     let edges = Arc::new(edges::Edges::new(
         tokio::runtime::Handle::current(),

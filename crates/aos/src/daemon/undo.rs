@@ -20,13 +20,15 @@ use std::time::Duration;
 
 use aos_abi::entry::Changed;
 use aos_abi::{Body, CallError, CallId, Code, EffectId, Name, Pid, Syscall, Timestamp, limits};
+use aos_journal::Reader;
 use aos_policy::Permit;
-use aos_sandbox::{Committed, Recovered, Stage, recover};
+use aos_sandbox::{Committed, Stage, recover};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::heart::Completion;
 use told::changed;
 pub(crate) use view::{Link, Links};
 
@@ -45,6 +47,10 @@ pub(crate) struct Undo {
     counted: OnceLock<()>,
     /// Held while a folder goes to its rest or comes back from it.
     moving: Mutex<()>,
+    /// Changes that stopped half-way, with their workspaces: nothing else changes there until they are at rest.
+    halted: Mutex<BTreeMap<EffectId, PathBuf>>,
+    /// Where it is looked up whether a change is journaled, and where that goes which is to be.
+    journal: OnceLock<(Reader, mpsc::UnboundedSender<Completion>)>,
     turns: Mutex<Turns>,
     /// The folders that commands are shown as mounts, and those that are changed under labels.
     shown: Mutex<Turns>,
@@ -174,16 +180,17 @@ impl Undo {
             kept: Mutex::default(),
             counted: OnceLock::new(),
             moving: Mutex::default(),
+            halted: Mutex::default(),
+            journal: OnceLock::new(),
             turns: Mutex::default(),
             shown: Mutex::default(),
         };
         let mut owed = Vec::new();
         for (effect, path) in changes_in(&undo.dir)? {
             match recover(&path) {
-                Ok(Recovered::Nothing) => {}
-                Ok(Recovered::Whole(committed)) => owed.extend(undo.found(effect, committed)),
-                // It is tried again at the next start; until then it cannot be taken back.
-                Err(error) => tracing::warn!(%effect, %error, "a change could not be brought to rest"),
+                Ok(None) => {}
+                Ok(Some(committed)) => owed.extend(undo.found(effect, committed)),
+                Err(_) => undo.look_after(effect),
             }
         }
         Ok((undo, owed))
@@ -236,8 +243,9 @@ impl Undo {
     /// link in the place of one leads to is another folder.
     ///
     /// # Errors
-    /// `EAGAIN` where that takes too long, `EINTR` where the call is given up.
-    pub(crate) async fn turn(&self, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
+    /// `EAGAIN` where that takes too long, `EINTR` where the call is given up, `EIO` where an earlier change stopped half-way
+    /// and cannot be brought to rest.
+    pub(crate) async fn turn(self: &Arc<Self>, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
         let Wants { workspace, mounted, labelled } = wants;
         let common = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
         let here = |folder: &Path| common(folder, workspace);
@@ -259,7 +267,7 @@ impl Undo {
             }
             Turn { changes, reads }
         };
-        tokio::select! {
+        let turn = tokio::select! {
             biased;
             () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
             turn = held => Ok(turn),
@@ -267,7 +275,59 @@ impl Undo {
                 let waited = format!("another call has been changing this workspace for {} s", limits::WORKSPACE_WAIT_S);
                 Err(CallError::new(Code::Again, waited).hint("try again, or give the agents workspaces of their own"))
             }
+        }?;
+        let halted: Vec<EffectId> = {
+            let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+            halted.iter().filter(|(_, folder)| here(folder)).map(|(effect, _)| *effect).collect()
+        };
+        if !halted.is_empty() {
+            let undo = Arc::clone(self);
+            let resumed = tokio::task::spawn_blocking(move || halted.into_iter().try_for_each(|one| undo.resume(one)));
+            resumed.await.map_err(|error| CallError::new(Code::Io, error.to_string()))??;
         }
+        Ok(turn)
+    }
+
+    /// Has what comes to rest after the start journaled.
+    pub(crate) fn tells(&self, reader: Reader, completions: mpsc::UnboundedSender<Completion>) {
+        let _ = self.journal.set((reader, completions));
+    }
+
+    /// Remembers a change of a call that failed, if it stopped half-way. Blocking.
+    pub(crate) fn look_after(&self, effect: EffectId) {
+        if let Ok(Some(committed)) = Committed::load(&self.dir.join(effect.to_string()))
+            && !rests(&committed)
+        {
+            tracing::warn!(%effect, workspace = %committed.workspace().display(), "a change stopped half-way");
+            self.halted.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, committed.workspace());
+        }
+    }
+
+    /// Brings a change to rest that stopped half-way. Blocking.
+    fn resume(&self, effect: EffectId) -> Result<(), CallError> {
+        let recovered = {
+            let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+            recover(&self.dir.join(effect.to_string()))
+        };
+        let recovered = recovered.map_err(|error| {
+            let stands = format!("an earlier change stopped half-way and cannot be brought to an end: {}", error.whole());
+            CallError::new(Code::Io, stands).hint(
+                "until it is, nothing else changes these files; it is tried again with each call that would, and at the \
+                 next start",
+            )
+        })?;
+        self.halted.lock().unwrap_or_else(PoisonError::into_inner).remove(&effect);
+        if let Some(committed) = recovered
+            && let Some((pid, changed)) = self.found(effect, committed)
+            && let Some((reader, completions)) = self.journal.get()
+        {
+            match Note::is_in(reader, pid, &changed) {
+                Ok(true) => self.told(&changed),
+                // Where that cannot be read, the loop is about to end for the same reason.
+                Ok(false) | Err(_) => drop(completions.send((pid, Body::Changed(Box::new(changed))))),
+            }
+        }
+        Ok(())
     }
 
     /// A folder for the layer of a call. `None` for a call that is repeated after a crash and has changed something
@@ -325,8 +385,7 @@ impl Undo {
         let dir = self.dir.join(&name);
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(Some(committed)) = Committed::load(&dir) else { return };
-        let rests = matches!(committed.stage(), Stage::Committed | Stage::Undone);
-        if rests
+        if rests(&committed)
             && committed.turn() == changed.turn
             && let Err(error) = std::fs::rename(&dir, self.dir.join(KEPT).join(name))
         {
@@ -393,6 +452,7 @@ impl Undo {
             let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             let loaded = Committed::load(&self.folder(effect));
             if let Ok(Some(committed)) = loaded
+                && rests(&committed)
                 && let Err(error) = committed.forget()
             {
                 tracing::warn!(%effect, %error, "what a change replaced could not be deleted");
@@ -429,6 +489,11 @@ fn too_much(kept: impl Iterator<Item = (EffectId, Kept)>) -> Vec<EffectId> {
     }
 }
 
+/// Whether nothing of a change is under way.
+fn rests(committed: &Committed) -> bool {
+    matches!(committed.stage(), Stage::Committed | Stage::Undone)
+}
+
 /// The folders of changes in a folder.
 fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
     let mut found = Vec::new();
@@ -443,6 +508,7 @@ fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
 #[cfg(test)]
 mod tests {
     use aos_abi::Lsn;
+    use aos_journal::{Journal, OpenOptions};
     use aos_sandbox::Layer;
 
     use super::*;
@@ -473,7 +539,7 @@ mod tests {
     #[tokio::test]
     async fn calls_that_change_common_files_take_turns_and_others_do_not() {
         let home = tempfile::tempdir().unwrap();
-        let (undo, _) = Undo::open(home.path().join("undo")).unwrap();
+        let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
         let token = CancellationToken::new();
         let turn = async |path: &str| {
             let (path, mounted) = path.split_once('+').unwrap_or((path, ""));
@@ -566,6 +632,61 @@ mod tests {
         assert_eq!((known(&undo), owed.len()), (0, 0));
         undo.forget_all_of(&[Pid(2)]);
         assert_eq!(changes_in(&home.path().join("undo/kept")).unwrap(), []);
+    }
+
+    /// Other calls went on over a change that was half there, and the next start took theirs back with it.
+    #[tokio::test]
+    async fn a_change_that_stopped_half_way_is_brought_to_rest_before_the_next() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("w");
+        std::fs::create_dir(&workspace).unwrap();
+        let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
+        let (completions, mut outcomes) = mpsc::unbounded_channel();
+        let open = || {
+            let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
+            undo.tells(journal.reader(), completions.clone());
+            undo
+        };
+        let undo = open();
+        let made = changed_by(&undo, 1, &workspace);
+        undo.told(&made);
+        // As it was when somebody took the folder away in the middle of an undo.
+        let dir = home.path().join("undo").join(made.effect.to_string());
+        std::fs::rename(home.path().join("undo/kept").join(made.effect.to_string()), &dir).unwrap();
+        let record = dir.join("committed.json");
+        let (_, note) = undo.load(made.effect).unwrap();
+        let state = json!({ "stage": "Undoing", "turn": 1, "note": note.turned("p1", None).written() });
+        let began = format!("{}\n{state}", std::fs::read_to_string(&record).unwrap());
+        std::fs::write(&record, began).unwrap();
+        std::fs::rename(&workspace, home.path().join("away")).unwrap();
+
+        let token = CancellationToken::new();
+        let turn = async |undo: &Arc<Undo>, path: &str| {
+            let path = home.path().join(path);
+            undo.turn(Wants { workspace: &path, mounted: &[], labelled: false }, &token).await.map(drop)
+        };
+        undo.look_after(made.effect);
+        for undo in [undo, open()] {
+            let refused = turn(&undo, "w").await.unwrap_err();
+            assert_eq!(refused.code, Code::Io);
+            assert!(refused.message.contains("stopped half-way"), "{refused:?}");
+            assert_eq!(turn(&undo, "other").await, Ok(()));
+            undo.drop_those(|_| vec![made.effect]);
+            assert!(record.exists(), "what is needed to end it");
+        }
+        let undo = open();
+        assert!(turn(&undo, "w/below").await.is_err() && outcomes.try_recv().is_err());
+        std::fs::rename(home.path().join("away"), &workspace).unwrap();
+        assert_eq!(turn(&undo, "w").await, Ok(()));
+        assert!(!workspace.join("f1").exists());
+        match outcomes.try_recv() {
+            Ok((Pid(2), Body::Changed(changed))) => {
+                assert_eq!((changed.turn, changed.undoes.as_deref()), (1, Some("p1")))
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(turn(&undo, "w").await, Ok(()));
+        assert!(outcomes.try_recv().is_err(), "once");
     }
 
     #[test]

@@ -118,9 +118,12 @@ impl Undo {
         let note = note.turned(&id, restores);
         drop(committed);
         let (undo, effect) = (Arc::clone(self), link.effect);
-        let (turned, note) = blocking(move || {
-            let turned = undo.turned(effect, note.written());
-            turned.map(|turned| (turned, note)).map_err(|error| refused(&id, &error))
+        let (turned, note) = blocking(move || match undo.turned(effect, note.written()) {
+            Ok(turned) => Ok((turned, note)),
+            Err(error) => {
+                undo.look_after(effect);
+                Err(refused(&id, &error))
+            }
         })
         .await?;
         let changed = changed(&turned, &note);
@@ -240,9 +243,8 @@ fn refused(id: &str, error: &Error) -> ApiError {
             conflict(id, &paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>())
         }
         error => {
-            let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            ApiError::internal(format!("{id} cannot be undone: {error}{cause}"))
-                .hint("what was begun is finished at the next start")
+            let told = ApiError::internal(format!("{id} cannot be undone: {}", error.whole()));
+            if matches!(error, Error::Unfinished { .. }) { told } else { told.hint("nothing was changed") }
         }
     }
 }
