@@ -250,10 +250,10 @@ impl Committed {
         }
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of what is kept, with what is written down of it; `None` where that cannot be told.
     #[must_use]
-    pub fn kept_bytes(&self) -> u64 {
-        self.layer.kept_bytes()
+    pub fn kept_bytes(&self) -> Option<u64> {
+        Some(self.layer.kept_bytes()?.saturating_add(self.record.bytes))
     }
 
     /// Reads a file of the workspace as the commit would find it, through no link; at most `most` bytes.

@@ -49,6 +49,12 @@ pub enum Error {
         /// How many there may be.
         levels: usize,
     },
+    /// More was changed than is written down of a commit; nothing is kept.
+    #[error("what was changed takes more than {bytes} bytes to write down; nothing of it was kept")]
+    Many {
+        /// How much may be.
+        bytes: usize,
+    },
     /// A disk has no room for what was to be copied to it; everything is as it was.
     #[error(
         "{bytes} bytes were to be copied to the disk of {place}, of which the last GiB, or half of what is free, stays \

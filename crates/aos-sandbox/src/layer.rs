@@ -34,6 +34,12 @@ use crate::step::{Name, Step};
 /// Attributes that overlayfs leaves on what it wrote (`userxattr` in the kernel's `overlayfs.rst`).
 const MARKS: &str = "user.overlay.";
 
+/// Bytes that may be written down of a commit: what a command may make, 200,000 files, with paths of 200 bytes. The record is
+/// in memory more than once while the commit is made.
+pub(crate) const RECORD_BYTES_MAX: usize = 128 << 20;
+/// What a step takes besides its path: two images with their digests.
+const STEP_BYTES: usize = 400;
+
 /// Permission bits by which a program runs as its file's owner.
 const SET_ID: u32 = 0o6000;
 
@@ -224,11 +230,12 @@ impl Layer {
         self.old().join(digest(path.as_os_str().as_bytes()))
     }
 
-    /// Bytes of what is kept; where that cannot be told, more than there can be.
-    pub(crate) fn kept_bytes(&self) -> u64 {
-        let bytes = |below: Below| below.unseen.map_or(below.bytes, |_| u64::MAX);
-        let [old, upper] = [self.old(), self.upper()].map(|folder| bytes(Below::of(&folder, usize::MAX, true)));
-        old.saturating_add(upper)
+    /// Bytes of what is kept; `None` where that cannot be told. What was the workspace's stays as it was there, also where its
+    /// owner has no leave to write to it.
+    pub(crate) fn kept_bytes(&self) -> Option<u64> {
+        let bytes = |below: Below| below.unseen.is_none().then_some(below.bytes);
+        let upper = bytes(Below::of(&self.upper(), usize::MAX, true))?;
+        Some(upper.saturating_add(bytes(Below::of(&self.old(), usize::MAX, false))?))
     }
 
     /// Makes the layer usable for a run over `workspace`.
@@ -251,7 +258,7 @@ impl Layer {
     /// The steps that make the workspace what the layer says, folders before what is in them.
     fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan<'_>, Error> {
         let (upper, lower, hidden) = (self.upper(), workspace.to_owned(), &self.hidden);
-        let mut plan = Plan { upper, lower, hidden, depth, steps: Vec::new(), replaced: Vec::new() };
+        let mut plan = Plan { upper, lower, hidden, depth, steps: Vec::new(), bytes: 0, replaced: Vec::new() };
         match plan.folder(Path::new(""), true) {
             Ok(()) => Ok(plan),
             Err(Error::Path { source, .. }) if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
@@ -291,6 +298,8 @@ struct Plan<'l> {
     hidden: &'l BTreeSet<PathBuf>,
     depth: Depth,
     steps: Vec<(PathBuf, Step)>,
+    /// About what writing them down takes.
+    bytes: usize,
     /// The workspace's files that would be replaced or deleted, with the time of their last change since 1970.
     replaced: Vec<(PathBuf, Duration)>,
 }
@@ -319,17 +328,27 @@ impl Plan<'_> {
             for entry in std::fs::read_dir(&lower).map_err(at(&lower))? {
                 let name = entry.map_err(at(&lower))?.file_name();
                 if names.binary_search(&name).is_err() {
-                    self.remove(folder.join(name));
+                    self.remove(folder.join(name))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn remove(&mut self, path: PathBuf) {
-        if let Some(before) = self.before(&path) {
-            self.steps.push((path, Step::Remove { before }));
+    fn remove(&mut self, path: PathBuf) -> Result<(), Error> {
+        match self.before(&path) {
+            Some(before) => self.push(path, Step::Remove { before }),
+            None => Ok(()),
         }
+    }
+
+    fn push(&mut self, path: PathBuf, step: Step) -> Result<(), Error> {
+        self.bytes += path.as_os_str().len() + STEP_BYTES;
+        if self.bytes > RECORD_BYTES_MAX {
+            return Err(Error::Many { bytes: RECORD_BYTES_MAX });
+        }
+        self.steps.push((path, step));
+        Ok(())
     }
 
     /// What of the workspace is at a path that is going to be replaced.
@@ -358,7 +377,7 @@ impl Plan<'_> {
         let kind = meta.file_type();
         if kind.is_char_device() && meta.rdev() == 0 {
             if lower.is_some() && !self.hidden.contains(path) {
-                self.remove(path.to_owned());
+                self.remove(path.to_owned())?;
             }
             return Ok(());
         }
@@ -372,8 +391,7 @@ impl Plan<'_> {
             }
             let after = self.look(&host).ok_or_else(|| at(&host)(io::ErrorKind::NotFound.into()))?;
             let before = if lower.is_some() { self.before(path) } else { None };
-            self.steps.push((path.to_owned(), Step::Put { after, before }));
-            return Ok(());
+            return self.push(path.to_owned(), Step::Put { after, before });
         }
         let meta = unlock(&host).map_err(at(&host))?;
         let (mode, owner) = (meta.mode() & 0o7777, (meta.uid(), meta.gid()));
@@ -381,11 +399,11 @@ impl Plan<'_> {
         match &lower {
             Some(old) if merged && old.mode() & 0o7777 == mode => {}
             Some(old) if merged => {
-                self.steps.push((path.to_owned(), Step::Mode { from: old.mode() & 0o7777, to: mode }));
+                self.push(path.to_owned(), Step::Mode { from: old.mode() & 0o7777, to: mode })?;
             }
             other => {
                 let before = if other.is_some() { self.before(path) } else { None };
-                self.steps.push((path.to_owned(), Step::Folder { mode, owner, before }));
+                self.push(path.to_owned(), Step::Folder { mode, owner, before })?;
             }
         }
         self.folder(path, merged)

@@ -73,6 +73,9 @@ impl From<Error> for CallError {
                 Sandbox::Deep { .. } => {
                     (Code::Inval, Some("use fewer folders inside one another, with shorter names".to_owned()))
                 }
+                Sandbox::Many { .. } => {
+                    (Code::NoSpc, Some("change fewer files in one command, with shorter paths".to_owned()))
+                }
                 // Whether it ran is not known.
                 Sandbox::Helper { .. } => {
                     (Code::Intr, Some("it may have run; look before running it again".to_owned()))

@@ -12,7 +12,7 @@ use crate::below::tests::chain;
 use crate::failpoint::trace::{self, Was};
 use crate::failpoint::{broken, cut};
 use crate::image::{Kind, digest};
-use crate::layer::Like;
+use crate::layer::{Like, RECORD_BYTES_MAX};
 use crate::record::RECORD;
 
 /// A workspace and a place for a layer.
@@ -643,7 +643,7 @@ fn a_layer_without_end_is_refused_and_goes_as_a_whole() {
         chain(&layer.upper(), levels);
         assert!(matches!(layer.changes(room.work.path()), Err(Error::Deep { .. })));
         assert!(matches!(layer.clone().commit(room.work.path(), None, Value::Null), Err(Error::Deep { .. })));
-        assert!(layer.kept_bytes() == u64::MAX);
+        assert_eq!(layer.kept_bytes(), None);
         layer.discard().unwrap();
         assert_eq!(room.listing(), before);
         assert!(!room.dir().exists());
@@ -651,6 +651,51 @@ fn a_layer_without_end_is_refused_and_goes_as_a_whole() {
         chain(&room.layer().upper(), levels);
         assert!(matches!(recover(&room.dir()), Ok(None)));
         assert!(!room.dir().exists());
+    }
+}
+
+/// What was to be written down grew with names alone: 199,000 empty files below 250 folders took three gigabytes of it.
+#[test]
+fn more_than_can_be_written_down_is_refused() {
+    let room = Room::new(Place::Same);
+    let before = room.listing();
+    let layer = room.layer();
+    let mut folder = layer.upper();
+    (0..14).for_each(|_| folder.push("x".repeat(250)));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (names, long) = (RECORD_BYTES_MAX / 4_000, "y".repeat(200));
+    (0..names).for_each(|nth| drop(std::fs::File::create(folder.join(format!("{long}{nth}"))).unwrap()));
+    assert!(matches!(layer.changes(room.work.path()), Err(Error::Many { .. })));
+    (0..names - 1_000).for_each(|nth| std::fs::remove_file(folder.join(format!("{long}{nth}"))).unwrap());
+    let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
+    let record = std::fs::metadata(room.dir().join(RECORD)).unwrap().len();
+    assert!(record < RECORD_BYTES_MAX as u64 && committed.kept_bytes() == Some(record), "{record}");
+    let undone = committed.undo(Value::Null).unwrap();
+    assert_eq!(room.listing(), before);
+    undone.forget().unwrap();
+}
+
+/// They came back writable: what a command locks in its layer is opened, and this was the workspace's.
+#[test]
+fn folders_that_may_not_be_written_to_come_back_as_they_were() {
+    for place in places() {
+        let room = Room::new(place);
+        for (folder, mode) in [("d/deep", 0o555), ("d", 0o500)] {
+            std::fs::set_permissions(room.at(folder), PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let before = room.listing();
+        let committed = match removal(&room) {
+            Ok(committed) => committed,
+            // On another file system, what may not be written to cannot be deleted after it was copied.
+            Err(Error::Path { .. }) if place == Place::Other => continue,
+            Err(other) => panic!("{place:?}: {other:?}"),
+        };
+        assert!(committed.kept_bytes().is_some());
+        committed.undo(Value::Null).unwrap();
+        assert_eq!(room.listing(), before, "{place:?}");
+        for folder in ["d", "d/deep"] {
+            std::fs::set_permissions(room.at(folder), PermissionsExt::from_mode(0o755)).unwrap();
+        }
     }
 }
 

@@ -101,6 +101,14 @@ struct Kept {
     until: Timestamp,
 }
 
+impl Kept {
+    fn of(committed: &Committed, note: &Note) -> Kept {
+        // What cannot be looked through may be as much as may be kept.
+        let bytes = committed.kept_bytes().unwrap_or(limits::UNDO_PROCESS_BYTES_MAX);
+        Kept { pid: note.pid, bytes, until: note.until }
+    }
+}
+
 /// What is written down with a change, so that it can be journaled after a crash.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
@@ -199,7 +207,7 @@ impl Undo {
     /// Takes in a change that an earlier daemon left; what the journal may not know of it.
     fn found(&self, effect: EffectId, committed: Committed) -> Option<(Pid, Changed)> {
         let note = Note::read(&committed)?;
-        let kept = Kept { pid: note.pid, bytes: committed.kept_bytes(), until: note.until };
+        let kept = Kept::of(&committed, &note);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
         let changed = changed(&committed, &note);
         if committed.dir().join(format!("told-{}", committed.turn())).exists() {
@@ -223,7 +231,7 @@ impl Undo {
                 let Some((note, committed)) = loaded.and_then(|found| Some((Note::read(&found)?, found))) else {
                     continue;
                 };
-                let found = Kept { pid: note.pid, bytes: committed.kept_bytes(), until: note.until };
+                let found = Kept::of(&committed, &note);
                 // What a call has brought up to date since stands.
                 self.kept.lock().unwrap_or_else(PoisonError::into_inner).entry(effect).or_insert(found);
             }
@@ -356,15 +364,16 @@ impl Undo {
     pub(crate) fn took(&self, committed: Committed) -> Option<(Pid, Body)> {
         let note = Note::read(&committed)?;
         let mut changed = changed(&committed, &note);
-        let bytes = committed.kept_bytes();
         let nothing = changed.changes.is_empty();
-        let lost = if self.is_copy(&committed.workspace()) {
-            Some("it was made in the copy of a dry run".to_owned())
-        } else if nothing || bytes > limits::UNDO_PROCESS_BYTES_MAX {
-            let most = limits::UNDO_PROCESS_BYTES_MAX;
-            Some(format!("what it replaced has {bytes} bytes, the most that is kept is {most}"))
-        } else {
-            None
+        let (kept, most) = (committed.kept_bytes(), limits::UNDO_PROCESS_BYTES_MAX);
+        let lost = match kept {
+            _ if self.is_copy(&committed.workspace()) => Some("it was made in the copy of a dry run".to_owned()),
+            _ if nothing => Some("nothing was replaced".to_owned()),
+            None => Some("what it replaced has folders that nobody could look through".to_owned()),
+            Some(bytes) if bytes > most => {
+                Some(format!("what it replaced has {bytes} bytes, the most that is kept is {most}"))
+            }
+            Some(_) => None,
         };
         if lost.is_some() {
             (changed.undo_ms, changed.lost) = (None, lost);
@@ -372,7 +381,7 @@ impl Undo {
                 tracing::warn!(effect = %note.effect, %error, "what a change replaced could not be deleted");
             }
         } else {
-            let kept = Kept { pid: note.pid, bytes, until: note.until };
+            let kept = Kept { pid: note.pid, bytes: kept.unwrap_or(most), until: note.until };
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(note.effect, kept);
             self.make_room();
         }

@@ -128,7 +128,7 @@ impl Undo {
         .await?;
         let changed = changed(&turned, &note);
         tell(note.pid, Body::Changed(Box::new(changed))).await?;
-        let kept = super::Kept { pid: note.pid, bytes: turned.kept_bytes(), until: note.until };
+        let kept = super::Kept::of(&turned, &note);
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(link.effect, kept);
         view.done = true;
         view.proposal.state = ProposalState::Undone;
