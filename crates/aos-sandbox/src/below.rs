@@ -40,6 +40,8 @@ pub(crate) struct Below {
     pub(crate) copied: u64,
     /// Files, folders and all else.
     pub(crate) entries: usize,
+    /// When the last of them changed, its content, name or permissions: in seconds and nanoseconds since 1970.
+    pub(crate) changed: (i64, i64),
     /// Why that is not all, if it is not.
     pub(crate) unseen: Option<Unseen>,
 }
@@ -77,6 +79,7 @@ impl Below {
                 if below.entries > most {
                     return Err(Unseen::Many);
                 }
+                below.changed = below.changed.max((stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0)));
                 let blocks = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
                 below.copied += blocks;
                 if stat.st_nlink < 2 || is_folder(stat) || seen.insert(stat.st_ino) {

@@ -6,11 +6,14 @@
 //! `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was
 //! there is kept, not copied, and no link that a command left in the workspace is followed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -22,10 +25,10 @@ use crate::durable::Durable;
 use crate::error::Error;
 use crate::failpoint::{Done, done, fail, pass};
 use crate::image::Image;
-use crate::layer::{Layer, at};
+use crate::layer::{Layer, at, since_1970};
 use crate::outcome::{Change, ChangeKind};
 use crate::record::{Record, State};
-use crate::step::{Name, Step, inside, open_root};
+use crate::step::{Name, Step, inside, names, open_root};
 use crate::transfer::{Way, nonce};
 
 /// How far a commit has come.
@@ -73,7 +76,7 @@ impl Committed {
         let mut steps: Vec<(Name, Step)> = steps.into_iter().map(|(path, step)| (Name::of(&path), step)).collect();
         steps.sort_by(|a, b| a.0.cmp(&b.0));
         let nonce = Some(nonce().map_err(at(layer.dir()))?);
-        let state = State { stage: Stage::Committing, turn: 0, nonce, note };
+        let state = State { stage: Stage::Committing, turn: 0, nonce, rested: None, note };
         let record = Record { workspace: Name::of(&workspace), steps, state, bytes: 0 };
         let mut committed = Committed { layer, record };
         if let Err(full) = committed.look_for_room() {
@@ -281,15 +284,39 @@ impl Committed {
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
-    /// What would be lost if it were taken back now, or done again: the paths that somebody changed since.
+    /// What would be lost, or would not come back, if it were taken back now or done again: the paths that somebody changed
+    /// since.
     ///
     /// # Errors
     /// [`Error::Path`] when the workspace cannot be opened.
     pub fn in_the_way(&self) -> Result<Vec<PathBuf>, Error> {
         let root = open_root(&self.workspace())?;
         let stands = self.record.state.stage == Stage::Committed;
-        let fails = self.record.steps.iter().filter(|(name, step)| !step.may(&root, name, stands));
-        Ok(fails.map(|(name, _)| name.path().to_owned()).collect())
+        let rested = self.record.state.rested;
+        let fails = self.record.steps.iter().filter(|(name, step)| !step.may(&root, name, stands, rested));
+        let mut paths: Vec<PathBuf> = fails.map(|(name, _)| name.path().to_owned()).collect();
+        if stands {
+            paths.extend(self.strangers(&root));
+        }
+        Ok(paths)
+    }
+
+    /// What somebody put into the folders that took the place of something else: with it they cannot give it back.
+    fn strangers(&self, root: &OwnedFd) -> Vec<PathBuf> {
+        let own: BTreeSet<&Path> = self.record.steps.iter().map(|(name, _)| name.path()).collect();
+        let (mut found, mut top) = (Vec::new(), None);
+        for (name, step) in &self.record.steps {
+            let Step::Folder { before, .. } = step else { continue };
+            let path = name.path();
+            if before.is_some() {
+                top = Some(path);
+            }
+            if top.is_some_and(|top| path.starts_with(top)) {
+                let names = names(root, path).unwrap_or_default();
+                found.extend(names.iter().map(|name| path.join(name)).filter(|path| !own.contains(&**path)));
+            }
+        }
+        found
     }
 
     /// Brings back what the commit replaced. Folders that something was put into since stay. What it had put in place is
@@ -321,7 +348,7 @@ impl Committed {
         let before = self.record.state.clone();
         // What the last turn used may have been seen.
         let nonce = Some(nonce().map_err(at(self.layer.dir()))?);
-        self.state(State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), note })?;
+        self.state(State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), rested: None, note })?;
         let Err(error) = self.go() else { return Ok(self) };
         // The way it came, under the names that things have on it.
         let back = if to == Stage::Undoing { Stage::Committing } else { Stage::Undoing };
@@ -350,7 +377,8 @@ impl Committed {
         };
         self.sync_moved()?;
         pass();
-        self.state(State { stage, ..self.record.state.clone() })
+        let rested = since_1970(SystemTime::now());
+        self.state(State { stage, rested, ..self.record.state.clone() })
     }
 
     /// Does every step that is not done.

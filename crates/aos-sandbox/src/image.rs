@@ -48,6 +48,11 @@ pub enum Kind {
 impl Image {
     /// What is at a path; `None` where nothing is.
     pub(crate) fn of(path: &Path) -> Option<Image> {
+        Some(Image::look(path)?.0)
+    }
+
+    /// The same, and when it changed last, of a folder with all in it: in seconds and nanoseconds since 1970.
+    pub(crate) fn look(path: &Path) -> Option<(Image, (i64, i64))> {
         let meta = std::fs::symlink_metadata(path).ok()?;
         let kind = kind(&meta);
         let sha256 = match kind {
@@ -57,9 +62,11 @@ impl Image {
             Kind::Link => std::fs::read_link(path).ok().map(|target| digest(target.as_os_str().as_bytes())),
             Kind::File | Kind::Folder | Kind::Other => None,
         };
-        let size = if kind == Kind::Folder { Below::of(path, usize::MAX, false).bytes } else { meta.len() };
+        let below = if kind == Kind::Folder { Below::of(path, usize::MAX, false) } else { Below::default() };
+        let size = if kind == Kind::Folder { below.bytes } else { meta.len() };
         let modified = (meta.mtime(), meta.mtime_nsec());
-        Some(Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode: meta.ino(), modified })
+        let changed = below.changed.max((meta.ctime(), meta.ctime_nsec()));
+        Some((Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode: meta.ino(), modified }, changed))
     }
 
     /// Something of which only kind and permissions are held to.

@@ -21,7 +21,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::below::{Below, LEVELS_MAX, delete, unlock};
 use crate::commit::Committed;
@@ -143,7 +143,7 @@ impl Layer {
     }
 
     /// Moves the changes into the workspace and keeps what they replace. `note` is written down with it. With `since`,
-    /// only if none of the files to be replaced or deleted was changed after that.
+    /// only if nothing that is to be replaced or deleted was changed after that, of a folder nothing in it.
     ///
     /// # Errors
     /// [`Error::Conflict`] where one was: nothing is done, and the layer is as it was. [`Error::Path`] when something
@@ -155,8 +155,8 @@ impl Layer {
         note: serde_json::Value,
     ) -> Result<Committed, Error> {
         let Plan { steps, replaced, .. } = self.plan(workspace, Depth::Content)?;
-        let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let later = |time: &Duration| since.is_some_and(|since| *time > since);
+        let since = since.and_then(since_1970);
+        let later = |time: &(i64, i64)| since.is_some_and(|since| *time > since);
         let paths: Vec<PathBuf> = replaced.into_iter().filter(|(_, time)| later(time)).map(|(path, _)| path).collect();
         if !paths.is_empty() {
             return Err(Error::Conflict { paths });
@@ -269,6 +269,12 @@ impl Layer {
     }
 }
 
+/// A time in seconds and nanoseconds since then; `None` before.
+pub(crate) fn since_1970(time: SystemTime) -> Option<(i64, i64)> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some((i64::try_from(since.as_secs()).ok()?, since.subsec_nanos().into()))
+}
+
 fn image(path: &Path) -> Result<Image, Error> {
     Image::of(path).ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
 }
@@ -300,8 +306,8 @@ struct Plan<'l> {
     steps: Vec<(PathBuf, Step)>,
     /// About what writing them down takes.
     bytes: usize,
-    /// The workspace's files that would be replaced or deleted, with the time of their last change since 1970.
-    replaced: Vec<(PathBuf, Duration)>,
+    /// What of the workspace would be replaced or deleted, and when it changed last, as [`Image::look`] says it.
+    replaced: Vec<(PathBuf, (i64, i64))>,
 }
 
 impl Plan<'_> {
@@ -353,20 +359,15 @@ impl Plan<'_> {
 
     /// What of the workspace is at a path that is going to be replaced.
     fn before(&mut self, path: &Path) -> Option<Image> {
-        let host = self.lower.join(path);
-        let meta = std::fs::symlink_metadata(&host).ok()?;
-        if !meta.is_dir() {
-            let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
-            let nanos = u32::try_from(meta.ctime_nsec()).unwrap_or(0);
-            self.replaced.push((path.to_owned(), Duration::new(seconds, nanos)));
-        }
-        self.look(&host)
+        let (image, changed) = self.look(&self.lower.join(path))?;
+        self.replaced.push((path.to_owned(), changed));
+        Some(image)
     }
 
-    fn look(&self, host: &Path) -> Option<Image> {
+    fn look(&self, host: &Path) -> Option<(Image, (i64, i64))> {
         match self.depth {
-            Depth::Names => Some(Image::plain(Kind::Other, 0)),
-            Depth::Content => Image::of(host),
+            Depth::Names => std::fs::symlink_metadata(host).ok().map(|_| (Image::plain(Kind::Other, 0), (0, 0))),
+            Depth::Content => Image::look(host),
         }
     }
 
@@ -389,7 +390,7 @@ impl Plan<'_> {
                 let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
                 std::fs::set_permissions(&host, plain).map_err(at(&host))?;
             }
-            let after = self.look(&host).ok_or_else(|| at(&host)(io::ErrorKind::NotFound.into()))?;
+            let (after, _) = self.look(&host).ok_or_else(|| at(&host)(io::ErrorKind::NotFound.into()))?;
             let before = if lower.is_some() { self.before(path) } else { None };
             return self.push(path.to_owned(), Step::Put { after, before });
         }

@@ -46,6 +46,10 @@ pub(crate) struct State {
     /// in records of the time before there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nonce: Option<String>,
+    /// When it came to rest, in seconds and nanoseconds since 1970: what changed later is somebody else's doing. Not in records
+    /// of version 0.1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rested: Option<(i64, i64)>,
     /// The caller's own.
     pub(crate) note: serde_json::Value,
 }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -122,11 +122,11 @@ impl Step {
                 pass();
                 way.put_in_place(&old, &parent, name)
             }
-            Step::Folder { .. } => {
+            Step::Folder { before, .. } => {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
-                    // What came into the folder later stays, and so does the folder.
-                    Err(Errno::NOTEMPTY) => return Ok(()),
+                    // What came into the folder later stays, and so does the folder, unless something else is to be there.
+                    Err(Errno::NOTEMPTY) if before.is_none() => return Ok(()),
                     Err(errno) => return Err(errno),
                 }
                 pass();
@@ -143,26 +143,34 @@ impl Step {
         }
     }
 
-    /// Whether the workspace still is as this step left it (`stands`), or as it was before.
-    pub(crate) fn may(&self, root: &OwnedFd, at: &Name, stands: bool) -> bool {
-        let is = |name: &Name, image: Option<&Image>| {
-            let path = name.path();
-            let Ok(parent) = beneath(root, path.parent().unwrap_or(Path::new(""))) else { return image.is_none() };
-            let name = path.file_name().unwrap_or_default();
-            match image {
-                Some(image) => image.stands_at(&within(&parent, name)),
-                None => !there_in(&parent, name),
-            }
+    /// Whether the workspace still is as this step left it (`stands`), or as it was before when taking it back came to rest
+    /// at that time.
+    pub(crate) fn may(&self, root: &OwnedFd, at: &Name, stands: bool, rested: Option<(i64, i64)>) -> bool {
+        let host = |path: &Path| {
+            let parent = beneath(root, path.parent().unwrap_or(Path::new(""))).ok()?;
+            Some((within(&parent, path.file_name().unwrap_or_default()), parent))
+        };
+        let is = |name: &Name, image: Option<&Image>| match (host(name.path()), image) {
+            (Some((path, _parent)), Some(image)) => image.stands_at(&path),
+            (Some((path, _parent)), None) => !there(&path),
+            (None, image) => image.is_none(),
+        };
+        let is_folder = || is(at, Some(&Image::folder(0)));
+        // A folder goes with all that is in it.
+        let before = |image: Option<&Image>| {
+            let changed = || host(at.path()).and_then(|(path, _parent)| Some(Image::look(&path)?.1));
+            let holds = image.is_some_and(|image| image.kind == Kind::Folder);
+            is(at, image) && (!holds || rested.is_none_or(|rested| changed().is_some_and(|changed| changed <= rested)))
         };
         match self {
-            Step::Put { after, before } => is(at, if stands { Some(after) } else { before.as_ref() }),
-            Step::Folder { mode, .. } if stands => is(at, Some(&Image::folder(*mode))),
+            Step::Put { after, .. } if stands => is(at, Some(after)),
+            Step::Put { before: image, .. } => before(image.as_ref()),
+            Step::Folder { .. } if stands => is_folder(),
             // A folder that stayed because something is in it is there already.
-            Step::Folder { mode, before, .. } => {
-                is(at, before.as_ref()) || (before.is_none() && is(at, Some(&Image::folder(*mode))))
-            }
-            Step::Mode { from, .. } => is(at, Some(&Image::folder(*from))),
-            Step::Remove { before } => is(at, if stands { None } else { Some(before) }),
+            Step::Folder { before, .. } => is(at, before.as_ref()) || (before.is_none() && is_folder()),
+            Step::Mode { .. } => is_folder(),
+            Step::Remove { .. } if stands => is(at, None),
+            Step::Remove { before: image } => before(Some(image)),
             Step::Move { from, image } => {
                 let (here, there) = (Some(image), None);
                 is(at, if stands { here } else { there }) && is(from, if stands { there } else { here })
@@ -262,6 +270,14 @@ fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(root, path, flags, Mode::empty(), inside())
+}
+
+/// The names in a folder below the workspace.
+pub(crate) fn names(root: &OwnedFd, path: &Path) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat2(root, path, flags, Mode::empty(), inside())?;
+    let names = Dir::read_from(folder)?.map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec())));
+    names.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
 }
 
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {

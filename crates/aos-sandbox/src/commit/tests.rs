@@ -617,6 +617,75 @@ fn a_file_that_a_person_saved_meanwhile_is_not_overwritten() {
     layer.commit(room.work.path(), Some(later), Value::Null).unwrap();
 }
 
+/// Writes a file so that it is newer than `began`, however coarse the file system's clock is.
+fn save(path: &Path, began: std::time::SystemTime) {
+    let began = since_1970(began).unwrap();
+    while {
+        std::fs::write(path, "by a person").unwrap();
+        let meta = std::fs::metadata(path).unwrap();
+        (meta.ctime(), meta.ctime_nsec()) <= began
+    } {}
+}
+
+/// What was saved in it went with the folder.
+#[test]
+fn a_folder_in_which_a_person_saved_something_meanwhile_is_not_replaced() {
+    let room = Room::new(Place::Same);
+    let layer = room.layer();
+    layer.write(room.work.path(), Path::new("becomes-file"), b"by the command", None).unwrap();
+    let began = std::time::SystemTime::now();
+    save(&room.at("becomes-file/in/today"), began);
+    let now = room.listing();
+    let Err(Error::Conflict { paths }) = layer.clone().commit(room.work.path(), Some(began), Value::Null) else {
+        panic!("it was written since")
+    };
+    assert_eq!((paths, room.listing()), (vec![PathBuf::from("becomes-file")], now));
+    layer.commit(room.work.path(), Some(std::time::SystemTime::now()), Value::Null).unwrap();
+}
+
+/// It said that it was done, and the file that the folder had replaced stayed away.
+#[test]
+fn a_folder_in_the_place_of_a_file_goes_only_with_what_the_commit_put_there() {
+    let room = Room::new(Place::Same);
+    let committed = edits(&room).unwrap();
+    std::fs::write(room.at("becomes-folder/theirs"), "by a person").unwrap();
+    // Beside it anything may be, and it stays.
+    std::fs::write(room.at("n/m/theirs"), "by a person").unwrap();
+    let now = room.listing();
+    let Err(Error::Conflict { paths }) = committed.clone().undo(Value::Null) else { panic!("it is in the way") };
+    assert_eq!((paths, room.listing()), (vec![PathBuf::from("becomes-folder/theirs")], now.clone()));
+    // Where it comes between the look and the undo.
+    let mut late = committed.clone();
+    let state = State { stage: Stage::Undoing, turn: 1, ..late.record.state.clone() };
+    late.state(state).unwrap();
+    assert!(matches!(late.go(), Err(Error::Path { .. })));
+    std::fs::remove_file(room.at("becomes-folder/theirs")).unwrap();
+    let undone = recover(&room.dir()).unwrap().unwrap();
+    assert_eq!(std::fs::read(room.at("becomes-folder")).unwrap(), b"the old becomes-folder");
+    assert!(room.at("n/m/theirs").exists());
+    undone.redo(Value::Null).unwrap();
+    assert_eq!(std::fs::read(room.at("becomes-folder/in")).unwrap(), b"in");
+}
+
+/// A deletion that was taken back and is made again took everything with it that had been done in the folder since.
+#[test]
+fn a_folder_that_was_worked_in_since_it_came_back_is_not_taken_away_again() {
+    for place in places() {
+        for work in [removal as Work, edits] {
+            let room = Room::new(place);
+            let undone = work(&room).unwrap().undo(Value::Null).unwrap();
+            let (folder, file) =
+                if undone.altered().len() == 1 { ("d", "d/deep/more") } else { ("becomes-file", "becomes-file/in/x") };
+            let untouched = undone.in_the_way().unwrap();
+            assert_eq!(untouched, [] as [PathBuf; 0], "{place:?}");
+            save(&room.at(file), std::time::SystemTime::now());
+            let now = room.listing();
+            let Err(Error::Conflict { paths }) = undone.redo(Value::Null) else { panic!("it was worked in") };
+            assert_eq!((paths, room.listing()), (vec![PathBuf::from(folder)], now), "{place:?}");
+        }
+    }
+}
+
 #[test]
 fn pipes_sockets_and_set_id_bits_are_not_committed() {
     let room = Room::new(Place::Same);
