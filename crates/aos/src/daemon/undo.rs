@@ -339,7 +339,7 @@ impl Undo {
     }
 
     /// A folder for the layer of a call. `None` for a call that is repeated after a crash and has changed something
-    /// already: what it replaced then is what must come back.
+    /// already.
     pub(crate) fn layer(&self, effect: EffectId) -> Option<PathBuf> {
         let dir = self.folder(effect);
         (!dir.exists()).then_some(dir)
