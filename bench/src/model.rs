@@ -1,4 +1,4 @@
-//! A model that answers at once: real HTTP on loopback in OpenAI's streaming format, always the same but for the call's id.
+//! A model that answers at once: real HTTP on loopback in OpenAI's streaming format, always the same but for its number.
 //!
 //! It reads no request but for its length and, for [`Answer::Chat`], for whether it asks for a stream, so that what the
 //! model costs stays small beside what is measured, and notes when each begins to arrive.
@@ -22,8 +22,8 @@ use crate::Failure;
 pub(crate) enum Answer {
     /// This text.
     Text(&'static str),
-    /// One call, with these arguments.
-    Call(&'static str, &'static str),
+    /// One call, whose arguments are made of the number of the request: who makes the same call again and again is stopped.
+    Call(&'static str, fn(u64) -> Value),
     /// These words with what they used: one document, or a stream of an event for each, as the request asks.
     Chat(&'static [&'static str]),
 }
@@ -97,7 +97,7 @@ impl Answer {
             Answer::Chat(words) => return events(words),
             Answer::Text(text) => (json!({ "role": "assistant", "content": text }), "stop"),
             Answer::Call(name, arguments) => {
-                let function = json!({ "name": name, "arguments": arguments });
+                let function = json!({ "name": name, "arguments": arguments(nth).to_string() });
                 let call = json!({ "index": 0, "id": format!("call_{nth}"), "type": "function", "function": function });
                 (json!({ "role": "assistant", "content": null, "tool_calls": [call] }), "tool_calls")
             }

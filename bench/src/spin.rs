@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let os_pid: u32 = arguments.number("daemon")?;
     let agents: u64 = arguments.number("agents")?;
     let (seconds, warm): (f64, f64) = (arguments.number("seconds")?, arguments.number("warm")?);
-    let answer = Answer::Call("SYS_WRITE_STDOUT", r#"{"text":"going on"}"#);
+    let answer = Answer::Call("SYS_WRITE_STDOUT", |nth| json!({ "text": format!("going on {nth}") }));
     let model = Model::start(arguments.number("port")?, answer).await?;
     let mut client = Client::connect(socket).await?;
     for _ in 0..agents {
@@ -33,6 +33,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<Value, Failure> {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     let (turns, bytes) = (model.answered() - turns, model.received_bytes() - bytes);
     let elapsed = began.elapsed().as_secs_f64();
+    if turns == 0 {
+        return Err("no agent turns any more: `aos ps` says why".into());
+    }
     let (daemon, own) = (daemon::processor_time(os_pid)? - daemon, daemon::processor_time(std::process::id())? - own);
     let after = self::journal(socket).await?;
     let (entries, commits) = (after.0 - journal.0, after.1 - journal.1);
