@@ -16,6 +16,9 @@ use crate::{Error, Place, schema};
 /// Pages that one statement of [`PageReader::all`] reads, so that no long read keeps the log from being cut back.
 const CHUNK: usize = 256;
 
+/// A process and its saved state; `None` where its bytes are not those that were written.
+pub type SavedPage = (Pid, Option<Vec<u8>>);
+
 /// The state of the kernel after it applied entry `lsn`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
@@ -79,9 +82,10 @@ fn stored_after(db: &Connection, path: &Path, after: Pid, most: usize) -> Result
         .map_err(|source| read_error("read the pages", path, source))
 }
 
-/// The same, checked.
-pub(crate) fn pages_after(db: &Connection, path: &Path, after: Pid, most: usize) -> Result<Vec<(Pid, Vec<u8>)>, Error> {
-    stored_after(db, path, after, most)?.into_iter().map(checked).collect()
+/// The same without their digests; `None` where the bytes are not those that were written.
+pub(crate) fn pages_after(db: &Connection, path: &Path, after: Pid, most: usize) -> Result<Vec<SavedPage>, Error> {
+    let pages = stored_after(db, path, after, most)?.into_iter();
+    Ok(pages.map(|page| (page.pid, checked(page).ok().map(|(_, state)| state))).collect())
 }
 
 fn check(at: Place, lsn: Lsn, pid: Pid, digest: &Hash, state: &[u8]) -> Result<(), Error> {

@@ -215,7 +215,10 @@ fn corrupt_hint(at: Place, sound_upto: Option<Lsn>) -> String {
     let sound = sound_upto.map(|lsn| format!("entries up to {lsn} are sound; ")).unwrap_or_default();
     match at {
         Place::Page(_) | Place::Globals => {
-            format!("{sound}the entries are not touched by this: restore a backup, or replay without the checkpoint")
+            format!(
+                "{sound}the entries are not touched by this, and the daemon makes it again from them; where some were \
+                 pruned it cannot: `aos restore FILE` from a backup then"
+            )
         }
         Place::File | Place::Entry(_) | Place::Sealed(_) => format!(
             "{sound}keep a copy of the file, find what is damaged with `aos audit verify`, and `aos restore FILE` \

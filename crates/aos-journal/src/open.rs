@@ -177,19 +177,45 @@ impl Journal {
     }
 }
 
+/// What a daemon would find at its start, without opening the journal for writing; also while one writes it. The last
+/// entry, or `None` where the home never had a journal.
+///
+/// # Errors
+/// As [`Journal::open`], and [`Error::Corrupt`] where the saved state is not what was written.
+pub fn look(path: &Path) -> Result<Option<Lsn>, Error> {
+    let files = Files::of(path);
+    // Before the journal, which only grows: a daemon may be writing both.
+    let found = Head::read(&files.head)?;
+    if !exists(path)? {
+        return never_was(&files, found).map(|()| None);
+    }
+    let db = schema::open_reader(path)?;
+    let (last, _) = read_tail(&db, path)?;
+    if let Some(Torn { last_good, expected }) = compare(&db, path, found, last)? {
+        return Err(Error::TornTail { last_good, expected });
+    }
+    checkpoint::globals(&db, path)?;
+    Ok(Some(last.lsn))
+}
+
 /// Makes a new journal, but only where there has never been one.
 fn create(files: &Files, found: Found) -> Result<(), Error> {
-    let missing = |expected| Err(Error::Missing { path: files.db.clone(), expected });
-    match found {
-        Found::Head(head) => return missing(Some(head.lsn)),
-        Found::Unreadable => return missing(None),
-        // A log without its file: the file was taken away.
-        Found::Nothing if exists(&files.wal)? => return missing(None),
-        Found::Nothing => {}
-    }
+    never_was(files, found)?;
     remove(&files.new)?;
     schema::create(&files.new)?;
     files.put_in_place(&files.new)
+}
+
+/// Whether there has never been a journal, where none is.
+fn never_was(files: &Files, found: Found) -> Result<(), Error> {
+    let missing = |expected| Err(Error::Missing { path: files.db.clone(), expected });
+    match found {
+        Found::Head(head) => missing(Some(head.lsn)),
+        Found::Unreadable => missing(None),
+        // A log without its file: the file was taken away.
+        Found::Nothing if exists(&files.wal)? => missing(None),
+        Found::Nothing => Ok(()),
+    }
 }
 
 /// The last entry, after the chain over the last few was found whole.

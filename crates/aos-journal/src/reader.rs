@@ -12,6 +12,7 @@ use aos_abi::{Entry, Lsn, Pid};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::{GENESIS, Hash};
+use crate::checkpoint::SavedPage;
 use crate::prune::{self, PrunePlan};
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
 use crate::trail::OF_PROCESS;
@@ -223,11 +224,19 @@ impl Reader {
         self.with(|db| checkpoint::page(db, self.path(), pid))
     }
 
+    /// The entry that the saved state is as of; [`Lsn::ZERO`] where there is none.
+    ///
+    /// # Errors
+    /// As for every read.
+    pub fn checkpoint(&self) -> Result<Lsn, Error> {
+        self.with(|db| checkpoint::position(db).map_err(self.fail()))
+    }
+
     /// At most `most` saved processes after a pid, by rising pid.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where the bytes of one are not those that were written.
-    pub fn pages_after(&self, after: Pid, most: usize) -> Result<Vec<(Pid, Vec<u8>)>, Error> {
+    /// As for every read.
+    pub fn pages_after(&self, after: Pid, most: usize) -> Result<Vec<SavedPage>, Error> {
         self.with(|db| checkpoint::pages_after(db, self.path(), after, most))
     }
 

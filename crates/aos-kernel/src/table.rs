@@ -19,7 +19,16 @@ pub trait PageStore {
     ///
     /// # Errors
     /// In words, where the store fails; the kernel cannot go on then.
-    fn load(&mut self, pid: Pid) -> Result<Option<Vec<u8>>, String>;
+    fn load(&mut self, pid: Pid) -> Result<Option<Page>, String>;
+}
+
+/// A page of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// As it stands in the store.
+    Stored(Vec<u8>),
+    /// What stands in the store is damaged, and this was made again from the journal: it has to be written.
+    Mended(Vec<u8>),
 }
 
 /// A store without pages: everything stays in memory.
@@ -27,7 +36,7 @@ pub trait PageStore {
 pub struct NoPages;
 
 impl PageStore for NoPages {
-    fn load(&mut self, _pid: Pid) -> Result<Option<Vec<u8>>, String> {
+    fn load(&mut self, _pid: Pid) -> Result<Option<Page>, String> {
         Ok(None)
     }
 }
@@ -98,11 +107,19 @@ impl<P: PageStore> Table<P> {
         if pid <= Pid::INIT || self.gone.contains_key(&pid) {
             return false;
         }
-        let Some(page) = self.pages.load(pid).unwrap_or_else(|why| panic!("page of process {pid}: {why}")) else {
-            return false;
+        // Not a fault of the kernel: whoever has the store says what is wrong with it.
+        let unreadable = |why| std::panic::resume_unwind(Box::new(format!("page of process {pid}: {why}")));
+        let (page, mended) = match self.pages.load(pid).unwrap_or_else(unreadable) {
+            None => return false,
+            Some(Page::Stored(page)) => (page, false),
+            Some(Page::Mended(page)) => (page, true),
         };
         let process = decode(&page).unwrap_or_else(|why| panic!("page of process {pid}: {why}"));
         self.take_in(process);
+        if mended && let Some(slot) = self.slots.get_mut(&pid) {
+            slot.dirty = true;
+            self.dirty.insert(pid);
+        }
         true
     }
 

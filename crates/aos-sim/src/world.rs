@@ -12,7 +12,7 @@ use std::sync::Arc;
 use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_journal::{Crash, MemoryStore, Store};
 use aos_kernel::effect::Effect;
-use aos_kernel::table::PageStore;
+use aos_kernel::table::{Page, PageStore};
 use aos_kernel::{Applied, Kernel};
 
 use crate::chance::Chance;
@@ -46,8 +46,9 @@ pub(crate) enum Stops {
 pub(crate) struct Pages(pub(crate) Rc<RefCell<MemoryStore>>);
 
 impl PageStore for Pages {
-    fn load(&mut self, pid: Pid) -> Result<Option<Vec<u8>>, String> {
-        self.0.borrow().page(pid).map_err(|error| error.to_string())
+    fn load(&mut self, pid: Pid) -> Result<Option<Page>, String> {
+        let page = self.0.borrow().page(pid).map_err(|error| error.to_string())?;
+        Ok(page.map(Page::Stored))
     }
 }
 

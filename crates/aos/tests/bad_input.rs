@@ -393,6 +393,48 @@ fn an_altered_byte_in_the_past_is_told_without_being_asked_about() {
     assert!(doctor.code == 1 && doctor.out.contains("ALTERED: "), "{doctor:?}");
 }
 
+/// Changes the last byte of what the kernel has saved; `what` says of which process, or of all.
+fn damage_saved(rig: &Rig, what: &str) {
+    let db = rusqlite::Connection::open(rig.file("journal.db")).unwrap();
+    let changed = match what {
+        "all" => {
+            "UPDATE checkpoint SET globals = CAST(substr(globals, 1, length(globals) - 1) || x'7f' AS BLOB)".into()
+        }
+        pid => format!(
+            "UPDATE page SET state = CAST(substr(state, 1, length(state) - 1) || x'7f' AS BLOB) WHERE pid = {pid}"
+        ),
+    };
+    assert_eq!(db.execute(&changed, []).unwrap(), 1);
+}
+
+/// Whatever reached for such a process ended the daemon, lists failed as a whole, and one with a due timer let no daemon start.
+#[test]
+fn a_damaged_saved_state_is_made_again_from_the_entries() {
+    let rig = with_a_past();
+    rig.up();
+    let before = rig.json(&["ps", "-a"]).as_array().unwrap().clone();
+    rig.stop();
+    for what in ["2", "all"] {
+        damage_saved(&rig, what);
+        let verify = rig.aos(&["audit", "verify", "--no-start"]);
+        assert!(verify.code == 1 && verify.out.contains("ALTERED: "), "{verify:?}");
+        let doctor = rig.aos(&["doctor"]).out;
+        assert_eq!(
+            doctor.contains("the daemon makes it again"),
+            what == "all",
+            "no single process is looked at: {doctor}"
+        );
+        rig.up();
+        let now = rig.json(&["ps", "-a"]);
+        assert_eq!(now.as_array().unwrap()[..before.len()], before[..]);
+        assert!(rig.log().contains("it is made again from the entries"), "{}", rig.log());
+        assert_eq!(rig.aos(&["inspect", "2"]).code, 0);
+        assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+        rig.stop();
+        assert_eq!(rig.aos(&["audit", "verify", "--no-start"]).code, 0, "it was written anew");
+    }
+}
+
 #[test]
 fn a_missing_journal_is_not_an_empty_one() {
     let rig = with_a_past();
@@ -400,6 +442,8 @@ fn a_missing_journal_is_not_an_empty_one() {
         let _ = fs::rename(rig.file(name), rig.file(&format!("{name}.away")));
     }
     assert_refused_and_untouched(&rig, &["journal.db", "missing", "put the file back"]);
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("put the file back"), "{doctor:?}");
     assert!(!rig.file("journal.db").exists(), "no empty one was made");
     for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
         let _ = fs::rename(rig.file(&format!("{name}.away")), rig.file(name));
@@ -420,6 +464,8 @@ fn a_journal_cut_short_is_refused_with_what_is_safe() {
     assert_told(&ran, ran.code, &["journal", "try: ", "restore"]);
     let again = rig.aos(&["run", "alpha"]);
     assert_ne!(again.code, 0, "{again:?}");
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("journal"), "{doctor:?}");
 }
 
 #[test]

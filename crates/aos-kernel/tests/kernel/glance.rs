@@ -7,7 +7,7 @@ use std::rc::Rc;
 use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, Pid, Timestamp};
 use aos_kernel::Kernel;
-use aos_kernel::table::{PageStore, decode};
+use aos_kernel::table::{Page, PageStore, decode};
 
 use crate::rig::plain;
 
@@ -16,9 +16,9 @@ use crate::rig::plain;
 struct Pages(Rc<RefCell<BTreeMap<Pid, Vec<u8>>>>, Rc<Cell<usize>>);
 
 impl PageStore for Pages {
-    fn load(&mut self, pid: Pid) -> Result<Option<Vec<u8>>, String> {
+    fn load(&mut self, pid: Pid) -> Result<Option<Page>, String> {
         self.1.set(self.1.get() + 1);
-        Ok(self.0.borrow().get(&pid).cloned())
+        Ok(self.0.borrow().get(&pid).cloned().map(Page::Stored))
     }
 }
 

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aos_journal::Reader;
 use aos_models::embed::{Embedder, Vector};
 use aos_models::{Pool, Provider};
 use aos_policy::Policy;
@@ -83,7 +82,7 @@ impl Args {
             findings.extend(disk(&cx.home));
             findings.extend(policy(&cx.home, &Mounts::new(&cx.home, &cx.env)));
             findings.extend(secrets(&cx.home, &cx.env));
-            findings.extend(journal(&cx.home));
+            findings.push(journal(&cx.home));
             match Config::load(&cx.home.config_file(), &cx.env) {
                 Ok(config) => {
                     findings.extend(configuration(&config));
@@ -214,17 +213,15 @@ fn secrets(home: &Home, env: &Env) -> Vec<Finding> {
     names.into_iter().map(look).collect()
 }
 
-fn journal(home: &Home) -> Option<Finding> {
-    let file = home.journal_file();
-    if !file.exists() {
-        return Some(Finding::good("journal", "none yet"));
-    }
-    Some(match Reader::open(&file).and_then(|reader| reader.last()) {
-        Ok((last, _)) => {
+/// Looks at the journal as a start would.
+fn journal(home: &Home) -> Finding {
+    match aos_journal::look(&home.journal_file()) {
+        Ok(None) => Finding::good("journal", "none yet"),
+        Ok(Some(last)) => {
             Finding::good("journal", format!("the last entry is {last}; aos audit verify checks them all"))
         }
         Err(error) => Finding::fault("journal", error.to_string(), error.hint()),
-    })
+    }
 }
 
 fn configuration(config: &Config) -> Vec<Finding> {

@@ -26,7 +26,7 @@ mod pages;
 mod past;
 mod privacy;
 pub(crate) mod programs;
-mod proof;
+pub(crate) mod proof;
 mod relay;
 mod reload;
 mod requests;
@@ -67,6 +67,22 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 /// How often its journal is tried meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Why a checkpoint is made again from the first entry on.
+#[derive(Clone, Debug)]
+pub enum Lost {
+    /// It is of another version of aos.
+    Other(String),
+    /// Its bytes are not those that were written.
+    Damaged(String),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Lost::Other(why) | Lost::Damaged(why)) = self;
+        f.write_str(why)
+    }
+}
+
 /// Why the daemon did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -92,11 +108,11 @@ pub enum Error {
         /// It was read from the first one on, since this version cannot read the state that was saved.
         from_first: bool,
     },
-    /// The checkpoint is not of this version's format, and what it stands for is in the journal no more.
-    #[error("{why}, and it cannot be made again: entries from {from} on were pruned")]
+    /// The checkpoint is of no use, and what it stands for is in the journal no more.
+    #[error("{lost}, and it cannot be made again: entries from {from} on were pruned")]
     Checkpoint {
         /// Why it is of no use.
-        why: String,
+        lost: Lost,
         /// The first entry that is missing.
         from: Lsn,
     },
@@ -126,7 +142,12 @@ impl Error {
             Error::Journal(error) => error.hint(),
             Error::Home(error) => error.hint(),
             Error::Listen { .. } => "stop what listens there, or set another `listen` in `[daemon]` of aos.toml".into(),
-            Error::Checkpoint { .. } => "start the version of aos that wrote it; nothing was changed".into(),
+            Error::Checkpoint { lost: Lost::Other(_), .. } => {
+                "start the version of aos that wrote it; nothing was changed".into()
+            }
+            Error::Checkpoint { lost: Lost::Damaged(_), .. } => {
+                "`aos restore FILE` from a backup, into a new home; nothing was changed".into()
+            }
             Error::Diverged { from_first: true, .. } => {
                 "go on with the version of aos that wrote it, or begin a new home with this one: `aos --home NEW init`; nothing was changed".into()
             }
@@ -159,7 +180,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         tracing::warn!(last_good = %torn.last_good, expected = %torn.expected, "the journal's end is lost; going on from the last entry that is whole");
     }
     let journal = Arc::new(journal);
-    let (kernel, checkpoint) = restore::restore(&journal)?;
+    let mut failures = mpsc::unbounded_channel();
+    let (kernel, checkpoint) = restore::restore(&journal, &mut failures)?;
+    let (failed, mut failures) = failures;
     folders::put_away(&home.workspaces(), kernel.next_pid())
         .map_err(|error| Error::Part { what: "the workspaces", why: error.to_string() })?;
 
@@ -193,7 +216,6 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let ground = Arc::new(ground::Ground::new(home.undo(), config.exec, drivers.helper().clone(), drivers.policy()));
     let history = Arc::new(history::History::new(journal.reader()));
     let (completions, outcomes) = mpsc::unbounded_channel();
-    let (failed, mut failures) = mpsc::unbounded_channel();
     let counters = Arc::new(counters::Counters::default());
     let pool = Arc::new(pool);
     let relays = Arc::new(relay::Relays::new(Arc::clone(&pool), completions.clone()));
@@ -270,6 +292,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let proving = tokio::spawn(proof.run(shutdown.clone()));
     let recording = edges.apart(measured::record(handle.clone(), home.clone(), measured));
     let failure = tokio::select! {
+        biased;
         () = shutdown.cancelled() => None,
         failure = failures.recv() => failure.map(Error::from),
         // What made it fail was applied before it was journaled, so it is not there after a restart.

@@ -5,7 +5,7 @@
 //! start goes on where the last one stopped, after that it begins anew; where something is found nothing is remembered, so
 //! that each start finds it again. It only tells: whether to go on is for a person.
 //!
-//! Deliberately absent: the database's own check and the saved states of processes. `aos audit verify` has them.
+//! Deliberately absent there: the database's own check and the saved states of processes. [`audit`] has them.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use aos_abi::Lsn;
+use aos_abi::api::{AuditRequest, AuditView};
 use aos_journal::chain::{hex, unhex};
-use aos_journal::{Hash, Reader};
+use aos_journal::{Error, Hash, Reader};
 use tokio_util::sync::CancellationToken;
 
 use crate::home::Home;
@@ -44,6 +45,19 @@ struct Walked {
     began_s: u64,
     lsn: Lsn,
     hash: Hash,
+}
+
+/// Proves all of a journal; also for whoever reads one that no daemon has open.
+pub(crate) fn audit(reader: &Reader, request: &AuditRequest) -> Result<AuditView, Error> {
+    let kept = request.expect.as_ref().and_then(|kept| Some((kept.lsn, unhex(&kept.hash)?)));
+    let report = reader.verify_against(kept, |_, _| ())?;
+    Ok(AuditView {
+        intact: report.is_sound(),
+        entries: report.entries,
+        last_lsn: report.last,
+        head: hex(&report.hash),
+        fault: report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail)),
+    })
 }
 
 impl Proof {

@@ -1,45 +1,64 @@
 //! The kernel as of the journal's end: the last checkpoint, then every input after it.
 //!
 //! Start at [`restore`]. What always holds: what is decided again is compared with the facts that the journal holds; a
-//! checkpoint of another format is made again from the journal, which is the truth, where that still has every entry.
+//! checkpoint of another format, or a damaged one, is made again from the entries, which are the truth, where they reach
+//! back to the first one.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use aos_abi::{Entry, Lsn};
-use aos_journal::{Checkpoint, Journal};
+use aos_abi::{Entry, Lsn, Pid};
+use aos_journal::{Checkpoint, Journal, Place, Reader};
 use aos_kernel::Kernel;
 use aos_kernel::table::{NoPages, PageStore};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::Error;
 use super::heart::LiveKernel;
 use super::pages::Pages;
+use super::{Error, Lost};
+
+/// How a kernel that ends because a page of a process cannot be had says why.
+pub(super) type Failures = (UnboundedSender<aos_journal::Error>, UnboundedReceiver<aos_journal::Error>);
 
 /// The kernel, and the checkpoint that it began with.
-pub(super) fn restore(journal: &Journal) -> Result<(LiveKernel, Lsn), Error> {
-    let pages = || journal.page_reader().map(Pages);
-    let (mut kernel, checkpoint) = match journal.load_globals()? {
-        None => (Kernel::new(pages()?), Lsn::ZERO),
-        Some((lsn, globals)) => match Kernel::restore(&globals, pages()?) {
-            Ok(kernel) => (kernel, lsn),
-            Err(error) => {
-                tracing::warn!(upto = %lsn, "{error}: it is made again from the journal, which may take a while");
-                let (lsn, globals) = rebuild(journal, &error.to_string())?;
-                let kernel = Kernel::restore(&globals, pages()?)
-                    .map_err(|error| Error::Part { what: "the checkpoint", why: error.to_string() })?;
-                (kernel, lsn)
-            }
-        },
+pub(super) fn restore(journal: &Journal, failures: &mut Failures) -> Result<(LiveKernel, Lsn), Error> {
+    let (failed, heard) = failures;
+    let pages = || -> Result<Pages, Error> {
+        Ok(Pages { pages: journal.page_reader()?, entries: journal.reader(), failed: failed.clone() })
     };
-    replay(journal, &mut kernel, checkpoint, "")?;
-    Ok((kernel, checkpoint))
+    let begun = match journal.load_globals() {
+        Ok(None) => Ok((Kernel::new(pages()?), Lsn::ZERO)),
+        Ok(Some((lsn, globals))) => Kernel::restore(&globals, pages()?)
+            .map(|kernel| (kernel, lsn))
+            .map_err(|error| Lost::Other(error.to_string())),
+        Err(error @ aos_journal::Error::Corrupt { at: Place::Globals, .. }) => Err(Lost::Damaged(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let (mut kernel, checkpoint) = match begun {
+        Ok(begun) => begun,
+        Err(lost) => {
+            tracing::warn!("{lost}: it is made again from the entries, which may take a while");
+            let (lsn, globals) = rebuild(journal, &lost)?;
+            let kernel = Kernel::restore(&globals, pages()?)
+                .map_err(|error| Error::Part { what: "the checkpoint", why: error.to_string() })?;
+            (kernel, lsn)
+        }
+    };
+    let entries = journal.reader();
+    let replayed = catch_unwind(AssertUnwindSafe(|| replay(&entries, &mut kernel, checkpoint, None, None)));
+    match (replayed, heard.try_recv()) {
+        (Ok(replayed), _) => replayed.map(|()| (kernel, checkpoint)),
+        (Err(_), Ok(error)) => Err(error.into()),
+        (Err(fault), Err(_)) => resume_unwind(fault),
+    }
 }
 
 /// Makes the checkpoint again, from the first entry on.
-fn rebuild(journal: &Journal, why: &str) -> Result<(Lsn, Vec<u8>), Error> {
+fn rebuild(journal: &Journal, lost: &Lost) -> Result<(Lsn, Vec<u8>), Error> {
     let mut kernel = Kernel::new(NoPages);
-    replay(journal, &mut kernel, Lsn::ZERO, why)?;
+    replay(&journal.reader(), &mut kernel, Lsn::ZERO, None, Some(lost))?;
     let made = kernel.checkpoint();
     let saved = Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed };
     let again = (saved.lsn, saved.globals.clone());
@@ -47,15 +66,33 @@ fn rebuild(journal: &Journal, why: &str) -> Result<(Lsn, Vec<u8>), Error> {
     Ok(again)
 }
 
-/// Applies every input after an entry. Effects were performed before the stop, or `Booted` recovers them. `why` says
-/// why there is no later entry to begin with, for where one is missing.
-fn replay<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>, after: Lsn, why: &str) -> Result<(), Error> {
+/// Makes the page of a process again, as the last checkpoint has it: what is not in memory is still as it was then.
+pub(super) fn page(entries: &Reader, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
+    let mut kernel = Kernel::new(NoPages);
+    let lost = Lost::Damaged(format!("the saved state of process {pid} is damaged"));
+    replay(entries, &mut kernel, Lsn::ZERO, Some(entries.checkpoint()?), Some(&lost))?;
+    Ok(kernel.checkpoint().pages.into_iter().find(|(of, _)| *of == pid).map(|(_, page)| page))
+}
+
+/// Applies every input after an entry, and up to another one. Effects were performed before the stop, or `Booted` recovers
+/// them. `lost` says why there is no later entry to begin with, for where one is missing.
+fn replay<P: PageStore>(
+    entries: &Reader,
+    kernel: &mut Kernel<P>,
+    after: Lsn,
+    upto: Option<Lsn>,
+    lost: Option<&Lost>,
+) -> Result<(), Error> {
     let mut expected: VecDeque<Arc<Entry>> = VecDeque::new();
     let (mut last, mut failed) = (after, None);
-    journal.reader().for_each_after(after, |recorded| {
+    entries.for_each_after(after, |recorded| {
+        if upto == Some(last) {
+            return ControlFlow::Break(());
+        }
         // Every decision follows from all that came before it.
         if recorded.lsn != last.next() {
-            failed = Some(Error::Checkpoint { why: why.to_owned(), from: last.next() });
+            let lost = lost.cloned().unwrap_or_else(|| Lost::Damaged("the journal has a gap".into()));
+            failed = Some(Error::Checkpoint { lost, from: last.next() });
             return ControlFlow::Break(());
         }
         last = recorded.lsn;
@@ -65,7 +102,7 @@ fn replay<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>, after: Lsn, w
         if expected.pop_front().as_deref() == Some(&recorded) {
             return ControlFlow::Continue(());
         }
-        failed = Some(Error::Diverged { lsn: recorded.lsn, from_first: !why.is_empty() });
+        failed = Some(Error::Diverged { lsn: recorded.lsn, from_first: lost.is_some() });
         ControlFlow::Break(())
     })?;
     failed.map_or(Ok(()), Err)
@@ -78,6 +115,7 @@ mod tests {
     use aos_abi::process::SpawnSpec;
     use aos_abi::{Body, Pid, Signal, Timestamp};
     use aos_journal::OpenOptions;
+    use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
 
@@ -108,14 +146,14 @@ mod tests {
     fn a_checkpoint_of_another_format_is_made_again_from_the_journal() {
         let home = tempfile::tempdir().unwrap();
         let (journal, _) = of_another_version(&home);
-        let (mut kernel, checkpoint) = restore(&journal).unwrap();
+        let (mut kernel, checkpoint) = restore(&journal, &mut unbounded_channel()).unwrap();
         assert_eq!((kernel.lsn(), checkpoint), (journal.last(), journal.last()));
         let listed = kernel.list([Pid(2), Pid(3)], true);
         let states: Vec<_> = listed.iter().map(|view| (view.name.as_str(), view.state.as_str())).collect();
         assert_eq!(states, [("kept", "stopped"), ("kept", "exited")]);
         // From now on it is an ordinary one.
         assert!(Kernel::restore(&journal.load_globals().unwrap().unwrap().1, NoPages).is_ok());
-        assert_eq!(restore(&journal).unwrap().0.list([Pid(2)], true), listed[..1]);
+        assert_eq!(restore(&journal, &mut unbounded_channel()).unwrap().0.list([Pid(2)], true), listed[..1]);
     }
 
     #[test]
@@ -127,10 +165,81 @@ mod tests {
         journal.prune(plan, journal.last().next(), Timestamp(3), move |outcome| sender.send(outcome).unwrap());
         answer.recv().unwrap().unwrap();
         let before = journal.load_globals().unwrap();
-        let error = restore(&journal).err().unwrap();
+        let error = restore(&journal, &mut unbounded_channel()).err().unwrap();
         assert!(matches!(error, Error::Checkpoint { .. }), "{error}");
         assert!(error.to_string().contains("of format 99"), "{error}");
         assert!(error.hint().contains("start the version of aos that wrote it"), "{}", error.hint());
         assert_eq!(journal.load_globals().unwrap(), before, "nothing was changed");
+    }
+
+    /// A home with a process at rest and one that has ended, and their saved state.
+    fn at_rest(home: &tempfile::TempDir) -> Journal {
+        let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
+        let mut kernel = Kernel::new(NoPages);
+        let kill = Body::Signal { signal: Signal::Kill, from_pid: Pid::INIT, tree: false };
+        for (pid, body) in [(Pid(2), spawned()), (Pid(3), spawned()), (Pid(3), kill)] {
+            journal.append_wait(kernel.apply(Timestamp(1), pid, body).entries).unwrap();
+        }
+        let made = kernel.checkpoint();
+        let saved = Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed };
+        journal.checkpoint_wait(saved).unwrap();
+        journal
+    }
+
+    fn damage(home: &tempfile::TempDir, what: &str) {
+        let db = rusqlite::Connection::open(home.path().join("journal.db")).unwrap();
+        // The last byte, so that only the digest tells.
+        let last = |column| format!("CAST(substr({column}, 1, length({column}) - 1) || x'7f' AS BLOB)");
+        let changed = match what {
+            "globals" => db.execute(&format!("UPDATE checkpoint SET globals = {}", last("globals")), []),
+            pid => db.execute(&format!("UPDATE page SET state = {} WHERE pid = {pid}", last("state")), []),
+        };
+        assert_eq!(changed.unwrap(), 1);
+    }
+
+    /// A changed byte in the saved state of one process ended the daemon when something reached for it, and again at each
+    /// start where that was a timer.
+    #[test]
+    fn a_damaged_page_is_made_again_from_the_entries_and_written() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = at_rest(&home);
+        let page = journal.reader().page(Pid(2)).unwrap().unwrap();
+        damage(&home, "2");
+        assert!(journal.reader().page(Pid(2)).is_err());
+        let (mut kernel, _) = restore(&journal, &mut unbounded_channel()).unwrap();
+        let listed = kernel.glance(Vec::new(), |kernel| kernel.list([Pid(2), Pid(3)], true));
+        assert_eq!(listed.iter().map(|view| view.state.as_str()).collect::<Vec<_>>(), ["blocked", "exited"]);
+        let mended = kernel.checkpoint();
+        assert_eq!(mended.pages, [(Pid(2), page)]);
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_made_again_from_the_entries() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = at_rest(&home);
+        let before = journal.load_globals().unwrap();
+        damage(&home, "globals");
+        let (kernel, checkpoint) = restore(&journal, &mut unbounded_channel()).unwrap();
+        assert_eq!((kernel.lsn(), checkpoint), (journal.last(), journal.last()));
+        assert_eq!(journal.load_globals().unwrap(), before);
+    }
+
+    #[test]
+    fn where_entries_were_pruned_a_damaged_page_ends_the_kernel_with_its_name() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = at_rest(&home);
+        let plan = journal.reader().prune_plan(vec![Pid(3)]).unwrap();
+        let (sender, answer) = sync_channel(1);
+        journal.prune(plan, journal.last().next(), Timestamp(3), move |outcome| sender.send(outcome).unwrap());
+        answer.recv().unwrap().unwrap();
+        damage(&home, "2");
+        let mut failures = unbounded_channel();
+        // The prune's mark is applied again, which reaches for nobody.
+        let (mut kernel, _) = restore(&journal, &mut failures).unwrap();
+        let reached = catch_unwind(AssertUnwindSafe(|| kernel.process(Pid(2)).is_some()));
+        assert!(reached.is_err());
+        let error = failures.1.try_recv().unwrap();
+        assert!(matches!(error, aos_journal::Error::Corrupt { at: Place::Page(Pid(2)), .. }), "{error}");
+        assert!(error.hint().contains("`aos restore FILE` from a backup"), "{}", error.hint());
     }
 }

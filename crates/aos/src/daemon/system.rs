@@ -124,8 +124,8 @@ impl Daemon {
         let stored = blocking(move || {
             let pages = reader.pages_after(after, LIST_PIECE)?;
             let saved: Vec<Pid> = pages.iter().map(|(pid, _)| *pid).collect();
-            // A page that is none of ours is met by the kernel, which says so.
-            let stored = pages.iter().filter_map(|(_, page)| aos_kernel::table::decode(page).ok()).collect();
+            // A page that is none of ours, or damaged, is met by the kernel.
+            let stored = pages.iter().filter_map(|(_, page)| aos_kernel::table::decode(page.as_ref()?).ok()).collect();
             Ok((saved, stored))
         });
         let (saved, stored) = stored.await?;
@@ -670,15 +670,7 @@ impl System for Daemon {
 
     async fn audit_verify(&self, request: AuditRequest) -> Answer<AuditView> {
         let reader = self.journal.reader();
-        let kept = request.expect.and_then(|kept| Some((kept.lsn, aos_journal::chain::unhex(&kept.hash)?)));
-        let report = blocking(move || reader.verify_against(kept, |_, _| ())).await?;
-        Ok(AuditView {
-            intact: report.is_sound(),
-            entries: report.entries,
-            last_lsn: report.last,
-            head: aos_journal::chain::hex(&report.hash),
-            fault: report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail)),
-        })
+        blocking(move || super::proof::audit(&reader, &request)).await
     }
 
     async fn backup(&self, request: BackupRequest) -> Answer<()> {
