@@ -471,6 +471,25 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_others_could_read_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(&dir.path().join("home")).unwrap();
+        home.create().unwrap();
+        let token = home.token().unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(&home.token_file(), 0o644);
+        set(home.root(), 0o755);
+        home.discard_exposed_token().unwrap();
+        assert_eq!(home.token().unwrap(), token, "the folder closes it off");
+        set(&home.run(), 0o755);
+        home.discard_exposed_token().unwrap();
+        assert_ne!(home.token().unwrap(), token);
+        let anew = home.token().unwrap();
+        home.discard_exposed_token().unwrap();
+        assert_eq!(home.token().unwrap(), anew);
+    }
+
+    #[test]
     fn a_token_that_links_to_nothing_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();

@@ -274,6 +274,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         }
     }
 
+    home.discard_exposed_token()?;
     let token = aos_gateway::Token::new(&home.token()?)
         .map_err(|short| part("the token", format!("run/token holds {} characters, too few", short.0)))?;
     // Last of all: whoever can connect is served, and whoever starts this daemon reads its error where it fails before.

@@ -55,6 +55,22 @@ impl Home {
         Ok(())
     }
 
+    /// Removes a token that others could have read, so that another one is made: who has it does all that its owner may.
+    /// For a daemon that starts; one that runs has read it already.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn discard_exposed_token(&self) -> Result<(), Error> {
+        let path = self.token_file();
+        let open = |path: &Path, bits: u32| look(path).is_some_and(|(mode, _)| mode & bits != 0);
+        let reachable = path.ancestors().skip(1).take(2).all(|folder| open(folder, 0o011));
+        if !reachable || !open(&path, 0o044) {
+            return Ok(());
+        }
+        tracing::warn!("others could read {}: it is made anew, so give it to your programs again", path.display());
+        fs::remove_file(&path).map_err(|source| Error::Io { doing: "remove", path, source })
+    }
+
     /// The folders above the home in which every user could put another one in its place, each with its mode. That is no
     /// fault where nobody else has an account, such as in a container; and what another user puts there is refused.
     #[must_use]
