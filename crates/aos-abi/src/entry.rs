@@ -296,6 +296,9 @@ pub enum Body {
         spec: Box<SpawnSpec>,
         /// Its window, in order: the entries are the other one's.
         window: Vec<WindowItem>,
+        /// The other one had nothing to do then, so this one waits for something to come as it did.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        rests: bool,
     },
     /// Input: a person gave a process another budget, or more of it.
     Budgeted {

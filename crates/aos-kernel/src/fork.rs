@@ -4,12 +4,13 @@
 //! owner, and it is the person's, not its origin's; what its origin carried it carries.
 
 use aos_abi::entry::WindowItem;
-use aos_abi::process::{Mode, SpawnSpec};
-use aos_abi::{CallError, Code, Lsn, Pid};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
+use aos_abi::{CallError, Code, Lsn, Pid, Usd};
 use aos_context::ItemKind;
 use aos_policy::Grants;
 
-use crate::process::{CallState, Notice, Process};
+use crate::budget::Dimension;
+use crate::process::{CallState, Notice, Phase, Process};
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
@@ -20,7 +21,14 @@ impl<P: PageStore> Kernel<P> {
         self.table.get(pid).filter(|process| !process.exited()).map(Process::past)
     }
 
-    /// What a fork of this process would be.
+    /// Whether a living process has nothing to do: it waits for something to come.
+    pub fn rests(&mut self, pid: Pid) -> bool {
+        self.table
+            .get(pid)
+            .is_some_and(|process| matches!(process.phase, Phase::Idle) && process.news().next().is_none())
+    }
+
+    /// What a fork of this process would be: with its rights and its limits.
     ///
     /// # Errors
     /// `ESRCH` where there is none.
@@ -32,8 +40,19 @@ impl<P: PageStore> Kernel<P> {
                 format!("process {from} is a program's key and has no past to fork"),
             ));
         }
+        let started_at = process.started_at;
+        let wall_s = process.budget.ends_at.map(|end| end.millis_since(started_at).div_ceil(1000));
+        let limit = |kernel: &mut Self, dimension| {
+            let holder = *kernel.drawn_on(from, dimension).last()?;
+            kernel.table.get(holder)?.budget.account(dimension).limit
+        };
+        let (tokens, calls) = (limit(self, Dimension::Tokens), limit(self, Dimension::Calls));
+        let budget = BudgetSpec { usd: limit(self, Dimension::Usd).map(Usd), tokens, calls, wall_s };
         let pid = Pid(self.globals.last_pid + 1);
+        let process = self.table.get(from).ok_or_else(|| no_process(from))?;
         Ok(SpawnSpec {
+            // What held for its origin, of which it has used nothing yet.
+            budget,
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             priority: process.priority,
             // The nearest grants lie within all above them, so they alone say what it may do.
@@ -44,7 +63,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A process made from another one's past: its window, and nothing that has one owner.
-    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[WindowItem]) {
+    pub(crate) fn forked(&mut self, pid: Pid, from: Pid, spec: &SpawnSpec, window: &[WindowItem], rests: bool) {
         let mut process = self.embryo(pid, spec);
         process.origin = Some(from);
         if let Some(first) = self.table.get(from) {
@@ -58,13 +77,13 @@ impl<P: PageStore> Kernel<P> {
         for item in window {
             process.window.push(item.lsn, item.tokens, item.kind);
         }
-        let empty = window.is_empty();
+        let goes_on = !window.is_empty() && !rests;
         self.enter(process);
         self.labels_of_copy(pid, Some(from), None);
         // What has come is in its past, read or not.
         let labels = self.table.get(from).map(Process::labels_to_come).unwrap_or_default();
         self.learns(pid, labels);
-        if !empty {
+        if goes_on {
             self.want_turn(pid);
         }
     }

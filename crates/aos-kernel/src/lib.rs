@@ -303,7 +303,7 @@ impl<P: PageStore> Kernel<P> {
             // What else its requests brought back comes with the call's result.
             Body::Requested(requested) => self.labels_reached(pid, requested),
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
-            Body::Forked { from_pid, spec, window, .. } => self.forked(pid, *from_pid, spec, window),
+            Body::Forked { from_pid, spec, window, rests, .. } => self.forked(pid, *from_pid, spec, window, *rests),
             Body::Budgeted { budget } => self.budgeted(pid, budget),
             Body::Pruned { pids, .. } => self.pruned(pids),
             // Facts are decided here; one that arrives as an input changes nothing.

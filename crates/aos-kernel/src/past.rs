@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aos_abi::decode::{ASKED_BY_KERNEL, call_ids, decode};
+use aos_abi::decode::{ASKED_BY_KERNEL, Decoding, call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome, Purpose, WindowItem};
 use aos_abi::inference::{Encoding, Stop};
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Name, Pid};
@@ -29,6 +29,8 @@ pub struct Past {
     awaited: (Vec<EffectId>, bool),
     /// The calls of the last reply, whose results enter the window together.
     step: Vec<Call>,
+    /// Its last reply, where that says something and calls nothing.
+    spoke: Option<Lsn>,
     /// It was asked to end.
     terminating: bool,
 }
@@ -69,6 +71,7 @@ impl Past {
             news: Vec::new(),
             awaited: (Vec::new(), false),
             step: Vec::new(),
+            spoke: None,
             terminating: false,
         }
     }
@@ -87,6 +90,9 @@ impl Past {
             (Body::InferenceCompleted { effect, outcome, .. }, _) => {
                 let counts = self.answered(*effect, outcome);
                 self.window.extend(item.filter(|_| counts));
+                if counts {
+                    self.spoke = only_says(entry).then_some(entry.lsn);
+                }
                 if says_nothing(entry) {
                     self.blank.insert(entry.lsn);
                 }
@@ -142,6 +148,14 @@ impl Past {
             (_, Some(item)) => self.news.push((From::Outside, item)),
             (_, None) => {}
         }
+    }
+
+    /// Whether it had nothing to do: it had spoken last, and nothing has come since.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        let nothing_new = self.news.is_empty() && self.step.is_empty() && self.awaited.0.is_empty();
+        let last = self.window.iter().rev().find(|item| !self.blank.contains(&item.lsn));
+        nothing_new && self.spoke.is_some() && last.map(|item| item.lsn) == self.spoke
     }
 
     /// The window, with all that has come, read or not.
@@ -248,14 +262,22 @@ pub fn mismatch(history: &[Arc<Entry>], pid: Pid, real: Vec<WindowItem>) -> Opti
     (read != real).then(|| format!("{read:?}, it is {real:?}"))
 }
 
-/// Whether an entry is a reply that says nothing and calls nothing: providers refuse an empty message in the history. In the
-/// widest of the encodings, since the entry does not say which one the model had.
+/// Whether an entry is a reply that says nothing and calls nothing: providers refuse an empty message in the history.
 #[must_use]
 pub fn says_nothing(entry: &Entry) -> bool {
-    let Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } = &entry.body else { return false };
+    decoded(entry).is_some_and(|decoded| decoded.calls.is_empty() && decoded.say.is_empty())
+}
+
+/// Whether an entry is a reply that says something and calls nothing.
+fn only_says(entry: &Entry) -> bool {
+    decoded(entry).is_some_and(|decoded| decoded.calls.is_empty() && !decoded.say.is_empty())
+}
+
+/// A reply in the widest of the encodings, since the entry does not say which one the model had.
+fn decoded(entry: &Entry) -> Option<Decoding> {
+    let Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } = &entry.body else { return None };
     let cut_off = reply.stop == Stop::Length;
-    let decoded = decode(&reply.text, &reply.calls, Encoding::Constrained, cut_off, &mut call_ids(entry.lsn));
-    decoded.calls.is_empty() && decoded.say.is_empty()
+    Some(decode(&reply.text, &reply.calls, Encoding::Constrained, cut_off, &mut call_ids(entry.lsn)))
 }
 
 fn item_of(entry: &Entry, kind: ItemKind) -> WindowItem {

@@ -129,7 +129,8 @@ pub(crate) fn asked(chance: &mut Chance, serial: u64) -> Asked {
 fn fork<P: PageStore>(kernel: &mut Kernel<P>, from: Pid) -> Option<(Pid, Body)> {
     let spec = kernel.fork_of(from).ok()?;
     let window = kernel.past(from).unwrap_or_default();
-    let body = Body::Forked { from_pid: from, from_lsn: kernel.lsn(), spec: Box::new(spec), window };
+    let rests = kernel.rests(from);
+    let body = Body::Forked { from_pid: from, from_lsn: kernel.lsn(), spec: Box::new(spec), window, rests };
     Some((kernel.next_pid(), body))
 }
 

@@ -397,13 +397,27 @@ fn a_fork_has_the_window_of_its_origin() {
         assert_eq!(forked.code, 0, "{forked:?}");
         forked.out.trim().parse().unwrap()
     };
-    // It goes on with a turn of its own.
-    let items = |window: &serde_json::Value| window["items"].as_u64().unwrap();
-    let now = window(fork(pid, &[]));
-    assert_eq!(items(&now), items(&first) + 1, "{first} {now}");
+    let forked = fork(pid, &[]);
+    let now = window(forked);
+    assert_eq!(now["items"], first["items"], "{first} {now}");
+    let asked = rig.entries(forked, "inference_started");
+    assert!(asked.is_empty(), "its origin had nothing to do, and so has it: {asked:?}");
     assert_eq!(window(fork(pid, &["--at", &at])), now, "what the journal says is what the process has");
     assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
     assert_eq!(window(fork(pid, &["--at", &at])), now, "also when it has ended");
+}
+
+/// All its limits were gone.
+#[test]
+fn a_fork_has_the_limits_of_its_origin_unused() {
+    let rig = Rig::new(vec![any("", vec![say("well")])]);
+    let pid = rig.spawn(&["--budget", "0.5", "--timeout", "1h", "alpha"]);
+    rig.until_idle(pid);
+    let forked = rig.aos(&["fork", &pid.to_string()]);
+    assert_eq!(forked.code, 0, "{forked:?}");
+    let budget = rig.json(&["inspect", forked.out.trim()])["budget"].clone();
+    assert_eq!((&budget["usd"], &budget["usd_left"]), (&json!(0.5), &json!(0.5)), "{budget}");
+    assert!(budget["ends_at"].is_string(), "{budget}");
 }
 
 /// The next process had the files in its folder, and nothing was known of what they carry.

@@ -547,7 +547,8 @@ impl Rig {
     fn fork(&mut self, from: Pid) {
         let spec = self.kernel.fork_of(from).unwrap();
         let window = self.kernel.past(from).unwrap_or_default();
-        let body = Body::Forked { from_pid: from, from_lsn: self.kernel.lsn(), spec: Box::new(spec), window };
+        let rests = self.kernel.rests(from);
+        let body = Body::Forked { from_pid: from, from_lsn: self.kernel.lsn(), spec: Box::new(spec), window, rests };
         self.offer(self.kernel.next_pid(), body);
     }
 

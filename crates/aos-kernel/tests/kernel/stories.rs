@@ -466,15 +466,18 @@ fn a_summary_that_fails_is_tried_again_and_then_a_digest() {
     ");
 }
 
+/// One that had nothing to do was told to go on, and paid for it.
 #[test]
 fn a_fork_lives_on_from_the_same_past() {
     let told = replay(
         r#"
         spawn resident go
         2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
-        2: ok
         fork 2
         3: => SYS_WRITE_STDOUT {"text":"I am the other"}
+        2: ok
+        fork 2
+        input 4 who
         "#,
     );
     assert_snapshot!(told, @r#"
@@ -483,12 +486,15 @@ fn a_fork_lives_on_from_the_same_past() {
     > 2: => SYS_SCHEDULE {"seconds":60,"prompt":"look"}
     2 SYS_SCHEDULE = {"timer_id":"t1","next_at":"2026-11-22T00:01:00.000Z"}
       → infer 2 turn [task, turn, sys_schedule]
-    > 2: ok
     > fork 2
-      → infer 3 turn [task, turn, sys_schedule, turn]
+      → infer 3 turn [task, turn, sys_schedule]
     > 3: => SYS_WRITE_STDOUT {"text":"I am the other"}
     3 SYS_WRITE_STDOUT = {}
-      → infer 3 turn [task, turn, sys_schedule, turn, turn, sys_write_stdout]
+      → infer 3 turn [task, turn, sys_schedule, turn, sys_write_stdout]
+    > 2: ok
+    > fork 2
+    > input 4 who
+      → infer 4 turn [task, turn, sys_schedule, turn, input who]
     "#);
 }
 

@@ -6,7 +6,6 @@
 use std::path::Path;
 
 use aos_abi::api::{Accepted, ForkRequest};
-use aos_abi::entry::WindowItem;
 use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, Lsn, Pid};
 use aos_drivers::fs::Place;
@@ -37,7 +36,7 @@ impl Daemon {
         let look = {
             let name = name.clone();
             move |kernel: &mut LiveKernel| {
-                fork(kernel, pid, name, Lsn::ZERO, Vec::new())?;
+                fork(kernel, pid, name, Told { upto: Lsn::ZERO, window: Vec::new(), rests: false })?;
                 kernel.detail(pid).map(|detail| detail.workspace)
             }
         };
@@ -45,8 +44,8 @@ impl Daemon {
         let staged = self.copy_of(source).await?;
         let workspaces = self.home.workspaces();
         let make = move |kernel: &mut LiveKernel| {
-            let Told { upto, window } = told.map_or_else(|| now(kernel, pid), Ok)?;
-            let (new, body) = fork(kernel, pid, name, upto, window)?;
+            let told = told.map_or_else(|| now(kernel, pid), Ok)?;
+            let (new, body) = fork(kernel, pid, name, told)?;
             std::fs::rename(staged.path(), workspaces.join(new.to_string()))
                 .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
             let _ = staged.keep();
@@ -72,20 +71,15 @@ fn now(kernel: &mut LiveKernel, pid: Pid) -> Result<Told, CallError> {
         CallError::new(Code::Again, format!("process {pid} has ended meanwhile"))
             .hint("fork it again: its past is in the journal")
     })?;
-    Ok(Told { upto: kernel.lsn(), window })
+    Ok(Told { upto: kernel.lsn(), window, rests: kernel.rests(pid) })
 }
 
 /// The process that would be made, checked.
-fn fork(
-    kernel: &mut LiveKernel,
-    pid: Pid,
-    name: Option<String>,
-    from_lsn: Lsn,
-    window: Vec<WindowItem>,
-) -> Result<(Pid, Body), CallError> {
+fn fork(kernel: &mut LiveKernel, pid: Pid, name: Option<String>, told: Told) -> Result<(Pid, Body), CallError> {
     let new = kernel.next_pid();
     let spec = Box::new(SpawnSpec { name, ..kernel.fork_of(pid)? });
-    let body = Body::Forked { from_pid: pid, from_lsn, spec, window };
+    let Told { upto: from_lsn, window, rests } = told;
+    let body = Body::Forked { from_pid: pid, from_lsn, spec, window, rests };
     kernel.check(new, &body)?;
     Ok((new, body))
 }

@@ -22,6 +22,8 @@ pub(crate) struct Told {
     pub(crate) upto: Lsn,
     /// Its window, in order.
     pub(crate) window: Vec<WindowItem>,
+    /// It had nothing to do.
+    pub(crate) rests: bool,
 }
 
 /// The window of `pid` just after the entry `at`, or now. `None` where it has no entry up to there.
@@ -56,7 +58,8 @@ pub(crate) fn window(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Optio
         past.take(&entry);
     })?;
     ends.values().for_each(|end| past.take(end));
-    Ok((upto > Lsn::ZERO).then(|| Told { upto, window: past.window() }))
+    let rests = past.rests();
+    Ok((upto > Lsn::ZERO).then(|| Told { upto, window: past.window(), rests }))
 }
 
 /// Does something with each entry of a process up to one, in order.
