@@ -40,7 +40,14 @@ impl Copies {
     /// What the operating system says; `InvalidInput` where it is no regular file.
     pub fn file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let source = File::from(rustix::fs::openat(CWD, from, flags, Mode::empty())?);
+        self.opened(&File::from(rustix::fs::openat(CWD, from, flags, Mode::empty())?), to)
+    }
+
+    /// The same of a file that was opened to be read, wherever it is.
+    ///
+    /// # Errors
+    /// As of [`Copies::file`].
+    pub fn opened(&mut self, mut source: &File, to: &Path) -> io::Result<()> {
         let meta = source.metadata()?;
         if !meta.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -50,10 +57,10 @@ impl Copies {
             return Ok(());
         }
         let target = File::options().write(true).create_new(true).mode(0o600).open(to)?;
-        for piece in data(&source, meta.len())? {
-            seek(&source, SeekFrom::Start(piece.start))?;
+        for piece in data(source, meta.len())? {
+            seek(source, SeekFrom::Start(piece.start))?;
             seek(&target, SeekFrom::Start(piece.start))?;
-            io::copy(&mut (&source).take(piece.end - piece.start), &mut &target)?;
+            io::copy(&mut source.by_ref().take(piece.end - piece.start), &mut &target)?;
         }
         target.set_len(meta.len())?;
         target.set_permissions(meta.permissions())?;

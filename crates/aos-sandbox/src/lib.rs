@@ -67,6 +67,7 @@ mod step;
 mod supervise;
 mod transfer;
 mod tree;
+mod walk;
 mod walls;
 
 pub use cancel::Cancel;
@@ -84,6 +85,7 @@ pub use run::{Isolator, ThisHost, run};
 pub use spec::{
     Access, Doors, Helper, Inode, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,
 };
+pub use walk::{Met, Walk};
 
 /// Where the workspace is inside a full sandbox.
 pub const WORKSPACE: &str = "/workspace";

@@ -177,6 +177,24 @@ fn a_power_cut_while_a_command_runs_leaves_nothing_of_it() {
     assert!(rig.journal().iter().all(|entry| entry["type"] != "changed"));
 }
 
+/// A fork had what a command had moved into place so far.
+#[test]
+fn a_fork_has_all_that_a_command_did_or_nothing() {
+    let cmd = "echo x > started; sleep 2; echo y > ended";
+    let rig = rig(vec![any("alpha", vec![call("EXEC_CMD", json!({ "cmd": cmd })), say("done")])]);
+    if !rig.isolates() {
+        return;
+    }
+    let folder = rig.folder("mine");
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
+    let layers = || fs::read_dir(rig.file("undo")).unwrap().flatten();
+    until("the command to write", || layers().any(|one| one.path().join("upper/started").exists()).then_some(()));
+    let forked = rig.aos(&["fork", &pid.to_string()]);
+    assert_eq!(forked.code, 0, "{forked:?}");
+    let copy = rig.file(&format!("workspaces/{}", forked.out.trim()));
+    assert_eq!(["started", "ended"].map(|name| read(copy.join(name))), ["x\n", "y\n"]);
+}
+
 /// Power cuts at arbitrary moments while files are written: whatever is on disk is journaled, and can be taken back.
 #[test]
 fn what_stands_on_disk_after_a_power_cut_is_journaled() {

@@ -1,12 +1,17 @@
 //! Folders of the host that processes work on: how they are named, and copied.
 //!
-//! What always holds: links are copied as links and never followed. Deliberately absent: what a process changes in them,
+//! What always holds: links are copied as links and never followed, also those that a command puts in the place of a folder
+//! while it is copied. Deliberately absent: what a process changes in them,
 //! which is `undo`'s affair.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aos_abi::Pid;
+use aos_drivers::fs::Place;
 use aos_gateway::ApiError;
+use aos_sandbox::{Copies, Met, Walk};
 
 /// Links followed at most, as the system does.
 const LINKS_MAX: usize = 40;
@@ -35,41 +40,42 @@ pub(crate) fn followed(path: &Path) -> (Vec<PathBuf>, PathBuf) {
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links. Holes and names of one file stay what they
-/// are, so a copy takes no more of the disk than what it is of. However deep it is, one folder is open at a time.
-pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    let mut copies = aos_sandbox::Copies::default();
-    let mut open = vec![(from.to_owned(), to.to_owned())];
-    while let Some((from, to)) = open.pop() {
-        std::fs::create_dir_all(&to)?;
-        let listing = match std::fs::read_dir(&from) {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for found in listing {
-            let found = found?;
-            let (source, target) = (found.path(), to.join(found.file_name()));
-            let kind = found.file_type()?;
-            if kind.is_dir() {
-                open.push((source, target));
-            } else if kind.is_symlink() {
-                std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
-            } else if kind.is_file() {
-                // What is sent along to a dry run takes the place of what the folder has, also of a link.
-                match std::fs::remove_file(&target) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                    _ => copies.file(&source, &target)?,
-                }
+/// are, so a copy takes no more of the disk than what it is of. Nobody else may write to the copy meanwhile.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    copy(Walk::of(from)?, to)
+}
+
+fn copy(walk: impl Iterator<Item = (PathBuf, io::Result<Met>)>, to: &Path) -> io::Result<()> {
+    let mut copies = Copies::default();
+    for (path, met) in walk {
+        let (met, target) = (met?, to.join(path));
+        if met.meta.is_dir() {
+            if !std::fs::symlink_metadata(&target).is_ok_and(|meta| meta.is_dir()) {
+                make_way(&target)?;
+                std::fs::create_dir(&target)?;
             }
+        } else if met.meta.is_symlink() {
+            std::os::unix::fs::symlink(met.link()?, &target)?;
+        } else if met.meta.is_file() {
+            make_way(&target)?;
+            copies.opened(&met.file()?, &target)?;
         }
     }
     Ok(())
 }
 
+/// What is sent along to a dry run takes the place of what the folder has, also of a link.
+fn make_way(target: &Path) -> io::Result<()> {
+    match std::fs::remove_file(target) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Puts away what stands where the workspaces of processes will be that are not born yet, as a stop in the middle of a
 /// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry. Copies
 /// that such a stop left half made go.
-pub(crate) fn put_away(workspaces: &Path, next: Pid) -> std::io::Result<()> {
+pub(crate) fn put_away(workspaces: &Path, next: Pid) -> io::Result<()> {
     for found in std::fs::read_dir(workspaces)? {
         let folder = found?.path();
         let name = folder.file_name().and_then(|name| name.to_str());
@@ -94,19 +100,19 @@ pub(super) const STAGED: &str = ".staged-";
 const COPIED_ENTRIES_MAX: usize = 100_000;
 const COPIED_BYTES_MAX: u64 = 4 << 30;
 
-/// Copies a folder to a new one, on which `what` works. File systems that can share blocks do.
+/// How long a copy waits for its turn: the daemon answers within 30 s.
+pub(crate) const TURN_WITHIN: Duration = Duration::from_secs(20);
+
+/// Copies a folder to a new one, on which `what` works. File systems that can share blocks do. Whoever asks keeps calls
+/// that change the folder away meanwhile, or what one of them does may be half there.
 pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempfile::TempDir, ApiError> {
+    Place::new(folder).check()?;
+    let failed = |error: io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));
     let (mut entries, mut bytes) = (0, 0);
-    let mut folders = vec![folder.to_owned()];
-    while let Some(at) = folders.pop() {
-        for found in std::fs::read_dir(&at).into_iter().flatten().flatten() {
-            let Ok(meta) = found.metadata() else { continue };
-            entries += 1;
-            bytes += if meta.is_file() { meta.len() } else { 0 };
-            if meta.is_dir() {
-                folders.push(found.path());
-            }
-        }
+    // What cannot be looked at is said by the copy.
+    for met in Walk::of(folder).map_err(failed)?.filter_map(|(_, met)| met.ok()) {
+        entries += 1;
+        bytes += if met.meta.is_file() { met.meta.len() } else { 0 };
         if entries > COPIED_ENTRIES_MAX || bytes > COPIED_BYTES_MAX {
             let message = format!(
                 "the folder is too large to be copied for {what}: {COPIED_ENTRIES_MAX} entries and {} GiB are the most",
@@ -117,7 +123,6 @@ pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempf
             );
         }
     }
-    let failed = |error: std::io::Error| ApiError::internal(format!("the folder could not be copied: {error}"));
     let dir = tempfile::Builder::new().prefix(STAGED).tempdir_in(into).map_err(failed)?;
     copy_folder(folder, dir.path()).map_err(failed)?;
     Ok(dir)
@@ -154,6 +159,49 @@ mod tests {
         std::fs::write(deep("from").join("f"), "x").unwrap();
         copy_folder(&room.path().join("from"), &room.path().join("to")).unwrap();
         assert_eq!(std::fs::read(deep("to").join("f")).unwrap(), b"x");
+    }
+
+    /// What a link led to was copied, where it took the place of a folder that had been listed.
+    #[test]
+    fn a_copy_never_leaves_its_folder() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        for folder in ["from/b/deep", "from/z", "outside/deep"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        for path in ["from/b/a", "from/b/deep/key", "from/b/key", "from/z/key", "outside/deep/key", "outside/key"] {
+            std::fs::write(at(path), path).unwrap();
+        }
+        std::fs::create_dir(at("to")).unwrap();
+        let swap = |path: &str| {
+            std::fs::rename(at(path), at("away")).unwrap();
+            std::fs::remove_dir_all(at("away")).unwrap();
+            std::os::unix::fs::symlink(at("outside"), at(path)).unwrap();
+        };
+        let swapping = |(path, _): &(PathBuf, _)| {
+            if path == Path::new("b/a") {
+                ["from/b", "from/z"].into_iter().for_each(swap);
+            }
+        };
+        copy(Walk::of(&at("from")).unwrap().inspect(swapping), &at("to")).unwrap();
+        assert_eq!(std::fs::read_to_string(at("to/b/a")).unwrap(), "from/b/a");
+        assert_eq!(at("to/b").read_dir().unwrap().count(), 1);
+        assert_eq!(std::fs::read_link(at("to/z")).unwrap(), at("outside"));
+    }
+
+    /// A file that was sent along was written through it.
+    #[test]
+    fn a_folder_that_is_sent_along_takes_the_place_of_a_link() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        for folder in ["from/docs", "to", "outside"] {
+            std::fs::create_dir_all(at(folder)).unwrap();
+        }
+        std::fs::write(at("from/docs/file"), "sent along").unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("to/docs")).unwrap();
+        copy_folder(&at("from"), &at("to")).unwrap();
+        assert_eq!(std::fs::read_to_string(at("to/docs/file")).unwrap(), "sent along");
+        assert_eq!(at("outside").read_dir().unwrap().count(), 0);
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Forks of processes: another one with the same past, and a copy of its files.
 //!
-//! What always holds: the files are copied beside the loop, so that nothing else waits for them; what is refused leaves
-//! nothing behind.
+//! What always holds: the files are copied beside the loop, so that nothing waits for them but calls that would change
+//! them; what is refused leaves nothing behind.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use aos_abi::api::{Accepted, ForkRequest};
 use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, CallError, Code, Lsn, Pid};
-use aos_drivers::fs::Place;
 use aos_gateway::{Answer, ApiError};
 
+use super::folders;
 use super::heart::LiveKernel;
 use super::past::{self, Told};
 use super::system::{Daemon, blocking};
@@ -41,7 +41,7 @@ impl Daemon {
             }
         };
         let source = self.edges.folder(&self.heart.look(look).await??);
-        let staged = self.copy_of(source).await?;
+        let staged = self.copy_of(source, "a fork").await?;
         let workspaces = self.home.workspaces();
         let make = move |kernel: &mut LiveKernel| {
             let told = told.map_or_else(|| now(kernel, pid), Ok)?;
@@ -54,13 +54,16 @@ impl Daemon {
         Ok(self.heart.change(make).await?)
     }
 
-    async fn copy_of(&self, source: std::path::PathBuf) -> Answer<tempfile::TempDir> {
+    /// A copy of a folder, on which `what` will work, made while nobody changes it.
+    pub(super) async fn copy_of(&self, folder: PathBuf, what: &'static str) -> Answer<tempfile::TempDir> {
+        let turn = self.undo.persons_turn(&folder, folders::TURN_WITHIN).await?;
         let into = self.home.workspaces();
-        let copy = move |source: &Path| {
-            Place::new(source).check()?;
-            super::folders::copy_apart(source, &into, "a fork")
+        let copy = move || {
+            // To its end, also where nobody waits for it any more.
+            let _turn = turn;
+            folders::copy_apart(&folder, &into, what)
         };
-        let copied = tokio::task::spawn_blocking(move || copy(&source)).await;
+        let copied = tokio::task::spawn_blocking(copy).await;
         copied.map_err(|error| ApiError::internal(error.to_string()))?
     }
 }

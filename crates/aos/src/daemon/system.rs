@@ -182,13 +182,10 @@ impl Daemon {
     /// The same, and before them the copy of a folder that a dry run works on.
     async fn staged(&self, request: &SpawnRequest) -> Answer<Option<tempfile::TempDir>> {
         let (true, Some(folder)) = (request.dry_run, &request.workspace) else { return Ok(self.stage(request)?) };
-        let (folder, workspaces) = (PathBuf::from(folder), self.home.workspaces());
-        let copied =
-            tokio::task::spawn_blocking(move || super::folders::copy_apart(&folder, &workspaces, "a dry run")).await;
-        let dir = copied.map_err(|error| ApiError::internal(error.to_string()))??;
+        let dir = self.copy_of(PathBuf::from(folder), "a dry run").await?;
         if let Some(files) = self.stage(request)? {
-            super::folders::copy_folder(files.path(), dir.path())
-                .map_err(|error| ApiError::internal(error.to_string()))?;
+            let copied = files.path().canonicalize().and_then(|files| super::folders::copy_folder(&files, dir.path()));
+            copied.map_err(|error| ApiError::internal(error.to_string()))?;
         }
         Ok(Some(dir))
     }

@@ -254,6 +254,27 @@ impl Undo {
     /// `EAGAIN` where that takes too long, `EINTR` where the call is given up, `EIO` where an earlier change stopped half-way
     /// and cannot be brought to rest.
     pub(crate) async fn turn(self: &Arc<Self>, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
+        let whole = Duration::from_secs(limits::WORKSPACE_WAIT_S);
+        self.turn_within(wants, whole, token, "try again, or give the agents workspaces of their own").await
+    }
+
+    /// The same for a person, whom no label concerns.
+    ///
+    /// # Errors
+    /// As of [`Undo::turn`].
+    pub(crate) async fn persons_turn(self: &Arc<Self>, workspace: &Path, within: Duration) -> Result<Turn, CallError> {
+        let wants = Wants { workspace, mounted: &[], labelled: false };
+        let hint = "try again when it has ended; `aos ps` shows what runs, `aos kill PID` ends it";
+        self.turn_within(wants, within, &CancellationToken::new(), hint).await
+    }
+
+    async fn turn_within(
+        self: &Arc<Self>,
+        wants: Wants<'_>,
+        within: Duration,
+        token: &CancellationToken,
+        hint: &str,
+    ) -> Result<Turn, CallError> {
         let Wants { workspace, mounted, labelled } = wants;
         let common = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
         let here = |folder: &Path| common(folder, workspace);
@@ -279,9 +300,9 @@ impl Undo {
             biased;
             () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
             turn = held => Ok(turn),
-            () = tokio::time::sleep(Duration::from_secs(limits::WORKSPACE_WAIT_S)) => {
-                let waited = format!("another call has been changing this workspace for {} s", limits::WORKSPACE_WAIT_S);
-                Err(CallError::new(Code::Again, waited).hint("try again, or give the agents workspaces of their own"))
+            () = tokio::time::sleep(within) => {
+                let waited = format!("another call has been changing this workspace for {} s", within.as_secs());
+                Err(CallError::new(Code::Again, waited).hint(hint))
             }
         }?;
         let halted: Vec<EffectId> = {
