@@ -83,6 +83,31 @@ fn what_lies_deeper_than_paths_reach_is_left_out_and_said() {
     assert!(manifest.held.iter().any(|held| held.path == "workspaces/3/plain"));
 }
 
+/// What a link led to was in the backup, where it took the place of a folder that had been listed.
+#[test]
+fn nothing_is_taken_from_elsewhere_whatever_agents_do_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home_at(&dir.path().join("home"));
+    let (own, outside) = (home.workspaces().join("3"), dir.path().join("outside"));
+    for (folder, file) in [(own.join("z"), "first"), (own.join("z"), "key"), (outside.clone(), "key")] {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(file), folder.to_str().unwrap()).unwrap();
+    }
+    let mut written = 0;
+    let mut swap = |doing: &str, _| {
+        written += usize::from(doing == "writing");
+        // The journal's copy is the first.
+        if written == 2 && !dir.path().join("away").exists() {
+            fs::rename(own.join("z"), dir.path().join("away")).unwrap();
+            symlink(&outside, own.join("z")).unwrap();
+        }
+    };
+    let manifest = write(&home, &dir.path().join("a.aos"), Timestamp(0), &mut swap).unwrap().manifest;
+    let held: Vec<&str> = manifest.held.iter().map(|held| held.path.as_str()).collect();
+    assert_eq!(["first", "key"].map(|name| held.contains(&&*format!("workspaces/3/z/{name}"))), [true, false]);
+    assert_eq!(manifest.left_out, []);
+}
+
 #[test]
 fn everything_comes_back_as_it_was_and_nothing_secret_leaves() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Writing an archive, also while the daemon runs.
 //!
 //! Start at [`write`]. The journal is copied first and whatever it speaks of after it, so that nothing is missing. A file
-//! that changes while it is read is taken as a power cut at that moment would leave it. Holes are not written out, and
-//! what has several names is written once.
+//! that changes while it is read is taken as a power cut at that moment would leave it, and nothing is taken from elsewhere,
+//! whatever agents do meanwhile. Holes are not written out, and what has several names is written once.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
 use aos_journal::{Reader, copy_database};
-use aos_sandbox::Same;
+use aos_sandbox::{Met, Same, Walk};
 use tar::{Builder, EntryType, Header};
 
 use super::content::Content;
@@ -113,8 +113,7 @@ impl<'w, 'p> Writing<'w, 'p> {
                     let copy = self.draft.0.join("journal.db");
                     let report = Reader::open(&kept.place)?.backup(&copy)?;
                     (last_lsn, entries) = (report.last, report.entries);
-                    self.take(&copy, name)?;
-                    fs::remove_file(&copy).map_err(Error::io("remove", &copy))?;
+                    self.take_copy(&copy, name)?;
                 }
                 Kind::Databases | Kind::Files => {
                     // A link of a person to another disk, or to where they keep their configuration, is followed.
@@ -137,84 +136,80 @@ impl<'w, 'p> Writing<'w, 'p> {
             .map_err(wrote)
     }
 
-    /// Everything below a place, folders before what is in them. What vanishes meanwhile was taken away by a prune.
+    /// Everything below a place, folders before what is in them. What vanishes meanwhile was taken away by a prune; a link
+    /// that an agent puts in the place of something is a link, and what was behind it is gone.
     fn tree(&mut self, place: &Path, name: &Path, kind: Kind) -> Result<(), Error> {
-        let mut open = vec![(place.to_owned(), name.to_owned())];
-        while let Some((place, name)) = open.pop() {
-            let metadata = match fs::symlink_metadata(&place) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                // An agent can make paths that are longer than the kernel takes.
-                Err(error) => {
-                    self.leave_out(&name, error.to_string());
-                    continue;
-                }
-                Ok(metadata) => metadata,
-            };
-            let what = metadata.file_type();
-            if what.is_dir() {
-                if (metadata.dev(), metadata.ino()) == self.own {
-                    continue;
-                }
-                let mut inside = match fs::read_dir(&place).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
-                    Ok(inside) => inside,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    Err(error) => {
-                        self.leave_out(&name, error.to_string());
-                        continue;
-                    }
-                };
-                inside.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
-                let mut header = header(EntryType::Directory, metadata.mode(), metadata.mtime());
-                self.tar.append_data(&mut header, &name, io::empty()).map_err(Error::io("write", self.archive))?;
-                self.hold(&name, metadata.mode(), 0, None, None);
-                open.extend(inside.into_iter().map(|entry| (entry.path(), name.join(entry.file_name()))));
-            } else if what.is_symlink() {
-                let Ok(target) = fs::read_link(&place) else { continue };
-                self.link(&name, &target, metadata.mtime()).map_err(Error::io("write", self.archive))?;
-                self.hold(&name, 0o777, 0, None, Some(target.to_string_lossy().into_owned()));
-            } else if !what.is_file() {
-                self.leave_out(&name, "it is neither a file, a folder nor a link".into());
-            } else if kind == Kind::Databases {
-                self.database_or_file(&place, &name)?;
-            } else {
-                self.take(&place, &name)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn database_or_file(&mut self, place: &Path, name: &Path) -> Result<(), Error> {
-        let text = place.to_string_lossy();
-        if text.ends_with(".db-wal") || text.ends_with(".db-shm") {
-            return Ok(());
-        }
-        if !text.ends_with(".db") {
-            return self.take(place, name);
-        }
-        let copy = self.draft.0.join("copy.db");
-        copy_database(place, &copy)?;
-        self.take(&copy, name)?;
-        fs::remove_file(&copy).map_err(Error::io("remove", &copy))
-    }
-
-    fn take(&mut self, place: &Path, name: &Path) -> Result<(), Error> {
-        // A pipe that took the file's place would keep us waiting for ever.
-        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-        let opened = OpenOptions::new().read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(place);
-        let opened = opened.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-        let (file, metadata) = match opened {
+        let walk = match Walk::of(place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
                 self.leave_out(name, error.to_string());
                 return Ok(());
             }
-            Ok((_, metadata)) if !metadata.is_file() => {
-                self.leave_out(name, "it changed its kind while it was copied".into());
-                return Ok(());
-            }
-            Ok(opened) => opened,
+            Ok(walk) => walk,
         };
-        let same = Same::of(&metadata).filter(|_| super::may_have_names(name));
+        let mut own: Option<PathBuf> = None;
+        for (path, met) in walk {
+            let below = |top: &Path| if path.as_os_str().is_empty() { top.to_owned() } else { top.join(&path) };
+            let (place, name) = (below(place), below(name));
+            let met = match met {
+                // An agent can make paths that are longer than the kernel takes.
+                Err(error) => {
+                    self.leave_out(&name, error.to_string());
+                    continue;
+                }
+                Ok(met) => met,
+            };
+            if met.meta.is_dir() && (met.meta.dev(), met.meta.ino()) == self.own {
+                own = Some(path.clone());
+            }
+            if !own.as_ref().is_some_and(|own| path.starts_with(own)) {
+                self.met(&met, &place, &name, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn met(&mut self, met: &Met, place: &Path, name: &Path, kind: Kind) -> Result<(), Error> {
+        let meta = &met.meta;
+        let ends = |end: &str| kind == Kind::Databases && name.to_string_lossy().ends_with(end);
+        if meta.is_dir() {
+            let mut header = header(EntryType::Directory, meta.mode(), meta.mtime());
+            self.tar.append_data(&mut header, name, io::empty()).map_err(Error::io("write", self.archive))?;
+            self.hold(name, meta.mode(), 0, None, None);
+        } else if meta.is_symlink() {
+            match met.link() {
+                Ok(target) => {
+                    self.link(name, &target, meta.mtime()).map_err(Error::io("write", self.archive))?;
+                    self.hold(name, 0o777, 0, None, Some(target.to_string_lossy().into_owned()));
+                }
+                Err(error) => self.leave_out(name, error.to_string()),
+            }
+        } else if !meta.is_file() {
+            self.leave_out(name, "it is neither a file, a folder nor a link".into());
+        } else if ends(".db") {
+            // By its path, as databases are opened: the daemon alone writes in their folder.
+            let copy = self.draft.0.join("copy.db");
+            copy_database(place, &copy)?;
+            self.take_copy(&copy, name)?;
+        } else if !ends(".db-wal") && !ends(".db-shm") {
+            match met.file() {
+                Ok(file) => self.take(file, meta, name)?,
+                Err(error) => self.leave_out(name, error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a file of the draft's, and removes it.
+    fn take_copy(&mut self, copy: &Path, name: &Path) -> Result<(), Error> {
+        let opened = File::open(copy).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = opened.map_err(Error::io("read", copy))?;
+        self.take(file, &metadata, name)?;
+        fs::remove_file(copy).map_err(Error::io("remove", copy))
+    }
+
+    fn take(&mut self, file: File, metadata: &Metadata, name: &Path) -> Result<(), Error> {
+        let same = Same::of(metadata).filter(|_| super::may_have_names(name));
         if let Some(first) = same.and_then(|same| self.names.get(&same)) {
             let mut header = header(EntryType::Link, metadata.mode(), metadata.mtime());
             self.tar.append_link(&mut header, name, first).map_err(Error::io("write", self.archive))?;
@@ -222,7 +217,7 @@ impl<'w, 'p> Writing<'w, 'p> {
             self.hold(name, metadata.mode(), 0, None, Some(first));
             return Ok(());
         }
-        if self.content(file, &metadata, name)? {
+        if self.content(file, metadata, name)? {
             self.names.extend(same.map(|same| (same, name.to_owned())));
         }
         Ok(())
