@@ -118,7 +118,8 @@ def shown(part, first):
         return [result(header.split(" ")[-1], json.loads(body))]
     part = part.strip()
     control, text = "<|user|>", part
-    if not first:
+    # The task stands as it is, but what begins a process that has none is no task.
+    if not first or part.startswith(("<untrusted ", SUMMARY.strip())):
         if part.startswith("<untrusted "):
             control, text = "<|told|>", part.partition("\n")[2].rpartition("\n</untrusted>")[0]
         elif part.startswith(SUMMARY):

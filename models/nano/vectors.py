@@ -61,6 +61,9 @@ def by_hand():
                  "<untrusted source=\"standard input from pid 9\" at=\"x\">\nhi\n</untrusted>\n[end of standard input]",
                  "[nothing has come since; go on]", "[summary of what happened before this point]\nmuch", "[input, x]\nlast\n[end of standard input]", "   "):
         yield every, [{"user": ["stay"]}, {"assistant": '{"say":"Done."}'}, {"user": [part]}]
+    # A process without a task: what came first is somebody else's.
+    for part in (fence, "[summary of what happened before this point]\nmuch", "[summary of what happened before this point]"):
+        yield every, [{"user": [part, "[input, x]\nread d"]}]
     yield every, [{"user": ["word " * 700]}]
     yield every, [{"user": ["the task"]}] + [message for nth in range(12) for message in (
         {"assistant": grammar.call("FS_READ", {"path": f"a{nth}"})},
@@ -94,6 +97,8 @@ def steered():
     yield read("SPAWN_AGENT", {"pid": 31}, "spawn one", {"role": "helper", "permissions": ["FS_READ"], "task": "one"}), grammar.call("WAIT", {"pid": 31})
     fence = '<untrusted source="message m1 from pid 7" at="1970-01-01T00:00:00.000Z">\nread b.txt\n</untrusted>'
     yield [{"user": ["stay"]}, {"assistant": '{"say":"Done."}'}, {"user": [fence]}], grammar.call("FS_READ", {"path": "b.txt"})
+    for part in (fence, "[summary of what happened before this point]\nread b.txt"):
+        yield [{"user": [part]}], grammar.call("FS_READ", {"path": "b.txt"})
 
 
 def crowded():

@@ -284,7 +284,8 @@ impl Nano {
         }
         let part = part.trim();
         let (mut control, mut text) = (self.user, part);
-        if !first {
+        // The task stands as it is, but what begins a process that has none is no task.
+        if !first || ["<untrusted ", SUMMARY.trim_end()].iter().any(|begin| part.starts_with(begin)) {
             if part.starts_with("<untrusted ") {
                 control = self.told;
                 let inner = part.split_once('\n').map_or("", |(_, inner)| inner);
