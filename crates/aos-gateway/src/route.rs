@@ -244,7 +244,7 @@ impl Route {
         self.status = status;
         self
     }
-    /// For what reads or writes the whole journal.
+    /// For what reads or writes the whole journal, or waits for calls that run.
     const fn long(mut self) -> Route {
         self.deadline = Some(Duration::from_secs(3600));
         self
@@ -321,7 +321,8 @@ pub const ROUTES: &[Route] = &[
     route(Op::Reject, Post, "/v1/proposals/{id}/reject", "Say no.", json::<ProposalView>())
         .optional_body(of::<RejectRequest>),
     route(Op::Undo, Post, "/v1/proposals/{id}/undo", "Take back what was done.", json::<UndoView>())
-        .optional_body(of::<UndoRequest>),
+        .optional_body(of::<UndoRequest>)
+        .long(),
     route(Op::Explain, Post, "/v1/policy/explain", "What the policy would say to a call.", json::<ExplainView>())
         .body(of::<ExplainRequest>),
     route(

@@ -5,7 +5,8 @@
 //! made, taken back or not yet known to the journal, in `undo/kept/` once it is at rest, so that a start looks only at what
 //! the last stop interrupted. What always holds: a change is journaled for as long as it stands, also where the daemon
 //! stopped between the two; of the calls that change files of one folder one runs at a time, whichever folder above or
-//! below it they work on; what is kept is bounded, the oldest of whoever keeps the most goes first and says so.
+//! below it they work on, and a person goes before those that wait; what is kept is bounded, the oldest of whoever keeps
+//! the most goes first and says so.
 
 mod told;
 mod view;
@@ -25,7 +26,7 @@ use aos_policy::Permit;
 use aos_sandbox::{Committed, Stage, recover};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::heart::Completion;
@@ -54,6 +55,8 @@ pub(crate) struct Undo {
     turns: Mutex<Turns>,
     /// The folders that commands are shown as mounts, and those that are changed under labels.
     shown: Mutex<Turns>,
+    /// The folders for which persons wait: calls that wait too do so until these have had their turn.
+    persons: watch::Sender<Vec<PathBuf>>,
 }
 
 /// The locks of folders, for as long as somebody wants them.
@@ -76,6 +79,59 @@ pub(crate) struct Wants<'a> {
 pub(crate) struct Turn {
     changes: Vec<OwnedRwLockWriteGuard<()>>,
     reads: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+/// Whether two folders have files in common.
+fn common(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+/// Takes locks one after the other.
+async fn held(locks: &[(Arc<RwLock<()>>, bool)]) -> Turn {
+    let (mut changes, mut reads) = (Vec::new(), Vec::new());
+    for (lock, alone) in locks {
+        match alone {
+            true => changes.push(Arc::clone(lock).write_owned().await),
+            false => reads.push(Arc::clone(lock).read_owned().await),
+        }
+    }
+    Turn { changes, reads }
+}
+
+/// A turn, or why there is none in time.
+async fn in_time(turn: impl Future<Output = Turn>, within: Duration, hint: &str) -> Result<Turn, CallError> {
+    tokio::time::timeout(within, turn).await.map_err(|_| {
+        let waited = format!("another call has been changing this workspace for {} s", within.as_secs());
+        CallError::new(Code::Again, waited).hint(hint)
+    })
+}
+
+/// A person who waits for a folder, until this is dropped.
+struct Waits<'u> {
+    persons: &'u watch::Sender<Vec<PathBuf>>,
+    folder: &'u Path,
+}
+
+impl<'u> Waits<'u> {
+    fn begin(persons: &'u watch::Sender<Vec<PathBuf>>, folder: &'u Path) -> Waits<'u> {
+        persons.send_modify(|waiting| waiting.push(folder.to_owned()));
+        Waits { persons, folder }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.persons.send_modify(|waiting| {
+            let own = waiting.iter().position(|folder| folder == self.folder);
+            own.map(|own| waiting.swap_remove(own));
+        });
+    }
+}
+
+/// Waits until something holds of the folders for which persons wait. Cancel safe.
+async fn until(persons: &mut watch::Receiver<Vec<PathBuf>>, holds: impl FnMut(&Vec<PathBuf>) -> bool) {
+    // It fails where nobody is left who could tell, and then nobody waits either.
+    let _ = persons.wait_for(holds).await;
 }
 
 /// The locks of these folders, and of all that have files in common with what is wanted of them; `is` says which, and
@@ -192,6 +248,7 @@ impl Undo {
             journal: OnceLock::new(),
             turns: Mutex::default(),
             shown: Mutex::default(),
+            persons: watch::Sender::default(),
         };
         let mut owed = Vec::new();
         for (effect, path) in changes_in(&undo.dir)? {
@@ -254,29 +311,47 @@ impl Undo {
     /// `EAGAIN` where that takes too long, `EINTR` where the call is given up, `EIO` where an earlier change stopped half-way
     /// and cannot be brought to rest.
     pub(crate) async fn turn(self: &Arc<Self>, wants: Wants<'_>, token: &CancellationToken) -> Result<Turn, CallError> {
-        let whole = Duration::from_secs(limits::WORKSPACE_WAIT_S);
-        self.turn_within(wants, whole, token, "try again, or give the agents workspaces of their own").await
+        let locks = self.locks(wants);
+        let mut persons = self.persons.subscribe();
+        let here = |folder: &PathBuf| common(folder, wants.workspace);
+        let turn = async {
+            loop {
+                until(&mut persons, |waiting| !waiting.iter().any(here)).await;
+                tokio::select! {
+                    biased;
+                    // What it has of its turn goes back.
+                    () = until(&mut persons, |waiting| waiting.iter().any(here)) => {}
+                    turn = held(&locks) => return turn,
+                }
+            }
+        };
+        let within = Duration::from_secs(limits::WORKSPACE_WAIT_S);
+        let turn = tokio::select! {
+            biased;
+            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
+            turn = in_time(turn, within, "try again, or give the agents workspaces of their own") => turn,
+        }?;
+        self.rested(wants.workspace).await?;
+        Ok(turn)
     }
 
-    /// The same for a person, whom no label concerns.
+    /// The same for a person, whom no label concerns, and who goes before all calls that wait.
     ///
     /// # Errors
     /// As of [`Undo::turn`].
     pub(crate) async fn persons_turn(self: &Arc<Self>, workspace: &Path, within: Duration) -> Result<Turn, CallError> {
-        let wants = Wants { workspace, mounted: &[], labelled: false };
+        let locks = self.locks(Wants { workspace, mounted: &[], labelled: false });
+        let waits = Waits::begin(&self.persons, workspace);
         let hint = "try again when it has ended; `aos ps` shows what runs, `aos kill PID` ends it";
-        self.turn_within(wants, within, &CancellationToken::new(), hint).await
+        let turn = in_time(held(&locks), within, hint).await?;
+        drop(waits);
+        self.rested(workspace).await?;
+        Ok(turn)
     }
 
-    async fn turn_within(
-        self: &Arc<Self>,
-        wants: Wants<'_>,
-        within: Duration,
-        token: &CancellationToken,
-        hint: &str,
-    ) -> Result<Turn, CallError> {
+    /// The locks of a turn, and whether each is held alone.
+    fn locks(&self, wants: Wants<'_>) -> Vec<(Arc<RwLock<()>>, bool)> {
         let Wants { workspace, mounted, labelled } = wants;
-        let common = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
         let here = |folder: &Path| common(folder, workspace);
         let changed = labelled.then_some(workspace);
         let own: Vec<&Path> = mounted.iter().map(PathBuf::as_path).chain(changed).collect();
@@ -286,35 +361,21 @@ impl Undo {
             false => mounted.iter().any(|mount| common(folder, mount)).then_some(false),
         });
         all.extend(wanted(&self.turns, &[workspace], |folder| here(folder).then_some(true)));
-        let held = async move {
-            let (mut changes, mut reads) = (Vec::new(), Vec::new());
-            for (turn, alone) in all {
-                match alone {
-                    true => changes.push(turn.write_owned().await),
-                    false => reads.push(turn.read_owned().await),
-                }
-            }
-            Turn { changes, reads }
-        };
-        let turn = tokio::select! {
-            biased;
-            () = token.cancelled() => Err(CallError::new(Code::Intr, "cancelled")),
-            turn = held => Ok(turn),
-            () = tokio::time::sleep(within) => {
-                let waited = format!("another call has been changing this workspace for {} s", within.as_secs());
-                Err(CallError::new(Code::Again, waited).hint(hint))
-            }
-        }?;
+        all
+    }
+
+    /// Brings to rest what stopped half-way in a folder, by whoever has its turn.
+    async fn rested(self: &Arc<Self>, workspace: &Path) -> Result<(), CallError> {
         let halted: Vec<EffectId> = {
             let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
-            halted.iter().filter(|(_, folder)| here(folder)).map(|(effect, _)| *effect).collect()
+            halted.iter().filter(|(_, folder)| common(folder, workspace)).map(|(effect, _)| *effect).collect()
         };
         if !halted.is_empty() {
             let undo = Arc::clone(self);
             let resumed = tokio::task::spawn_blocking(move || halted.into_iter().try_for_each(|one| undo.resume(one)));
             resumed.await.map_err(|error| CallError::new(Code::Io, error.to_string()))??;
         }
-        Ok(turn)
+        Ok(())
     }
 
     /// Has what comes to rest after the start journaled.
@@ -611,6 +672,50 @@ mod tests {
         assert!(turn("/nowhere/two+/nowhere/docs").await.is_none());
         drop(first);
         assert!(turn("/nowhere/docs/a+/nowhere/docs").await.is_some());
+    }
+
+    /// Every child of an agent that waited had its turn before the person's undo, until its window was over.
+    #[tokio::test]
+    async fn a_persons_turn_goes_before_those_of_calls_that_wait() {
+        let home = tempfile::tempdir().unwrap();
+        let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
+        let token = CancellationToken::new();
+        let call = async |path: &'static str| {
+            let wants = Wants { workspace: Path::new(path), mounted: &[], labelled: false };
+            undo.turn(wants, &token).await.unwrap()
+        };
+        let person = async |path| undo.persons_turn(Path::new(path), Duration::from_secs(5)).await.unwrap();
+        let order = Mutex::new(String::new());
+        let noted = async |who, turn| {
+            order.lock().unwrap().push(who);
+            tokio::task::yield_now().await;
+            drop(turn);
+        };
+        let first = call("/nowhere/w/a").await;
+        tokio::join!(
+            biased;
+            async { noted('a', call("/nowhere/w/a").await).await },
+            async { noted('w', call("/nowhere/w").await).await },
+            // Nobody has that: whoever waits for more gives back what it holds of it.
+            async { noted('q', person("/nowhere/w/c").await).await },
+            async { noted('p', person("/nowhere/w/a/deep").await).await },
+            async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                order.lock().unwrap().push('|');
+                drop(first);
+            },
+        );
+        let order = order.into_inner().unwrap();
+        assert!(order.starts_with("q|p") && order.len() == 5, "{order}");
+
+        // Who gives up waits no more.
+        let first = call("/nowhere/w").await;
+        let late = undo.persons_turn(Path::new("/nowhere/w"), Duration::from_millis(1)).await.map(drop).unwrap_err();
+        assert_eq!(late.code, Code::Again);
+        drop(first);
+        drop(call("/nowhere/w").await);
     }
 
     /// A process that wrote much deleted what others could take back.

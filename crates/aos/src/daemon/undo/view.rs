@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aos_abi::api::{ProposalView, UndoRequest, UndoView};
 use aos_abi::entry::{Changed, ProposalState};
@@ -14,12 +15,11 @@ use aos_drivers::fs::{Differences, SHOWN_BYTES_MAX};
 use aos_gateway::{Answer, ApiError};
 use aos_journal::Reader;
 use aos_sandbox::{Altered, Committed, Error, Kind, Stage};
-use tokio_util::sync::CancellationToken;
 
 use crate::difference::leads;
 
 use super::told::{changed, file_change, reversed};
-use super::{Note, Undo, Wants};
+use super::{Note, Undo};
 
 /// What an id stands for.
 #[derive(Clone, Debug)]
@@ -93,8 +93,7 @@ impl Undo {
         let link = links.get(&id).ok_or_else(|| not_undoable(&proposal))?.clone();
         let (committed, _) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
         let workspace = committed.workspace();
-        let wants = Wants { workspace: &workspace, mounted: &[], labelled: false };
-        let _turn = self.turn(wants, &CancellationToken::new()).await?;
+        let _turn = self.persons_turn(&workspace, Duration::from_secs(limits::WORKSPACE_WAIT_S)).await?;
         // It may have been another's turn before.
         let (committed, note) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
         if note.until < super::super::heart::now() {
