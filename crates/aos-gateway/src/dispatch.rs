@@ -38,6 +38,9 @@ use crate::signature::Seen;
 use crate::system::{Answer, System};
 use crate::{hook, lines, relay};
 
+/// The status of what had no answer in time: whether it is done is not known.
+pub(crate) const LATE: u16 = 504;
+
 /// What every request needs.
 pub(crate) struct Shared<S> {
     pub(crate) system: Arc<S>,
@@ -80,7 +83,7 @@ impl<S: System> Shared<S> {
     pub(crate) async fn within<T>(&self, deadline: Duration, answer: impl Future<Output = Answer<T>>) -> Answer<T> {
         tokio::time::timeout(deadline, answer).await.unwrap_or_else(|_| {
             let message = format!("no answer within {} s", deadline.as_secs());
-            Err(ApiError::new(504, "ETIMEDOUT", message).hint("the daemon is overloaded; see `aos top`"))
+            Err(ApiError::new(LATE, "ETIMEDOUT", message).hint("the daemon is overloaded; see `aos top`"))
         })
     }
 }

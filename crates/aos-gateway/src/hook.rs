@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 
 use aos_abi::{Timestamp, limits};
 
-use crate::dispatch::{Shared, json_response, read_body};
+use crate::dispatch::{LATE, Shared, json_response, read_body};
 use crate::door::from_foreign_page;
 use crate::error::ApiError;
 use crate::signature::{WINDOW_S, claimed, taken, verify};
@@ -149,7 +149,10 @@ pub(crate) async fn answer<S: System>(
         shared.seen.lock().unwrap_or_else(PoisonError::into_inner).take(proof, now)?;
     }
     let delivered = shared.within(call.reply_within + JOURNAL_WITHIN, shared.system.webhook(call)).await;
-    if let (Err(_), Some(proof)) = (&delivered, proof) {
+    // Whatever did not answer in time may still journal the request: taken again, it would wake the agent twice.
+    if let (Err(error), Some(proof)) = (&delivered, proof)
+        && error.status != LATE
+    {
         shared.seen.lock().unwrap_or_else(PoisonError::into_inner).give_back(proof);
     }
     match delivered {

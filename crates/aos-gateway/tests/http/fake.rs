@@ -37,7 +37,7 @@ pub(crate) struct Fake {
     /// What an earlier daemon took.
     pub(crate) taken: Mutex<Vec<TakenWebhook>>,
     pub(crate) spawned: Mutex<Vec<SpawnRequest>>,
-    /// Opened, the webhook `held` and the wait for pid 9 go on.
+    /// Opened, the webhook `held`, a body `held` and the wait for pid 9 go on.
     pub(crate) gate: tokio::sync::Semaphore,
     /// How many stand at the gate.
     pub(crate) waiting: AtomicUsize,
@@ -420,7 +420,7 @@ impl System for Fake {
             let full = CallError::new(Code::Again, "256 notices wait already");
             return Err(CallError { retry_after_ms: Some(1500), ..full }.into());
         }
-        if call.path == "held" {
+        if call.path == "held" || call.body == "held" {
             self.stand_at_the_gate().await;
         }
         let answer = (call.reply_within > Duration::from_secs(1)).then(|| WebhookAnswer {

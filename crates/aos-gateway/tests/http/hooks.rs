@@ -98,6 +98,24 @@ async fn a_signed_request_that_found_a_full_queue_may_come_again() {
     assert_eq!(signed(&server.tcp(), "key", NOW_S, "hi", "hi").await.status, 201);
 }
 
+/// It was journaled late, and the repeated request woke the agent once more.
+#[tokio::test]
+async fn a_signed_request_of_which_nothing_is_known_does_not_come_again() {
+    let server = Server::start().await;
+    let door = server.tcp();
+    let first = tokio::spawn(async move { signed(&door, "key", NOW_S, "held", "held").await.status });
+    while server.fake.waiting.load(Ordering::SeqCst) < 1 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    // What the agent may take, and the journal.
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(36)).await;
+    tokio::time::resume();
+    assert_eq!(first.await.unwrap(), 504);
+    server.fake.gate.add_permits(2);
+    assert_eq!(signed(&server.tcp(), "key", NOW_S, "held", "held").await.status, 409);
+}
+
 #[tokio::test]
 async fn the_answer_says_what_became_of_it() {
     let server = Server::start().await;
