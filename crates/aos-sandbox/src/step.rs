@@ -102,8 +102,8 @@ impl Step {
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
         let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
-            // Its folder was not made yet, or is gone already; or it was never begun.
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            // Its folder was not made yet, or is gone already. What was kept of it would have no place to come back to.
+            Err(Errno::NOENT | Errno::NOTDIR) if !there(&old) && !way.is_leaving(&old) => return Ok(()),
             Err(_) if there(&upper) && !there(&old) => return Ok(()),
             parent => parent?,
         };
@@ -156,6 +156,8 @@ impl Step {
             (None, image) => image.is_none(),
         };
         let is_folder = || is(at, Some(&Image::folder(0)));
+        // And where the folder above is gone, nothing can come back.
+        let has_room = |name: &Name| host(name.path()).is_some_and(|(path, _parent)| !there(&path));
         // A folder goes with all that is in it.
         let before = |image: Option<&Image>| {
             let changed = || host(at.path()).and_then(|(path, _parent)| Some(Image::look(&path)?.1));
@@ -169,12 +171,10 @@ impl Step {
             // A folder that stayed because something is in it is there already.
             Step::Folder { before, .. } => is(at, before.as_ref()) || (before.is_none() && is_folder()),
             Step::Mode { .. } => is_folder(),
-            Step::Remove { .. } if stands => is(at, None),
+            Step::Remove { .. } if stands => has_room(at),
             Step::Remove { before: image } => before(Some(image)),
-            Step::Move { from, image } => {
-                let (here, there) = (Some(image), None);
-                is(at, if stands { here } else { there }) && is(from, if stands { there } else { here })
-            }
+            Step::Move { from, image } if stands => is(at, Some(image)) && has_room(from),
+            Step::Move { from, image } => is(at, None) && is(from, Some(image)),
         }
     }
 }

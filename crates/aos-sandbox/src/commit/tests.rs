@@ -1,5 +1,7 @@
 //! Commits cut off between any two steps on the disk, on one file system and across two.
 
+mod people;
+
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
