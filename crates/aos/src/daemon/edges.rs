@@ -323,7 +323,9 @@ impl Edges {
                 let wants = Wants { workspace: &place.root, mounted: &[], labelled };
                 let _turn = self.undo.turn(wants, &token).await?;
                 let note = Note::of(id, &call_id, &permit).written();
-                let Some(layer) = self.undo.layer(id) else { return made_before(permit.call()) };
+                let Some(layer) = self.undo.layer(id) else {
+                    return self.undo.made_before(id, permit.pid(), &call_id, permit.call());
+                };
                 let undo = Arc::clone(&self.undo);
                 let (answer, told) = blocking(move || {
                     held(bound.as_deref(), &place, permit.call())?;
@@ -391,15 +393,6 @@ impl Edges {
             // The loop is gone only when the daemon stops; then the next start finds it.
             let _ = self.completions.send(told);
         }
-    }
-}
-
-/// The answer to a call that is asked for again after a crash, and had changed the files by then. Made once more, it would
-/// replace what somebody wrote since, and keep nothing of that.
-fn made_before(call: &Syscall) -> Result<Value, CallError> {
-    match call {
-        Syscall::FsWrite(write) => Ok(json!({ "bytes": write.content.len() })),
-        _ => Err(CallError::new(Code::Intr, "it was begun before; its outcome is unknown")),
     }
 }
 
@@ -496,15 +489,6 @@ mod tests {
             Body::Result { call_id: "c".into(), name: "X".into(), effect: None, outcome }
         };
         serde_json::to_string(&settled(work, broken).await).unwrap()
-    }
-
-    #[test]
-    fn a_write_that_was_made_before_a_crash_is_told_of_and_nothing_else_is() {
-        let call = |name, args: Value| Syscall::parse(name, &args.to_string()).unwrap();
-        let write = call("FS_WRITE", json!({ "path": "a.txt", "content": "für" }));
-        assert_eq!(made_before(&write).unwrap(), json!({ "bytes": 4 }));
-        let remove = call("FS_DELETE", json!({ "path": "a.txt" }));
-        assert_eq!(made_before(&remove).unwrap_err().code, Code::Intr);
     }
 
     #[tokio::test]

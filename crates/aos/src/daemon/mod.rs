@@ -210,7 +210,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let measured = measured::look(&home, &before).await;
     let drivers = Arc::new(drivers::Drivers::new(&config, &home, aos_drivers::net::Own::new(listens))?);
     drivers.adopt(policy.policy);
-    let (undo, owed) = undo::Undo::open(home.undo())
+    let (undo, owed) = undo::Undo::open(home.undo(), opened.last)
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
     let undo = Arc::new(undo);
     let ground = Arc::new(ground::Ground::new(home.undo(), config.exec, drivers.helper().clone(), drivers.policy()));

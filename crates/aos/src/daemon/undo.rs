@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use aos_abi::entry::Changed;
-use aos_abi::{Body, CallError, CallId, Code, EffectId, Name, Pid, Syscall, Timestamp, limits};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Lsn, Name, Pid, Syscall, Timestamp, limits};
 use aos_journal::Reader;
 use aos_policy::Permit;
 use aos_sandbox::{Committed, Stage, recover};
@@ -229,11 +229,12 @@ fn brief(call: &Syscall) -> Value {
 }
 
 impl Undo {
-    /// Brings to rest what the stop of the last daemon interrupted, and gives the changes that the journal may not know of
-    /// yet. What is at rest is not looked at: [`Undo::count`] does that later.
-    pub(crate) fn open(dir: PathBuf) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
+    /// Brings to rest what the stop of the last daemon interrupted, and gives the changes that the journal, which ends with
+    /// `last`, may not know of yet. What is at rest is not looked at: [`Undo::count`] does that later.
+    pub(crate) fn open(dir: PathBuf, last: Lsn) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
         std::fs::create_dir_all(dir.join(KEPT))?;
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        put_away(&dir, last)?;
         for copy in std::fs::read_dir(dir.join(COPIES)).into_iter().flatten().flatten() {
             if std::fs::read(copy.path()).is_ok_and(|path| !Path::new(OsStr::from_bytes(&path)).exists()) {
                 let _ = std::fs::remove_file(copy.path());
@@ -421,10 +422,34 @@ impl Undo {
     }
 
     /// A folder for the layer of a call. `None` for a call that is repeated after a crash and has changed something
-    /// already.
+    /// already, or of which something is left that cannot be deleted. Blocking.
     pub(crate) fn layer(&self, effect: EffectId) -> Option<PathBuf> {
         let dir = self.folder(effect);
+        // Without a record nothing was begun, and the start that should have deleted it could not.
+        if dir.exists() && matches!(Committed::load(&dir), Ok(None)) {
+            let _ = recover(&dir);
+        }
         (!dir.exists()).then_some(dir)
+    }
+
+    /// The answer to a call that is asked for again after a crash, and had changed the files by then. Made once more, it
+    /// would replace what somebody wrote since, and keep nothing of that. What is there must be this call's own: the
+    /// numbers of effects are those of the journal, and a home may have another one by now.
+    pub(crate) fn made_before(
+        &self,
+        effect: EffectId,
+        pid: Pid,
+        call_id: &str,
+        call: &Syscall,
+    ) -> Result<Value, CallError> {
+        let own = self.load(effect).is_some_and(|(committed, note)| {
+            let known = (note.pid, &*note.call_id, note.name, note.args);
+            rests(&committed) && known == (pid, call_id, call.name(), brief(call))
+        });
+        match call {
+            Syscall::FsWrite(write) if own => Ok(json!({ "bytes": write.content.len() })),
+            _ => Err(CallError::new(Code::Intr, "it was begun before; its outcome is unknown")),
+        }
     }
 
     /// Remembers that a workspace is the copy of a dry run, which nobody wants anything of but the difference: what is
@@ -580,6 +605,21 @@ fn too_much(kept: impl Iterator<Item = (EffectId, Kept)>) -> Vec<EffectId> {
     }
 }
 
+/// Puts away changes that the journal does not know the calls of, as a restored home has them, or one of which the end of the
+/// journal is lost: their numbers are given again, and nobody asks for them any more.
+fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
+    for (effect, path) in changes_in(dir)?.into_iter().chain(changes_in(&dir.join(KEPT))?) {
+        if effect.cause <= last {
+            continue;
+        }
+        let mut places = (1u32..).map(|nth| dir.join(format!(".left-{effect}-{nth}")));
+        let Some(away) = places.find(|away| away.symlink_metadata().is_err()) else { continue };
+        std::fs::rename(&path, &away)?;
+        tracing::warn!(folder = %away.display(), "a change of files that the journal does not know was put away");
+    }
+    Ok(())
+}
+
 /// Whether nothing of a change is under way.
 fn rests(committed: &Committed) -> bool {
     matches!(committed.stage(), Stage::Committed | Stage::Undone)
@@ -612,7 +652,7 @@ mod tests {
             effect,
             call_id: "c1".into(),
             name: Name::FsWrite,
-            args: Value::Null,
+            args: json!({ "path": format!("f{nth}") }),
             rule: "r".into(),
             undo_ms: 3_600_000,
             until: super::super::heart::now().plus_millis(3_600_000),
@@ -630,7 +670,7 @@ mod tests {
     #[tokio::test]
     async fn calls_that_change_common_files_take_turns_and_others_do_not() {
         let home = tempfile::tempdir().unwrap();
-        let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
+        let undo = Arc::new(Undo::open(home.path().join("undo"), Lsn(99)).unwrap().0);
         let token = CancellationToken::new();
         let turn = async |path: &str| {
             let (path, mounted) = path.split_once('+').unwrap_or((path, ""));
@@ -678,7 +718,7 @@ mod tests {
     #[tokio::test]
     async fn a_persons_turn_goes_before_those_of_calls_that_wait() {
         let home = tempfile::tempdir().unwrap();
-        let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
+        let undo = Arc::new(Undo::open(home.path().join("undo"), Lsn(99)).unwrap().0);
         let token = CancellationToken::new();
         let call = async |path: &'static str| {
             let wants = Wants { workspace: Path::new(path), mounted: &[], labelled: false };
@@ -749,7 +789,7 @@ mod tests {
     fn a_start_reads_only_what_the_stop_interrupted() {
         let home = tempfile::tempdir().unwrap();
         let workspace = tempfile::tempdir().unwrap();
-        let open = || Undo::open(home.path().join("undo")).unwrap();
+        let open = || Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
         let (undo, _) = open();
         let made: Vec<Changed> = (1..=20).map(|nth| changed_by(&undo, nth, workspace.path())).collect();
         made.iter().take(19).for_each(|changed| undo.told(changed));
@@ -778,7 +818,7 @@ mod tests {
         let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
         let (completions, mut outcomes) = mpsc::unbounded_channel();
         let open = || {
-            let undo = Arc::new(Undo::open(home.path().join("undo")).unwrap().0);
+            let undo = Arc::new(Undo::open(home.path().join("undo"), Lsn(99)).unwrap().0);
             undo.tells(journal.reader(), completions.clone());
             undo
         };
@@ -824,11 +864,69 @@ mod tests {
         assert!(outcomes.try_recv().is_err(), "once");
     }
 
+    /// A restored home has changes with numbers that its journal gives again: the call that got such a number was told that
+    /// it had written, and nothing was; and what was copied in the middle of a commit was finished days later.
+    #[test]
+    fn changes_that_the_journal_does_not_know_are_put_away() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let dir = home.path().join("undo");
+        let (undo, _) = Undo::open(dir.clone(), Lsn(99)).unwrap();
+        let made: Vec<Changed> = [7, 8, 9].map(|nth| changed_by(&undo, nth, workspace.path())).into();
+        made[..2].iter().for_each(|changed| undo.told(changed));
+        // The last was under way.
+        let record = dir.join("9.0/committed.json");
+        let note = undo.load(made[2].effect).unwrap().1.written();
+        let state = json!({ "stage": "Undoing", "turn": 1, "note": note });
+        std::fs::write(&record, format!("{}\n{state}", std::fs::read_to_string(&record).unwrap())).unwrap();
+
+        let (undo, owed) = Undo::open(dir.clone(), Lsn(7)).unwrap();
+        assert_eq!(owed, []);
+        assert!(workspace.path().join("f9").exists(), "nobody asked for it any more");
+        let kept: Vec<bool> = made.iter().map(|changed| undo.load(changed.effect).is_some()).collect();
+        assert_eq!(kept, [true, false, false]);
+        assert_eq!(undo.layer(made[1].effect), Some(dir.join("8.0")));
+        assert!(dir.join(".left-8.0-1/committed.json").exists() && dir.join(".left-9.0-1/committed.json").exists());
+        undo.count();
+        assert_eq!(known(&undo), 1);
+    }
+
+    #[test]
+    fn a_write_that_was_made_before_a_crash_is_told_of_and_nothing_else_is() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+        let effect = changed_by(&undo, 1, workspace.path()).effect;
+        let call = |name: &str, path: &str| {
+            let content = if name == "FS_WRITE" { json!("für") } else { Value::Null };
+            let mut args = json!({ "path": path, "content": content });
+            args.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            Syscall::parse(name, &args.to_string()).unwrap()
+        };
+        let asked = |pid: u64, call_id: &str, name: &str, path: &str| {
+            undo.made_before(effect, Pid(pid), call_id, &call(name, path)).map_err(|error| error.code)
+        };
+        assert_eq!(asked(2, "c1", "FS_WRITE", "f1"), Ok(json!({ "bytes": 4 })));
+        for (pid, call_id, name, path) in [
+            (2, "c1", "FS_DELETE", "f1"),
+            (2, "c1", "FS_WRITE", "f2"),
+            (2, "c2", "FS_WRITE", "f1"),
+            (3, "c1", "FS_WRITE", "f1"),
+        ] {
+            assert_eq!(asked(pid, call_id, name, path), Err(Code::Intr), "{pid} {call_id} {name} {path}");
+        }
+        // A layer that no start could delete.
+        let left = EffectId { cause: Lsn(2), nth: 0 };
+        let layer = undo.layer(left).unwrap();
+        std::fs::create_dir_all(layer.join("upper")).unwrap();
+        assert!(undo.made_before(left, Pid(2), "c1", &call("FS_WRITE", "f1")).is_err());
+        assert_eq!(undo.layer(left), Some(layer.clone()));
+        assert!(!layer.exists());
+    }
+
     #[test]
     fn what_is_turned_round_is_looked_at_again_until_the_journal_knows() {
         let home = tempfile::tempdir().unwrap();
         let workspace = tempfile::tempdir().unwrap();
-        let open = || Undo::open(home.path().join("undo")).unwrap();
+        let open = || Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
         let (undo, _) = open();
         let made = changed_by(&undo, 1, workspace.path());
         undo.told(&made);
