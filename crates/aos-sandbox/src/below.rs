@@ -20,7 +20,7 @@ use crate::step::inside;
 /// The most folders inside one another that are looked at, and that a layer may have. The deepest trees that tools are
 /// known to make have under a hundred; whoever goes through this crate's by recursion, one stack frame of some 2 KiB a level,
 /// stays within a quarter of a thread's 2 MiB.
-pub(crate) const LEVELS_MAX: usize = 256;
+pub const LEVELS_MAX: usize = 256;
 
 /// How many entries are looked at; 2 µs each.
 pub(crate) const ENTRIES_MAX: usize = 200_000;

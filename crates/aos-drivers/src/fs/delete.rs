@@ -98,8 +98,10 @@ pub(super) fn relocate(workspace: &Workspace<'_>, args: &FsMove, keeper: &mut Ke
         // Before folders are made for nothing.
         return Err(Error::system(from.as_str())(Errno::NOENT));
     }
-    let longest = workspace.holds_no_home(Path::new(from.as_str()))?;
-    if to.as_str().len() + 1 + longest > PATH_BYTES_MAX {
+    let reach = workspace.holds_no_home(Path::new(from.as_str()))?;
+    let above = Path::new(to.as_str()).iter().count() - 1;
+    // Deeper than a layer may be, it could be neither measured nor copied, so its deletion would be for good.
+    if to.as_str().len() + 1 + reach.bytes > PATH_BYTES_MAX || above + reach.levels > aos_sandbox::LEVELS_MAX {
         let why = "lies so deep that what is moved could not be reached there";
         return Err(Error::Name { path: to.as_str().to_owned(), why });
     }

@@ -19,14 +19,25 @@ use super::workspace::{FOLDER, Workspace, beneath};
 /// tree of a person has, and no more memory than a daemon can spare.
 const PATHS_BYTES_MAX: usize = 64 << 20;
 
+/// How far what is below a folder reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// Bytes of the longest path.
+    pub(crate) bytes: usize,
+    /// Folders inside one another, the folder itself among them.
+    pub(crate) levels: usize,
+}
+
 impl Workspace<'_> {
     /// Refuses what holds a daemon's own files at whatever depth, or cannot be looked through. What is no folder holds none;
-    /// nothing neither. Says how many bytes the longest path below it has.
-    pub(crate) fn holds_no_home(&self, path: &Path) -> Result<usize, Error> {
+    /// nothing neither. Says how far it reaches.
+    pub(crate) fn holds_no_home(&self, path: &Path) -> Result<Reach, Error> {
         let shown = Error::shown(&path.to_string_lossy());
-        let Some(top) = folder(&self.root, path).map_err(Error::system(&shown))? else { return Ok(0) };
-        let (mut ahead, mut bytes, mut longest) = (vec![PathBuf::new()], 0, 0);
-        while let Some(next) = ahead.pop() {
+        let mut reach = Reach::default();
+        let Some(top) = folder(&self.root, path).map_err(Error::system(&shown))? else { return Ok(reach) };
+        let (mut ahead, mut bytes) = (vec![(PathBuf::new(), 1)], 0);
+        while let Some((next, level)) = ahead.pop() {
+            reach.levels = reach.levels.max(level);
             bytes -= next.as_os_str().len();
             let place = if next.as_os_str().is_empty() { Path::new(".") } else { &next };
             let Some(opened) = folder(&top, place).map_err(Error::system(&shown))? else { continue };
@@ -39,7 +50,7 @@ impl Workspace<'_> {
                     continue;
                 }
                 let below = next.join(name);
-                longest = longest.max(below.as_os_str().len());
+                reach.bytes = reach.bytes.max(below.as_os_str().len());
                 if name.to_str().is_some_and(aos_policy::is_home) {
                     let home = Error::shown(&path.join(below).to_string_lossy());
                     return Err(Error::Home { path: shown, home });
@@ -50,11 +61,11 @@ impl Workspace<'_> {
                         let why = "holds too many folders to be looked through for the daemon's own files";
                         return Err(Error::Name { path: shown, why });
                     }
-                    ahead.push(below);
+                    ahead.push((below, level + 1));
                 }
             }
         }
-        Ok(longest)
+        Ok(reach)
     }
 }
 

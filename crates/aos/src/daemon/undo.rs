@@ -476,11 +476,12 @@ impl Undo {
         let lost = match kept {
             _ if self.is_copy(&committed.workspace()) => Some("it was made in the copy of a dry run".to_owned()),
             _ if nothing => Some("nothing was replaced".to_owned()),
-            None => Some("what it replaced has folders that nobody could look through".to_owned()),
             Some(bytes) if bytes > most => {
                 Some(format!("what it replaced has {bytes} bytes, the most that is kept is {most}"))
             }
-            Some(_) => None,
+            // What cannot be looked through counts as all that one process may keep, and is kept: else whoever makes it so
+            // deep would make its deletion irrevocable.
+            Some(_) | None => None,
         };
         if lost.is_some() {
             (changed.undo_ms, changed.lost) = (None, lost);
@@ -862,6 +863,30 @@ mod tests {
         }
         assert_eq!(turn(&undo, "w").await, Ok(()));
         assert!(outcomes.try_recv().is_err(), "once");
+    }
+
+    /// Folders deep inside one another made the deletion of what is beside them irrevocable.
+    #[test]
+    fn what_cannot_be_looked_through_is_kept_all_the_same() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+        let first = changed_by(&undo, 1, workspace.path());
+        undo.told(&first);
+        let note = undo.load(first.effect).unwrap().1;
+        std::fs::create_dir_all(workspace.path().join("proj").join(vec!["a"; 300].join("/"))).unwrap();
+        std::fs::write(workspace.path().join("proj/thesis"), "mine").unwrap();
+        let effect = EffectId { cause: Lsn(2), nth: 0 };
+        let layer = Layer::create(undo.layer(effect).unwrap()).unwrap();
+        let removed = layer.remove(workspace.path(), Path::new("proj"), Note { effect, ..note }.written()).unwrap();
+        undo.count();
+        match undo.took(removed) {
+            Some((_, Body::Changed(changed))) => assert_eq!((changed.undo_ms, changed.lost), (Some(3_600_000), None)),
+            other => panic!("{other:?}"),
+        }
+        // It counts as all that its process may keep.
+        assert!(undo.load(first.effect).is_none());
+        undo.load(effect).unwrap().0.undo(Value::Null).unwrap();
+        assert_eq!(std::fs::read_to_string(workspace.path().join("proj/thesis")).unwrap(), "mine");
     }
 
     /// A restored home has changes with numbers that its journal gives again: the call that got such a number was told that

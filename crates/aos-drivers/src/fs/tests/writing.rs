@@ -227,6 +227,21 @@ fn nothing_is_moved_to_where_it_could_not_be_reached() {
     room.call("FS_DELETE", json!({ "path": "to" })).unwrap();
 }
 
+/// Two folders that could be looked through made one that could not, and its deletion could not be taken back.
+#[test]
+fn nothing_is_moved_to_where_folders_are_too_many_inside_one_another() {
+    let room = Room::new();
+    let deep = |levels: usize| vec!["a"; levels].join("/");
+    room.put(&format!("one/{}/x", deep(180)), "");
+    room.put(&format!("two/{}/x", deep(69)), "");
+    let to = |above: usize| json!({ "from": "two", "to": format!("one/{}/two", deep(above)) });
+    assert_eq!(room.code("FS_MOVE", to(186)), Code::Inval);
+    room.call("FS_MOVE", to(185)).unwrap();
+    // A folder that is not there yet counts as well.
+    room.put("file", "");
+    assert_eq!(room.code("FS_MOVE", json!({ "from": "file", "to": format!("{}/file", deep(257)) })), Code::Inval);
+}
+
 #[test]
 fn every_change_is_kept_and_can_be_undone() {
     let room = Room::new();
