@@ -6,7 +6,7 @@
 //! `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was
 //! there is kept, not copied, and no link that a command left in the workspace is followed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::below::{Below, delete};
@@ -28,8 +27,8 @@ use crate::image::Image;
 use crate::layer::{Layer, at, since_1970};
 use crate::outcome::{Change, ChangeKind};
 use crate::record::{Record, State};
-use crate::step::{Name, Step, inside, names, open_root};
-use crate::transfer::{Way, nonce};
+use crate::step::{Name, Step, Stopped, Turn, inside, names, open_root};
+use crate::transfer::{Way, is_passing, nonce};
 
 /// How far a commit has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +76,7 @@ impl Committed {
         steps.sort_by(|a, b| a.0.cmp(&b.0));
         let nonce = Some(nonce().map_err(at(layer.dir()))?);
         let state = State { stage: Stage::Committing, turn: 0, nonce, rested: None, note };
-        let record = Record { workspace: Name::of(&workspace), steps, state, bytes: 0 };
+        let record = Record { workspace: Name::of(&workspace), steps, state, bytes: 0, rest: None };
         let mut committed = Committed { layer, record };
         if let Err(full) = committed.look_for_room() {
             committed.layer.discard()?;
@@ -208,6 +207,14 @@ impl Committed {
         &self.record.state.note
     }
 
+    /// Writes down something else with it; how far it has come stays the same.
+    ///
+    /// # Errors
+    /// [`Error::Path`] when that cannot be written.
+    pub fn note_anew(&mut self, note: serde_json::Value) -> Result<(), Error> {
+        self.state(State { note, ..self.record.state.clone() })
+    }
+
     /// What the commit changed.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
@@ -297,13 +304,17 @@ impl Committed {
         let mut paths: Vec<PathBuf> = fails.map(|(name, _)| name.path().to_owned()).collect();
         if stands {
             paths.extend(self.strangers(&root));
+            paths.sort();
+            paths.dedup();
         }
         Ok(paths)
     }
 
     /// What somebody put into the folders that took the place of something else: with it they cannot give it back.
     fn strangers(&self, root: &OwnedFd) -> Vec<PathBuf> {
-        let own: BTreeSet<&Path> = self.record.steps.iter().map(|(name, _)| name.path()).collect();
+        let own: BTreeMap<&Path, (&Name, &Step)> =
+            self.record.steps.iter().map(|(name, step)| (name.path(), (name, step))).collect();
+        let is_own = |path: &Path| own.get(path).is_some_and(|(name, step)| step.may(root, name, true, None));
         let (mut found, mut top) = (Vec::new(), None);
         for (name, step) in &self.record.steps {
             let Step::Folder { before, .. } = step else { continue };
@@ -313,7 +324,8 @@ impl Committed {
             }
             if top.is_some_and(|top| path.starts_with(top)) {
                 let names = names(root, path).unwrap_or_default();
-                found.extend(names.iter().map(|name| path.join(name)).filter(|path| !own.contains(&**path)));
+                let strange = names.iter().filter(|name| !is_passing(name)).map(|name| path.join(name));
+                found.extend(strange.filter(|path| !is_own(path)));
             }
         }
         found
@@ -358,6 +370,57 @@ impl Committed {
         }
     }
 
+    /// Finishes what is under way, or goes back where somebody has changed since what that would take. Where both ways would,
+    /// it is left as it is.
+    fn settle(&mut self) -> Result<(), Error> {
+        let taken = self.taken(self.stage())?;
+        if !taken.is_empty() {
+            match self.other_way() {
+                Some(other) if self.taken(other.stage)?.is_empty() => self.state(other)?,
+                _ => return Err(Error::Conflict { paths: taken }),
+            }
+        }
+        self.go()
+    }
+
+    /// What is somebody else's by now and would be taken from the workspace by coming to the end of a stage.
+    fn taken(&self, stage: Stage) -> Result<Vec<PathBuf>, Error> {
+        let turn = match stage {
+            Stage::Committing => Turn::Forward,
+            Stage::Undoing => Turn::Back,
+            Stage::Committed | Stage::Undone => return Ok(Vec::new()),
+        };
+        let (root, way) = (open_root(&self.workspace())?, self.way());
+        // What these are to be in is not there yet.
+        let made = |step: &Step| matches!(step, Step::Folder { .. });
+        let made: BTreeSet<&Path> =
+            self.record.steps.iter().filter(|(_, step)| made(step)).map(|(name, _)| name.path()).collect();
+        let waits = |path: &Path| {
+            let above = path.parent().unwrap_or(Path::new(""));
+            turn == Turn::Forward && made.contains(above) && names(&root, above).is_err()
+        };
+        let takes = |name: &Path, step: &Step| step.takes(turn, &way, &root, name) && !waits(name);
+        let takes = self.record.steps.iter().filter(|(name, step)| takes(name.path(), step));
+        let mut paths: Vec<PathBuf> = takes.map(|(name, _)| name.path().to_owned()).collect();
+        if turn == Turn::Back {
+            paths.extend(self.strangers(&root));
+        }
+        paths.sort();
+        paths.dedup();
+        Ok(paths)
+    }
+
+    /// The other way from where it is; `None` where it has been turned round already, and in the form of version 0.1.0.
+    fn other_way(&self) -> Option<State> {
+        let state = self.record.state.clone();
+        let stage = if state.stage == Stage::Undoing { Stage::Committing } else { Stage::Undoing };
+        let nonce = Some(state.nonce.clone()?);
+        match self.record.rest.clone() {
+            None => Some(State { stage, ..state }),
+            Some(rest) => (state.turn > rest.turn).then_some(State { stage, nonce, ..rest }),
+        }
+    }
+
     fn way(&self) -> Way<'_> {
         Way { layer: &self.layer, nonce: self.record.state.nonce.as_deref() }
     }
@@ -399,9 +462,12 @@ impl Committed {
         Ok(())
     }
 
-    fn step(&self, name: &Name, take: impl FnOnce() -> Result<(), Errno>) -> Result<(), Error> {
+    fn step(&self, name: &Name, take: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Error> {
         pass();
-        fail().and_then(|()| take()).map_err(|errno| at(&self.workspace().join(name.path()))(errno.into()))?;
+        fail().map_err(Stopped::from).and_then(|()| take()).map_err(|stopped| match stopped {
+            Stopped::Taken => Error::Conflict { paths: vec![name.path().to_owned()] },
+            Stopped::System(errno) => at(&self.workspace().join(name.path()))(errno.into()),
+        })?;
         done(Done::Stepped(name.path()));
         Ok(())
     }
@@ -427,14 +493,17 @@ fn copied(path: &Path) -> u64 {
 /// Brings a layer's folder to rest, after a crash or after [`Error::Unfinished`]: what was begun is finished and
 /// given back, what was not begun is deleted.
 ///
+/// Somebody may have worked in the workspace meanwhile. Where finishing would take what they saved, what was begun is taken
+/// back instead.
+///
 /// # Errors
-/// [`Error::Path`] when that cannot be done now; it can be tried again.
+/// [`Error::Conflict`] where that would take something too; [`Error::Path`] when it cannot be done now. It can be tried again.
 pub fn recover(dir: &Path) -> Result<Option<Committed>, Error> {
     let Some(mut committed) = Committed::load(dir)? else {
         delete(dir).map_err(at(dir))?;
         return Ok(None);
     };
-    committed.go()?;
+    committed.settle()?;
     if committed.stage() == Stage::Undone && committed.turn() == 0 {
         // It failed and was being cleaned away.
         committed.forget()?;

@@ -74,6 +74,11 @@ impl Image {
         Image { kind, mode, size: 0, sha256: None, inode: 0, modified: (0, 0) }
     }
 
+    /// Whether what is at a path is this very file, link or folder, whatever became of what is in it.
+    pub(crate) fn is_inode(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == self.inode && kind(&meta) == self.kind)
+    }
+
     /// Whether what is at a path is this still. Of a folder only that it is one: what is in it is looked at by itself.
     pub(crate) fn stands_at(&self, path: &Path) -> bool {
         let Ok(meta) = std::fs::symlink_metadata(path) else { return false };

@@ -33,6 +33,9 @@ pub(crate) struct Record {
     /// Bytes of the file that count; what is behind them was being written when something ended it.
     #[serde(skip)]
     pub(crate) bytes: u64,
+    /// The last state in which it was at rest.
+    #[serde(skip)]
+    pub(crate) rest: Option<State>,
 }
 
 /// How far a commit has come.
@@ -54,6 +57,12 @@ pub(crate) struct State {
     pub(crate) note: serde_json::Value,
 }
 
+impl State {
+    fn rests(&self) -> Option<State> {
+        matches!(self.stage, Stage::Committed | Stage::Undone).then(|| self.clone())
+    }
+}
+
 impl Record {
     /// The record in a layer's folder, if there is one.
     pub(crate) fn read(dir: &Path) -> io::Result<Option<Record>> {
@@ -66,9 +75,10 @@ impl Record {
         let first = lines.next().unwrap_or_default();
         let mut record: Record = serde_json::from_slice(first)?;
         let mut bytes = first.len();
+        record.rest = record.state.rests();
         while let Some(line) = lines.next() {
             match serde_json::from_slice(line) {
-                Ok(state) => record.state = state,
+                Ok(state) => record.is_now(state),
                 // No part of an object is one, so what was cut off is known by that.
                 Err(_) if lines.next().is_none() => break,
                 Err(error) => return Err(error.into()),
@@ -112,7 +122,12 @@ impl Record {
         file.sync_all()?;
         self.bytes += line.len() as u64;
         done(Done::Recorded(state.stage));
-        self.state = state;
+        self.is_now(state);
         Ok(())
+    }
+
+    fn is_now(&mut self, state: State) {
+        self.rest = state.rests().or(self.rest.take());
+        self.state = state;
     }
 }

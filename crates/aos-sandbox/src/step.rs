@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, there, there_in, within};
+use crate::transfer::{Way, is_one, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,59 +59,101 @@ pub(crate) enum Step {
     },
 }
 
+/// Why a step was not made or taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// It would take something that is somebody else's.
+    Taken,
+    /// The operating system said no.
+    System(Errno),
+}
+
+impl From<Errno> for Stopped {
+    fn from(errno: Errno) -> Stopped {
+        // Nothing is put where something else is.
+        if errno == Errno::EXIST { Stopped::Taken } else { Stopped::System(errno) }
+    }
+}
+
+/// Which way a step goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Forward,
+    Back,
+}
+
 impl Step {
     /// Does the step, or what an interruption has left of it.
-    pub(crate) fn apply(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
-        let parent = beneath(root, path.parent().unwrap_or(Path::new("")))?;
+    pub(crate) fn apply(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        let parent = match (beneath(root, path.parent().unwrap_or(Path::new(""))), self) {
+            // Gone with its folder, or placed before that went.
+            (Err(Errno::NOENT | Errno::NOTDIR), Step::Mode { .. } | Step::Remove { .. }) => return Ok(()),
+            (Err(Errno::NOENT | Errno::NOTDIR), Step::Put { .. }) if !way.keeps(&upper) => return Ok(()),
+            (parent, _) => parent?,
+        };
+        if self.takes(Turn::Forward, way, root, path) {
+            return Err(Stopped::Taken);
+        }
+        // Where an undo was cut off and turned round.
+        way.call_out_back(&parent, name, &upper)?;
+        way.call_in_back(&parent, name, &old)?;
         match self {
-            Step::Put { .. } => {
+            Step::Put { after, .. } => {
+                after.untwin(&upper, &old)?;
                 if there(&upper) {
-                    // Also what somebody put there since it was planned.
                     way.set_aside(&parent, name, &old)?;
                     pass();
                     unmark(&upper);
                 }
-                put_if_there(way, &upper, &parent, name)
+                put_if_there(way, &upper, &parent, name, Some(&old))?;
             }
             Step::Folder { mode, owner, before } => {
-                if before.is_some() {
+                if before.is_some() && open_folder(&parent, name).is_err() {
                     way.take_away(&parent, name, &old)?;
                     pass();
                 }
                 match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
                     Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno),
+                    Err(errno) => return Err(errno.into()),
                 }
                 let made = open_folder(&parent, name)?;
                 if rustix::process::geteuid().is_root() {
                     let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
                     rustix::fs::fchown(&made, Some(uid), Some(gid))?;
                 }
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))
+                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))?;
             }
-            Step::Mode { to, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*to)),
-            Step::Remove { .. } => way.take_away(&parent, name, &old),
-            Step::Move { from, .. } => relocate(root, from.path(), &parent, name),
+            Step::Mode { to, .. } => change_mode(&parent, name, *to)?,
+            Step::Remove { .. } => way.take_away(&parent, name, &old)?,
+            Step::Move { from, .. } => relocate(root, from.path(), &parent, name)?,
         }
+        Ok(())
     }
 
     /// Takes the step back, or what an interruption has left of it. A step that was not done is none.
-    pub(crate) fn revert(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    pub(crate) fn revert(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        if self.takes(Turn::Back, way, root, path) {
+            return Err(Stopped::Taken);
+        }
         let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
-            // Its folder was not made yet, or is gone already. What was kept of it would have no place to come back to.
-            Err(Errno::NOENT | Errno::NOTDIR) if !there(&old) && !way.is_leaving(&old) => return Ok(()),
+            // Its folder was not made yet, or is gone already.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(_) if there(&upper) && !there(&old) => return Ok(()),
             parent => parent?,
         };
+        // Where a commit was cut off and turned round.
+        way.call_out_back(&parent, name, &old)?;
+        way.call_in_back(&parent, name, &upper)?;
         match self {
-            Step::Put { .. } => {
+            Step::Put { after, .. } => {
+                after.untwin(&upper, &old)?;
                 // What was not placed is in the layer still.
-                if !there(&old) && !way.is_leaving(&old) {
-                    return way.take_away(&parent, name, &upper);
+                if !way.keeps(&old) {
+                    return Ok(way.take_away(&parent, name, &upper)?);
                 }
                 if old.is_dir() && !old.is_symlink() {
                     // A folder cannot take a file's place in one step.
@@ -120,26 +162,97 @@ impl Step {
                     way.set_aside(&parent, name, &upper)?;
                 }
                 pass();
-                way.put_in_place(&old, &parent, name)
+                way.put_in_place(&old, &parent, name, Some(&upper))?;
             }
             Step::Folder { before, .. } => {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                     // What came into the folder later stays, and so does the folder, unless something else is to be there.
                     Err(Errno::NOTEMPTY) if before.is_none() => return Ok(()),
-                    Err(errno) => return Err(errno),
+                    Err(errno) => return Err(errno.into()),
                 }
                 pass();
-                put_if_there(way, &old, &parent, name)
+                put_if_there(way, &old, &parent, name, None)?;
             }
-            Step::Mode { from, .. } => rustix::fs::fchmod(open_folder(&parent, name)?, Mode::from_raw_mode(*from)),
-            Step::Remove { .. } => put_if_there(way, &old, &parent, name),
+            Step::Mode { from, .. } => change_mode(&parent, name, *from)?,
+            Step::Remove { .. } => put_if_there(way, &old, &parent, name, None)?,
             Step::Move { from, .. } => {
                 let from = from.path();
-                let back = beneath(root, from.parent().unwrap_or(Path::new("")))?;
                 let old_name = from.file_name().unwrap_or_default();
-                if there_in(&back, old_name) { Ok(()) } else { relocate(root, path, &back, old_name) }
+                match beneath(root, from.parent().unwrap_or(Path::new(""))) {
+                    Ok(back) if there_in(&back, old_name) => {}
+                    _ if !there_in(&parent, name) => {}
+                    back => relocate(root, path, &back?, old_name)?,
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Whether going on with the step from wherever an interruption has left it, or taking it back from there, would take
+    /// something from the workspace that is neither what was there before nor what the commit put there, or has no place
+    /// to bring back what is kept. Then it is the other way that has to be gone, or none.
+    pub(crate) fn takes(&self, turn: Turn, way: &Way<'_>, root: &OwnedFd, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        let forward = turn == Turn::Forward;
+        let Ok(parent) = beneath(root, path.parent().unwrap_or(Path::new(""))) else {
+            return match self {
+                Step::Put { .. } if forward => way.keeps(&upper),
+                Step::Folder { .. } | Step::Move { .. } if forward => true,
+                _ => !forward && way.keeps(&old),
+            };
+        };
+        if let Step::Move { from, image } = self {
+            let here = image.is_inode(&within(&parent, name));
+            let back = beneath(root, from.path().parent().unwrap_or(Path::new("")));
+            let from = back.map(|back| (within(&back, from.path().file_name().unwrap_or_default()), back));
+            let (was, is_was) = match &from {
+                Ok((from, _back)) => (there(from), image.is_inode(from)),
+                Err(_) => (false, false),
+            };
+            return match (forward, there_in(&parent, name)) {
+                (true, is) => is == was,
+                (false, is) => !is_was && is && (was || !here || from.is_err()),
+            };
+        }
+        if !there_in(&parent, name) {
+            return false;
+        }
+        let here = within(&parent, name);
+        let folder = here.is_dir() && !here.is_symlink();
+        let half_out = way.is_half_out(&parent, name, &old);
+        let kept = way.is_ahead(&old, &parent, name);
+        match self {
+            Step::Put { after, before } if forward => {
+                let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
+                if !ahead {
+                    // Placed; but where taking it back was cut off, what is half-way out belongs here.
+                    way.is_half_out(&parent, name, &upper)
+                } else if kept {
+                    let own = [&old, &upper].iter().any(|held| way.is_at(held, &parent, name));
+                    !own && !after.stands_at(&here)
+                } else {
+                    half_out || !before.as_ref().is_some_and(|before| before.stands_at(&here))
+                }
+            }
+            Step::Put { after, .. } => {
+                let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
+                if kept {
+                    let own = [&old, &upper].iter().any(|held| way.is_at(held, &parent, name));
+                    !own && (ahead || !after.stands_at(&here))
+                } else {
+                    half_out || !(ahead || after.stands_at(&here))
+                }
+            }
+            Step::Folder { before, .. } if forward => {
+                let stands = || before.as_ref().is_some_and(|before| before.stands_at(&here));
+                !folder && (half_out || kept || !stands())
+            }
+            Step::Folder { .. } => half_out || (kept && !folder),
+            Step::Remove { before } if forward => !kept && !half_out && !before.stands_at(&here),
+            Step::Remove { .. } => half_out || kept,
+            Step::Mode { .. } | Step::Move { .. } => false,
         }
     }
 
@@ -180,8 +293,17 @@ impl Step {
 }
 
 /// Puts what was kept in its place; where there is nothing of it, that was done already or never needed.
-fn put_if_there(way: &Way<'_>, kept: &Path, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    if there(kept) || way.is_leaving(kept) { way.put_in_place(kept, parent, name) } else { Ok(()) }
+fn put_if_there(way: &Way<'_>, held: &Path, parent: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> Result<(), Errno> {
+    if way.keeps(held) { way.put_in_place(held, parent, name, kept) } else { Ok(()) }
+}
+
+/// Gives a folder its permissions; of what somebody took away meanwhile there are none.
+fn change_mode(parent: &OwnedFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
+    match open_folder(parent, name) {
+        Ok(folder) => rustix::fs::fchmod(folder, Mode::from_raw_mode(mode)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Moves within the workspace to where nothing is, unless that has been done.
@@ -195,6 +317,26 @@ fn relocate(root: &OwnedFd, from: &Path, to: &OwnedFd, name: &OsStr) -> Result<(
 }
 
 impl Image {
+    /// Which of the two places of the layer still holds something that is to go to the workspace, where this is what is put
+    /// there: a cut in the middle of a change of places leaves what was replaced under both names.
+    fn apart(&self, upper: &Path, old: &Path, ahead: bool, kept: bool) -> (bool, bool) {
+        match is_one(upper, old) {
+            true if self.stands_at(upper) => (ahead, false),
+            true => (false, kept),
+            false => (ahead, kept),
+        }
+    }
+
+    /// Takes the second of the two names away.
+    fn untwin(&self, upper: &Path, old: &Path) -> Result<(), Errno> {
+        let (ahead, kept) = self.apart(upper, old, true, true);
+        match (ahead, kept) {
+            (true, true) => Ok(()),
+            (true, false) => rustix::fs::unlinkat(CWD, old, AtFlags::empty()),
+            (false, _) => rustix::fs::unlinkat(CWD, upper, AtFlags::empty()),
+        }
+    }
+
     /// A folder with these permissions; nothing else of it is held to.
     pub(crate) fn folder(mode: u32) -> Image {
         Image::plain(Kind::Folder, mode)

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Way`]. What always holds: a move that was cut off can be made again and comes to the same; a copy gets its name
 //! only when it is whole; no link is followed; what is found under a name that such a move uses is this commit's own, since
-//! nobody else can have told the name before. On one file system a move is one rename.
+//! nobody else can have told the name before; nothing in the workspace is replaced that is not kept. On one file system a move
+//! is one rename.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::below::{LEVELS_MAX, delete};
@@ -24,6 +25,11 @@ use crate::layer::Layer;
 /// watches leave such names out.
 const AWAY: &str = ".aos-draft-away-";
 const INTO: &str = ".aos-draft-into-";
+
+/// Whether something is called as things are on their way. Nobody else makes such names.
+pub(crate) fn is_passing(name: &OsStr) -> bool {
+    [AWAY, INTO].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+}
 
 /// One turn of a commit, as far as moving things is concerned.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +49,25 @@ pub(crate) fn nonce() -> io::Result<String> {
 impl Way<'_> {
     /// What something of that name is called on its way: no two on their way through one folder have the same, and only
     /// who knows the nonce can tell it. A command that is shown one while it is there learns nothing of the others.
-    fn passing(&self, prefix: &str, name: &OsStr) -> String {
+    fn passing(&self, prefix: &str, name: &OsStr, more: &str) -> String {
         match self.nonce {
             Some(nonce) => {
-                format!("{prefix}{}", &crate::image::digest(&[nonce.as_bytes(), name.as_bytes()].concat())[..32])
+                let own = [nonce.as_bytes(), name.as_bytes(), more.as_bytes()].concat();
+                format!("{prefix}{}", &crate::image::digest(&own)[..32])
             }
             // Where it was cut off then, what it moved is under this name and no other.
             None => format!("{prefix}{}", &crate::image::digest(name.as_bytes())[..16]),
         }
+    }
+
+    /// What it is called on its way out to a place of the layer: another for what is being kept than for what is being taken
+    /// back, since whoever turns round must know which of the two it finds.
+    fn away(&self, name: &OsStr, to: &Path) -> String {
+        self.passing(AWAY, name, if to.starts_with(self.layer.upper()) { "/upper" } else { "" })
+    }
+
+    fn into(&self, name: &OsStr) -> String {
+        self.passing(INTO, name, "")
     }
 
     /// Where something is that is on its way from or to a place of the layer. Never beside what a command wrote, which may
@@ -64,14 +81,72 @@ impl Way<'_> {
         }
     }
 
-    /// Whether a move in was begun and not ended.
-    pub(crate) fn is_leaving(&self, from: &Path) -> bool {
-        there(&self.own(from, "leaving"))
+    /// Where what goes in by a copy is until the copy is whole.
+    fn leaving(&self, from: &Path) -> PathBuf {
+        self.own(from, "leaving")
+    }
+
+    /// And then, until the copy is in place.
+    fn placing(&self, from: &Path) -> PathBuf {
+        self.own(from, "placing")
+    }
+
+    /// Whether a place of the layer holds something, also where it was on its way in when something ended that.
+    pub(crate) fn keeps(&self, place: &Path) -> bool {
+        there(place) || there(&self.leaving(place)) || there(&self.placing(place))
+    }
+
+    /// Whether what a place of the layer holds is to go to `name` in a folder still.
+    pub(crate) fn is_ahead(&self, place: &Path, folder: &OwnedFd, name: &OsStr) -> bool {
+        let copied = || there(&self.placing(place)) && there_in(folder, self.into(name).as_ref());
+        there(place) || there(&self.leaving(place)) || copied()
+    }
+
+    /// Whether what had the name in a folder is half-way out to a place of the layer.
+    pub(crate) fn is_half_out(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> bool {
+        self.nonce.is_some() && !there(to) && there_in(folder, self.away(name, to).as_ref())
+    }
+
+    /// Whether what has a name in a folder is what a place of the layer holds: the same file, or one and its copy.
+    pub(crate) fn is_at(&self, place: &Path, folder: &OwnedFd, name: &OsStr) -> bool {
+        let here = within(folder, name);
+        [place.to_owned(), self.leaving(place), self.placing(place)].iter().any(|held| same(held, &here))
+    }
+
+    /// Takes back a move out that the other direction began and something ended.
+    pub(crate) fn call_out_back(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+        let away = self.away(name, to);
+        // Before there was a nonce, nothing was turned round.
+        if self.nonce.is_none() || !there_in(folder, away.as_ref()) {
+            return Ok(());
+        }
+        if there(to) {
+            return delete(&within(folder, away.as_ref())).map_err(errno);
+        }
+        rustix::fs::renameat_with(folder, &away, folder, name, RenameFlags::NOREPLACE)
+    }
+
+    /// The same of a move in, or ends it where only the end was missing.
+    pub(crate) fn call_in_back(&self, folder: &OwnedFd, name: &OsStr, from: &Path) -> Result<(), Errno> {
+        let (leaving, placing, into) = (self.leaving(from), self.placing(from), self.into(name));
+        if self.nonce.is_none() || there(from) {
+            return Ok(());
+        }
+        let copied = there_in(folder, into.as_ref());
+        let held = if there(&leaving) { leaving } else { placing };
+        if !there(&held) {
+            return Ok(());
+        }
+        if held.ends_with(self.placing(from)) && !copied {
+            return self.placed(folder, &held);
+        }
+        delete(&within(folder, into.as_ref())).map_err(errno)?;
+        rustix::fs::renameat(CWD, &held, CWD, from)
     }
 
     /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
     pub(crate) fn take_away(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
-        let away = self.passing(AWAY, name);
+        let away = self.away(name, to);
         if !there(to) {
             if !there_in(folder, name) && !there_in(folder, away.as_ref()) {
                 return Ok(());
@@ -91,7 +166,7 @@ impl Way<'_> {
             delete(&part).map_err(errno)?;
             if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
                 let _ = delete(&part);
-                rustix::fs::renameat(folder, &away, folder, name)?;
+                rustix::fs::renameat_with(folder, &away, folder, name, RenameFlags::NOREPLACE)?;
                 return Err(errno(error));
             }
             named(&part, to)?;
@@ -128,46 +203,105 @@ impl Way<'_> {
         }
     }
 
-    /// Moves what is at `from` to `name` in a folder, unless there is nothing any more. A file replaces what has the name.
-    pub(crate) fn put_in_place(&self, from: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-        let leaving = self.own(from, "leaving");
-        if !there(&leaving) {
-            match rustix::fs::renameat(CWD, from, folder, name) {
-                Ok(()) => return Ok(()),
-                Err(Errno::NOENT) if !there(from) => return Ok(()),
-                Err(Errno::XDEV) => {}
-                Err(errno) => return Err(errno),
+    /// Moves what is at `from` to `name` in a folder, unless there is nothing any more. It replaces only a file that is kept
+    /// at `kept`, or that it is itself; where anything else has the name, that stays and the answer is `EXIST`.
+    pub(crate) fn put_in_place(
+        &self,
+        from: &Path,
+        folder: &OwnedFd,
+        name: &OsStr,
+        kept: Option<&Path>,
+    ) -> Result<(), Errno> {
+        let (leaving, placing) = (self.leaving(from), self.placing(from));
+        let into = self.into(name);
+        if !there(&placing) {
+            if !there(&leaving) {
+                match replace(from, folder, name, kept) {
+                    Err(Errno::NOENT) if !there(from) => return Ok(()),
+                    Err(Errno::XDEV) => {}
+                    done => return done,
+                }
+                // From here on it counts as placed, so that what has the name is never taken for what was there before.
+                rustix::fs::renameat(CWD, from, CWD, &leaving)?;
             }
-            // From here on it counts as placed, so that what has the name is never taken for what was there before.
-            rustix::fs::renameat(CWD, from, CWD, &leaving)?;
+            crate::failpoint::pass();
+            let copied = within(folder, into.as_ref());
+            delete(&copied).map_err(errno)?;
+            if let Err(error) = copy(&leaving, &copied) {
+                // Nobody else knows the name to delete it by.
+                let _ = delete(&copied);
+                return Err(errno(error));
+            }
+            // The copy's name must outlast the word that it is whole.
+            sync_folder(folder)?;
+            crate::failpoint::pass();
+            rustix::fs::renameat(CWD, &leaving, CWD, &placing)?;
         }
         crate::failpoint::pass();
-        let passing = self.passing(INTO, name);
-        let into = within(folder, passing.as_ref());
-        delete(&into).map_err(errno)?;
-        if let Err(error) = copy(&leaving, &into) {
-            // Nobody else knows the name to delete it by.
-            let _ = delete(&into);
-            return Err(errno(error));
-        }
-        match rustix::fs::renameat(folder, &passing, folder, name) {
-            Ok(()) => {
-                done(Done::Copied(&within(folder, name)));
-            }
-            // The folder was placed before the cut.
-            Err(Errno::NOTEMPTY | Errno::EXIST) => delete(&into).map_err(errno)?,
-            Err(errno) => {
-                let _ = delete(&into);
-                return Err(errno);
-            }
+        // Where it is gone, a cut came after this.
+        if there_in(folder, into.as_ref()) {
+            let here = within(folder, name);
+            let own = kept.is_some_and(|kept| same(kept, &here)) || same(&placing, &here);
+            let flags = if own && !here.is_dir() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            rustix::fs::renameat_with(folder, &into, folder, name, flags)?;
+            done(Done::Copied(&within(folder, name)));
         }
         crate::failpoint::pass();
-        // Also where a cut came before this.
+        self.placed(folder, &placing)
+    }
+
+    /// Ends a move in whose copy is in place.
+    fn placed(&self, folder: &OwnedFd, placing: &Path) -> Result<(), Errno> {
         sync_folder(folder)?;
         done(Done::Synced(&within(folder, OsStr::new("."))));
-        done(Done::Deleting(&leaving));
-        delete(&leaving).map_err(errno)
+        done(Done::Deleting(placing));
+        delete(placing).map_err(errno)
     }
+}
+
+/// Moves a file, a link or a folder to a name on the same file system. What has the name must be kept at `kept` already, and
+/// is looked at when nobody can change it any more: the two change places, and back where it is something else.
+fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> Result<(), Errno> {
+    let is_kept = |path: &Path| kept.is_some_and(|kept| same(kept, path));
+    let gone = || rustix::fs::unlinkat(CWD, from, AtFlags::empty());
+    let here = within(folder, name);
+    // It is in place, and this is another name of it.
+    if is_one(from, &here) {
+        return gone();
+    }
+    let to = |flags| rustix::fs::renameat_with(CWD, from, folder, name, flags);
+    match to(RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) if is_kept(&here) && !here.is_dir() => {}
+        // A file system that knows of no such flags, as some networks have.
+        Err(Errno::INVAL) if !there(&here) || is_kept(&here) => return to(RenameFlags::empty()),
+        Err(Errno::INVAL) => return Err(Errno::EXIST),
+        done => return done,
+    }
+    match to(RenameFlags::EXCHANGE) {
+        Ok(()) => {}
+        Err(Errno::NOENT) if there(from) => return to(RenameFlags::NOREPLACE),
+        Err(Errno::INVAL) => return to(RenameFlags::empty()),
+        Err(errno) => return Err(errno),
+    }
+    crate::failpoint::pass();
+    if is_kept(from) {
+        return gone();
+    }
+    to(RenameFlags::EXCHANGE)?;
+    Err(Errno::EXIST)
+}
+
+/// Whether two paths are names of one file.
+pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    inode(one).is_some_and(|one| inode(other) == Some(one))
+}
+
+/// Whether two paths lead to one file, or to a file and its copy, which has its times.
+fn same(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (std::fs::symlink_metadata(one), std::fs::symlink_metadata(other)) else { return false };
+    let looks = |meta: &std::fs::Metadata| (meta.mode(), meta.len(), meta.mtime(), meta.mtime_nsec());
+    (one.dev(), one.ino()) == (other.dev(), other.ino()) || (!one.is_dir() && looks(&one) == looks(&other))
 }
 
 /// Gives a copy its name, and that lasts: what it was made from, on a file system of its own, is going to go.

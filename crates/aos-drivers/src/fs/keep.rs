@@ -79,6 +79,8 @@ impl<'k> Keeper<'k> {
         let Keeping { layer, note } = self.keeping.take().expect("asked for only where something is kept");
         let failed = |error: aos_sandbox::Error| match error {
             aos_sandbox::Error::Path { source, .. } => Error::io(path.as_str())(source),
+            // In the instant in which the change was made.
+            aos_sandbox::Error::Conflict { .. } => Error::Changed { path: path.as_str().to_owned() },
             aos_sandbox::Error::Full { .. } => Error::io(path.as_str())(rustix::io::Errno::NOSPC.into()),
             other => Error::io(path.as_str())(std::io::Error::other(other.whole())),
         };

@@ -28,14 +28,18 @@ struct Room {
 enum Place {
     Same,
     Other,
+    /// Both on memory, where many can be tried.
+    Memory,
 }
 
 impl Room {
     fn new(place: Place) -> Room {
-        let work = tempfile::tempdir().unwrap();
-        let layers = match place {
-            Place::Same => tempfile::tempdir().unwrap(),
-            Place::Other => tempfile::tempdir_in("/dev/shm").unwrap(),
+        let disk = || tempfile::tempdir().unwrap();
+        let memory = || tempfile::tempdir_in("/dev/shm").unwrap();
+        let (work, layers) = match place {
+            Place::Same => (disk(), disk()),
+            Place::Other => (disk(), memory()),
+            Place::Memory => (memory(), memory()),
         };
         let room = Room { work, layers };
         for folder in ["d/deep", "becomes-file/in", "keep"] {

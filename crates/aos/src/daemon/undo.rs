@@ -256,15 +256,23 @@ impl Undo {
             match recover(&path) {
                 Ok(None) => {}
                 Ok(Some(committed)) => owed.extend(undo.found(effect, committed)),
-                Err(_) => undo.look_after(effect),
+                Err(error) => {
+                    tracing::warn!(%effect, error = error.whole(), "a change is not brought to an end");
+                    undo.look_after(effect);
+                }
             }
         }
         Ok((undo, owed))
     }
 
-    /// Takes in a change that an earlier daemon left; what the journal may not know of it.
-    fn found(&self, effect: EffectId, committed: Committed) -> Option<(Pid, Changed)> {
-        let note = Note::read(&committed)?;
+    /// Takes in a change that an earlier daemon left; what the journal may not know of it. Its time runs from now: nobody was
+    /// told of it before, and what it replaced may be what somebody saved since.
+    fn found(&self, effect: EffectId, mut committed: Committed) -> Option<(Pid, Changed)> {
+        let mut note = Note::read(&committed)?;
+        note.until = super::heart::now().plus_millis(note.undo_ms);
+        if let Err(error) = committed.note_anew(note.written()) {
+            tracing::warn!(%effect, error = error.whole(), "how long a change is kept could not be written down");
+        }
         let kept = Kept::of(&committed, &note);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
         let changed = changed(&committed, &note);
@@ -402,10 +410,17 @@ impl Undo {
         };
         let recovered = recovered.map_err(|error| {
             let stands = format!("an earlier change stopped half-way and cannot be brought to an end: {}", error.whole());
-            CallError::new(Code::Io, stands).hint(
-                "until it is, nothing else changes these files; it is tried again with each call that would, and at the \
-                 next start",
-            )
+            CallError::new(Code::Io, stands).hint(match error {
+                aos_sandbox::Error::Conflict { .. } => {
+                    "this takes a person, who gives what is there now other names, and brings back folders that are gone: \
+                     either way to end it would take that; it is tried again with each call that changes these files, and \
+                     at the next start"
+                }
+                _ => {
+                    "until it is, nothing else changes these files; it is tried again with each call that would, and at \
+                     the next start"
+                }
+            })
         })?;
         self.halted.lock().unwrap_or_else(PoisonError::into_inner).remove(&effect);
         if let Some(committed) = recovered
@@ -945,6 +960,28 @@ mod tests {
         assert!(undo.made_before(left, Pid(2), "c1", &call("FS_WRITE", "f1")).is_err());
         assert_eq!(undo.layer(left), Some(layer.clone()));
         assert!(!layer.exists());
+    }
+
+    /// It was deleted at once, with what it had replaced, though the one who asked was told of fifteen minutes more.
+    #[test]
+    fn what_a_start_brings_to_rest_is_kept_for_a_whole_window() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let open = || Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+        let (undo, _) = open();
+        let effect = changed_by(&undo, 1, workspace.path()).effect;
+        let note = undo.load(effect).unwrap().1;
+        let record = home.path().join("undo/1.0/committed.json");
+        let began = Note { until: Timestamp(0), ..note.turned("p1", None) };
+        let state = json!({ "stage": "Undoing", "turn": 1, "note": began.written() });
+        std::fs::write(&record, format!("{}\n{state}", std::fs::read_to_string(&record).unwrap())).unwrap();
+        let (undo, owed) = open();
+        assert_eq!((owed.len(), owed[0].1.turn, workspace.path().join("f1").exists()), (1, 1, false));
+        undo.told(&owed[0].1);
+        let (undo, _) = open();
+        undo.count();
+        let (turned, note) = undo.load(effect).unwrap();
+        assert!(note.until > super::super::heart::now());
+        turned.redo(Value::Null).unwrap();
     }
 
     #[test]

@@ -34,19 +34,18 @@ fn what_has_no_folder_to_come_back_to_is_not_undone() {
 #[test]
 fn a_failed_commit_keeps_what_has_no_folder_to_come_back_to() {
     for place in places() {
-        let room = Room::new(place);
-        let before = room.listing();
         // The first step is made; then the folder goes, and the disk fails.
-        let mut cuts = 0;
-        while std::fs::read(room.at("d/one")).unwrap() != b"new" {
-            let _ = std::fs::remove_dir_all(room.dir());
+        let cut_at = |cuts: u32| {
+            let room = Room::new(place);
+            let before = room.listing();
             let layer = room.layer();
             ["d/one", "edited"].iter().for_each(|path| {
                 layer.write(room.work.path(), Path::new(path), b"new", None).unwrap();
             });
             assert!(cut::at(cuts, || drop(layer.commit(room.work.path(), None, Value::Null))));
-            cuts += 1;
-        }
+            (std::fs::read(room.at("d/one")).unwrap() == b"new").then_some((room, before))
+        };
+        let (room, before) = (0..).find_map(cut_at).unwrap();
         let begun = Committed::load(&room.dir()).unwrap().unwrap();
         std::fs::rename(room.at("d"), room.at("elsewhere")).unwrap();
         assert!(begun.take_back().is_err(), "{place:?}");
@@ -55,4 +54,153 @@ fn a_failed_commit_keeps_what_has_no_folder_to_come_back_to() {
         assert_eq!(room.listing(), before, "{place:?}");
         assert!(!room.dir().exists());
     }
+}
+
+const BY_A_PERSON: &[u8] = b"by a person";
+
+/// What somebody does at a path while nobody looks; whether that could be done.
+type Deed = (&'static str, fn(&Room, &str) -> bool);
+const DEEDS: [Deed; 5] = [
+    ("saved by renaming", |room, path| {
+        let place = room.at(path);
+        let (is_folder, has_room) = (place.is_dir() && !place.is_symlink(), place.parent().unwrap().is_dir());
+        std::fs::write(room.at("theirs"), BY_A_PERSON).unwrap();
+        !is_folder && has_room && std::fs::rename(room.at("theirs"), place).is_ok()
+    }),
+    ("saved in place", |room, path| {
+        let place = room.at(path);
+        !place.is_symlink() && place.is_file() && std::fs::write(place, BY_A_PERSON).is_ok()
+    }),
+    ("saved within", |room, path| {
+        let place = room.at(path);
+        !place.is_symlink() && place.is_dir() && std::fs::write(place.join("theirs"), BY_A_PERSON).is_ok()
+    }),
+    ("took away", |room, path| {
+        let place = room.at(path);
+        let is_folder = !place.is_symlink() && place.is_dir();
+        is_folder && std::fs::write(place.join("theirs"), BY_A_PERSON).is_ok() && {
+            std::fs::rename(place, room.at("elsewhere")).is_ok()
+        }
+    }),
+    ("put a file in the place of", |room, path| {
+        let place = room.at(path);
+        let is_folder = !place.is_symlink() && place.is_dir();
+        is_folder && std::fs::rename(&place, room.at("elsewhere")).is_ok() && std::fs::write(place, BY_A_PERSON).is_ok()
+    }),
+];
+
+/// What all files below a folder hold.
+fn contents(top: &Path) -> BTreeMap<Vec<u8>, PathBuf> {
+    let (mut found, mut open) = (BTreeMap::new(), vec![top.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match std::fs::symlink_metadata(&path).unwrap().file_type() {
+                kind if kind.is_dir() => open.push(path),
+                kind if kind.is_file() => drop(found.insert(std::fs::read(&path).unwrap(), path)),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// After a crash what somebody had saved since was overwritten, and nothing of it was kept.
+#[test]
+fn what_somebody_saved_between_a_cut_and_its_recovery_is_not_lost() {
+    let paths = [
+        "edited",
+        "d",
+        "d/one",
+        "d/deep",
+        "d/deep/two",
+        "n",
+        "n/m",
+        "n/m/f",
+        "becomes-file",
+        "becomes-file/in",
+        "becomes-folder",
+        "becomes-folder/in",
+        "link",
+        "new",
+        "new/place",
+    ];
+    let originals: Vec<Vec<u8>> = {
+        let room = Room::new(Place::Same);
+        contents(room.work.path()).into_keys().filter(|content| content.starts_with(b"the old")).collect()
+    };
+    let (mut lost, mut runs, mut stays) = (Vec::new(), 0, 0);
+    let started = std::time::Instant::now();
+    for (place, (name, work)) in [(Place::Memory, WORKS[0]), (Place::Memory, WORKS[1]), (Place::Memory, WORKS[2])] {
+        eprintln!("{name} {:?}", started.elapsed());
+        for (phase, path, (deed, act)) in ["commit", "undo", "redo"]
+            .into_iter()
+            .flat_map(|phase| paths.into_iter().flat_map(move |path| DEEDS.map(|deed| (phase, path, deed))))
+        {
+            for cuts in 0.. {
+                let room = Room::new(place);
+                let cut = match phase {
+                    "commit" => cut::at(cuts, || drop(work(&room))),
+                    "undo" => {
+                        let committed = work(&room).unwrap();
+                        cut::at(cuts, || drop(committed.undo(Value::Null)))
+                    }
+                    _ => {
+                        let undone = work(&room).unwrap().undo(Value::Null).unwrap();
+                        cut::at(cuts, || drop(undone.redo(Value::Null)))
+                    }
+                };
+                if !cut {
+                    break;
+                }
+                if !act(&room, path) {
+                    continue;
+                }
+                runs += 1;
+                let told = format!("{name} {place:?} {phase} cut at {cuts}: {deed} {path}");
+                let (ours, kept) = (contents(room.work.path()), contents(room.layers.path()));
+                let had: Vec<_> =
+                    originals.iter().filter(|one| ours.contains_key(*one) || kept.contains_key(*one)).collect();
+                let recovered = recover(&room.dir());
+                let (now, kept) = (contents(room.work.path()), contents(room.layers.path()));
+                // A name that only the journal knows of shows it, or an error that names the place; or it is where it was.
+                let shown = |content: &[u8]| {
+                    now.contains_key(content) || (matches!(&recovered, Ok(Some(_))) && kept.contains_key(content))
+                };
+                if !shown(BY_A_PERSON) {
+                    lost.push(format!("{told}: {recovered:?}"));
+                }
+                let gone = had.iter().find(|one| !now.contains_key(**one) && !kept.contains_key(**one));
+                // What somebody replaced themselves may go.
+                if let Some(gone) = gone
+                    && !gone.ends_with(path.as_bytes())
+                {
+                    lost.push(format!("{told}: {} is gone: {recovered:?}", String::from_utf8_lossy(gone)));
+                }
+                match recovered {
+                    Ok(_) => {}
+                    Err(Error::Conflict { paths }) => {
+                        stays += 1;
+                        // Once they are out of the way, and folders back, it is brought to an end.
+                        for one in paths {
+                            let _ = std::fs::rename(room.work.path().join(one), room.at("out-of-the-way"));
+                        }
+                        if room.at("elsewhere").exists() {
+                            let _ = std::fs::rename(room.at(path), room.at("out-of-the-way"));
+                            std::fs::rename(room.at("elsewhere"), room.at(path)).unwrap();
+                        }
+                        let ended = recover(&room.dir());
+                        let (now, kept) = (contents(room.work.path()), contents(room.layers.path()));
+                        let kept = matches!(ended, Ok(Some(_))) && kept.contains_key(BY_A_PERSON);
+                        if ended.is_err() || !(kept || now.contains_key(BY_A_PERSON)) {
+                            lost.push(format!("{told}: after it was out of the way: {ended:?}"));
+                        }
+                    }
+                    Err(error) => lost.push(format!("{told}: it stays: {error:?}")),
+                }
+            }
+        }
+    }
+    eprintln!("{runs} runs, of which {stays} waited for somebody");
+    assert!(lost.is_empty(), "{} of {runs}:\n{}", lost.len(), lost.join("\n"));
 }
