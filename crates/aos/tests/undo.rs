@@ -42,6 +42,21 @@ fn is(id: &str, state: &str) -> (String, String) {
     (id.to_owned(), state.to_owned())
 }
 
+/// It printed nothing.
+#[test]
+fn what_cannot_be_undone_any_more_is_said() {
+    let policy = Some(POLICY.replace("undo: 15m}]", "undo: 1s}]"));
+    let rig =
+        Rig::with(vec![any("alpha", vec![write("a.txt", "new\n"), say("done")])], Setup { policy, ..Setup::default() });
+    let folder = rig.folder("mine");
+    run_in(&rig, &folder, "alpha");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let late = rig.aos(&["undo", "p1"]);
+    assert_eq!(late.code, 1, "{late:?}");
+    assert!(late.err.contains("p1 cannot be undone any more") && late.err.contains("window"), "{late:?}");
+    assert!(folder.join("a.txt").exists());
+}
+
 #[test]
 fn a_write_is_shown_undone_and_brought_back_through_restarts() {
     let rig = rig(vec![any("alpha", vec![write("a.txt", "new\n"), say("done")])]);

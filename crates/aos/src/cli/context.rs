@@ -151,10 +151,10 @@ impl Context {
 #[must_use]
 pub(super) fn gone(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Failure { exit: Exit::Success, code: GONE.into(), ..Failure::new("") };
+        return Failure { exit: Exit::Success, code: READER_GONE.into(), ..Failure::new("") };
     }
     Failure::new("cannot write to standard output").why(error.to_string()).hint("make room there, or write elsewhere")
 }
 
-/// The code of a failure that is not to be shown.
-pub(super) const GONE: &str = "gone";
+/// The code of a failure that is not to be shown; no code of an answer over HTTP.
+pub(super) const READER_GONE: &str = "reader_gone";

@@ -184,7 +184,7 @@ pub fn main() -> ExitCode {
 /// Shows a failure and gives its exit code.
 fn tell(failure: &Failure, json: bool) -> ExitCode {
     use std::io::Write as _;
-    if failure.code == context::GONE {
+    if failure.code == context::READER_GONE {
         return failure.exit.into();
     }
     // Where nobody reads, there is nothing left to do about it.
