@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, is_one, there, there_in, within};
+use crate::transfer::{Way, is_one, rename, set_mode, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ impl Step {
         way.call_out_back(&parent, name, &old)?;
         way.call_in_back(&parent, name, &upper)?;
         match self {
-            Step::Put { after, .. } => {
+            Step::Put { after, before } => {
                 after.untwin(&upper, &old)?;
                 // What was not placed is in the layer still.
                 if !way.keeps(&old) {
@@ -163,6 +163,7 @@ impl Step {
                 }
                 pass();
                 way.put_in_place(&old, &parent, name, Some(&upper))?;
+                before.as_ref().map_or(Ok(()), |before| before.locks_again(&parent, name))?;
             }
             Step::Folder { before, .. } => {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
@@ -175,7 +176,10 @@ impl Step {
                 put_if_there(way, &old, &parent, name, None)?;
             }
             Step::Mode { from, .. } => change_mode(&parent, name, *from)?,
-            Step::Remove { .. } => put_if_there(way, &old, &parent, name, None)?,
+            Step::Remove { before } => {
+                put_if_there(way, &old, &parent, name, None)?;
+                before.locks_again(&parent, name)?;
+            }
             Step::Move { from, .. } => {
                 let from = from.path();
                 let old_name = from.file_name().unwrap_or_default();
@@ -310,7 +314,7 @@ fn change_mode(parent: &OwnedFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
 fn relocate(root: &OwnedFd, from: &Path, to: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let parent = beneath(root, from.parent().unwrap_or(Path::new("")))?;
     let old_name = from.file_name().unwrap_or_default();
-    match rustix::fs::renameat_with(&parent, old_name, to, name, RenameFlags::NOREPLACE) {
+    match rename(&parent, old_name, to, name, RenameFlags::NOREPLACE) {
         Err(Errno::NOENT) if there_in(to, name) => Ok(()),
         done => done,
     }
@@ -335,6 +339,12 @@ impl Image {
             (true, false) => rustix::fs::unlinkat(CWD, old, AtFlags::empty()),
             (false, _) => rustix::fs::unlinkat(CWD, upper, AtFlags::empty()),
         }
+    }
+
+    /// Gives this folder the permissions that a cut kept from it while it was moved.
+    fn locks_again(&self, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        let lent = self.kind == Kind::Folder && self.mode & 0o200 == 0 && self.is_inode(&within(parent, name));
+        if lent { set_mode(parent, name, self.mode) } else { Ok(()) }
     }
 
     /// A folder with these permissions; nothing else of it is held to.

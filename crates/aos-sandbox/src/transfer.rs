@@ -7,13 +7,14 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::below::{LEVELS_MAX, delete};
 use crate::content::Copies;
@@ -153,7 +154,7 @@ impl Way<'_> {
             }
             make_parent(to)?;
             if !there_in(folder, away.as_ref()) {
-                match rustix::fs::renameat(folder, name, CWD, to) {
+                match rename(folder, name, CWD, to, RenameFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => return Ok(()),
                     Err(Errno::XDEV) => {}
                     Err(errno) => return Err(errno),
@@ -269,7 +270,7 @@ fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> 
     if is_one(from, &here) {
         return gone();
     }
-    let to = |flags| rustix::fs::renameat_with(CWD, from, folder, name, flags);
+    let to = |flags| rename(CWD, from, folder, name, flags);
     match to(RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) if is_kept(&here) && !here.is_dir() => {}
         // A file system that knows of no such flags, as some networks have.
@@ -289,6 +290,44 @@ fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> 
     }
     to(RenameFlags::EXCHANGE)?;
     Err(Errno::EXIST)
+}
+
+/// Renames. A folder that its owner may not write to cannot get another parent, whose name is in it: it is lent the leave,
+/// and has its permissions again when it is there. Where a cut comes between, [`set_mode`] gives them back.
+pub(crate) fn rename(
+    from: impl AsFd,
+    name: impl Arg + Copy,
+    to: impl AsFd,
+    new: impl Arg + Copy,
+    flags: RenameFlags,
+) -> Result<(), Errno> {
+    let refused = match rustix::fs::renameat_with(&from, name, &to, new, flags) {
+        Err(errno @ Errno::ACCESS) => errno,
+        done => return done,
+    };
+    let named = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(folder) = rustix::fs::openat(&from, name, named, Mode::empty()) else { return Err(refused) };
+    let mode = rustix::fs::fstat(&folder)?.st_mode & 0o7777;
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let change = |mode: u32| rustix::fs::chmod(&*path, Mode::from_raw_mode(mode));
+    if mode & 0o200 != 0 || change(mode | 0o200).is_err() {
+        return Err(refused);
+    }
+    crate::failpoint::pass();
+    let done = rustix::fs::renameat_with(&from, name, &to, new, flags);
+    crate::failpoint::pass();
+    change(mode)?;
+    done
+}
+
+/// Gives a folder its permissions, also one that nobody may open.
+pub(crate) fn set_mode(parent: &OwnedFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
+    let named = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(parent, name, named, Mode::empty())?;
+    if rustix::fs::fstat(&folder)?.st_mode & 0o7777 == mode {
+        return Ok(());
+    }
+    rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::from_raw_mode(mode))
 }
 
 /// Whether two paths are names of one file.

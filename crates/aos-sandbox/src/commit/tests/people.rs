@@ -204,3 +204,51 @@ fn what_somebody_saved_between_a_cut_and_its_recovery_is_not_lost() {
     eprintln!("{runs} runs, of which {stays} waited for somebody");
     assert!(lost.is_empty(), "{} of {runs}:\n{}", lost.len(), lost.join("\n"));
 }
+
+/// Of a folder that its owner may not write to, an ordinary user's daemon said "Permission denied", and kept nothing of the
+/// command that had removed it.
+#[test]
+fn a_folder_that_may_not_be_written_to_is_taken_away_and_brought_back_by_an_ordinary_user() {
+    if rustix::process::geteuid().is_root() {
+        // For this thread alone, and so for this test.
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(None, Some(nobody), None).unwrap();
+    }
+    let locked = |room: &Room| {
+        for (folder, mode) in [("d/deep", 0o555), ("d", 0o555)] {
+            std::fs::set_permissions(room.at(folder), PermissionsExt::from_mode(mode)).unwrap();
+        }
+    };
+    let unlocked = |room: &Room| {
+        for folder in ["d", "d/deep", "new/place", "new/place/deep"] {
+            let _ = std::fs::set_permissions(room.at(folder), PermissionsExt::from_mode(0o755));
+        }
+    };
+    for work in [removal as Work, relocation] {
+        let room = Room::new(Place::Same);
+        locked(&room);
+        let before = room.listing();
+        let undone = work(&room).unwrap().undo(Value::Null).unwrap();
+        assert_eq!(room.listing(), before);
+        undone.redo(Value::Null).unwrap().undo(Value::Null).unwrap();
+        assert_eq!(room.listing(), before);
+        unlocked(&room);
+    }
+    for cuts in 0.. {
+        let room = Room::new(Place::Same);
+        locked(&room);
+        let before = room.listing();
+        if !cut::at(cuts, || drop(removal(&room).unwrap().undo(Value::Null).unwrap())) {
+            assert!(cuts > 9, "{cuts}");
+            unlocked(&room);
+            break;
+        }
+        if let Some(committed) = recover(&room.dir()).unwrap()
+            && committed.stage() == Stage::Committed
+        {
+            committed.undo(Value::Null).unwrap();
+        }
+        assert_eq!(room.listing(), before, "cut at {cuts}");
+        unlocked(&room);
+    }
+}
