@@ -89,7 +89,9 @@ impl Image {
             return true;
         }
         let same_size = meta.len() == self.size && meta.mode() & 0o7777 == self.mode;
-        let untouched = meta.ino() == self.inode && (meta.mtime(), meta.mtime_nsec()) == self.modified;
+        // A copy on another file system has the time of what it is of, and where the content is not known, only that.
+        let is_one = meta.ino() == self.inode || (self.sha256.is_none() && self.kind == Kind::File);
+        let untouched = is_one && (meta.mtime(), meta.mtime_nsec()) == self.modified;
         same_size
             && (untouched || (self.sha256.is_some() && Image::of(path).is_some_and(|now| now.sha256 == self.sha256)))
     }

@@ -252,3 +252,26 @@ fn a_folder_that_may_not_be_written_to_is_taken_away_and_brought_back_by_an_ordi
         unlocked(&room);
     }
 }
+
+/// It was always "changed since": the copy is another file, and of so large a one the content is not known.
+#[test]
+fn a_large_file_can_be_undone_wherever_it_lies() {
+    for place in places() {
+        let room = Room::new(place);
+        let before = room.listing();
+        let layer = room.layer();
+        std::fs::File::create(layer.upper().join("large")).unwrap().set_len(65 << 20).unwrap();
+        let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
+        let redone = committed.undo(Value::Null).unwrap().redo(Value::Null).unwrap();
+        assert_eq!(std::fs::metadata(room.at("large")).unwrap().len(), 65 << 20);
+        save(&room.at("d/one"), std::time::SystemTime::now());
+        std::fs::File::options().write(true).open(room.at("large")).unwrap().set_len(65 << 20).unwrap();
+        let written = std::fs::File::options().write(true).open(room.at("large")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&written, b"mine", 5).unwrap();
+        let Err(Error::Conflict { paths }) = redone.clone().undo(Value::Null) else { panic!("{place:?}") };
+        assert_eq!(paths, [PathBuf::from("large")]);
+        std::fs::remove_file(room.at("large")).unwrap();
+        std::fs::write(room.at("d/one"), "the old d/one").unwrap();
+        assert_eq!(room.listing(), before);
+    }
+}
