@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -125,7 +126,7 @@ impl Step {
                 }
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))?;
             }
-            Step::Mode { to, .. } => change_mode(&parent, name, *to)?,
+            Step::Mode { from, to } => change_mode(&parent, name, *from, *to)?,
             Step::Remove { .. } => way.take_away(&parent, name, &old)?,
             Step::Move { from, .. } => relocate(root, from.path(), &parent, name)?,
         }
@@ -175,7 +176,7 @@ impl Step {
                 pass();
                 put_if_there(way, &old, &parent, name, None)?;
             }
-            Step::Mode { from, .. } => change_mode(&parent, name, *from)?,
+            Step::Mode { from, to } => change_mode(&parent, name, *to, *from)?,
             Step::Remove { before } => {
                 put_if_there(way, &old, &parent, name, None)?;
                 before.locks_again(&parent, name)?;
@@ -273,6 +274,10 @@ impl Step {
             (None, image) => image.is_none(),
         };
         let is_folder = || is(at, Some(&Image::folder(0)));
+        let has_mode = |mode: u32| {
+            let meta = host(at.path()).and_then(|(path, _parent)| std::fs::symlink_metadata(path).ok());
+            meta.is_some_and(|meta| meta.is_dir() && is_mode(meta.mode(), mode))
+        };
         // And where the folder above is gone, nothing can come back.
         let has_room = |name: &Name| host(name.path()).is_some_and(|(path, _parent)| !there(&path));
         // A folder goes with all that is in it.
@@ -287,7 +292,7 @@ impl Step {
             Step::Folder { .. } if stands => is_folder(),
             // A folder that stayed because something is in it is there already.
             Step::Folder { before, .. } => is(at, before.as_ref()) || (before.is_none() && is_folder()),
-            Step::Mode { .. } => is_folder(),
+            Step::Mode { from, to } => has_mode(if stands { *to } else { *from }),
             Step::Remove { .. } if stands => has_room(at),
             Step::Remove { before: image } => before(Some(image)),
             Step::Move { from, image } if stands => is(at, Some(image)) && has_room(from),
@@ -301,10 +306,16 @@ fn put_if_there(way: &Way<'_>, held: &Path, parent: &OwnedFd, name: &OsStr, kept
     if way.keeps(held) { way.put_in_place(held, parent, name, kept) } else { Ok(()) }
 }
 
-/// Gives a folder its permissions; of what somebody took away meanwhile there are none.
-fn change_mode(parent: &OwnedFd, name: &OsStr, mode: u32) -> Result<(), Errno> {
+/// Whether a folder has these permissions. Of set-id bits the system may have dropped some.
+fn is_mode(now: u32, mode: u32) -> bool {
+    (now ^ mode) & 0o1777 == 0
+}
+
+/// Gives a folder other permissions, unless somebody has taken it away meanwhile, or given it others themselves.
+fn change_mode(parent: &OwnedFd, name: &OsStr, from: u32, to: u32) -> Result<(), Errno> {
     match open_folder(parent, name) {
-        Ok(folder) => rustix::fs::fchmod(folder, Mode::from_raw_mode(mode)),
+        Ok(folder) if !is_mode(rustix::fs::fstat(&folder)?.st_mode, from) => Ok(()),
+        Ok(folder) => rustix::fs::fchmod(folder, Mode::from_raw_mode(to)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
         Err(errno) => Err(errno),
     }

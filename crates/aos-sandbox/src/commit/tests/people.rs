@@ -275,3 +275,22 @@ fn a_large_file_can_be_undone_wherever_it_lies() {
         assert_eq!(room.listing(), before);
     }
 }
+
+/// The undo gave it those of the time before the command.
+#[test]
+fn permissions_that_somebody_gave_a_folder_since_stay() {
+    let room = Room::new(Place::Same);
+    let committed = edits(&room).unwrap();
+    let mode = |mode: u32| std::fs::set_permissions(room.at("d"), PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o711);
+    let Err(Error::Conflict { paths }) = committed.clone().undo(Value::Null) else { panic!("it was changed") };
+    assert_eq!(paths, [PathBuf::from("d")]);
+    mode(0o700);
+    // And where it comes between the look and the undo.
+    let mut late = committed;
+    let state = State { stage: Stage::Undoing, turn: 1, ..late.record.state.clone() };
+    late.state(state).unwrap();
+    mode(0o711);
+    late.go().unwrap();
+    assert_eq!(std::fs::metadata(room.at("d")).unwrap().mode() & 0o777, 0o711);
+}
