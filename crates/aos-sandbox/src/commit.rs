@@ -83,9 +83,10 @@ impl Committed {
             return Err(full);
         }
         committed.sync_layer()?;
-        committed.record.begin(committed.layer.dir()).map_err(at(committed.layer.dir()))?;
+        // Where it is written and may not last, it is a commit that was begun all the same.
+        let begun = committed.record.begin(committed.layer.dir()).map_err(at(committed.layer.dir()));
         pass();
-        match committed.go() {
+        match begun.and_then(|()| committed.go()) {
             Ok(()) => Ok(committed),
             Err(error) => match committed.take_back() {
                 Ok(()) => Err(error),

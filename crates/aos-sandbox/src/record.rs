@@ -100,9 +100,10 @@ impl Record {
         let _ = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, bytes, STATES_BYTES);
         file.sync_all()?;
         pass();
-        std::fs::rename(&draft, dir.join(RECORD))?;
-        std::fs::File::open(dir)?.sync_all()?;
         self.bytes = bytes;
+        std::fs::rename(&draft, dir.join(RECORD))?;
+        crate::failpoint::fail()?;
+        std::fs::File::open(dir)?.sync_all()?;
         done(Done::Recorded(self.state.stage));
         Ok(())
     }

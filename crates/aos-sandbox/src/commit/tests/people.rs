@@ -294,3 +294,13 @@ fn permissions_that_somebody_gave_a_folder_since_stay() {
     late.go().unwrap();
     assert_eq!(std::fs::metadata(room.at("d")).unwrap().mode() & 0o777, 0o711);
 }
+
+/// The call was told that it had failed, and its change was made by the next.
+#[test]
+fn a_commit_whose_record_may_not_last_is_taken_back() {
+    let room = Room::new(Place::Same);
+    let before = room.listing();
+    let (made, failed) = broken::at(0..1, || edits(&room));
+    assert!(failed && matches!(made, Err(Error::Path { .. })), "{made:?}");
+    assert_eq!((room.listing(), room.dir().exists()), (before, false));
+}
