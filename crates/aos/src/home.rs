@@ -205,6 +205,13 @@ impl Home {
     pub fn journal_file(&self) -> PathBuf {
         self.data.join("journal.db")
     }
+    /// Whether somebody has the journal to itself: a daemon that answers no more may have a last checkpoint to write, and
+    /// whoever restores a copy or starts the next one must not meet it.
+    #[must_use]
+    pub fn holds_journal(&self) -> bool {
+        let lock = self.journal_file().with_extension("lock");
+        fs::File::open(lock).is_ok_and(|lock| lock.try_lock_shared().is_err())
+    }
     /// `workspaces/`, a folder for each process below.
     #[must_use]
     pub fn workspaces(&self) -> PathBuf {

@@ -6,16 +6,15 @@
 mod rig;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 
 use aos_models::scripted::{Answer, Call, Rule};
 use serde_json::{Value, json};
 
-use rig::{Rig, Running, Setup, any, call, say, until, write};
+use rig::{Rig, Running, Setup, Terminal, any, call, say, until, write};
 
 const POLICY: &str = r#"
 version: 1
@@ -263,40 +262,6 @@ fn a_yes_under_another_policy_is_refused_with_the_reason() {
     assert!(!rig.file(&format!("workspaces/{pid}/asks/a")).exists());
 }
 
-/// A terminal: what is typed into it, and all that it showed.
-struct Terminal {
-    keys: fs::File,
-    running: std::process::Child,
-    shown: std::thread::JoinHandle<String>,
-    screen: Arc<Mutex<String>>,
-}
-
-fn at_a_terminal(rig: &Rig, arguments: &[&str]) -> Terminal {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let side = || fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut command = rig.command(arguments);
-    let running = command.stdin(side()).stderr(side()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut from = fs::File::from(master.try_clone().unwrap());
-    let screen = Arc::new(Mutex::new(String::new()));
-    let so_far = Arc::clone(&screen);
-    let shown = std::thread::spawn(move || {
-        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
-        // The end of a terminal whose last user is gone is an error.
-        while let Ok(length) = from.read(&mut buffer)
-            && length > 0
-        {
-            all.extend_from_slice(&buffer[..length]);
-            *so_far.lock().unwrap() = String::from_utf8_lossy(&all).into_owned();
-        }
-        String::from_utf8_lossy(&all).into_owned()
-    });
-    Terminal { keys: fs::File::from(master), running, shown, screen }
-}
-
 #[test]
 fn a_person_at_the_terminal_answers_there() {
     let rig = rig(vec![
@@ -306,15 +271,13 @@ fn a_person_at_the_terminal_answers_there() {
     for (task, typed, told) in
         [("first", "\ny\n", "done"), ("second", "n, not on a Friday\n", "EREJECTED: not on a Friday")]
     {
-        let mut terminal = at_a_terminal(&rig, &["run", task]);
-        until("the question", || terminal.screen.lock().unwrap().contains("y, or n and why >").then_some(()));
-        terminal.keys.write_all(typed.as_bytes()).unwrap();
-        let mut out = String::new();
-        terminal.running.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        assert_eq!(out.trim(), told, "{}", rig.log());
-        assert!(terminal.running.wait().unwrap().success());
-        drop(terminal.keys);
-        let shown = terminal.shown.join().unwrap();
+        let terminal = Terminal::new();
+        let running = terminal.start(rig.command(&["run", task]));
+        terminal.see("y, or n and why >");
+        terminal.keys(typed);
+        let ran = running.end();
+        assert_eq!((ran.out.trim(), ran.code), (told, 0), "{}", rig.log());
+        let shown = terminal.all();
         assert!(shown.contains("+new"), "the change is shown: {shown}");
         assert!(shown.contains("? y, or n and why >"), "{shown}");
     }
@@ -456,20 +419,17 @@ fn a_yes_at_the_terminal_is_to_what_was_shown() {
     let policy = Some(POLICY.replace("    fs:", "    calls: [ASK_USER]\n    fs:"));
     let rig = Rig::with(rules, Setup { policy, ..Setup::default() });
     rig.up();
-    let mut terminal = at_a_terminal(&rig, &["run", "go"]);
-    let shows = |terminal: &Terminal, what: &str| {
-        until(what, || terminal.screen.lock().unwrap().contains(what).then_some(()));
-    };
-    shows(&terminal, "on the next line?");
-    terminal.keys.write_all(b"ann\ny\n").unwrap();
-    shows(&terminal, "approve p1?");
-    let shown = terminal.screen.lock().unwrap().clone();
+    let terminal = Terminal::new();
+    let running = terminal.start(rig.command(&["run", "go"]));
+    terminal.see("on the next line?");
+    terminal.keys("ann\ny\n");
+    terminal.see("approve p1?");
+    let shown = terminal.shown();
     assert!(shown.contains("MAKEFLAGS") && shown.contains(";echo over"), "{shown}");
     assert_eq!(state(&rig, "p1"), "pending", "{shown}");
-    terminal.keys.write_all(b"n, not so\n").unwrap();
-    assert!(terminal.running.wait().unwrap().success());
-    drop(terminal.keys);
-    assert_eq!(state(&rig, "p1"), "rejected", "{}", terminal.shown.join().unwrap());
+    terminal.keys("n, not so\n");
+    assert_eq!(running.end().code, 0);
+    assert_eq!(state(&rig, "p1"), "rejected", "{}", terminal.all());
 }
 
 #[test]
@@ -482,13 +442,13 @@ fn a_person_sees_what_one_answer_is_for_and_what_comes_after_waits_on() {
         rig.file(&format!("workspaces/{pid}/asks/{name}"))
     };
     let answered = |typed: &str, then: Option<&str>| {
-        let mut terminal = at_a_terminal(&rig, &["approve", "--process", "1"]);
-        until("the question", || terminal.screen.lock().unwrap().contains("approve p1, p2?").then_some(()));
+        let terminal = Terminal::new();
+        let running = terminal.start(rig.command(&["approve", "--process", "1"]));
+        terminal.see("approve p1, p2?");
         let late = then.map(|name| spawned(name, 3));
-        terminal.keys.write_all(typed.as_bytes()).unwrap();
-        let done = terminal.running.wait().unwrap().success();
-        drop(terminal.keys);
-        (done, terminal.shown.join().unwrap(), late)
+        terminal.keys(typed);
+        let done = running.end().code == 0;
+        (done, terminal.all(), late)
     };
     let first = spawned("first", 1);
     // Somebody looked, and then there is another one.

@@ -6,12 +6,13 @@
 
 mod rig;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use aos_models::scripted::Call;
-use rig::{Rig, Running, Setup, any, call, calls, echo, last, read, results, say, until, words};
+use rig::{Rig, Running, Setup, Terminal, any, call, calls, echo, last, read, results, say, until, words};
 use serde_json::{Value, json};
 
 /// The policy of the rig with more in its role.
@@ -199,45 +200,49 @@ fn a_change_in_a_watched_folder_wakes_its_agent_also_after_a_restart() {
 
 #[test]
 fn top_shows_what_lives_and_leaves_the_terminal_as_it_was() {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let rig = Rig::new(vec![echo()]);
     let pid = rig.spawn(&["--name", "helper", "--role", "You answer."]);
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let path = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-    let theirs = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&theirs, size).unwrap();
-    let before = format!("{:?}", rustix::termios::tcgetattr(&theirs).unwrap());
-    let mut command = rig.command(&["top"]);
-    command.env("TERM", "xterm-256color");
-    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs.try_clone().unwrap());
-    let running = Running::new(command);
-
-    let screen = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let (mut reader, shown) = (std::fs::File::from(ours.try_clone().unwrap()), std::sync::Arc::clone(&screen));
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = reader.read(&mut bytes) {
-            shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
-    });
-    let mut keys = std::fs::File::from(ours);
-    let see = |text: &str| until(text, || screen.lock().unwrap().contains(text).then_some(()));
-    see("helper");
+    let terminal = Terminal::new();
+    let before = format!("{:?}", rustix::termios::tcgetattr(&terminal.side).unwrap());
+    let running = terminal.start(top(&rig, &terminal));
+    terminal.see("helper");
     assert_eq!(rig.aos(&["send", &pid.to_string(), "ping"]).code, 0);
-    see("ping");
-    keys.write_all(b"?").unwrap();
-    see("filter");
+    terminal.see("ping");
+    terminal.keys("?");
+    terminal.see("filter");
     // The first closes the help, the second leaves.
-    keys.write_all(b"qq").unwrap();
+    terminal.keys("qq");
     let ran = running.end();
     assert_eq!(ran.code, 0, "{ran:?}");
     // The other screen, which is left again; what it wrote last may still be on its way here.
-    see("\x1b[?1049h");
-    see("\x1b[?1049l");
-    assert_eq!(format!("{:?}", rustix::termios::tcgetattr(&theirs).unwrap()), before);
+    terminal.see("\x1b[?1049h");
+    terminal.see("\x1b[?1049l");
+    assert_eq!(format!("{:?}", rustix::termios::tcgetattr(&terminal.side).unwrap()), before);
+}
+
+fn top(rig: &Rig, terminal: &Terminal) -> Command {
+    let mut command = rig.command(&["top"]);
+    command.env("TERM", "xterm-256color").stdout(terminal.side.try_clone().unwrap());
+    command
+}
+
+#[test]
+fn top_goes_on_where_the_daemon_was_away() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--name", "helper", "--role", "You answer."]);
+    let terminal = Terminal::new();
+    let running = terminal.start(top(&rig, &terminal));
+    terminal.see("helper");
+    rig.stop();
+    terminal.see("went");
+    // Long enough for pauses between attempts that are longer than a frame: whoever stopped it meant it.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(rig.daemons().is_empty());
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "ping"]).code, 0);
+    terminal.see("ping");
+    terminal.keys("q");
+    let ran = running.end();
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 /// Runs a script in a shell, where that shell is installed.

@@ -14,7 +14,8 @@ use aos_models::scripted::{Answer, Call, Fault, Rule, When};
 use serde_json::{Value, json};
 
 use rig::{
-    Rig, Running, Setup, any, assert_told, call, call_ids, calls, last, read, results, role, say, until, words, write,
+    Rig, Running, Setup, Terminal, any, assert_told, call, call_ids, calls, last, read, results, role, say, until,
+    words, write,
 };
 
 #[test]
@@ -571,4 +572,20 @@ fn where_a_model_is_down_another_one_serves_and_the_router_says_why() {
     let cost: Value = serde_json::from_str(&cost.out).unwrap_or_else(|_| panic!("{cost:?}"));
     assert_eq!(cost["groups"]["small"]["inferences"], 1, "{cost}");
     assert!(cost["groups"]["down"].is_null(), "{cost}");
+}
+
+#[test]
+fn who_is_attached_at_a_terminal_goes_on_where_the_daemon_died() {
+    let rig = Rig::new(vec![any("tea", vec![call("ASK_USER", json!({ "question": "Which?" })), say("so be it")])]);
+    let terminal = Terminal::new();
+    let mut command = rig.command(&["run", "tea"]);
+    command.env("TERM", "xterm-256color");
+    let running = terminal.start(command);
+    terminal.see("Which?");
+    rig.kill_daemon();
+    // Nobody else starts it.
+    terminal.see("the daemon is back");
+    terminal.keys("green\n");
+    let ran = running.end();
+    assert_eq!((ran.code, ran.out.as_str()), (0, "so be it\n"), "{ran:?} {}", terminal.shown());
 }

@@ -21,7 +21,7 @@ impl Args {
         if was_up {
             client.post_quiet(&Address::of("/v1/admin/shutdown"), &serde_json::json!({})).await?;
             let until = Instant::now() + DOWN_WITHIN;
-            while client.is_up().await? || holds_journal(cx) {
+            while client.is_up().await? || cx.home.holds_journal() {
                 if Instant::now() >= until {
                     return Err(Failure::new(format!("the daemon is still running after {} s", DOWN_WITHIN.as_secs()))
                         .hint(format!("read {}", cx.home.daemon_log().display())));
@@ -36,10 +36,4 @@ impl Args {
         }
         Ok(Exit::Success)
     }
-}
-
-/// Whether somebody still has the journal to itself: a daemon that answers no more may have a last checkpoint to write,
-/// and whoever restores a copy or starts the next one must not meet it.
-fn holds_journal(cx: &Context) -> bool {
-    std::fs::File::open(cx.home.root().join("journal.lock")).is_ok_and(|lock| lock.try_lock_shared().is_err())
 }

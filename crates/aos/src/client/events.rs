@@ -1,15 +1,17 @@
 //! The stream of what happens, resumed where it broke.
 //!
 //! Start at [`Events::next`]. What always holds: each entry comes once and in order, also when the daemon restarts
-//! meanwhile: the stream is taken up after the last entry that came (`Last-Event-ID`). A stream never starts the daemon:
-//! whoever stopped it meant it.
+//! meanwhile: the stream is taken up after the last entry that came (`Last-Event-ID`). A daemon that died is started again,
+//! as by every command; one that was stopped is only waited for: whoever stopped it meant it.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
 use aos_abi::{Entry, Lsn};
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::address::Address;
 use super::sse::{Parser, Sse};
@@ -19,7 +21,8 @@ use super::{Answer, Client, Error};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The daemon sends a comment every 15 s; a stream that is silent for three of them is dead.
 const SILENCE: Duration = Duration::from_secs(45);
-/// The longest pause between two attempts.
+/// The first pause before another attempt, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// One thing that happened.
@@ -55,23 +58,48 @@ pub struct Progress {
     pub text: String,
 }
 
-/// A stream of events.
+/// A stream of events. Whatever takes time is kept here and not in the future of [`Events::next`], which a screen drops at
+/// each of its ticks: what began anew each time would never end.
 #[derive(Debug)]
 pub struct Events {
     client: Client,
     address: Address,
     follow: bool,
     after: Lsn,
+    opening: Option<Opening>,
     open: Option<(Answer, Parser)>,
     ready: VecDeque<Event>,
+    heard_at: Instant,
     lost_at: Option<Instant>,
+    retry_at: Instant,
     pause: Duration,
+}
+
+/// A request for the stream that is under way.
+struct Opening(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>);
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opening")
+    }
 }
 
 impl Events {
     pub(super) fn new(client: Client, address: Address, after: Lsn, follow: bool) -> Events {
-        let pause = Duration::from_millis(50);
-        Events { client, address, follow, after, open: None, ready: VecDeque::new(), lost_at: None, pause }
+        let now = Instant::now();
+        Events {
+            client,
+            address,
+            follow,
+            after,
+            opening: None,
+            open: None,
+            ready: VecDeque::new(),
+            heard_at: now,
+            lost_at: None,
+            retry_at: now,
+            pause: PAUSE_MIN,
+        }
     }
 
     /// The next event; `None` at the end of a stream that does not follow.
@@ -80,7 +108,7 @@ impl Events {
     /// [`Error::Refused`] where the daemon will not have it, [`Error::Gone`] where it does not come back in time.
     ///
     /// # Cancel safety
-    /// Nothing is lost where the future is dropped.
+    /// Nothing is lost where the future is dropped, and the next one goes on where it was.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -90,8 +118,9 @@ impl Events {
                 self.connect().await?;
                 continue;
             };
-            match timeout(SILENCE, answer.body.frame()).await {
+            match timeout_at(self.heard_at + SILENCE, answer.body.frame()).await {
                 Ok(Some(Ok(frame))) => {
+                    self.heard_at = Instant::now();
                     let Some(bytes) = frame.data_ref() else { continue };
                     let events =
                         parser.feed(bytes).map_err(|_| self.client.broken(&self.address, "an event is too long"))?;
@@ -108,23 +137,40 @@ impl Events {
     fn lose(&mut self) {
         self.open = None;
         if self.lost_at.is_none() {
-            self.lost_at = Some(Instant::now());
+            let now = Instant::now();
+            self.lost_at = Some(now);
             self.ready.push_back(Event::Lost);
+            self.wait(now);
         }
     }
 
+    /// Puts the next attempt off.
+    fn wait(&mut self, now: Instant) {
+        self.retry_at = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
     async fn connect(&mut self) -> Result<(), Error> {
-        if let Some(since) = self.lost_at {
-            if since.elapsed() >= PATIENCE {
-                return Err(Error::Gone { after: PATIENCE });
+        if self.opening.is_none() {
+            if let Some(since) = self.lost_at {
+                if since.elapsed() >= PATIENCE {
+                    return Err(Error::Gone { after: PATIENCE });
+                }
+                sleep_until(self.retry_at).await;
             }
-            sleep(self.pause).await;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            let may_start = self.lost_at.is_none() || self.client.left_behind();
+            let (client, address, after) = (self.client.clone(), self.address.clone(), self.after);
+            self.opening = Some(Opening(Box::pin(async move { client.open_stream(&address, after, may_start).await })));
         }
-        match self.client.open_stream(&self.address, self.after, self.lost_at.is_none()).await {
+        let Some(Opening(opening)) = &mut self.opening else { return Ok(()) };
+        let opened = opening.await;
+        self.opening = None;
+        let now = Instant::now();
+        match opened {
             Ok(answer) => {
                 self.open = Some((answer, Parser::default()));
-                self.pause = Duration::from_millis(50);
+                self.heard_at = now;
+                self.pause = PAUSE_MIN;
                 if self.lost_at.take().is_some() {
                     self.ready.push_back(Event::Back);
                 }
@@ -137,7 +183,15 @@ impl Events {
                 | Error::Lost { .. }
                 | Error::Broken { .. }
                 | Error::Late { .. },
-            ) if self.lost_at.is_some() => Ok(()),
+            ) if self.lost_at.is_some() => {
+                self.wait(now);
+                Ok(())
+            }
+            // One that takes long to come up has the journal.
+            Err(Error::NotStarted { .. }) if self.lost_at.is_some() && self.client.home.holds_journal() => {
+                self.wait(now);
+                Ok(())
+            }
             // It hung up before the stream began: whoever follows waits for it as for one that hangs up later.
             Err(Error::Lost { .. } | Error::Broken { .. }) if self.follow => {
                 self.lose();

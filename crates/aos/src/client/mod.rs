@@ -100,6 +100,11 @@ impl Client {
         Ok(start::connect(&self.home).await?.is_some())
     }
 
+    /// Whether the daemon died: one that is stopped takes its socket away before it lets go of the journal.
+    fn left_behind(&self) -> bool {
+        !self.home.holds_journal() && self.home.socket().exists()
+    }
+
     /// Makes sure that a daemon answers; a missing one is started.
     ///
     /// # Errors

@@ -144,6 +144,49 @@ async fn a_stream_outlives_its_daemon() {
     assert_eq!(lsns(&mut events, 1).await, [2]);
 }
 
+/// As a screen asks, which draws meanwhile.
+async fn in_ticks(events: &mut Events, ticks: usize) -> Option<Event> {
+    for _ in 0..ticks {
+        if let Ok(event) = timeout(Duration::from_millis(20), events.next()).await {
+            return event.unwrap();
+        }
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_stream_outlives_its_daemon_also_where_it_is_asked_in_ticks() {
+    let fake = Fake::serve(|_| Reply(200, entry(1)));
+    let (client, home) = (fake.client(), fake.home.clone());
+    let mut events = client.events(Address::of("/v1/events"), Lsn::ZERO, true);
+    assert_eq!(lsns(&mut events, 1).await, [1]);
+    let _dir = fake.kill().await;
+    assert_eq!(events.next().await.unwrap(), Some(Event::Lost));
+    assert_eq!(in_ticks(&mut events, 10).await, None);
+    std::fs::remove_file(home.socket()).unwrap();
+    let _next = Fake::serve_at(home, |_| Reply(200, entry(2)));
+    assert_eq!(in_ticks(&mut events, 100).await, Some(Event::Back));
+    assert_eq!(lsns(&mut events, 1).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_silent_is_lost_also_where_it_is_asked_in_ticks() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    home.create().unwrap();
+    let silent = tokio::net::UnixListener::bind(home.socket()).unwrap();
+    let mut events = Client::new(home, Start::Never).events(Address::of("/v1/events"), Lsn::ZERO, true);
+    let answer = async {
+        let (mut stream, _) = silent.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 200 X\r\n\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = answer => {}
+        lost = in_ticks(&mut events, 5_000) => assert_eq!(lost, Some(Event::Lost)),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_stays_away_is_given_up() {
     let fake = Fake::serve(|_| Reply(200, entry(1)));

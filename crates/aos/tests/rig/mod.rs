@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod script;
+mod terminal;
 mod wire;
 
 use std::fs;
@@ -26,6 +27,8 @@ use serde_json::Value;
 
 #[allow(unused_imports, reason = "each test file uses its own part of the furniture")]
 pub(crate) use script::{any, call, call_ids, calls, echo, last, regex, results, role, say, words, write};
+#[allow(unused_imports, reason = "each test file uses its own part of the furniture")]
+pub(crate) use terminal::Terminal;
 #[allow(unused_imports, reason = "each test file uses its own part of the furniture")]
 pub(crate) use wire::{Http, Sent, Sse};
 
