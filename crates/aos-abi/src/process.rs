@@ -179,6 +179,9 @@ pub struct ProcessView {
     /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle), `model`,
     /// or `pipe`: room in the standard input that its words go to.
     pub waiting_for: Option<String>,
+    /// What it asks, where it waits for a `person`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<QuestionView>,
     /// The model it runs on.
     pub model: String,
     /// Its class on the model slots.
@@ -199,6 +202,16 @@ pub struct ProcessView {
     pub result: Option<serde_json::Value>,
     /// Why it ended or stopped.
     pub reason: Option<String>,
+}
+
+/// A question that waits for an answer, which `aos send` or `POST /v1/processes/{pid}/stdin` gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionView {
+    /// As the process put it.
+    pub text: String,
+    /// Answers that it suggests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// An approval that stands for a process.

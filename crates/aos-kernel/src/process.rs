@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::entry::Examined;
 use aos_abi::model::Ability;
-use aos_abi::process::{Mode, Priority, State, Workspace};
-use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Timestamp, Usd, limits};
+use aos_abi::process::{Mode, Priority, QuestionView, State, Workspace};
+use aos_abi::syscall::AskUser;
+use aos_abi::{CallId, Code, EffectId, Lsn, Pid, Syscall, Timestamp, Usd, limits};
 use aos_context::Window;
 use aos_policy::{Given, Grants, Labels, Named, Subject};
 use serde::{Deserialize, Serialize};
@@ -534,6 +535,19 @@ impl Process {
             Phase::Idle if self.mode == Mode::Program => Some("requests"),
             Phase::Idle => Some("input"),
             Phase::Ready | Phase::Inferring(_) | Phase::Calling | Phase::Exited => None,
+        }
+    }
+
+    /// What it asks, where it waits for a person.
+    #[must_use]
+    pub fn question(&self) -> Option<QuestionView> {
+        let Phase::Waiting { call, wait: Wait::Person, .. } = self.phase else { return None };
+        let call = self.step.get(call)?;
+        match Syscall::parse(call.made(), &call.args).ok()? {
+            Syscall::AskUser(AskUser { question, options, .. }) => {
+                Some(QuestionView { text: question, options: options.unwrap_or_default() })
+            }
+            _ => None,
         }
     }
 

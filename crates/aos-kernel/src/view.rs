@@ -56,6 +56,7 @@ impl<P: PageStore> Kernel<P> {
             name: process.name.clone().unwrap_or_else(|| process.title.clone()),
             state: process.state(),
             waiting_for: process.waiting_for().map(str::to_owned),
+            question: process.question(),
             model: process.model.clone(),
             priority: process.priority,
             mode: process.mode,

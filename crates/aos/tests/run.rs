@@ -589,3 +589,29 @@ fn who_is_attached_at_a_terminal_goes_on_where_the_daemon_died() {
     let ran = running.end();
     assert_eq!((ran.code, ran.out.as_str()), (0, "so be it\n"), "{ran:?} {}", terminal.shown());
 }
+
+#[test]
+fn who_comes_later_sees_what_is_asked() {
+    let ask = json!({ "question": "Tea or coffee?", "options": ["tea", "coffee"] });
+    let rig = Rig::new(vec![any("drink", vec![call("ASK_USER", ask), say("so be it")])]);
+    let pid = rig.spawn(&["drink"]);
+    let asked = until("the question", || rig.process(pid).get("question").cloned());
+    assert_eq!(asked, json!({ "text": "Tea or coffee?", "options": ["tea", "coffee"] }));
+    let pid_text = pid.to_string();
+    for arguments in [&["inspect", &pid_text][..], &["proposals"]] {
+        let ran = rig.aos(arguments);
+        for told in ["Tea or coffee? (tea / coffee)", &format!("aos send {pid} TEXT")] {
+            assert!(ran.out.contains(told), "{ran:?}");
+        }
+    }
+    let terminal = Terminal::new();
+    let running = terminal.start(rig.command(&["attach", &pid_text]));
+    terminal.see("Tea or coffee? (tea / coffee)");
+    terminal.keys("tea\n");
+    rig.until_idle(pid);
+    terminal.keys("\u{4}");
+    assert_eq!(running.end().code, 0, "{}", terminal.shown());
+    assert_eq!(rig.entries(pid, "input").len(), 1);
+    assert!(rig.process(pid).get("question").is_none());
+    assert!(rig.aos(&["proposals"]).err.contains("nothing waits"));
+}

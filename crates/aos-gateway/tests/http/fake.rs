@@ -162,6 +162,7 @@ fn view(pid: Pid) -> ProcessView {
         name: "count".into(),
         state: State::Exited,
         waiting_for: None,
+        question: None,
         model: "small".into(),
         priority: Priority::Normal,
         mode: Mode::OneShot,

@@ -41,6 +41,10 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
     if let Some(reason) = &process.reason {
         line("reason", reason.clone());
     }
+    if let Some(question) = &process.question {
+        line("asks", view::question(question));
+        line("", format!("answer it with: aos send {} TEXT", process.pid));
+    }
     line("parent", process.parent.to_string());
     let pids: Vec<String> = detail.children.iter().map(Pid::to_string).collect();
     if !pids.is_empty() {

@@ -70,6 +70,8 @@ pub use failure::{Exit, Failure};
 pub use narrate::{Narrator, call};
 pub(crate) use proposals::{PREVIEW, pieces, whole};
 pub use style::{Style, ago, clock, count, duration, money, now};
+pub(crate) use talk::asked;
+pub(crate) use view::question;
 
 use crate::env::Env;
 

@@ -6,10 +6,12 @@
 use aos_abi::Timestamp;
 use aos_abi::api::ProposalView;
 use aos_abi::entry::{BoundFile, ProposalState};
+use aos_abi::process::ProcessView;
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::table::{Column, Table};
+use super::view::{self, question};
 use super::{Context, Exit, Failure, Style, call, clean, clean_line, duration, now};
 use crate::client::Address;
 
@@ -27,7 +29,7 @@ const BOUND: &str = "  only while unchanged: ";
 const UNBOUND: &str = "  not bound: ";
 const SIGNS: [&str; 5] = [RISK, PREVIEW, WHY, BOUND, UNBOUND];
 
-/// List the calls that wait for a person
+/// List the calls and the questions that wait for a person
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4"
@@ -44,7 +46,8 @@ impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let address = Address::of("/v1/proposals");
         let address = if self.all || !self.id.is_empty() { address.with("all", true) } else { address };
-        let mut proposals: Vec<ProposalView> = cx.client()?.get(&address).await?;
+        let client = cx.client()?;
+        let mut proposals: Vec<ProposalView> = client.get(&address).await?;
         if let Some(id) = self.id.iter().find(|id| !proposals.iter().any(|proposal| proposal.id == **id)) {
             return Err(Failure::new(format!("there is no proposal {id}")).hint("`aos proposals --all` lists them"));
         }
@@ -53,6 +56,13 @@ impl Args {
         }
         if cx.json {
             cx.document(&proposals)?;
+            return Ok(Exit::Success);
+        }
+        // For people, what agents ask waits beside what they want to do.
+        let asking = if self.id.is_empty() { view::processes(&client, false).await? } else { Vec::new() };
+        let questions = questions(&asking, cx.width, cx.out);
+        if !questions.is_empty() && proposals.is_empty() {
+            cx.print(&questions)?;
         } else if proposals.is_empty() {
             cx.note(if self.all {
                 "there was no proposal yet"
@@ -60,10 +70,23 @@ impl Args {
                 "nothing waits for you; aos proposals --all shows what can be undone"
             });
         } else {
-            cx.print(&shown(&proposals, !self.id.is_empty(), now(), cx.width, cx.out))?;
+            let gap = if questions.is_empty() { "" } else { "\n" };
+            cx.print(&(shown(&proposals, !self.id.is_empty(), now(), cx.width, cx.out) + gap + &questions))?;
         }
         Ok(Exit::Success)
     }
+}
+
+/// What processes ask and nobody has answered, each with the way to.
+fn questions(processes: &[ProcessView], width: Option<usize>, style: Style) -> String {
+    let told = processes.iter().filter_map(|process| {
+        let asked: String =
+            question(process.question.as_ref()?).lines().map(|line| format!("{PREVIEW}{line}\n")).collect();
+        let head = style.bold(&format!("process {} asks", process.pid));
+        let asked = broken(&clean(&asked), width);
+        Some(format!("{head}\n{asked}  answer it with: aos send {} TEXT\n", process.pid))
+    });
+    told.collect::<Vec<_>>().join("\n")
 }
 
 /// The name of a state.

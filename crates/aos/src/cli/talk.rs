@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use aos_abi::entry::{InferenceOutcome, Outcome, ProposalState};
+use aos_abi::process::QuestionView;
 use aos_abi::{Body, CallId, Entry};
 
 use super::narrate::Narrator;
@@ -30,6 +31,8 @@ pub(crate) enum Prompt {
     Question {
         /// The call.
         call: CallId,
+        /// What it asks, as it is told: who attaches later reads it then.
+        lines: Vec<String>,
     },
     /// `SYS_READ_STDIN`.
     Stdin {
@@ -93,6 +96,15 @@ impl Talk {
         self.prompts.front()
     }
 
+    /// The questions that are open, in lines.
+    pub(crate) fn questions(&self) -> Vec<String> {
+        let lines = self.prompts.iter().filter_map(|prompt| match prompt {
+            Prompt::Question { lines, .. } => Some(lines.clone()),
+            Prompt::Stdin { .. } | Prompt::Approval { .. } => None,
+        });
+        lines.flatten().collect()
+    }
+
     /// Takes the first prompt: it is being answered.
     pub(crate) fn answered(&mut self) -> Option<Prompt> {
         self.prompts.pop_front()
@@ -125,7 +137,7 @@ impl Talk {
             Body::Syscall { call_id, name, args } => self.called(call_id, name, args, &mut actions),
             Body::Result { call_id, outcome, .. } => {
                 self.prompts.retain(
-                    |prompt| !matches!(prompt, Prompt::Question { call } | Prompt::Stdin { call } if call == call_id),
+                    |prompt| !matches!(prompt, Prompt::Question { call, .. } | Prompt::Stdin { call } if call == call_id),
                 );
                 if let (Some(text), Outcome::Success { .. }) = (self.writes.remove(call_id), outcome) {
                     actions.push(self.written(&text));
@@ -170,18 +182,9 @@ impl Talk {
         let text = |key: &str| args.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
         match name {
             "ASK_USER" => {
-                let options: Vec<String> = args
-                    .get("options")
-                    .and_then(serde_json::Value::as_array)
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|option| option.as_str().map(clean_line))
-                    .collect();
-                let options = if options.is_empty() { String::new() } else { format!(" ({})", options.join(" / ")) };
-                for line in self.narrator.quoted(&format!("{}{options}", text("question"))) {
-                    actions.push(Action::Tell(line));
-                }
-                self.prompts.push_back(Prompt::Question { call: call.clone() });
+                let lines = self.narrator.quoted(&view::question(&asked(args)));
+                actions.extend(lines.iter().cloned().map(Action::Tell));
+                self.prompts.push_back(Prompt::Question { call: call.clone(), lines });
                 actions.push(Action::Ask);
             }
             "SYS_READ_STDIN" => {
@@ -211,5 +214,15 @@ impl Talk {
             Body::Proposal { id, state: ProposalState::Pending, .. } => format!("waiting for an answer to {id}"),
             _ => return,
         };
+    }
+}
+
+/// What a call of `ASK_USER` asks.
+pub(crate) fn asked(args: &serde_json::Value) -> QuestionView {
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let options = args.get("options").and_then(serde_json::Value::as_array);
+    QuestionView {
+        text: args.get("question").and_then(text).unwrap_or_default(),
+        options: options.into_iter().flatten().filter_map(text).collect(),
     }
 }

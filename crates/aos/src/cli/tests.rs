@@ -40,7 +40,7 @@ fn help_for_newcomers() {
       fork        Start a second process from the past of a first one; prints its pid
       replay      Make a process's decisions again, offline, and say where they differ from what was
                   recorded
-      proposals   List the calls that wait for a person
+      proposals   List the calls and the questions that wait for a person
       approve     Say yes to calls that wait
       reject      Say no to calls that wait
       undo        Take back what was done, while its window lasts
@@ -283,7 +283,7 @@ fn a_run_is_told_in_a_line_for_each_call_and_result() {
     err| → ASK_USER Which? Really
     err| │ Which?
     err| │ Really (a / b)
-    ask| Question { call: "c4" }
+    ask| Question { call: "c4", lines: ["│ Which?", "│ Really (a / b)"] }
     err| ← input: a
     err|   ✓ a
     err| ? proposal p3: FS_DELETE old.txt

@@ -1,7 +1,7 @@
 //! What several commands ask for and show: addresses of processes, and processes as text.
 
 use aos_abi::api::{Accepted, LinkView, SignalRequest, SpawnRequest, Started};
-use aos_abi::process::ProcessView;
+use aos_abi::process::{ProcessView, QuestionView};
 use aos_abi::{Pid, Signal};
 use serde_json::Value;
 
@@ -52,6 +52,13 @@ pub(super) fn state(process: &ProcessView) -> String {
         (None, Some(code)) => format!("{} {code}", process.state.as_str()),
         (None, None) => process.state.as_str().to_owned(),
     }
+}
+
+/// A question with the answers that it suggests: `Tea or coffee? (tea / coffee)`.
+pub(crate) fn question(question: &QuestionView) -> String {
+    let options: Vec<String> = question.options.iter().map(|option| clean_line(option)).collect();
+    let options = if options.is_empty() { String::new() } else { format!(" ({})", options.join(" / ")) };
+    format!("{}{options}", question.text)
 }
 
 /// Where a link leads, to stand behind its name.

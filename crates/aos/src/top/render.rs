@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use super::proposal;
 use super::state::{Over, Sort, State};
-use crate::cli::{clean_line, count, cut, duration, money};
+use crate::cli::{clean_line, count, cut, duration, money, question as asked_of};
 
 /// Draws everything.
 pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
@@ -68,6 +68,12 @@ fn head(state: &State) -> Vec<Line<'static>> {
         Span::raw(format!("{} tokens/s  {}  journal {}  ", count(state.rate()), money(state.cost()), state.lsn)),
         waiting,
     ];
+    let waits = match state.questions() {
+        0 => None,
+        1 => Some("  1 question waits".to_owned()),
+        number => Some(format!("  {number} questions wait")),
+    };
+    numbers.extend(waits.map(|text| Span::styled(text, Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD))));
     if state.lost {
         numbers.push(Span::styled("  the daemon went away, waiting for it", Style::new().fg(Color::Red)));
     }
@@ -181,6 +187,10 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
         lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
         let shown = first.shown.iter().take(rows.saturating_sub(2));
         lines.extend(shown.map(|line| Line::styled(line.as_str(), proposal::style(line))));
+    }
+    if let Some(asked) = &process.question {
+        let text = format!("? {}  (aos send {} TEXT)", clean_line(&asked_of(asked)), process.pid);
+        lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
     }
     if let Some(reason) = process.reason.as_deref().filter(|_| process.state == ProcessState::Stopped) {
         lines.push(Line::styled(format!("! {}", clean_line(reason)), Style::new().fg(Color::Yellow)));

@@ -161,6 +161,11 @@ impl State {
         self.processes.values().filter(|process| process.state == state).count()
     }
 
+    /// How many wait for an answer of a person.
+    pub(super) fn questions(&self) -> usize {
+        self.processes.values().filter(|process| process.question.is_some()).count()
+    }
+
     /// Tokens in and out in a second, over the last ten.
     pub(super) fn rate(&self) -> u64 {
         let recent = self.spent.iter().filter(|(at, _)| self.now.millis_since(*at) < RATE_MS);

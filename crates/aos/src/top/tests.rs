@@ -365,3 +365,21 @@ fn nothing_is_drawn_without_a_change() {
     update(&mut state, Input::Tick("2026-11-22T00:10:01Z".parse().unwrap()));
     assert!(state.changed, "ages are shown in seconds");
 }
+
+#[test]
+fn a_question_is_shown_until_it_is_answered() {
+    let mut state = thousand();
+    let ask = json!({"type": "syscall", "call_id": "c", "name": "ASK_USER", "args": {"question": "Tea?", "options": ["yes", "no"]}});
+    update(&mut state, entry(42, 2, ask));
+    let shown = drawn(&mut state);
+    assert!(shown.contains("1 question waits") && shown.contains("? Tea? (yes / no)  (aos send 2 TEXT)"), "{shown}");
+    update(
+        &mut state,
+        entry(
+            43,
+            2,
+            json!({"type": "result", "call_id": "c", "name": "ASK_USER", "status": "SUCCESS", "result": {"answer": "yes"}}),
+        ),
+    );
+    assert!(!drawn(&mut state).contains("question waits"));
+}

@@ -10,7 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::proposal;
 use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
-use crate::cli::{Narrator, Style, call, clean_line};
+use crate::cli::{Narrator, Style, asked as question_of, call, clean_line};
 use crate::said::said;
 
 /// Something that changes what is known.
@@ -165,6 +165,7 @@ fn heard(state: &mut State, entry: &Entry) {
 
 /// The process as the entry leaves it, as far as the entry alone says.
 fn move_on(process: &mut ProcessView, entry: &Entry) {
+    let mut question = None;
     let (state, waiting_for) = match &entry.body {
         Body::Spawned(_) | Body::Result { .. } | Body::Input { .. } | Body::Message { .. } | Body::Timer { .. } => {
             (ProcessState::Ready, None)
@@ -183,14 +184,17 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
                 _ => (ProcessState::Ready, None),
             }
         }
-        Body::Syscall { name, .. } => {
+        Body::Syscall { name, args, .. } => {
             process.usage.syscalls += 1;
             match name.as_str() {
                 "SLEEP" => (ProcessState::Sleeping, None),
                 "WAIT" => (ProcessState::Blocked, Some("child")),
                 "RECV_MSG" => (ProcessState::Blocked, Some("message")),
                 "SYS_READ_STDIN" => (ProcessState::Blocked, Some("stdin")),
-                "ASK_USER" => (ProcessState::Blocked, Some("person")),
+                "ASK_USER" => {
+                    question = Some(question_of(args));
+                    (ProcessState::Blocked, Some("person"))
+                }
                 _ => (ProcessState::Running, None),
             }
         }
@@ -210,6 +214,7 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
         }
         _ => return,
     };
+    process.question = question;
     process.state = state;
     process.waiting_for = waiting_for.map(str::to_owned);
 }
@@ -222,6 +227,7 @@ fn born(pid: Pid, at: Timestamp, spec: &aos_abi::process::SpawnSpec) -> ProcessV
         name: spec.name.clone().unwrap_or_else(|| words.chars().take(40).collect()),
         state: ProcessState::Ready,
         waiting_for: None,
+        question: None,
         model: spec.model.clone(),
         priority: spec.priority,
         mode: spec.mode,

@@ -153,6 +153,10 @@ impl<'c> Session<'c> {
         let mut events = self.client.events(self.address(), self.after, true);
         let mut tick = interval(DRAW_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        // What was asked before this began was told to whoever was there.
+        for line in self.talk.questions() {
+            self.tell(&line);
+        }
         self.show_prompt().await?;
         loop {
             let listens = self.listens();
