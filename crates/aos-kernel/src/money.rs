@@ -133,7 +133,21 @@ impl<P: PageStore> Kernel<P> {
         {
             Outlook::Soon
         } else {
-            Outlook::Never(spent(pid, dimension, left, amount))
+            let hint = self.more_of(pid, holder, dimension);
+            Outlook::Never(spent(dimension, left, amount).hint(hint))
+        }
+    }
+
+    /// How whoever lacks what its holder has spent gets more. What ends for that reason is not there to be given any; calls
+    /// are refused, and nothing ends for them.
+    fn more_of(&mut self, pid: Pid, holder: Pid, dimension: Dimension) -> String {
+        let ends = self.table.get(pid).filter(|process| process.mode == Mode::OneShot && pid == holder);
+        match (ends.map(|process| process.parent), dimension) {
+            (Some(Pid::INIT), Dimension::Usd) => "run it again with a larger --budget".to_owned(),
+            (Some(_), Dimension::Usd | Dimension::Tokens) => "start it again with a larger budget".to_owned(),
+            (None, _) | (_, Dimension::Calls) => {
+                format!("`aos budget {holder} --{} MORE` gives it more", dimension.key())
+            }
         }
     }
 
@@ -326,12 +340,9 @@ impl<P: PageStore> Kernel<P> {
     }
 }
 
-fn spent(pid: Pid, dimension: Dimension, left: u64, amount: u64) -> CallError {
-    CallError::new(
-        Code::DQuot,
-        format!("the budget is spent: {} left, up to {} needed", dimension.show(left), dimension.show(amount)),
-    )
-    .hint(format!("`aos budget {pid} --{} MORE` gives it more", dimension.key()))
+fn spent(dimension: Dimension, left: u64, amount: u64) -> CallError {
+    let (left, amount) = (dimension.show(left), dimension.show(amount));
+    CallError::new(Code::DQuot, format!("the budget is spent: {left} left, up to {amount} needed"))
 }
 
 fn words(error: &CallError) -> String {

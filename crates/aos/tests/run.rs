@@ -615,3 +615,11 @@ fn who_comes_later_sees_what_is_asked() {
     assert!(rig.process(pid).get("question").is_none());
     assert!(rig.aos(&["proposals"]).err.contains("nothing waits"));
 }
+
+#[test]
+fn a_budget_that_is_spent_says_what_helps_one_that_has_ended() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    let ran = rig.aos(&["run", "--budget", "0.000001", "alpha"]);
+    assert_told(&ran, 5, &["run it again with a larger --budget"]);
+    assert!(!ran.err.contains("aos budget"), "{ran:?}");
+}

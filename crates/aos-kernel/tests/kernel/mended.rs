@@ -393,7 +393,7 @@ fn a_freed_slot_is_used_at_once() {
     > 2: => SPAWN_AGENT {"role":"r","task":"t","model":"m","budget":{"usd":0.001}} => WAIT {}
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    3 exited 5: the budget is spent: $0.001 left, up to $0.005935 needed; `aos budget 3 --usd MORE` gives it more
+    3 exited 5: the budget is spent: $0.001 left, up to $0.005935 needed; start it again with a larger budget
     2 WAIT = {"pid":3,"exit_code":5,"result":null}
       → infer 2 turn [task, turn, spawn_agent, wait]
     "#);

@@ -261,7 +261,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.018367 needed; `aos budget 2 --usd MORE` gives it more
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018367 needed; run it again with a larger --budget
     "#);
 }
 
