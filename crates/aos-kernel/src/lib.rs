@@ -508,6 +508,11 @@ fn failure(error: CallError) -> Outcome {
     Outcome::Error { error }
 }
 
+/// No such process, to one that named it: the command line is not there for agents.
+fn no_peer(pid: Pid) -> CallError {
+    CallError::new(Code::Srch, format!("no process {pid}")).hint("a pid comes from SPAWN_AGENT, WAIT or a message")
+}
+
 /// No such process.
 fn no_process(pid: Pid) -> CallError {
     CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps -a` lists every process")

@@ -49,7 +49,8 @@ impl Outcome {
 /// # Errors
 /// Every item that cannot be read.
 pub fn check(policy: &Policy, text: &str) -> Result<Vec<Outcome>, Vec<Fault>> {
-    let node = yaml::read(text).map_err(|fault| vec![fault])?;
+    const FIRST: &str = "- {call: FS_READ, args: {path: a}, verdict: allow}";
+    let node = yaml::read(text, FIRST).map_err(|fault| vec![fault])?;
     let mut reader = Reader::default();
     let items = reader.list(&node, "the file");
     let outcomes: Vec<Outcome> = items.iter().filter_map(|item| expectation(&mut reader, policy, item)).collect();

@@ -41,7 +41,8 @@ pub fn loosen(text: &str, rule: &str) -> Result<Loosened, NotLoosened> {
         Some((section, rest)) => (section, rest.split_once(']').and_then(|(at, _)| at.parse::<usize>().ok())),
         None => (place.split(' ').next().unwrap_or_default(), None),
     };
-    let tree = yaml::read(text).map_err(|fault| refuse(&fault.to_string(), "`aos policy check` shows every fault"))?;
+    let tree = yaml::read(text, "version: 1")
+        .map_err(|fault| refuse(&fault.to_string(), "`aos policy check` shows every fault"))?;
     let under = |node: &'_ Node, key: &str| -> Option<Node> {
         let Value::Map(entries) = &node.value else { return None };
         entries.iter().find(|(known, _)| known.name == key).map(|(_, node)| node.clone())

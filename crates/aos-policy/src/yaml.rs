@@ -52,8 +52,8 @@ impl Value {
     }
 }
 
-/// Reads the one document of a text.
-pub(crate) fn read(text: &str) -> Result<Node, Fault> {
+/// Reads the one document of a text; one with nothing in it should begin with `first`.
+pub(crate) fn read(text: &str, first: &str) -> Result<Node, Fault> {
     let start = Place { line: 1, column: 1 };
     if text.len() > BYTES_MAX {
         return Err(Fault::at(start, format!("the file holds {} bytes, the most is {BYTES_MAX}", text.len())));
@@ -63,7 +63,7 @@ pub(crate) fn read(text: &str) -> Result<Node, Fault> {
         match reader.next()? {
             (Event::StreamStart | Event::Nothing, _) => {}
             (Event::DocumentStart(_), _) => break,
-            (_, place) => return Err(Fault::at(place, "the file is empty").hint("begin with `version: 1`")),
+            (_, place) => return Err(Fault::at(place, "the file is empty").hint(format!("begin with `{first}`"))),
         }
     }
     let first = reader.next()?;

@@ -104,6 +104,12 @@ pub enum Error {
         /// The same as `sudo` takes it: a name, or `#` and the number of one without.
         user: String,
     },
+    /// What is to be the home is a file or a device.
+    #[error("{path} is no folder")]
+    NoFolder {
+        /// What it is to be.
+        path: PathBuf,
+    },
     /// The token file does not hold a token.
     #[error("{path} does not hold a token of 64 hex digits")]
     BadToken {
@@ -125,6 +131,7 @@ impl Error {
                 "make room on the disk and start again: everything acknowledged is there".into()
             }
             Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
+            Error::NoFolder { .. } => "say another place with --home DIR, or set AOS_HOME".into(),
             Error::Shared { path, .. } => {
                 format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
             }

@@ -558,3 +558,28 @@ fn a_full_inbox_and_a_full_input_say_try_again() {
     assert_eq!(taken, 256);
     assert_eq!(rig.entries(pid, "input").len(), 256, "what was refused is not there, what was taken is");
 }
+
+#[test]
+fn what_is_said_to_be_tried_can_be_tried() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]).to_string();
+    let ran = rig.aos_fed(&["send", &pid, "-"], b"\xff");
+    assert_told(&ran, 2, &["not UTF-8", &format!("aos inspect {pid}")]);
+    assert!(!ran.err.contains("-f FILE"), "send has none: {ran:?}");
+    for command in ["show", "forget"] {
+        let ran = rig.aos(&["memory", command, "m1"]);
+        assert_told(&ran, 1, &["aos memory list"]);
+        assert!(!ran.err.contains("MEM_READ"), "{ran:?}");
+    }
+    let ran = rig.aos(&["policy", "test", "/dev/null"]);
+    assert!(ran.code != 0 && ran.err.contains("verdict: allow") && !ran.err.contains("version: 1"), "{ran:?}");
+    let ran = rig.aos(&["--home", "/dev/null", "ps"]);
+    assert!(ran.code != 0 && ran.err.contains("/dev/null is no folder"), "{ran:?}");
+    assert!(!ran.err.contains("chmod") && !ran.err.contains("daemon.log"), "{ran:?}");
+    let ran = rig.aos(&["--home", "/dev/null", "doctor"]);
+    assert!(ran.code == 1 && ran.out.contains("/dev/null is no folder") && !ran.out.contains("chmod"), "{ran:?}");
+    assert_told(&rig.aos(&["wait", "--timeout", "0.1s", &pid]), 124, &["why: it has not ended within 0.1 s"]);
+    assert_told(&rig.aos(&["inspect", "99"]), 1, &["no process 99", "  why: "]);
+    rig.stop();
+    assert_told(&rig.aos(&["--no-start", "ps"]), 3, &["no daemon runs", "  why: "]);
+}

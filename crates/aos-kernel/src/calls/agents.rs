@@ -15,7 +15,7 @@ use crate::process::{CallState, Phase, Process, StepCall, Wait};
 use crate::route::Asked;
 use crate::step::Done;
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, no_process};
+use crate::{InFlight, Kernel, no_peer, no_process};
 
 /// How the reason begins for which a process is stopped that an agent has stopped.
 const BY_AGENT: &str = "stopped by process ";
@@ -197,7 +197,7 @@ impl<P: PageStore> Kernel<P> {
         if let Some(to) = spec.pipe_to
             && self.table.get(to).is_none_or(|reader| reader.exited() || reader.mode == Mode::Program)
         {
-            return Err(no_process(to));
+            return Err(if spec.parent == Pid::INIT { no_process(to) } else { no_peer(to) });
         }
         if let Some(role) = &spec.policy_role
             && self.policy.role(role).is_none()
@@ -376,7 +376,7 @@ impl<P: PageStore> Kernel<P> {
 
     pub(super) fn kill(&mut self, pid: Pid, index: usize, args: &Kill) -> Done {
         let signal = args.signal.unwrap_or(Signal::Term);
-        let Some(target) = self.table.get(args.pid) else { return Done::Now(Err(no_process(args.pid))) };
+        let Some(target) = self.table.get(args.pid) else { return Done::Now(Err(no_peer(args.pid))) };
         if target.exited() {
             return Done::Now(Err(CallError::new(Code::Srch, format!("process {} has ended", args.pid))));
         }

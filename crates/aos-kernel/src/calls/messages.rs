@@ -9,7 +9,7 @@ use super::invalid;
 use crate::process::{Letter, Notice, Wait};
 use crate::step::Done;
 use crate::table::PageStore;
-use crate::{Kernel, no_process};
+use crate::{Kernel, no_peer};
 
 impl<P: PageStore> Kernel<P> {
     pub(super) fn send_msg(&mut self, pid: Pid, args: SendMsg) -> Result<Value, CallError> {
@@ -22,7 +22,7 @@ impl<P: PageStore> Kernel<P> {
             _ => return Err(invalid("exactly one of `to_pid` and `to` says who gets it")),
         };
         self.check_text("content", &args.content)?;
-        let Some(receiver) = self.table.get(to) else { return Err(no_process(to)) };
+        let Some(receiver) = self.table.get(to) else { return Err(no_peer(to)) };
         if receiver.exited() {
             return Err(CallError::new(Code::Srch, format!("process {to} has ended")));
         }

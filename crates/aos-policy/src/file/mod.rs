@@ -19,7 +19,7 @@ use crate::yaml;
 const VERSION: &str = "1";
 
 pub(crate) fn compile(text: &str) -> Result<Tables, Vec<Fault>> {
-    let node = yaml::read(text).map_err(|fault| vec![fault])?;
+    let node = yaml::read(text, "version: 1").map_err(|fault| vec![fault])?;
     let mut reader = Reader::default();
     let tables = tables(&mut reader, &node, text);
     reader.faults.sort_by_key(|fault| (fault.line, fault.column));

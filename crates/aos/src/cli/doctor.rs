@@ -70,6 +70,11 @@ impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let mut findings = Vec::new();
         let mut listen = None;
+        // What is no folder is no home, and its permissions are nothing to mend.
+        if let Err(error @ crate::home::Error::NoFolder { .. }) = cx.home.check_private() {
+            findings.push(Finding::fault("home", error.to_string(), error.hint()));
+            return tell(cx, &findings);
+        }
         if cx.home.is_new() {
             findings.push(Finding::note("home", format!("{} is not made yet", cx.home.root().display()), "aos init"));
         } else {

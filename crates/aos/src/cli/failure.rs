@@ -129,7 +129,9 @@ impl From<client::Error> for Failure {
         let what = error.to_string();
         let unreachable = || Failure { exit: Exit::Unreachable, code: "unavailable".into(), ..Failure::new(&what) };
         match error {
-            client::Error::NoDaemon { .. } => unreachable().hint("aos up"),
+            client::Error::NoDaemon { .. } => {
+                unreachable().why("nobody listens on its socket, and none was to be started").hint("aos up")
+            }
             client::Error::NotStarted { reason, hint, log } => {
                 unreachable().why(reason).hint(hint.unwrap_or_else(|| format!("read {}", log.display())))
             }
@@ -137,7 +139,7 @@ impl From<client::Error> for Failure {
             client::Error::Gone { .. } => {
                 unreachable().why("what ran goes on when the daemon runs again").hint("aos up, then aos ps")
             }
-            client::Error::Late { .. } => unreachable().hint("aos status; it may be overloaded"),
+            client::Error::Late { .. } => unreachable().why("it may be overloaded").hint("aos status"),
             client::Error::Lost { .. } => {
                 unreachable().why("whether it was done is not known").hint("look with aos ps, then repeat it")
             }
@@ -159,7 +161,13 @@ impl From<ErrorView> for Failure {
             "usage" | "EINVAL" => Exit::Usage,
             _ => Exit::Failed,
         };
-        Failure { exit, code: error.code, what: error.message, why: vec![], hints: error.hint.into_iter().collect() }
+        let why = match error.code.as_str() {
+            "ESRCH" if error.message.starts_with("no process") => {
+                vec!["none has that pid, or it was pruned".to_owned()]
+            }
+            _ => Vec::new(),
+        };
+        Failure { exit, code: error.code, what: error.message, why, hints: error.hint.into_iter().collect() }
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) use session::{Interrupts, Session};
 /// Most bytes of files that are sent along: what the daemon takes, less a third for base64 and some for the rest.
 const FILES_BYTES_MAX: u64 = 47 << 20;
 
+/// Where goes what is too long for a task, or no text.
+pub(super) const AS_A_FILE: &str = "give it as a file: -f FILE";
+
 /// Give one agent one task, show what it does, and print its result
 #[derive(Debug, clap::Args)]
 #[command(
@@ -107,8 +110,8 @@ impl Args {
     fn task(&self) -> Result<(String, Keyboard), Failure> {
         let piped = !std::io::stdin().is_terminal();
         let (task, keyboard) = match self.task.as_deref() {
-            Some("-") => (view::all_of_stdin()?, Keyboard::ended()),
-            None if piped => (view::all_of_stdin()?, Keyboard::ended()),
+            Some("-") => (view::all_of_stdin(AS_A_FILE)?, Keyboard::ended()),
+            None if piped => (view::all_of_stdin(AS_A_FILE)?, Keyboard::ended()),
             Some(task) => (task.to_owned(), Keyboard::default()),
             None => (String::new(), Keyboard::ended()),
         };

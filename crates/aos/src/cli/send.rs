@@ -22,7 +22,10 @@ pub struct Args {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let text = match self.text.as_deref() {
-            Some("-") => view::all_of_stdin()?,
+            Some("-") => view::all_of_stdin(&format!(
+                "put it into the process's workspace, which `aos inspect {0}` names, and send what the file is called",
+                self.pid
+            ))?,
             Some(text) => text.to_owned(),
             None => String::new(),
         };

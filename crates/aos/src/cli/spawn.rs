@@ -4,7 +4,7 @@ use aos_abi::api::{SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode, Priority};
 use aos_abi::{Pid, Usd};
 
-use super::run::{file_args, folder, positive, usd};
+use super::run::{AS_A_FILE, file_args, folder, positive, usd};
 use super::{Context, Exit, Failure, absent, view};
 use crate::client::Address;
 
@@ -65,7 +65,7 @@ impl Args {
             return Err(absent::failure("aos spawn --agent", "packaged agents").hint("say who it is: --role TEXT"));
         }
         let task = match self.task.as_deref() {
-            Some("-") => Some(view::all_of_stdin()?),
+            Some("-") => Some(view::all_of_stdin(AS_A_FILE)?),
             other => other.map(str::to_owned),
         };
         let request = SpawnRequest {

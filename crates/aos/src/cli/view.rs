@@ -67,8 +67,8 @@ pub(super) fn leads(link: &LinkView) -> String {
     format!(" -> {}{out}", clean_line(&link.to))
 }
 
-/// What comes on standard input, whole.
-pub(super) fn all_of_stdin() -> Result<String, Failure> {
+/// What comes on standard input, whole; `instead` says where it can go that is too long or no text.
+pub(super) fn all_of_stdin(instead: &str) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     std::io::stdin()
@@ -78,8 +78,7 @@ pub(super) fn all_of_stdin() -> Result<String, Failure> {
         .map_err(|error| Failure::new("cannot read standard input").why(error.to_string()))?;
     if bytes.len() > aos_abi::limits::TEXT_BYTES_MAX {
         return Err(Failure::usage(format!("standard input is longer than {} bytes", aos_abi::limits::TEXT_BYTES_MAX))
-            .hint("give it as a file: -f FILE"));
+            .hint(instead));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::usage("standard input is not UTF-8").hint("give it as a file: -f FILE"))
+    String::from_utf8(bytes).map_err(|_| Failure::usage("standard input is not UTF-8").hint(instead))
 }

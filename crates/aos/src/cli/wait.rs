@@ -40,6 +40,7 @@ impl Args {
                     code,
                     ..Failure::new(format!("process {} still runs", self.pid))
                 }
+                .why(format!("it has not ended within {} s", self.timeout.unwrap_or_default().as_secs_f64()))
                 .hint(format!("aos logs {}", self.pid)));
             }
         };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use aos_abi::{CallError, Code, EffectId, Pid, Syscall};
+use aos_abi::{CallError, EffectId, Pid, Syscall};
 use aos_gateway::ApiError;
 use aos_memory::{Error, Forget, Hit, MemoryStore, Occasion, Record, Search, What};
 use aos_policy::Permit;
@@ -38,8 +38,11 @@ pub(crate) fn call(store: &dyn MemoryStore, effect: EffectId, permit: Permit) ->
     aos_memory::call(store, permit, Occasion { namespace, labels: BTreeSet::new(), effect, now: now() })
 }
 
+/// What people are told: system calls are no way out for them.
 fn failed(error: Error) -> CallError {
-    error.into()
+    let is_unknown = matches!(error, Error::NotFound { .. });
+    let told = CallError::from(error);
+    if is_unknown { told.hint("`aos memory list` shows what is remembered, with ids") } else { told }
 }
 
 fn hit(hit: &Hit) -> Value {
@@ -95,7 +98,7 @@ impl People<'_> {
     pub(crate) fn forget(&self, id: &str) -> Result<Value, ApiError> {
         let namespace = match self.0.show(id, now()).map_err(failed)?.first() {
             Some(record) => record.namespace.clone(),
-            None => return Err(CallError::new(Code::NoEnt, format!("no memory `{id}`")).into()),
+            None => return Err(failed(Error::NotFound { what: format!("`{id}`") }).into()),
         };
         // A person's word has no effect id of its own; forgetting twice is forgetting once.
         let effect = EffectId { cause: aos_abi::Lsn::ZERO, nth: 0 };

@@ -30,10 +30,14 @@ impl Home {
     /// than anybody looks at them again. What is missing is no fault.
     ///
     /// # Errors
-    /// [`Error::Foreign`] and [`Error::Shared`] with the first of them.
+    /// [`Error::NoFolder`], [`Error::Foreign`] and [`Error::Shared`] with the first of them.
     pub fn check_private(&self) -> Result<(), Error> {
         let us = us();
         let roots = self.roots();
+        // Before anything is said of its permissions: those of a device are the machine's.
+        if let Some(path) = roots.iter().find(|root| fs::metadata(root).is_ok_and(|found| !found.is_dir())) {
+            return Err(Error::NoFolder { path: path.clone() });
+        }
         let open = |path: &Path| look(path).is_none_or(|(mode, _)| mode & 0o011 != 0);
         let files = [self.token_file(), self.config_file(), self.policy_file(), self.journal_file()];
         let reachable = files.into_iter().filter(|file| file.parent().is_none_or(open));
