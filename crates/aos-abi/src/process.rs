@@ -345,6 +345,9 @@ pub struct StatusView {
     pub taken: Option<String>,
     /// How many processes are in each state.
     pub processes: BTreeMap<String, u64>,
+    /// US dollars that everything together has cost on this day (UTC), as far as prices are known.
+    #[serde(default)]
+    pub spent_today_usd: Usd,
     /// Each model's slots.
     pub model_slots: BTreeMap<String, SlotView>,
     /// The last journal position that is durable.

@@ -6,7 +6,7 @@ use aos_abi::api::{CallView, ExplainView, ProposalView};
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
 use aos_abi::syscall::SendMsg;
-use aos_abi::{CallError, Code, Pid, Syscall};
+use aos_abi::{CallError, Code, Pid, Syscall, Timestamp, Usd};
 
 use crate::preview::preview;
 use crate::process::{OpenProposal, Process, Route, TimerRule};
@@ -113,6 +113,14 @@ impl<P: PageStore> Kernel<P> {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u64> {
         State::ALL.iter().map(|state| (state.as_str().to_owned(), self.globals.counts[*state as usize])).collect()
+    }
+
+    /// What everything together has cost on the day (UTC) of `now`.
+    #[must_use]
+    pub fn spent_today(&self, now: Timestamp) -> Usd {
+        let mut day = self.globals.day;
+        day.turn(now);
+        Usd(day.spent)
     }
 
     /// How many live below the first of each tree, by its pid.

@@ -208,6 +208,7 @@ impl System for Fake {
             listen: "127.0.0.1:7717".into(),
             taken: None,
             processes: BTreeMap::from([("exited".to_owned(), 1)]),
+            spent_today_usd: Usd::ZERO,
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),
             changed: Vec::new(),

@@ -315,9 +315,10 @@ impl System for Daemon {
     async fn status(&self) -> Answer<StatusView> {
         let look = |kernel: &mut super::heart::LiveKernel| {
             let generation = kernel.policy().generation().to_owned();
-            (kernel.counts(), kernel.slots(), kernel.measured().changed.clone(), generation)
+            let spent = kernel.spent_today(super::heart::now());
+            (kernel.counts(), kernel.slots(), spent, kernel.measured().changed.clone(), generation)
         };
-        let (processes, model_slots, changed, generation) = self.heart.look(look).await?;
+        let (processes, model_slots, spent_today_usd, changed, generation) = self.heart.look(look).await?;
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os_pid: std::process::id(),
@@ -326,6 +327,7 @@ impl System for Daemon {
             listen: self.listen.clone(),
             taken: self.taken.clone(),
             processes,
+            spent_today_usd,
             model_slots,
             lsn: self.journal.last(),
             changed,

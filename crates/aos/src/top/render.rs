@@ -65,7 +65,7 @@ fn head(state: &State) -> Vec<Line<'static>> {
         ),
     };
     let mut numbers = vec![
-        Span::raw(format!("{} tokens/s  {}  journal {}  ", count(state.rate()), money(state.cost()), state.lsn)),
+        Span::raw(format!("{} tokens/s  {} today  journal {}  ", count(state.rate()), money(state.today), state.lsn)),
         waiting,
     ];
     let waits = match state.questions() {
@@ -119,13 +119,14 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let rows = usize::from(area.height.saturating_sub(1));
     let at = state.selected.and_then(|pid| view.iter().position(|other| *other == pid)).unwrap_or(0);
     let first = at.saturating_sub(rows.saturating_sub(1) / 2).min(view.len().saturating_sub(rows));
+    let roomy = area.width >= ROOMY;
     let shown = view.iter().skip(first).take(rows).filter_map(|pid| state.processes.get(pid));
     let body = shown.map(|process| {
         let style = state_style(process.state);
         let selected = Some(process.pid) == state.selected;
-        row(state, process).style(if selected { style.add_modifier(Modifier::REVERSED) } else { style })
+        row(state, process, roomy).style(if selected { style.add_modifier(Modifier::REVERSED) } else { style })
     });
-    let heads = Sort::ALL.map(|sort| {
+    let heads = Sort::ALL.into_iter().filter(|sort| roomy || *sort != Sort::Left).map(|sort| {
         let sign = match (sort == state.sort, state.reversed) {
             (false, _) => "",
             (true, false) => "▾",
@@ -134,7 +135,7 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
         Cell::new(format!("{}{sign}", sort.head()))
     });
     let wide = area.width >= 70;
-    let widths = [
+    let mut widths = vec![
         Constraint::Length(6),
         Constraint::Length(17),
         Constraint::Length(if wide { 10 } else { 0 }),
@@ -144,11 +145,18 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
         Constraint::Length(7),
         Constraint::Fill(1),
     ];
+    if roomy {
+        widths.insert(LEFT_AT, Constraint::Length(8));
+    }
     let header = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
     frame.render_widget(Table::new(body, widths).header(header).column_spacing(1), area);
 }
 
-fn row(state: &State, process: &ProcessView) -> Row<'static> {
+/// From so many columns on there is room for what is left of each budget, and where that stands.
+const ROOMY: u16 = 90;
+const LEFT_AT: usize = 6;
+
+fn row(state: &State, process: &ProcessView, roomy: bool) -> Row<'static> {
     let usage = &process.usage;
     let doing = match (&process.waiting_for, process.exit_code) {
         (Some(what), _) => format!("{}: {}", process.state.as_str(), clean_line(what)),
@@ -156,7 +164,7 @@ fn row(state: &State, process: &ProcessView) -> Row<'static> {
         (None, None) => process.state.as_str().to_owned(),
     };
     let age = process.exited_at.unwrap_or(state.now).millis_since(process.started_at) / 1_000;
-    Row::new([
+    let mut cells = vec![
         process.pid.to_string(),
         doing,
         clean_line(&process.model),
@@ -165,7 +173,11 @@ fn row(state: &State, process: &ProcessView) -> Row<'static> {
         money(usage.cost_usd),
         duration(age),
         clean_line(&process.name),
-    ])
+    ];
+    if roomy {
+        cells.insert(LEFT_AT, process.budget.usd_left.map_or_else(|| "-".to_owned(), money));
+    }
+    Row::new(cells)
 }
 
 fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {

@@ -25,13 +25,14 @@ pub(super) enum Sort {
     Calls,
     Tokens,
     Cost,
+    Left,
     Age,
     Name,
 }
 
 impl Sort {
-    pub(super) const ALL: [Sort; 8] =
-        [Sort::Pid, Sort::State, Sort::Model, Sort::Calls, Sort::Tokens, Sort::Cost, Sort::Age, Sort::Name];
+    pub(super) const ALL: [Sort; 9] =
+        [Sort::Pid, Sort::State, Sort::Model, Sort::Calls, Sort::Tokens, Sort::Cost, Sort::Left, Sort::Age, Sort::Name];
 
     pub(super) fn next(self) -> Sort {
         let at = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
@@ -46,6 +47,7 @@ impl Sort {
             Sort::Calls => "CALLS",
             Sort::Tokens => "TOKENS",
             Sort::Cost => "COST",
+            Sort::Left => "LEFT",
             Sort::Age => "AGE",
             Sort::Name => "NAME",
         }
@@ -95,6 +97,11 @@ pub(super) struct State {
     pub(super) lost: bool,
     pub(super) now: Timestamp,
     pub(super) lsn: Lsn,
+    /// How many have ended, also those that are not shown; and up to where that and `today` are counted.
+    pub(super) exited: u64,
+    pub(super) counted: Lsn,
+    /// What everything together has cost on this day.
+    pub(super) today: Usd,
     pub(super) version: String,
     pub(super) spent: VecDeque<(Timestamp, u64)>,
     /// Columns and rows of the terminal.
@@ -133,6 +140,7 @@ impl State {
             Sort::Calls => rows.sort_by_key(|process| std::cmp::Reverse(process.usage.syscalls)),
             Sort::Tokens => rows.sort_by_key(|process| std::cmp::Reverse(tokens(process))),
             Sort::Cost => rows.sort_by_key(|process| std::cmp::Reverse(process.usage.cost_usd)),
+            Sort::Left => rows.sort_by_key(|process| process.budget.usd_left.map_or(u64::MAX, |left| left.0)),
             Sort::Age => rows.sort_by_key(|process| process.started_at),
             Sort::Name => rows.sort_by(|a, b| a.name.cmp(&b.name)),
         }
@@ -157,8 +165,11 @@ impl State {
     }
 
     /// How many processes are in a state.
-    pub(super) fn count(&self, state: ProcessState) -> usize {
-        self.processes.values().filter(|process| process.state == state).count()
+    pub(super) fn count(&self, state: ProcessState) -> u64 {
+        match state {
+            ProcessState::Exited => self.exited,
+            living => self.processes.values().filter(|process| process.state == living).count() as u64,
+        }
     }
 
     /// How many wait for an answer of a person.
@@ -170,11 +181,6 @@ impl State {
     pub(super) fn rate(&self) -> u64 {
         let recent = self.spent.iter().filter(|(at, _)| self.now.millis_since(*at) < RATE_MS);
         recent.map(|(_, tokens)| tokens).sum::<u64>() * 1_000 / RATE_MS
-    }
-
-    /// What all shown processes cost.
-    pub(super) fn cost(&self) -> Usd {
-        self.processes.values().fold(Usd::ZERO, |sum, process| sum.plus(process.usage.cost_usd))
     }
 }
 

@@ -98,7 +98,7 @@ fn a_thousand_processes_on_a_small_screen() {
     );
     insta::assert_snapshot!(drawn(&mut state), @"
     aos top  250 ready  251 running  249 blocked  250 sleeping  0 stopped  0 exited
-    100 tokens/s  $502.00  journal 43  1 proposal waits
+    100 tokens/s  $0.5000 today  journal 43  1 proposal waits
     small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID▾   STATE             MODEL      CALLS  TOKENS  COST     AGE     NAME
@@ -112,7 +112,7 @@ fn a_thousand_processes_on_a_small_screen() {
     9      ready             standard   18     909     $0.0090  10m00s  agent ␛[31m9
     10     blocked: stdin    small      20     1.0k    $0.0100  10m00s  agent ␛[31m1
     11     sleeping          standard   22     1.1k    $0.0110  10m00s  agent ␛[31m1
-    ┌ 2 agent ␛[31m2, $0.5000 left ────────────────────────────────────────────────┐
+    ┌ 2 agent ␛[31m2, $0 left ─────────────────────────────────────────────────────┐
     │? p3 waits: FS_DELETE old.txt  (Enter shows it)                               │
     │  why: it is old                                                              │
     │  FS_DELETE old.txt                                                           │
@@ -143,7 +143,7 @@ fn sorted_filtered_and_moved_through() {
     assert_eq!(state.view().len(), 11, "77 and 770 to 779");
     insta::assert_snapshot!(drawn(&mut state), @"
     aos top  250 ready  250 running  250 blocked  250 sleeping  0 stopped  0 exited
-    0 tokens/s  $501.50  journal 41  no proposals
+    0 tokens/s  $0 today  journal 41  no proposals
     small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
@@ -172,7 +172,7 @@ fn sorted_filtered_and_moved_through() {
     press(&mut state, KeyCode::Char('?'));
     insta::assert_snapshot!(drawn(&mut state), @"
     aos top  250 ready  250 running  250 blocked  250 sleeping  0 stopped  0 exited
-    0 tokens/s  $501.50  journal 41  no proposals
+    0 tokens/s  $0 today  journal 41  no proposals
     small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
@@ -382,4 +382,33 @@ fn a_question_is_shown_until_it_is_answered() {
         ),
     );
     assert!(!drawn(&mut state).contains("question waits"));
+}
+
+#[test]
+fn who_has_ended_counts_and_so_does_what_the_day_cost() {
+    let mut state = thousand();
+    let status = json!({
+        "version": "0.1.0", "os_pid": 1, "uptime_s": 1.0, "home": "/h", "listen": "127.0.0.1:7717",
+        "processes": {"exited": 7}, "spent_today_usd": 0.5, "model_slots": {}, "lsn": 50,
+    });
+    update(&mut state, Input::Processes(vec![process(2)]));
+    update(&mut state, Input::Status(Box::new(serde_json::from_value(status).unwrap())));
+    let exited = json!({"type": "exited", "exit_code": 0, "result": null, "reason": "r"});
+    update(&mut state, entry(50, 3, exited.clone()));
+    let charged = json!({"type": "charged", "model": "small", "usage": {"input_tokens": 9, "output_tokens": 1}, "cost_usd": 0.25});
+    update(&mut state, entry(51, 2, charged));
+    assert!(drawn(&mut state).contains(" 7 exited"), "the status knew of that one: {}", drawn(&mut state));
+    update(&mut state, entry(52, 2, exited));
+    let shown = drawn(&mut state);
+    assert!(shown.contains(" 8 exited") && shown.contains("  $0.7500 today  "), "{shown}");
+}
+
+#[test]
+fn a_wide_screen_shows_what_is_left_of_each_budget() {
+    let mut state = thousand();
+    assert!(!drawn(&mut state).contains("LEFT"));
+    update(&mut state, Input::Resized(100, 24));
+    let shown = drawn(&mut state);
+    assert!(shown.contains("  COST     LEFT     AGE     NAME\n2 "), "{shown}");
+    assert!(shown.contains("  $0.0020  $0.5000  10m00s  agent ␛[31m2\n"), "{shown}");
 }

@@ -72,6 +72,9 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.slots = status.model_slots;
             state.version = status.version;
             state.lsn = state.lsn.max(status.lsn);
+            state.exited = status.processes.get(ProcessState::Exited.as_str()).copied().unwrap_or_default();
+            state.today = status.spent_today_usd;
+            state.counted = status.lsn;
         }
         Input::Proposals(waiting) => {
             state.waiting = waiting;
@@ -112,6 +115,13 @@ fn heard(state: &mut State, entry: &Entry) {
             events.pop_front();
         }
     }
+    if entry.lsn > state.counted {
+        match &entry.body {
+            Body::Exited { .. } => state.exited += 1,
+            Body::Charged { cost_usd, .. } => state.today = state.today.plus(cost_usd.unwrap_or_default()),
+            _ => {}
+        }
+    }
     match &entry.body {
         Body::Spawned(spec) => {
             state.processes.entry(pid).or_insert_with(|| born(pid, entry.at, spec));
@@ -123,7 +133,10 @@ fn heard(state: &mut State, entry: &Entry) {
                 process.usage.output_tokens += usage.output_tokens;
                 process.usage.cached_input_tokens += usage.cached_input_tokens;
                 match cost_usd {
-                    Some(cost) => process.usage.cost_usd = process.usage.cost_usd.plus(*cost),
+                    Some(cost) => {
+                        process.usage.cost_usd = process.usage.cost_usd.plus(*cost);
+                        process.budget.usd_left = process.budget.usd_left.map(|left| left.minus(*cost));
+                    }
                     None => process.usage.cost_unknown = true,
                 }
             }
@@ -159,8 +172,10 @@ fn heard(state: &mut State, entry: &Entry) {
     if let Body::Exited { .. } = entry.body {
         bury(state);
     }
-    state.stale |=
-        matches!(entry.body, Body::Verdict { .. } | Body::Result { .. } | Body::Signal { .. } | Body::Served { .. });
+    state.stale |= matches!(
+        entry.body,
+        Body::Verdict { .. } | Body::Result { .. } | Body::Signal { .. } | Body::Served { .. } | Body::Budgeted { .. }
+    );
 }
 
 /// The process as the entry leaves it, as far as the entry alone says.
