@@ -110,6 +110,14 @@ pub enum Error {
         /// What it is to be.
         path: PathBuf,
     },
+    /// The home, or a folder of it, cannot be written: a file system mounted read-only, or permissions.
+    #[error("the home cannot be written, and nothing was changed: {path}: {source}")]
+    Unwritable {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The token file does not hold a token.
     #[error("{path} does not hold a token of 64 hex digits")]
     BadToken {
@@ -132,6 +140,9 @@ impl Error {
             }
             Error::Io { path, .. } => format!("check the owner and the permissions of {}", path.display()),
             Error::NoFolder { .. } => "say another place with --home DIR, or set AOS_HOME".into(),
+            Error::Unwritable { path, .. } => {
+                format!("make {} writable for you, or say another place with --home DIR", path.display())
+            }
             Error::Shared { path, .. } => {
                 format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
             }

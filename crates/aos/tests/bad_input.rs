@@ -583,3 +583,31 @@ fn what_is_said_to_be_tried_can_be_tried() {
     rig.stop();
     assert_told(&rig.aos(&["--no-start", "ps"]), 3, &["no daemon runs", "  why: "]);
 }
+
+#[test]
+fn a_home_that_cannot_be_written_is_said_to_be_so() {
+    if !rustix::process::geteuid().is_root() {
+        println!("only root can be somebody else; not tried");
+        return;
+    }
+    let rig = Rig::new(vec![]);
+    rig.up();
+    rig.stop();
+    fs::set_permissions(rig.home().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let home = rig.home();
+    for change in [["chown", "-R", "65534:65534"], ["chmod", "-R", "a-w"]] {
+        assert!(std::process::Command::new(change[0]).args(&change[1..]).arg(&home).status().unwrap().success());
+    }
+    let as_its_user = |arguments: &[&str]| {
+        let mut command = rig.command_for_anybody(arguments);
+        command.uid(65534).gid(65534);
+        Running::new(command).end()
+    };
+    let ran = as_its_user(&["ps"]);
+    assert_told(&ran, 3, &["the home cannot be written, and nothing was changed", "--home DIR"]);
+    assert!(!ran.err.contains("daemon.log"), "nothing of it is there: {ran:?}");
+    let ran = as_its_user(&["doctor"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("FAULT home") && ran.out.contains("cannot be written"), "{ran:?}");
+    assert!(rig.daemons().is_empty());
+}

@@ -84,6 +84,11 @@ impl Args {
                 // Who writes the rest of it says where keys go.
                 return tell(cx, &findings);
             }
+            if let Err(error) = cx.home.check_writable() {
+                findings.push(Finding::fault("home", error.to_string(), error.hint()));
+                // What else is tried there would blame something else.
+                return tell(cx, &findings);
+            }
             findings.extend(disk(&cx.home));
             findings.extend(policy(&cx.home, &Mounts::new(&cx.home, &cx.env)));
             findings.extend(secrets(&cx.home, &cx.env));

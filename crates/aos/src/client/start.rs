@@ -55,7 +55,8 @@ fn ours(listener: u32, us: u32) -> io::Result<()> {
 pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Error> {
     let log = home.daemon_log();
     let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
-    home.create().map_err(|error| Error::NotStarted {
+    let usable = home.check_private().and_then(|()| home.check_writable()).and_then(|()| home.create());
+    usable.map_err(|error| Error::NotStarted {
         reason: error.to_string(),
         hint: Some(error.hint()),
         log: log.clone(),

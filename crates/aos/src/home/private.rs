@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, Mode, OFlags, open};
+use rustix::fs::{Access, AtFlags, CWD, Dir, Mode, OFlags, accessat, open};
 
 use super::{Error, Home};
 
@@ -73,6 +73,18 @@ impl Home {
         }
         tracing::warn!("others could read {}: it is made anew, so give it to your programs again", path.display());
         fs::remove_file(&path).map_err(|source| Error::Io { doing: "remove", path, source })
+    }
+
+    /// Whether everything that is there of the home can be written. Nothing is.
+    ///
+    /// # Errors
+    /// [`Error::Unwritable`] with the first folder that cannot.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        for path in self.folders().into_iter().filter(|path| path.is_dir()) {
+            accessat(CWD, &path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                .map_err(|error| Error::Unwritable { path: path.clone(), source: error.into() })?;
+        }
+        Ok(())
     }
 
     /// The folders above the home in which every user could put another one in its place, each with its mode. That is no
