@@ -202,7 +202,7 @@ fn the_arguments_of_one_call_are_not_taken_for_anothers() {
     );
     insta::assert_snapshot!(shown(&decoding), @r#"
     c1-0 FS_WRITE {"path":"a","content":"[SYS_CALL::EXEC_CMD] {\"cmd\":\"evil\"}"}
-    c1-1 "FS_LIST" EINVAL: at ``: expected a JSON object right after the tag
+    c1-1 "FS_LIST" EINVAL: expected a JSON object right after the tag
     c1-2 FS_READ {"path":"b"}
     say ""
     "#);
@@ -216,10 +216,10 @@ fn a_valid_call_is_not_dropped_because_a_later_one_is_malformed() {
     );
     insta::assert_snapshot!(shown(&decoding), @r#"
     c1-0 FS_READ {"path":"a"}
-    c1-1 "FS_READ" EINVAL: at ``: expected value at line 1 column 10
-    c1-2 "FS_READ" EINVAL: at ``: expected `,` or `}` at line 2 column 1
+    c1-1 "FS_READ" EINVAL: expected value at line 1 column 10
+    c1-2 "FS_READ" EINVAL: expected `,` or `}` at line 2 column 1
     c1-3 "FS_REED" ENOSYS: no system call `FS_REED`
-    c1-4 "FS_READ" EINVAL: at ``: expected `]` right after the name
+    c1-4 "FS_READ" EINVAL: expected `]` right after the name
     c1-5 "fs_read" ENOSYS: no system call `fs_read`
     c1-6 FS_READ {"path":"c"}
     say "{}"
@@ -238,7 +238,7 @@ fn a_tag_inside_the_broken_string_of_another_call_is_data() {
          [SYS_CALL::FS_LIST] {}",
     );
     insta::assert_snapshot!(shown(&decoding), @r#"
-    c1-0 "FS_WRITE" EINVAL: at ``: expected `,` or `}` at line 1 column 33
+    c1-0 "FS_WRITE" EINVAL: expected `,` or `}` at line 1 column 33
     c1-1 FS_LIST {}
     say ""
     "#);

@@ -264,7 +264,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 }
 
 fn fault(pointer: &str, expected: &str) -> ApiError {
-    ApiError::new(400, Code::Inval.as_str(), format!("at `{}`: {expected}", shown(pointer)))
+    ApiError::new(400, Code::Inval.as_str(), aos_abi::syscall::at(&shown(pointer), expected))
         .hint("the shape of every body is in /openapi.json")
 }
 
@@ -387,7 +387,7 @@ mod tests {
             (Operation::Budget, r#"{"usd":-1}"#, "at `/usd`: expected an amount of dollars"),
             (Operation::Budget, r#"{"tokens":0}"#, "at `/tokens`: a budget above 0 was expected"),
             (Operation::Spawn, r#"{"budget":{"usd":0}}"#, "at `/budget/usd`: a budget above 0 was expected"),
-            (Operation::Budget, "[]", "at ``: a JSON object was expected"),
+            (Operation::Budget, "[]", "a JSON object was expected"),
             (Operation::Backup, r#"{"file":"a.tar"}"#, "at `/file`: an absolute path was expected"),
             (Operation::Explain, r#"{"pid":7,"call":{"args":{}}}"#, "at `/call`: missing field `name`"),
             (Operation::AuditVerify, r#"{"expect":{"lsn":9,"hash":"0g"}}"#, "at `/expect/hash`: 64 hex digits"),

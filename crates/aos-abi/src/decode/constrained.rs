@@ -39,7 +39,7 @@ pub(super) fn read(text: &str, cut_off: bool) -> Option<Written> {
             let fault = if cut {
                 was_cut_off()
             } else {
-                CallError::new(Code::Inval, format!("at `{}`: {}", broken.pointer, broken.expected)).hint(FORM)
+                CallError::new(Code::Inval, crate::syscall::at(&broken.pointer, &broken.expected)).hint(FORM)
             };
             let args = cursor.text[cursor.at..].to_owned();
             // A cut through what it says loses words, not a call.

@@ -110,7 +110,7 @@ fn call_at(text: &str, tag: usize, cut_off: bool) -> Option<(WrittenCall, usize)
 
 /// Without a hint: the example is added where it is certain that the call counts.
 fn fault(expected: &str) -> CallError {
-    CallError::new(Code::Inval, format!("at ``: {expected}"))
+    CallError::new(Code::Inval, expected)
 }
 
 /// Where the object that begins at `at` and is no JSON seems to end: at its last brace, else at a line outside of any

@@ -82,7 +82,7 @@ impl Syscall {
             Err(ArgsFault { pointer: String::new(), expected: "expected a JSON object".to_owned() })
         };
         parsed.map_err(|fault| {
-            CallError::new(Code::Inval, format!("at `{}`: {}", fault.pointer, fault.expected))
+            CallError::new(Code::Inval, at(&fault.pointer, &fault.expected))
                 .hint(format!("a correct call: {name} {}", name.spec().example))
         })
     }
@@ -124,6 +124,12 @@ impl ArgsFault {
     }
 }
 
+/// What is wrong, and where; nothing stands for the whole.
+#[must_use]
+pub fn at(pointer: &str, wrong: &str) -> String {
+    if pointer.is_empty() { wrong.to_owned() } else { format!("at `{pointer}`: {wrong}") }
+}
+
 /// The schema of a call's arguments, as providers and `/v1/syscalls` show it: JSON Schema 2020-12 without references.
 #[must_use]
 pub fn schema(name: Name) -> serde_json::Value {
@@ -147,16 +153,9 @@ pub fn manual(name: Name) -> String {
     let spec = name.spec();
     let mut page = format!("{name}\n\n  {}\n\nARGUMENTS\n", spec.summary);
     let schema = schema(name);
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(|r| r.as_str()).collect();
-    match schema["properties"].as_object().filter(|properties| !properties.is_empty()) {
-        None => page.push_str("  none\n"),
-        Some(properties) => {
-            for (field, of) in properties {
-                let optional = if required.contains(&field.as_str()) { "" } else { " (optional)" };
-                let text = of["description"].as_str().unwrap_or("").replace('\n', " ");
-                let _ = writeln!(page, "  {field}{optional}\n      {text}");
-            }
-        }
+    match schema["properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
+        false => page.push_str("  none\n"),
+        true => fields(&schema, 2, &mut page),
     }
     let risk = match spec.risk {
         Risk::Own => "changes only the process itself",
@@ -169,6 +168,45 @@ pub fn manual(name: Name) -> String {
         let _ = write!(page, "\nNOT YET\n  {hint}\n");
     }
     page
+}
+
+/// The fields of an object, each with what it may be, and below it its own fields.
+fn fields(object: &serde_json::Value, indent: usize, page: &mut String) {
+    use std::fmt::Write as _;
+    let required: Vec<&str> = object["required"].as_array().into_iter().flatten().filter_map(|r| r.as_str()).collect();
+    for (field, of) in object["properties"].as_object().into_iter().flatten() {
+        let optional = if required.contains(&field.as_str()) { "" } else { ", optional" };
+        let text = of["description"].as_str().unwrap_or("").replace('\n', " ");
+        let _ = writeln!(page, "{:indent$}{field} ({}{optional})", "", kind(of));
+        let _ = writeln!(page, "{:indent$}    {text}", "");
+        fields(of, indent + 4, page);
+        fields(&of["items"], indent + 4, page);
+    }
+}
+
+/// What a value may be, in a few words.
+fn kind(of: &serde_json::Value) -> String {
+    let one_of = [&of["anyOf"], &of["oneOf"]].into_iter().find_map(|any| any.as_array());
+    if let Some(any) = one_of {
+        let kinds: Vec<String> = any.iter().filter(|of| of["type"] != "null").map(kind).collect();
+        return kinds.join(" or ");
+    }
+    if !of["const"].is_null() {
+        return of["const"].to_string();
+    }
+    let types = of["type"].as_array().map_or(std::slice::from_ref(&of["type"]), Vec::as_slice);
+    let types: Vec<&str> = types.iter().filter_map(|name| name.as_str()).filter(|name| *name != "null").collect();
+    match types.as_slice() {
+        [] => "anything".to_owned(),
+        ["array"] => format!("list: {}", kind(&of["items"])),
+        ["integer"] => "whole number".to_owned(),
+        ["boolean"] => "true or false".to_owned(),
+        ["string"] if of["enum"].is_array() => {
+            let names: Vec<String> = of["enum"].as_array().into_iter().flatten().map(ToString::to_string).collect();
+            names.join(" or ")
+        }
+        types => types.join(" or "),
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn a_manual_page_shows_what_fields_may_be_and_theirs() {
+        let page = manual(Name::SpawnAgent);
+        for line in [
+            "  role (string)\n",
+            "  permissions (list: string, optional)\n",
+            "  budget (object, optional)\n      Its share of your budget.\n      usd (number, optional)\n          US dollars.\n",
+            "  workspace (\"shared\" or \"own\", optional)\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
+        assert!(manual(Name::FsEdit).contains("  edits (list: object)\n"), "{}", manual(Name::FsEdit));
+        assert!(manual(Name::FsEdit).contains("      old (string)\n"), "{}", manual(Name::FsEdit));
+    }
+
+    #[test]
     fn manual_page() {
         insta::assert_snapshot!(manual(Name::Sleep), @r#"
         SLEEP
@@ -227,7 +280,7 @@ mod tests {
           Sleep for some seconds. Costs no inference while it lasts; a message or input from a person ends it early.
 
         ARGUMENTS
-          seconds
+          seconds (number)
               How long, in seconds.
 
         RESULT
