@@ -210,8 +210,11 @@ async fn unknown<S: System>(shared: &Shared<S>, parts: &Parts) -> ApiError {
         Some((_, what)) => {
             ApiError::not_found(format!("{what} is not in this version")).hint("what there is stands in /openapi.json")
         }
-        None => ApiError::not_found(format!("there is no route `{}`", shown(path)))
-            .hint(format!("the nearest is {}; all are in /openapi.json", nearest(path))),
+        None => {
+            let nearest = nearest(path).map(|nearest| format!("the nearest is {nearest}; ")).unwrap_or_default();
+            ApiError::not_found(format!("there is no route `{}`", shown(path)))
+                .hint(format!("{nearest}all are in /openapi.json"))
+        }
     }
 }
 

@@ -57,6 +57,83 @@ struct Event {
     r#type: String,
 }
 
+/// `/healthz`. Never made, as those below, which describe what the memory store answers.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// `ok`; anything else is an error.
+    status: &'static str,
+}
+
+/// `/v1/memory`: newest first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Memories {
+    /// What is remembered.
+    memories: Vec<Memory>,
+}
+
+/// `/v1/memory/search`: best first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Hits {
+    /// What was found.
+    hits: Vec<Hit>,
+}
+
+/// `GET /v1/memory/{id}`: newest first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Versions {
+    /// Every kept version of it.
+    versions: Vec<Memory>,
+}
+
+/// `DELETE /v1/memory/{id}`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Forgotten {
+    /// How many memories were forgotten.
+    forgotten: u64,
+}
+
+/// Something remembered.
+#[derive(Serialize, JsonSchema)]
+struct Memory {
+    /// Its id.
+    id: String,
+    /// What it is about.
+    key: String,
+    /// What is remembered.
+    value: String,
+    /// When it was written.
+    at: Timestamp,
+    /// Who wrote it.
+    source: MemorySource,
+    /// Where it is kept.
+    namespace: String,
+    /// Its tags.
+    tags: Vec<String>,
+    /// 1 for the first of its key.
+    version: u32,
+    /// When it is forgotten by itself.
+    expires_at: Option<Timestamp>,
+}
+
+/// Who wrote a memory.
+#[derive(Serialize, JsonSchema)]
+struct MemorySource {
+    /// The process.
+    pid: Pid,
+    /// The entry it was decided from.
+    lsn: Lsn,
+}
+
+/// A memory that fits a search.
+#[derive(Serialize, JsonSchema)]
+struct Hit {
+    /// How well it fits; more is better.
+    score: f64,
+    /// The memory.
+    #[serde(flatten)]
+    memory: Memory,
+}
+
 /// Every system call.
 #[must_use]
 pub fn syscalls() -> Vec<SyscallView> {
@@ -285,6 +362,22 @@ mod tests {
         assert_eq!(parameters[0]["name"], "q");
         assert_eq!(parameters[0]["required"], true);
         assert!(parameters[2]["description"].as_str().unwrap().contains("at most 1000"), "{parameters}");
+    }
+
+    #[test]
+    fn every_answer_but_the_document_itself_has_a_schema() {
+        let document = document();
+        for (path, of) in document["paths"].as_object().unwrap() {
+            for (method, of) in of.as_object().unwrap() {
+                let schema = of["responses"]
+                    .as_object()
+                    .unwrap()
+                    .values()
+                    .find_map(|answer| answer.pointer("/content/application~1json/schema"));
+                assert!(schema != Some(&Value::Bool(true)) || path == "/openapi.json", "{method} {path}");
+            }
+        }
+        assert!(document.pointer("/components/schemas/Hit/properties/namespace").is_some(), "{document}");
     }
 
     #[test]

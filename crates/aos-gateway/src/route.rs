@@ -16,7 +16,7 @@ use aos_abi::api::{
 use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
 
-use crate::openapi::{ModelList, SyscallView};
+use crate::openapi::{Forgotten, Health, Hits, Memories, ModelList, SyscallView, Versions};
 use crate::query::{
     CostQuery, EventsQuery, ExportQuery, KillQuery, ListQuery, MemoryExportQuery, MemoryListQuery, MemorySearchQuery,
     ReplayQuery, WaitQuery,
@@ -263,7 +263,7 @@ const fn json<T: JsonSchema>() -> Content {
     Content::Json(of::<T>)
 }
 
-/// Any JSON: the memory store's own shapes, the OpenAPI document.
+/// Any JSON: the OpenAPI document.
 type Json = serde_json::Value;
 /// An object of a format that is defined elsewhere.
 type FreeObject = serde_json::Map<String, serde_json::Value>;
@@ -273,7 +273,7 @@ use Verb::{Delete, Get, Post, Put};
 
 /// Every route. The requests that fuzzing begins with name routes by their place, so new ones stand at the end.
 pub const ROUTES: &[Route] = &[
-    route(Op::Health, Get, "/healthz", "Whether the daemon takes work.", json::<Json>()).open(Access::Open),
+    route(Op::Health, Get, "/healthz", "Whether the daemon takes work.", json::<Health>()).open(Access::Open),
     route(Op::Metrics, Get, "/metrics", "Counters and gauges for Prometheus.", Content::Metrics),
     route(Op::OpenApi, Get, "/openapi.json", "This document.", json::<Json>()),
     route(Op::Syscalls, Get, "/v1/syscalls", "Every system call with its schema.", json::<Vec<SyscallView>>()),
@@ -336,10 +336,10 @@ pub const ROUTES: &[Route] = &[
     route(Op::ModelRoute, Post, "/v1/models/route", "Which models would serve a task, and why.", json::<RouteView>())
         .body(of::<RouteRequest>),
     route(Op::Cost, Get, "/v1/cost", "What was spent.", json::<CostView>()).query(of::<CostQuery>).long(),
-    route(Op::MemorySearch, Get, "/v1/memory/search", "Search memory.", json::<Json>()).query(of::<MemorySearchQuery>),
-    route(Op::MemoryList, Get, "/v1/memory", "What is remembered.", json::<Json>()).query(of::<MemoryListQuery>),
-    route(Op::MemoryShow, Get, "/v1/memory/{id}", "One memory.", json::<Json>()),
-    route(Op::MemoryForget, Delete, "/v1/memory/{id}", "Forget one memory.", json::<Json>()),
+    route(Op::MemorySearch, Get, "/v1/memory/search", "Search memory.", json::<Hits>()).query(of::<MemorySearchQuery>),
+    route(Op::MemoryList, Get, "/v1/memory", "What is remembered.", json::<Memories>()).query(of::<MemoryListQuery>),
+    route(Op::MemoryShow, Get, "/v1/memory/{id}", "One memory.", json::<Versions>()),
+    route(Op::MemoryForget, Delete, "/v1/memory/{id}", "Forget one memory.", json::<Forgotten>()),
     route(Op::MemoryExport, Get, "/v1/memory/export", "Every memory.", Content::JsonLines)
         .query(of::<MemoryExportQuery>),
     route(Op::AuditVerify, Post, "/v1/admin/audit/verify", "Prove that nothing was altered.", json::<AuditView>())
@@ -410,9 +410,13 @@ pub const ROUTES: &[Route] = &[
 /// What this version does not have yet: the path and what it would be.
 pub const ABSENT: &[(&str, &str)] = &[("/", "the dashboard"), ("/mcp", "the MCP server")];
 
-/// The path of the table that is most like `path`, whose variable parts stand for whatever is in their place.
+/// How much alike a path and the nearest are at least; below it nobody meant that one.
+const LIKENESS_MIN: f64 = 0.6;
+
+/// The path of the table that is most like `path`, whose variable parts stand for whatever is in their place; `None` where
+/// none is much like it.
 #[must_use]
-pub fn nearest(path: &str) -> &'static str {
+pub fn nearest(path: &str) -> Option<&'static str> {
     // Paths of strangers may be long, and the measure is quadratic.
     let path: String = path.chars().take(100).collect();
     let parts: Vec<&str> = path.split('/').collect();
@@ -429,7 +433,8 @@ pub fn nearest(path: &str) -> &'static str {
         .iter()
         .map(|route| (likeness(route), route.path))
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or("/openapi.json", |(_, path)| path)
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .map(|(_, path)| path)
 }
 
 #[cfg(test)]
@@ -465,10 +470,12 @@ mod tests {
 
     #[test]
     fn a_misspelt_path_is_answered_with_the_nearest() {
-        assert_eq!(nearest("/v1/proceses"), "/v1/processes");
-        assert_eq!(nearest("/v1/processes/7/event"), "/v1/processes/{pid}/events");
-        assert_eq!(nearest("/v1/proposals/p3/aprove"), "/v1/proposals/{id}/approve");
-        assert_eq!(nearest("/health"), "/healthz");
-        assert!(nearest(&"/ä".repeat(10_000)).starts_with('/'), "long paths are cut between characters");
+        assert_eq!(nearest("/v1/proceses"), Some("/v1/processes"));
+        assert_eq!(nearest("/v1/processes/7/event"), Some("/v1/processes/{pid}/events"));
+        assert_eq!(nearest("/v1/proposals/p3/aprove"), Some("/v1/proposals/{id}/approve"));
+        assert_eq!(nearest("/health"), Some("/healthz"));
+        assert_eq!(nearest("/metric"), Some("/metrics"));
+        assert_eq!(nearest("/nope"), None, "nobody meant the nearest");
+        assert_eq!(nearest(&"/ä".repeat(10_000)), None, "long paths are cut between characters");
     }
 }
