@@ -128,6 +128,9 @@ pub struct Started {
     /// Why commands will be refused in the folder that it works on, where they will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
+    /// Of its grants, those that go beyond its policy role: they have an effect only as far as that goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beyond_role: Vec<String>,
 }
 
 /// `POST /v1/processes/{pid}/stdin`.

@@ -324,10 +324,13 @@ pub enum Body {
         /// Their names in the policy, such as `untrusted.web`.
         labels: Vec<String>,
     },
-    /// Fact: the process stopped and a person must act, `reason` says how.
+    /// Fact: the process stopped and a person must act, `reason` says how; or it waits for a budget that renews.
     Stopped {
         /// Why, and the way out.
         reason: String,
+        /// When it goes on by itself, if it does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
     /// Input: exited processes were taken out of the journal. A sealed mark in the chain.
     Pruned {

@@ -420,7 +420,7 @@ fn results_timers_and_inputs_that_are_recorded_are_shown_to_the_model() {
     history.add(Body::Signal { signal: Signal::Term, from_pid: Pid::INIT, tree: false });
     // What only concerns the books is not shown.
     history.add(Body::Tick);
-    history.add(Body::Stopped { reason: "a person must act".into() });
+    history.add(Body::Stopped { reason: "a person must act".into(), until: None });
 
     let mut text = String::new();
     for message in render(&history.shown(), Encoding::Native) {

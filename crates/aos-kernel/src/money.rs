@@ -63,7 +63,7 @@ impl<P: PageStore> Kernel<P> {
             Outlook::Soon => self.with(pid, |process| process.phase = Phase::Broke { until: None, need }),
             Outlook::Later(until, error) => match self.table.get(pid).map(|process| process.mode) {
                 Some(Mode::Resident) => {
-                    self.fact(pid, Body::Stopped { reason: words(&error) });
+                    self.fact(pid, Body::Stopped { reason: words(&error), until: Some(until) });
                     self.with(pid, |process| process.phase = Phase::Broke { until: Some(until), need })
                 }
                 Some(Mode::OneShot | Mode::Program) | None => {
@@ -147,6 +147,17 @@ impl<P: PageStore> Kernel<P> {
             (Some(_), Dimension::Usd | Dimension::Tokens) => "start it again with a larger budget".to_owned(),
             (None, _) | (_, Dimension::Calls) => {
                 format!("`aos budget {holder} --{} MORE` gives it more", dimension.key())
+            }
+        }
+    }
+
+    /// Why a process waits for a budget.
+    pub(crate) fn why_broke(&mut self, pid: Pid) -> Option<String> {
+        let Phase::Broke { need, .. } = self.table.get(pid)?.phase else { return None };
+        match self.outlook_as_it_is(pid, need) {
+            Outlook::Later(_, error) | Outlook::Never(error) => Some(words(&error)),
+            Outlook::Now | Outlook::Soon => {
+                Some("others have set aside what it needs, until they have settled".to_owned())
             }
         }
     }

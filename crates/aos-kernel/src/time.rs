@@ -99,7 +99,9 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn wait_over(&mut self, pid: Pid, wait: &Wait, waited_s: f64) {
-        let late = |what: &str| Err(CallError::new(Code::TimedOut, format!("{what} within {waited_s} s")));
+        // To a tenth: the moment at which it is noticed is a little later than asked.
+        let told = if waited_s < 1.0 { waited_s } else { (waited_s * 10.0).round() / 10.0 };
+        let late = |what: &str| Err(CallError::new(Code::TimedOut, format!("{what} within {told} s")));
         let result = match wait {
             Wait::Sleep => Ok(json!({ "slept_s": waited_s })),
             Wait::Message => Ok(json!({ "messages": [] })),

@@ -236,7 +236,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// Stops a process until a person acts.
     pub(crate) fn stop_with(&mut self, pid: Pid, reason: &str) {
-        self.fact(pid, Body::Stopped { reason: reason.to_owned() });
+        self.fact(pid, Body::Stopped { reason: reason.to_owned(), until: None });
         // It may have waited for a model when another word, such as TERM, had it ask for one anew.
         self.unqueue(pid);
         self.with(pid, |process| {

@@ -48,6 +48,7 @@ impl<P: PageStore> Kernel<P> {
     /// One process as lists show it.
     pub fn view(&mut self, pid: Pid) -> Option<ProcessView> {
         let budget = self.budget_view(pid);
+        let broke = self.why_broke(pid);
         let process = self.table.get(pid)?;
         let usage = &process.usage;
         Some(ProcessView {
@@ -74,7 +75,7 @@ impl<P: PageStore> Kernel<P> {
             exited_at: process.exit.as_ref().map(|exit| exit.at),
             exit_code: process.exit.as_ref().map(|exit| exit.code),
             result: process.exit.as_ref().and_then(|exit| serde_json::from_str(&exit.result).ok()),
-            reason: process.exit.as_ref().map(|exit| exit.reason.clone()).or_else(|| process.stopped.clone()),
+            reason: process.exit.as_ref().map(|exit| exit.reason.clone()).or_else(|| process.stopped.clone()).or(broke),
         })
     }
 

@@ -623,3 +623,12 @@ fn a_budget_that_is_spent_says_what_helps_one_that_has_ended() {
     assert_told(&ran, 5, &["run it again with a larger --budget"]);
     assert!(!ran.err.contains("aos budget"), "{ran:?}");
 }
+
+#[test]
+fn a_grant_beyond_the_role_is_said_to_have_no_effect() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    for (grant, is_said) in [("NET_FETCH x.com/**", true), ("FS_READ **", false)] {
+        let ran = rig.aos(&["spawn", "--grant", grant, "alpha"]);
+        assert_eq!((ran.code, ran.err.contains("goes beyond its role")), (0, is_said), "{grant}: {ran:?}");
+    }
+}

@@ -224,7 +224,7 @@ impl System for Fake {
 
     async fn spawn(&self, request: SpawnRequest) -> Answer<Started> {
         self.spawned.lock().unwrap().push(request);
-        Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None })
+        Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None, beyond_role: Vec::new() })
     }
     /// Three, one to a piece, of which only the one in the middle lives.
     async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {

@@ -106,9 +106,9 @@ fn the_budget_of_a_role_holds() {
       → infer 2 turn [task]
     > 2: ok
     > input 2 more
-    2 stopped: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
+    2 waits until 2026-11-22T01:00:00.000Z: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > after 3600
       → infer 2 turn [task, turn, input more]
     > 2: ok

@@ -144,9 +144,9 @@ fn more_money_does_not_continue_what_was_stopped() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > signal 2 STOP
     > budget 2 usd=1
     > ps 2

@@ -24,7 +24,7 @@ fn what_others_have_set_aside_is_waited_for() {
       → infer 2 turn [task]
     > spawn oneshot two
     > ps 3
-    3 is blocked for budget
+    3 is blocked for budget: others have set aside what it needs, until they have settled
     > 2: done
     2 charged 1000 + 100 tokens, $0.0011
     2 exited 0: answered = "done"
@@ -80,7 +80,7 @@ fn those_who_share_a_budget_wait_for_each_other() {
       → infer 2 turn [task]
     > spawn resident parent=2 below
     > ps 3
-    3 is blocked for budget
+    3 is blocked for budget: others have set aside what it needs, until they have settled
     > 2: ok
       → infer 3 turn [task]
     > 3: ok
@@ -235,7 +235,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     > after 6
     2 SLEEP = {"slept_s":5.0}
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: others have set aside what it needs, until they have settled
     > 3: late
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep]
@@ -288,12 +288,12 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 stopped: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > day 0.005
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: the day's budget of $0.005 is spent: $0.005 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > day 1
       → infer 2 turn [task]
     > ps 2
@@ -301,7 +301,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     > 2: ok
     > day 0
     > input 2 more
-    2 stopped: the day's budget of $0 is spent: $0 left, up to $0.018076 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0 is spent: $0 left, up to $0.018076 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > off 10
     > day 2
       → infer 2 turn [task, turn, input more]
@@ -519,9 +519,9 @@ fn a_day_that_is_spent_renews_at_midnight() {
       → infer 2 turn [task, turn, input more]
     > 2: hi
     > input 2 more
-    2 stopped: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget
+    2 is blocked for budget: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > idle
     due at 2026-11-23T00:00:00.000Z
     > after 86400

@@ -765,7 +765,8 @@ fn fact(entry: &Entry) -> Option<String> {
             )
         }
         Body::Refused { .. } => return None,
-        Body::Stopped { reason } => format!("stopped: {reason}"),
+        Body::Stopped { reason, until: None } => format!("stopped: {reason}"),
+        Body::Stopped { reason, until: Some(until) } => format!("waits until {until}: {reason}"),
         Body::Reaped { children } => format!("put away {}", children.len()),
         Body::Labelled { labels } => format!("labelled {}", labels.join(", ")),
         other => other.kind().into(),

@@ -131,8 +131,9 @@ impl Narrator {
                 };
                 vec![self.lead(&style.yellow("!"), &text)]
             }
-            Body::Stopped { reason } => {
-                vec![self.lead(&style.yellow("!"), &format!("stopped: {}", clean_line(reason)))]
+            Body::Stopped { reason, until } => {
+                let what = until.map_or("stopped".to_owned(), |until| format!("waits until {until}"));
+                vec![self.lead(&style.yellow("!"), &format!("{what}: {}", clean_line(reason)))]
             }
             Body::Exited { exit_code, reason, .. } => {
                 let sign = if *exit_code == 0 { style.green("■") } else { style.red("■") };

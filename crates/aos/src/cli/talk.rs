@@ -167,7 +167,7 @@ impl Talk {
                     actions.push(Action::Write(text));
                 }
             }
-            Body::Stopped { reason } if self.kind == Kind::Run => actions.push(Action::Stopped(reason.clone())),
+            Body::Stopped { reason, .. } if self.kind == Kind::Run => actions.push(Action::Stopped(reason.clone())),
             Body::Exited { exit_code, result, reason } => actions.push(Action::End {
                 code: *exit_code,
                 result: view::result_text(result.as_ref()),

@@ -22,11 +22,15 @@ pub(super) async fn processes(client: &Client, all: bool) -> Result<Vec<ProcessV
     Ok(client.get(&address).await?)
 }
 
-/// Says at once where commands will be refused in the folder that was named.
+/// Says at once where commands will be refused in the folder that was named, and what of its grants its role does not give.
 pub(super) fn lacks(cx: &Context, request: &SpawnRequest, started: &Started) {
     if let (Some(folder), Some(lack)) = (&request.workspace, &started.lacks) {
         let (folder, lack) = (clean_line(folder), clean_line(lack));
         cx.note(&format!("commands in {folder} will be refused, since it lacks {lack}"));
+    }
+    for grant in &started.beyond_role {
+        let grant = clean_line(grant);
+        cx.note(&format!("the grant `{grant}` goes beyond its role, and has an effect only as far as that goes"));
     }
 }
 

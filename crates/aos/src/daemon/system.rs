@@ -25,6 +25,7 @@ use aos_gateway::{
     WebhookRoute,
 };
 use aos_journal::Journal;
+use aos_policy::{Grants, Labels, Subject};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -84,6 +85,19 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 impl Daemon {
+    /// The grants of a new process that go beyond the role it is to have.
+    fn beyond_role(&self, request: &SpawnRequest) -> Vec<String> {
+        let policy = self.drivers.policy();
+        let policy = policy.borrow();
+        let role = request.policy_role.as_deref().unwrap_or_default();
+        let subject =
+            Subject { pid: Pid::INIT, role, chain: &[], labels: Labels::NONE, given: aos_policy::Given::default() };
+        let exceeds = |text: &&String| {
+            Grants::parse(&[text]).is_ok_and(|grant| policy.check_child(&subject, grant.as_slice()).is_err())
+        };
+        request.grants.iter().flatten().filter(exceeds).cloned().collect()
+    }
+
     async fn change(&self, pid: Pid, body: Body) -> Answer<Accepted> {
         Ok(self.heart.change(move |_| Ok((pid, body))).await?)
     }
@@ -362,6 +376,7 @@ impl System for Daemon {
             }
             _ => None,
         };
+        let beyond_role = self.beyond_role(&request);
         let brought = self.brought(&request.files).await?;
         let staged = self.staged(&request).await?;
         let (workspaces, undo, dry_run) = (self.home.workspaces(), Arc::clone(&self.undo), request.dry_run);
@@ -384,7 +399,7 @@ impl System for Daemon {
                 Ok((pid, body))
             })
             .await?;
-        Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks })
+        Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks, beyond_role })
     }
 
     async fn make_key(&self, request: KeyRequest) -> Answer<KeyMade> {

@@ -204,7 +204,9 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
         let text = format!("? {}  (aos send {} TEXT)", clean_line(&asked_of(asked)), process.pid);
         lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
     }
-    if let Some(reason) = process.reason.as_deref().filter(|_| process.state == ProcessState::Stopped) {
+    // One that was resumed keeps the reason why it had stopped.
+    let held = process.state == ProcessState::Stopped || process.waiting_for.as_deref() == Some("budget");
+    if let Some(reason) = process.reason.as_deref().filter(|_| held) {
         lines.push(Line::styled(format!("! {}", clean_line(reason)), Style::new().fg(Color::Yellow)));
     }
     let latest = state.events.get(&process.pid);

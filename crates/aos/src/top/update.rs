@@ -216,9 +216,12 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
         Body::Proposal { state: ProposalState::Pending, .. } => (ProcessState::Blocked, Some("approval")),
         Body::Signal { signal: Signal::Stop, .. } => (ProcessState::Stopped, None),
         Body::Signal { signal: Signal::Cont, .. } => (ProcessState::Ready, None),
-        Body::Stopped { reason } => {
+        Body::Stopped { reason, until } => {
             process.reason = Some(reason.clone());
-            (ProcessState::Stopped, None)
+            match until {
+                None => (ProcessState::Stopped, None),
+                Some(_) => (ProcessState::Blocked, Some("budget")),
+            }
         }
         Body::Exited { exit_code, result, reason } => {
             process.exit_code = Some(*exit_code);
