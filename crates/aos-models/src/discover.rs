@@ -225,7 +225,11 @@ fn keyed(provider: Provider, env: &Env) -> Vec<Candidate> {
         // Written only where it costs something of its own.
         let cache_write = (written != input).then_some(written);
         config.price = Some(Price { input, output, cached_input: Some(cached), cache_write, ..Price::default() });
-        Candidate { name: (*name).to_owned(), config, reason: format!("{variable} is in the environment") }
+        Candidate {
+            name: (*name).to_owned(),
+            config,
+            reason: format!("{model}, since {variable} is in the environment"),
+        }
     };
     known.iter().map(candidate).collect()
 }

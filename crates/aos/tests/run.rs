@@ -545,7 +545,7 @@ fn what_was_spent_is_shown_by_day_model_agent_and_entity() {
     let free = cost("model")["groups"]["free"].clone();
     assert_eq!((&free["cost_unknown"], &free["cost_usd"]), (&json!(1), &json!(0.0)), "{free}");
     let shown = rig.aos(&["cost", "--by", "model"]);
-    assert!(shown.out.contains("unknown") && shown.out.contains("The cost of 1 inferences is unknown"), "{shown:?}");
+    assert!(shown.out.contains("unknown") && shown.out.contains("The cost of 1 inference is unknown"), "{shown:?}");
 }
 
 /// Two tiers, of which the lower one's server is not there: the router says so, the other one serves and is charged.
@@ -614,6 +614,9 @@ fn who_comes_later_sees_what_is_asked() {
     assert_eq!(rig.entries(pid, "input").len(), 1);
     assert!(rig.process(pid).get("question").is_none());
     assert!(rig.aos(&["proposals"]).err.contains("nothing waits"));
+    let logged = rig.aos(&["logs", &pid_text]).out;
+    let today = rig.entries(pid, "spawned")[0]["at"].as_str().unwrap()[..10].to_owned();
+    assert!(logged.starts_with(&format!("{today} ")), "a day is said: {logged}");
 }
 
 #[test]

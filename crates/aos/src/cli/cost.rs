@@ -3,7 +3,7 @@
 use aos_abi::api::{CostGroup, CostView};
 
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, Style, clean_line, count, money};
+use super::{Context, Exit, Failure, Style, clean_line, count, cut, money, of};
 use crate::client::Address;
 
 /// Show what was spent
@@ -49,6 +49,9 @@ impl Args {
     }
 }
 
+/// Most columns of a group's name.
+const NAME_WIDTH_MAX: usize = 60;
+
 /// What a group cost, in words: an unknown price is never shown as nothing.
 fn cost_of(group: &CostGroup) -> String {
     match group.cost_unknown {
@@ -83,14 +86,15 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
         groups.sort_by_key(|(name, _)| name.parse::<u64>().unwrap_or(u64::MAX));
     }
     for (name, group) in groups {
-        row(clean_line(name), group);
+        // A role may be long.
+        row(cut(&clean_line(name), NAME_WIDTH_MAX).into_owned(), group);
     }
     row("total".into(), &cost.total);
     let mut text = table.shown(width, style);
     if cost.total.cost_unknown > 0 {
         text.push_str(&format!(
-            "The cost of {} inferences is unknown, since their model has no `price` in aos.toml.\n",
-            cost.total.cost_unknown
+            "The cost of {} is unknown, for want of a `price` of the model in aos.toml.\n",
+            of(cost.total.cost_unknown, "inference")
         ));
     }
     text

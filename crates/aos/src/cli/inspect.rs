@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use aos_abi::process::{ProcessDetail, Workspace};
 use aos_abi::{Pid, Timestamp};
 
-use super::{Context, Exit, Failure, ago, clean, clean_line, count, money, now, view};
+use super::{Context, Exit, Failure, ago, clean, clean_line, count, money, now, of, view};
 
 /// Show everything about a process
 #[derive(Debug, clap::Args)]
@@ -55,9 +55,9 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
     line(
         "used",
         format!(
-            "{} inferences, {} calls, {}+{} tokens ({} cached), {}{}",
-            usage.inferences,
-            usage.syscalls,
+            "{}, {}, {}+{} tokens ({} cached), {}{}",
+            of(usage.inferences, "inference"),
+            of(usage.syscalls, "call"),
             count(usage.input_tokens),
             count(usage.output_tokens),
             count(usage.cached_input_tokens),

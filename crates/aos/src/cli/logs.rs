@@ -3,7 +3,7 @@
 use aos_abi::entry::InferenceOutcome;
 use aos_abi::{Body, Entry, Lsn, Pid, Timestamp};
 
-use super::{Context, Exit, Failure, Narrator, Style, clean_json, clean_line, clock, cut, now, view, when};
+use super::{Context, Exit, Failure, Narrator, Style, clean_json, clean_line, cut, moment, now, view, when};
 use crate::client::{Event, Line};
 use crate::said::{Said, said};
 
@@ -30,7 +30,7 @@ impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let since = self.since.map(|text| when::moment(&text, now())).transpose().map_err(when::wrong)?;
         let width = cx.width.unwrap_or(if self.events { usize::MAX } else { 200 });
-        let mut narrator = Narrator::new(cx.out, width.min(10_000), true);
+        let mut narrator = Narrator::new(cx.out, width.min(10_000), Some(moment));
         let mut events = cx.client()?.events(view::process(self.pid).then("events"), Lsn::ZERO, self.follow);
         while let Some(event) = events.next().await? {
             let line = match event {
@@ -87,7 +87,7 @@ fn told(narrator: &mut Narrator, entry: &Entry) -> String {
 fn event_line(line: &Line, width: usize, style: Style) -> String {
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&line.json).unwrap_or_default();
     let kind = fields.get("type").and_then(serde_json::Value::as_str).map(clean_line).unwrap_or_default();
-    let at = line.entry.as_ref().map(|entry| clock(entry.at)).unwrap_or_default();
+    let at = line.entry.as_ref().map(|entry| moment(entry.at)).unwrap_or_default();
     let rest: serde_json::Map<String, serde_json::Value> = fields
         .into_iter()
         .filter(|(key, _)| !matches!(key.as_str(), "lsn" | "at" | "pid" | "type" | "cause"))

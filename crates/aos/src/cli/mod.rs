@@ -67,9 +67,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 pub use clean::{clean, clean_json, clean_line, cut};
 pub use context::{Context, Global};
 pub use failure::{Exit, Failure};
-pub use narrate::{Narrator, call};
+pub use narrate::{Narrator, Times, call};
 pub(crate) use proposals::{PREVIEW, pieces, whole};
-pub use style::{Style, ago, clock, count, duration, money, now};
+pub use style::{Style, ago, clock, count, duration, moment, money, now, of};
 pub(crate) use talk::asked;
 pub(crate) use view::question;
 

@@ -4,38 +4,39 @@
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
 use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, ServedOutcome, Verdict};
-use aos_abi::{Body, Entry, Usd};
+use aos_abi::{Body, Entry, Timestamp, Usd};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
-use super::style::{Style, clock, count, money};
+use super::style::{Style, clock, count, money, of};
 use crate::said::{Said, said};
+
+/// How a moment is written before a line.
+pub type Times = fn(Timestamp) -> String;
 
 /// Tells what one process does.
 #[derive(Clone, Debug)]
 pub struct Narrator {
     style: Style,
     width: usize,
-    times: bool,
+    times: Option<Times>,
     inferences: u64,
     tokens: (u64, u64),
     cost: Usd,
 }
 
 impl Narrator {
-    /// Lines of at most `width` columns, led by the time of the day (UTC) with `times`.
+    /// Lines of at most `width` columns, each led by its time where `times` says how that is written.
     #[must_use]
-    pub fn new(style: Style, width: usize, times: bool) -> Narrator {
+    pub fn new(style: Style, width: usize, times: Option<Times>) -> Narrator {
         Narrator { style, width: width.max(40), times, inferences: 0, tokens: (0, 0), cost: Usd::ZERO }
     }
 
     /// The lines for one entry; none where there is nothing to tell.
     pub fn tell(&mut self, entry: &Entry) -> Vec<String> {
         let lines = self.told(&entry.body, entry);
-        if !self.times {
-            return lines;
-        }
-        let time = self.style.dim(&clock(entry.at));
+        let Some(times) = self.times else { return lines };
+        let time = self.style.dim(&times(entry.at));
         lines.into_iter().map(|line| format!("{time} {line}")).collect()
     }
 
@@ -43,14 +44,7 @@ impl Narrator {
     #[must_use]
     pub fn used(&self) -> String {
         let (input, output) = self.tokens;
-        let plural = if self.inferences == 1 { "" } else { "s" };
-        format!(
-            "{} inference{plural}, {}+{} tokens, {}",
-            self.inferences,
-            count(input),
-            count(output),
-            money(self.cost)
-        )
+        format!("{}, {}+{} tokens, {}", of(self.inferences, "inference"), count(input), count(output), money(self.cost))
     }
 
     fn told(&mut self, body: &Body, entry: &Entry) -> Vec<String> {
@@ -227,6 +221,10 @@ impl Narrator {
 
     fn result(&self, name: &str, outcome: &Outcome) -> String {
         match outcome {
+            // The call went well; the command did not.
+            Outcome::Success { result } if name == "EXEC_CMD" && result["exit_code"] != 0 => {
+                self.lead(&self.style.red("  ✗"), &outcome_in_words(name, result))
+            }
             Outcome::Success { result } => self.lead(&self.style.green("  ✓"), &outcome_in_words(name, result)),
             Outcome::Error { error } => {
                 let hint = error.hint.as_deref().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -273,7 +271,8 @@ impl Narrator {
 
     fn fit(&self, text: &str) -> String {
         // Room for the sign and the time.
-        cut(text, self.width.saturating_sub(if self.times { 13 } else { 4 })).into_owned()
+        let time = self.times.map_or(0, |times| times(Timestamp(0)).len() + 1);
+        cut(text, self.width.saturating_sub(4 + time)).into_owned()
     }
 }
 
@@ -297,23 +296,23 @@ pub fn call(name: &str, args: &Value) -> String {
 /// What a call came to, in a few words.
 fn outcome_in_words(name: &str, result: &Value) -> String {
     let number = |key: &str| result.get(key).and_then(Value::as_u64);
-    let items = |key: &str| result.get(key).and_then(Value::as_array).map(Vec::len);
+    let items = |key: &str| result.get(key).and_then(Value::as_array).map(|all| all.len() as u64);
     let text = |key: &str| result.get(key).and_then(Value::as_str);
     let words = match name {
-        "FS_READ" => number("size").map(|size| format!("{size} bytes")),
-        "FS_WRITE" => number("bytes").map(|bytes| format!("{bytes} bytes")),
+        "FS_READ" => number("size").map(|size| of(size, "byte")),
+        "FS_WRITE" => number("bytes").map(|bytes| of(bytes, "byte")),
         "FS_EDIT" => text("diff").map(|diff| {
             // Behind the names of the file before and after.
             let count = |sign: char| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
             format!("+{} -{} lines", count('+'), count('-'))
         }),
-        "FS_LIST" => items("entries").map(|count| format!("{count} entries")),
-        "FS_SEARCH" => items("matches").map(|count| format!("{count} matches")),
-        "MEM_READ" => items("hits").map(|count| format!("{count} hits")),
+        "FS_LIST" => items("entries").map(|count| of(count, "entry")),
+        "FS_SEARCH" => items("matches").map(|count| of(count, "match")),
+        "MEM_READ" => items("hits").map(|count| of(count, "hit")),
         "MEM_WRITE" => text("id").map(str::to_owned),
         "MEM_FORGET" => number("forgotten").map(|count| format!("{count} forgotten")),
         "SEND_MSG" => text("message_id").map(str::to_owned),
-        "RECV_MSG" => items("messages").map(|count| format!("{count} messages")),
+        "RECV_MSG" => items("messages").map(|count| of(count, "message")),
         "ASK_USER" => text("answer").map(str::to_owned),
         "SYS_SCHEDULE" => text("timer_id").zip(text("next_at")).map(|(timer, at)| format!("{timer}, next at {at}")),
         "NET_FETCH" | "NET_SEND" => number("status").map(|status| format!("status {status}")),

@@ -2,7 +2,7 @@
 
 use aos_abi::api::{PruneRequest, PruneView};
 
-use super::{Context, Exit, Failure, now, when};
+use super::{Context, Exit, Failure, now, of, when};
 use crate::client::Address;
 
 /// Take processes that have ended out of the journal; a sealed mark in the chain says so
@@ -27,9 +27,9 @@ impl Args {
         } else {
             let verb = if pruned.dry_run { "would take" } else { "took" };
             cx.line(&format!(
-                "{verb} {} processes with {} entries out of the journal",
-                pruned.pids.len(),
-                pruned.entries
+                "{verb} {} with {} out of the journal",
+                of(pruned.pids.len() as u64, "process"),
+                of(pruned.entries, "entry")
             ))?;
         }
         Ok(Exit::Success)

@@ -87,6 +87,18 @@ pub fn money(amount: Usd) -> String {
     }
 }
 
+/// A number of things: `1 hit`, `2 hits`.
+#[must_use]
+pub fn of(number: u64, thing: &str) -> String {
+    let things = match thing.strip_suffix('y') {
+        _ if number == 1 => thing.to_owned(),
+        Some(stem) => format!("{stem}ies"),
+        None if thing.ends_with('s') || thing.ends_with("ch") => format!("{thing}es"),
+        None => format!("{thing}s"),
+    };
+    format!("{number} {things}")
+}
+
 /// A count in at most five characters: `999`, `12.3k`, `4.5M`.
 #[must_use]
 pub fn count(number: u64) -> String {
@@ -126,6 +138,12 @@ pub fn clock(at: Timestamp) -> String {
     at.to_string().get(11..19).unwrap_or("").to_owned()
 }
 
+/// A moment in UTC, to the second: `2026-11-22 13:05:59`.
+#[must_use]
+pub fn moment(at: Timestamp) -> String {
+    at.to_string().get(..19).unwrap_or("").replace('T', " ")
+}
+
 /// Now, by the clock of this machine.
 #[must_use]
 pub fn now() -> Timestamp {
@@ -145,6 +163,11 @@ mod tests {
         assert_eq!(amounts.join(" "), "$0 <$0.0001 $0.0004 $0.0123 $2.00 $250.00");
         assert_eq!([5, 65, 3_900, 100_000].map(duration).join(" "), "5s 1m05s 1h05m 1d03h");
         assert_eq!(clock(Timestamp(1_795_305_600_123)), "00:00:00");
+        assert_eq!(moment(Timestamp(1_795_305_600_123)), "2026-11-22 00:00:00");
+        assert_eq!(
+            [of(1, "hit"), of(2, "match"), of(0, "process"), of(3, "entry")].join(", "),
+            "1 hit, 2 matches, 0 processes, 3 entries"
+        );
     }
 
     #[test]

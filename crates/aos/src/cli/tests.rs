@@ -249,7 +249,7 @@ fn story() -> Vec<Entry> {
 }
 
 fn heard(kind: Kind) -> String {
-    let mut talk = Talk::new(kind, Narrator::new(Style::plain(), 80, false));
+    let mut talk = Talk::new(kind, Narrator::new(Style::plain(), 80, None));
     let mut out = String::new();
     for entry in story() {
         for action in talk.hear(&entry) {
@@ -301,6 +301,16 @@ fn a_run_is_told_in_a_line_for_each_call_and_result() {
 }
 
 #[test]
+fn a_command_that_failed_is_not_told_as_done() {
+    let result = |code: i32| {
+        let body = json!({"type": "result", "call_id": "c", "name": "EXEC_CMD", "status": "SUCCESS", "result": {"exit_code": code, "stdout": "", "stderr": "sh: no\n"}});
+        let entry = entries(vec![body]).remove(0);
+        Narrator::new(Style::plain(), 80, None).tell(&entry).join("")
+    };
+    assert_eq!([result(127), result(0)], ["  ✗ exit 127: sh: no", "  ✓ exit 0: sh: no"]);
+}
+
+#[test]
 fn attached_one_sees_what_goes_to_standard_output() {
     let told = heard(Kind::Attach);
     let written: Vec<&str> = told.lines().filter(|line| line.starts_with("out| ")).collect();
@@ -309,7 +319,7 @@ fn attached_one_sees_what_goes_to_standard_output() {
 
 #[test]
 fn no_line_is_wider_than_asked_or_looks_like_ours() {
-    let mut narrator = Narrator::new(Style::plain(), 60, true);
+    let mut narrator = Narrator::new(Style::plain(), 60, Some(super::clock));
     for entry in story() {
         for line in narrator.tell(&entry) {
             assert!(unicode_width::UnicodeWidthStr::width(line.as_str()) <= 60 || line.contains('│'), "{line}");

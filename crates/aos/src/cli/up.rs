@@ -22,7 +22,8 @@ pub struct Args {
     /// Run it here instead of in the background; AOS_LOG filters what it logs
     #[arg(long)]
     foreground: bool,
-    /// Go on where the end of the journal is lost (a disk that failed, a copy cut short), from the last whole entry
+    /// Go on where the end of the journal is lost (a disk that failed, a copy cut short), from the last whole entry;
+    /// only with --foreground
     #[arg(long, requires = "foreground")]
     accept_loss: bool,
     /// In a session of its own, so that closing the terminal does not end it.

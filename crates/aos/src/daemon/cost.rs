@@ -9,8 +9,12 @@ use aos_abi::{Body, Lsn, Pid};
 use aos_gateway::query::CostBy;
 use aos_journal::{Charge, ChargesBy, Error, Reader};
 
+use super::system::DEFAULT_ROLE;
+
 /// The group of processes that were pruned, of which only the charges are left.
 const PRUNED: &str = "(pruned)";
+/// The group of processes without a name and a role of their own.
+const UNNAMED: &str = "(no name)";
 /// Whose agents are that no key's owner answers for: those of the person whose daemon it is.
 const OWNER: &str = "owner";
 
@@ -55,7 +59,12 @@ fn whose(reader: &Reader, by: CostBy, pid: Pid) -> Result<String, Error> {
     Ok(match (by, spec.mode) {
         (CostBy::Entity, Mode::Program) => owner.unwrap_or_else(|| OWNER.to_owned()),
         (CostBy::Entity, Mode::OneShot | Mode::Resident) => OWNER.to_owned(),
-        (CostBy::Day | CostBy::Model | CostBy::Pid | CostBy::Agent, _) => spec.name.unwrap_or(spec.role),
+        (CostBy::Day | CostBy::Model | CostBy::Pid | CostBy::Agent, _) => {
+            spec.name.unwrap_or_else(|| match spec.role.as_str() {
+                DEFAULT_ROLE => UNNAMED.to_owned(),
+                role => role.to_owned(),
+            })
+        }
     })
 }
 

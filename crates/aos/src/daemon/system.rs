@@ -45,7 +45,7 @@ use crate::home::Home;
 use crate::mounts::Mounts;
 
 /// Who an agent is where nobody says.
-const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
+pub(super) const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
     plainly what you did and what you could not do.";
 
 /// Processes looked at in one go.

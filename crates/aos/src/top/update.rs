@@ -10,7 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::proposal;
 use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
-use crate::cli::{Narrator, Style, asked as question_of, call, clean_line};
+use crate::cli::{Narrator, Style, asked as question_of, call, clean_line, clock};
 use crate::said::said;
 
 /// Something that changes what is known.
@@ -107,7 +107,7 @@ fn heard(state: &mut State, entry: &Entry) {
     if pid == Pid::SYSTEM {
         return;
     }
-    let lines = Narrator::new(Style::plain(), 200, true).tell(entry);
+    let lines = Narrator::new(Style::plain(), 200, Some(clock)).tell(entry);
     if !lines.is_empty() {
         let events = state.events.entry(pid).or_default();
         events.extend(lines);

@@ -126,7 +126,7 @@ impl<'c> Session<'c> {
         let width = crossterm::terminal::size().map_or(100, |(columns, _)| usize::from(columns));
         let width = if cx.err_terminal { width } else { 160 };
         Session {
-            talk: Talk::new(kind, Narrator::new(cx.err, width, false)),
+            talk: Talk::new(kind, Narrator::new(cx.err, width, None)),
             cx,
             client,
             pid,
