@@ -206,8 +206,8 @@ fn top_shows_what_lives_and_leaves_the_terminal_as_it_was() {
     let before = format!("{:?}", rustix::termios::tcgetattr(&terminal.side).unwrap());
     let running = terminal.start(top(&rig, &terminal));
     terminal.see("helper");
-    assert_eq!(rig.aos(&["send", &pid.to_string(), "ping"]).code, 0);
-    terminal.see("ping");
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "tulip"]).code, 0);
+    terminal.see("tulip");
     terminal.keys("?");
     terminal.see("filter");
     // The first closes the help, the second leaves.
@@ -238,8 +238,8 @@ fn top_goes_on_where_the_daemon_was_away() {
     // Long enough for pauses between attempts that are longer than a frame: whoever stopped it meant it.
     std::thread::sleep(Duration::from_secs(3));
     assert!(rig.daemons().is_empty());
-    assert_eq!(rig.aos(&["send", &pid.to_string(), "ping"]).code, 0);
-    terminal.see("ping");
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "tulip"]).code, 0);
+    terminal.see("tulip");
     terminal.keys("q");
     let ran = running.end();
     assert_eq!(ran.code, 0, "{ran:?}");
