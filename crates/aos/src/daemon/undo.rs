@@ -293,7 +293,14 @@ impl Undo {
                 Vec::new()
             });
             for (effect, path) in kept {
-                let loaded = Committed::load(&path).ok().flatten();
+                let loaded = Committed::load(&path);
+                if matches!(loaded, Ok(None))
+                    && let Err(error) = recover(&path)
+                {
+                    // The record goes first, and a stop came before the rest.
+                    tracing::warn!(%effect, error = error.whole(), "what is left of a change could not be deleted");
+                }
+                let loaded = loaded.ok().flatten();
                 let Some((note, committed)) = loaded.and_then(|found| Some((Note::read(&found)?, found))) else {
                     continue;
                 };
@@ -902,6 +909,23 @@ mod tests {
         assert!(undo.load(first.effect).is_none());
         undo.load(effect).unwrap().0.undo(Value::Null).unwrap();
         assert_eq!(std::fs::read_to_string(workspace.path().join("proj/thesis")).unwrap(), "mine");
+    }
+
+    /// A stop in the middle of forgetting left it for good, and uncounted.
+    #[test]
+    fn what_is_left_of_a_change_that_was_being_forgotten_goes() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+        for nth in [1, 2] {
+            undo.told(&changed_by(&undo, nth, workspace.path()));
+        }
+        let kept = home.path().join("undo/kept");
+        std::fs::remove_file(kept.join("1.0/committed.json")).unwrap();
+        // What cannot be read is looked at by a person.
+        std::fs::create_dir_all(kept.join("3.0/old")).unwrap();
+        std::fs::write(kept.join("3.0/committed.json"), "damaged").unwrap();
+        undo.count();
+        assert_eq!((known(&undo), kept.join("1.0").exists(), kept.join("3.0").exists()), (1, false, true));
     }
 
     /// A restored home has changes with numbers that its journal gives again: the call that got such a number was told that
