@@ -124,7 +124,7 @@ impl Way<'_> {
         if there(to) {
             return delete(&within(folder, away.as_ref())).map_err(errno);
         }
-        rustix::fs::renameat_with(folder, &away, folder, name, RenameFlags::NOREPLACE)
+        rename(folder, &*away, folder, name, RenameFlags::NOREPLACE)
     }
 
     /// The same of a move in, or ends it where only the end was missing.
@@ -167,7 +167,7 @@ impl Way<'_> {
             delete(&part).map_err(errno)?;
             if let Err(error) = copy(&within(folder, away.as_ref()), &part) {
                 let _ = delete(&part);
-                rustix::fs::renameat_with(folder, &away, folder, name, RenameFlags::NOREPLACE)?;
+                rename(folder, &*away, folder, name, RenameFlags::NOREPLACE)?;
                 return Err(errno(error));
             }
             named(&part, to)?;
@@ -243,8 +243,8 @@ impl Way<'_> {
         if there_in(folder, into.as_ref()) {
             let here = within(folder, name);
             let own = kept.is_some_and(|kept| same(kept, &here)) || same(&placing, &here);
-            let flags = if own && !here.is_dir() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-            rustix::fs::renameat_with(folder, &into, folder, name, flags)?;
+            let flags = if own { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            rename(folder, &*into, folder, name, flags)?;
             done(Done::Copied(&within(folder, name)));
         }
         crate::failpoint::pass();
@@ -272,16 +272,13 @@ fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> 
     }
     let to = |flags| rename(CWD, from, folder, name, flags);
     match to(RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) if is_kept(&here) && !here.is_dir() => {}
-        // A file system that knows of no such flags, as some networks have.
-        Err(Errno::INVAL) if !there(&here) || is_kept(&here) => return to(RenameFlags::empty()),
-        Err(Errno::INVAL) => return Err(Errno::EXIST),
+        Err(Errno::EXIST) if is_kept(&here) => {}
         done => return done,
     }
     match to(RenameFlags::EXCHANGE) {
         Ok(()) => {}
         Err(Errno::NOENT) if there(from) => return to(RenameFlags::NOREPLACE),
-        Err(Errno::INVAL) => return to(RenameFlags::empty()),
+        Err(errno) if is_unknown(errno) => return to(RenameFlags::empty()),
         Err(errno) => return Err(errno),
     }
     crate::failpoint::pass();
@@ -290,6 +287,11 @@ fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> 
     }
     to(RenameFlags::EXCHANGE)?;
     Err(Errno::EXIST)
+}
+
+/// Whether a file system knows of no such renames, as some networks' do not.
+fn is_unknown(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 /// Renames. A folder that its owner may not write to cannot get another parent, whose name is in it: it is lent the leave,
@@ -303,6 +305,12 @@ pub(crate) fn rename(
 ) -> Result<(), Errno> {
     let refused = match rustix::fs::renameat_with(&from, name, &to, new, flags) {
         Err(errno @ Errno::ACCESS) => errno,
+        Err(errno) if is_unknown(errno) && flags == RenameFlags::NOREPLACE => {
+            return match rustix::fs::statat(&to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => rename(from, name, to, new, RenameFlags::empty()),
+            };
+        }
         done => return done,
     };
     let named = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -336,11 +344,16 @@ pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
     inode(one).is_some_and(|one| inode(other) == Some(one))
 }
 
-/// Whether two paths lead to one file, or to a file and its copy, which has its times.
+/// Whether two paths lead to one file, or to a file and its copy, which has its times, as far as its file system counts them,
+/// and its permissions without set-id bits.
 fn same(one: &Path, other: &Path) -> bool {
+    if is_one(one, other) {
+        return true;
+    }
     let (Ok(one), Ok(other)) = (std::fs::symlink_metadata(one), std::fs::symlink_metadata(other)) else { return false };
-    let looks = |meta: &std::fs::Metadata| (meta.mode(), meta.len(), meta.mtime(), meta.mtime_nsec());
-    (one.dev(), one.ino()) == (other.dev(), other.ino()) || (!one.is_dir() && looks(&one) == looks(&other))
+    let looks = |meta: &std::fs::Metadata| (meta.mode() & !0o6000, meta.len(), meta.mtime());
+    let nanos = (one.mtime_nsec(), other.mtime_nsec());
+    !one.is_dir() && looks(&one) == looks(&other) && (nanos.0 == nanos.1 || nanos.0 == 0 || nanos.1 == 0)
 }
 
 /// Gives a copy its name, and that lasts: what it was made from, on a file system of its own, is going to go.

@@ -304,3 +304,23 @@ fn a_commit_whose_record_may_not_last_is_taken_back() {
     assert!(failed && matches!(made, Err(Error::Path { .. })), "{made:?}");
     assert_eq!((room.listing(), room.dir().exists()), (before, false));
 }
+
+#[test]
+fn a_link_to_a_folder_is_replaced_like_any_link() {
+    for place in places() {
+        let room = Room::new(place);
+        for link in ["one", "two"] {
+            std::os::unix::fs::symlink("keep", room.at(link)).unwrap();
+        }
+        let before = room.listing();
+        let layer = room.layer();
+        std::fs::write(layer.upper().join("one"), "a file").unwrap();
+        std::os::unix::fs::symlink("d", layer.upper().join("two")).unwrap();
+        let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
+        let after = room.listing();
+        let undone = committed.undo(Value::Null).unwrap();
+        assert_eq!(room.listing(), before, "{place:?}");
+        undone.redo(Value::Null).unwrap();
+        assert_eq!(room.listing(), after, "{place:?}");
+    }
+}
