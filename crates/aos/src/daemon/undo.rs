@@ -924,6 +924,7 @@ mod tests {
         // What cannot be read is looked at by a person.
         std::fs::create_dir_all(kept.join("3.0/old")).unwrap();
         std::fs::write(kept.join("3.0/committed.json"), "damaged").unwrap();
+        let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
         undo.count();
         assert_eq!((known(&undo), kept.join("1.0").exists(), kept.join("3.0").exists()), (1, false, true));
     }
