@@ -1,7 +1,8 @@
 //! A commit: the changes of a layer, moved into the workspace with everything they replace kept, and taken back again.
 //!
 //! Start at [`Committed`]. What is to be done is written down first (`record`), then done step by step. Always true: a
-//! commit or an undo that was cut off at any point is finished by [`recover`], and comes to all of it or nothing; one that
+//! commit or an undo that was cut off at any point is finished by [`recover`], or taken back where finishing would take what
+//! somebody saved since, and comes to all of it or nothing; one that
 //! fails takes back what it had done, and where that fails too, what it replaced stays where [`recover`] finds it; what
 //! `durable` says of the order in which all of it reaches the disk; an undo begins only when nothing is in its way; what was
 //! there is kept, not copied, and no link that a command left in the workspace is followed.
