@@ -62,7 +62,8 @@ class Answers(unittest.TestCase):
                 self.assertIn(nth, guide.nexts(ids[:at]), (answer, at))
             self.assertEqual(guide.nexts(ids), set())
             self.assertIsNone(guide.instead(ids[0]), answer)
-            self.assertIsNone(codec.instead(ids), answer)
+            # The end of a name that a request says without its dot may stand in what was read, dot and all.
+            lost += codec.instead(ids) is not None
         self.assertLess(lost, EPISODES // 100)
 
     def test_whatever_the_guide_lets_through_is_an_answer(self):
@@ -75,6 +76,17 @@ class Answers(unittest.TestCase):
                 ids.append(end if end in nexts and chance.random() < .3 else chance.choice(nexts))
             reply = json.loads(written.codec.instead(ids) or written.codec.decode(ids))
             self.assertTrue(reply.get("say") or reply["calls"], ids)
+
+    def test_a_value_is_all_of_a_quotation_and_nothing_is_said_twice(self):
+        for request, answer in (('write "buy milk" into a.txt', ("FS_WRITE", {"path": "a.txt", "content": "milk\n"})),
+                                ("write 'buy milk' into a.txt", ("FS_WRITE", {"path": "a.txt", "content": "buy\n"})),
+                                ("say hello to «the old man»", ("SEND_MSG", {"to": "old man", "content": "hello"})),
+                                ("put new for old in a.txt", ("FS_EDIT", {"path": "a.txt", "edits": [{"old": "new", "new": "new"}]})),
+                                ("put new for old in a.txt", ("FS_EDIT", {"path": "a.txt", "edits": [{"old": "old in a.txt", "new": "new"}]})),
+                                ("remove a.txt", ("FS_MOVE", {"from": "a.txt", "to": "a.txt"}))):
+            codec = prompt.render({"tools": list(grammar.CALLS), "messages": [{"user": [request]}]}, self.data.tokenizer).codec
+            ids, guide = codec.encode(grammar.call(*answer)), Guide(codec, list(grammar.CALLS))
+            self.assertFalse(all(nth in guide.nexts(ids[:at]) for at, nth in enumerate(ids)), answer)
 
     def test_an_episode_has_the_ids_of_its_prompts(self):
         tokenizer = self.data.tokenizer

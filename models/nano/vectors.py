@@ -101,6 +101,18 @@ def steered():
         yield [{"user": [part]}], grammar.call("FS_READ", {"path": "b.txt"})
 
 
+def quoted():
+    """Answers to requests with quotations, and with marks that are none."""
+    for request, answer in (
+            ('write "buy the milk" into `my notes.txt`', grammar.call("FS_WRITE", {"path": "my notes.txt", "content": "buy the milk\n"})),
+            ("the kids' list, it's in Ann's.txt: add ' two eggs ' to it", grammar.call("FS_WRITE", {"path": "Ann's.txt", "content": "two eggs \n", "mode": "append"})),
+            ("in a.txt put “a.txt” in the place of «b.txt» (5\" wide)", grammar.call("FS_EDIT", {"path": "a.txt", "edits": [{"old": "b.txt", "new": "a.txt"}]})),
+            ('"delete notes.txt"', grammar.call("FS_DELETE", {"path": "notes.txt"})),
+            ('list "*.md" in docs', grammar.call("FS_LIST", {"path": "docs", "glob": "**/*.md"})),
+            ("move a/b.txt to the folder c", grammar.call("FS_MOVE", {"from": "a/b.txt", "to": "c/b.txt"}))):
+        yield [{"user": [request]}], answer
+
+
 def crowded():
     """Answers where more words were read than there are slots, and where two texts have the same tokens."""
     def after(content, order):
@@ -137,7 +149,7 @@ def lines():
     prompts = [(tools, messages, None) for tools, messages in by_hand()]
     prompts += [(episode.tools, episode.messages[:nth], message["assistant"]) for episode in episodes
                 for nth, message in enumerate(episode.messages) if "assistant" in message]
-    prompts += [(list(grammar.CALLS), messages, answer) for messages, answer in [*steered(), *crowded()]]
+    prompts += [(list(grammar.CALLS), messages, answer) for messages, answer in [*steered(), *quoted(), *crowded()]]
     rows = {
         "tokens.jsonl": [{"text": text, "tokens": [list(token) for token in tokenizer.encode(text, Table())]} for text in texts],
         "prompts.jsonl": [asked(tools, messages, answer, tokenizer) for tools, messages, answer in prompts],

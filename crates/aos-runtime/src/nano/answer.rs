@@ -47,7 +47,7 @@ const PID_MARK: &str = "pid ";
 
 impl Source {
     /// Each place where these tokens stand.
-    fn places<'a>(&'a self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
+    pub(crate) fn places<'a>(&'a self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let windows = self.tokens.windows(ids.len().max(1)).enumerate();
         let alike = move |window: &[Token]| window.iter().map(|token| &token.id).eq(ids);
         windows.filter(move |(_, window)| alike(window)).map(|(at, _)| at)

@@ -9,6 +9,8 @@ use crate::vocabulary::Vocabulary;
 const FIELD_MARK: &str = "@:";
 const LITERAL_MARK: &str = "=:";
 const SAID_MARK: &str = "!:";
+/// The path of a file that goes into a folder.
+const INTO: &str = "{}/{}";
 
 /// What may stand in a field.
 #[derive(Debug)]
@@ -138,6 +140,19 @@ impl Grammar {
         let noted = written.get("noted")?.as_str()?.to_owned();
         let (contents, naming) = (texts("contents")?, texts("naming")?);
         Some(Grammar { calls, say: say.collect::<Option<_>>()?, contents, naming, noted })
+    }
+
+    /// Whether a token is that of a literal or of a sentence.
+    pub(crate) fn is_template(&self, id: u32) -> bool {
+        let kinds = self.calls.iter().flat_map(|call| call.shapes.iter().flatten()).map(|field| &field.kind);
+        let literals = kinds.filter_map(|kind| if let Kind::Literals(literals) = kind { Some(literals) } else { None });
+        literals.flatten().chain(&self.say).any(|template| template.id == id)
+    }
+
+    /// Whether a token is the literal of a path of two parts.
+    pub(crate) fn is_into(&self, id: u32) -> bool {
+        let mut fields = self.calls.iter().flat_map(|call| call.shapes.iter().flatten());
+        fields.any(|field| matches!(&field.kind, Kind::Literals(literals) if literals.iter().any(|literal| literal.id == id && literal.text == INTO)))
     }
 
     /// Whether a token is that of a field.

@@ -3,16 +3,18 @@
 //!
 //! Start at [`Guide::choose`]. It reads the answer so far against the grammar, in every way that it can be read, and
 //! collects what each of them would take next. What always holds: an answer that was made of such tokens decodes, unless
-//! they might mean several texts, and its spans stand in a source; near the end of its room an answer is closed rather than cut. An answer is some tens of tokens,
-//! so it is read anew for each.
+//! they might mean several texts, and its spans stand in a source; near the end of its room an answer is closed rather than cut.
+//! Of what a person quoted a value is all or nothing, and nothing is said twice, where anything else may be said. An answer is
+//! some tens of tokens, so it is read anew for each.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Nano;
-use super::answer::{Codec, Shown, Source};
+use super::answer::{Codec, Shown, Source, Steers};
 use super::grammar::{Field, Kind};
-use super::words::in_word;
+use super::words::{Token, in_word};
 use aos_abi::syscall::CallSet;
 
 /// Spans of one sentence.
@@ -22,6 +24,9 @@ const ITEMS_MAX: usize = 6;
 const CRON_FIELDS: usize = 5;
 /// Signs that join the parts of a name.
 const JOINTS: [char; 3] = ['.', '_', '-'];
+/// What a quotation begins with, and what it ends with.
+const QUOTATIONS: [(char, char); 7] =
+    [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('«', '»'), ('‘', '’'), ('„', '“')];
 
 /// Whether a span that ends here would end within a name: `notes.m`, `notes.` or `notes` of `notes.md`.
 fn splits(text: &str, end: usize) -> bool {
@@ -31,6 +36,58 @@ fn splits(text: &str, end: usize) -> bool {
         next if in_word(next) => in_word(before) || before == '/' || JOINTS.contains(&before),
         next => JOINTS.contains(&next) && in_word(before) && after.next().is_some_and(in_word),
     }
+}
+
+/// Where what is quoted begins and ends, without its marks and blanks before it. A mark behind a letter begins nothing, and one
+/// before a letter ends nothing: such are apostrophes. Of a text that is one quotation every part may be meant.
+fn quotations(text: &str) -> Vec<Range<usize>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(mark) = text[at..].chars().next() {
+        let inner = at + mark.len_utf8();
+        let closing = QUOTATIONS.iter().find(|(opening, _)| *opening == mark).map(|(_, closing)| *closing);
+        let closing = closing.filter(|_| !text[..at].chars().next_back().is_some_and(in_word));
+        let end = closing.and_then(|closing| {
+            let ends = |end: &usize| !text[end + closing.len_utf8()..].chars().next().is_some_and(in_word);
+            text[inner..]
+                .match_indices(closing)
+                .map(|(end, _)| inner + end)
+                .find(ends)
+                .map(|end| (end, end + closing.len_utf8()))
+        });
+        let Some((end, after)) = end else {
+            at = inner;
+            continue;
+        };
+        let begin = end - text[inner..end].trim_start_matches(' ').len();
+        if begin < end && (at, after) != (0, text.len()) {
+            found.push(begin..end);
+        }
+        at = after;
+    }
+    found
+}
+
+/// For each token of what a person said the first and the last of the quotation in which it stands.
+fn quoted(source: &Source) -> Vec<Option<(usize, usize)>> {
+    let mut found = vec![None; source.tokens.len()];
+    let quotations = if source.steers == Steers::Wholly { quotations(&source.text) } else { Vec::new() };
+    for quotation in quotations {
+        let within = |token: &Token| quotation.start <= token.begin && token.end <= quotation.end;
+        let first = source.tokens.iter().position(within);
+        let last = source.tokens.iter().rposition(within);
+        if let Some((first, last)) = first.zip(last) {
+            found[first..=last].fill(Some((first, last)));
+        }
+    }
+    found
+}
+
+/// A token of a source, by their numbers, in a span that began with another.
+#[derive(Clone, Copy)]
+struct Place {
+    source: usize,
+    begin: usize,
+    at: usize,
 }
 
 /// An answer in progress.
@@ -44,6 +101,8 @@ pub(crate) struct Guide {
     numbers: BTreeSet<u32>,
     /// Those of processes: numbers that were told.
     pids: BTreeSet<u32>,
+    /// Of each source, the quotations.
+    quoted: Vec<Vec<Option<(usize, usize)>>>,
     reply: Option<String>,
 }
 
@@ -57,7 +116,8 @@ impl Guide {
             of_sources().filter(|id| nano.words.is_digits(*id)).chain(nano.words.numbers()).collect();
         let told: BTreeSet<u32> = numbers.intersection(&starts).copied().collect();
         let pids = if told.is_empty() { numbers.clone() } else { told };
-        Guide { nano, tools, ids: Vec::new(), starts, numbers, pids, reply: None, shown }
+        let quoted = shown.sources.iter().map(quoted).collect();
+        Guide { nano, tools, ids: Vec::new(), starts, numbers, pids, quoted, reply: None, shown }
     }
 
     /// The likeliest token that may come; `closing` prefers what brings the answer to its end. Nothing where it is at its
@@ -103,9 +163,41 @@ impl Guide {
     }
 
     fn nexts(&self, closing: bool) -> BTreeSet<u32> {
-        let mut reading = Reading { guide: self, ids: &self.ids, closing, found: BTreeSet::new() };
+        let found = if closing { BTreeSet::new() } else { self.read(false, true) };
+        if found.is_empty() { self.read(closing, false) } else { found }
+    }
+
+    /// What may come; not `sparing`, quotations may be cut and spans be said twice.
+    fn read(&self, closing: bool, sparing: bool) -> BTreeSet<u32> {
+        let begun = self.ids.iter().rposition(|id| self.is_mark(*id)).map_or(0, |mark| mark + 1);
+        let taken = if sparing { self.taken() } else { BTreeSet::new() };
+        let mut reading =
+            Reading { guide: self, ids: &self.ids, closing, sparing, begun, taken, found: BTreeSet::new() };
         reading.answer();
         reading.found
+    }
+
+    /// Each token, with its source's number, of the spans before the last one that stand once. The name of a file that goes
+    /// into a folder is a part of its path, and taken twice.
+    fn taken(&self) -> BTreeSet<(usize, usize)> {
+        let mut taken = BTreeSet::new();
+        if self.ids.iter().any(|id| self.nano.grammar.is_into(*id)) {
+            return taken;
+        }
+        let begun = self.ids.iter().rposition(|id| self.is_mark(*id)).unwrap_or(0);
+        for span in self.ids[..begun].split(|id| self.is_mark(*id)).filter(|span| !span.is_empty()) {
+            let sources = self.shown.sources.iter().enumerate();
+            let mut places = sources.flat_map(|(number, source)| source.places(span).map(move |at| (number, at)));
+            if let (Some((number, at)), None) = (places.next(), places.next()) {
+                taken.extend((at..at + span.len()).map(|at| (number, at)));
+            }
+        }
+        taken
+    }
+
+    /// Whether a token stands before or behind a span.
+    fn is_mark(&self, id: u32) -> bool {
+        self.nano.is_structure(id) || id == self.nano.marks.say || self.nano.grammar.is_template(id)
     }
 
     /// Goes on with a given token; `None` where it may not come, else how many might have.
@@ -124,6 +216,11 @@ struct Reading<'a> {
     ids: &'a [u32],
     /// A span may end anywhere.
     closing: bool,
+    /// Quotations are not cut, and nothing is said twice.
+    sparing: bool,
+    /// Where the last span begins, and what it may not be made of.
+    begun: usize,
+    taken: BTreeSet<(usize, usize)>,
     found: BTreeSet<u32>,
 }
 
@@ -189,7 +286,7 @@ impl Reading<'_> {
 
     fn value(&mut self, kind: &Kind, at: usize) -> Places {
         match kind {
-            Kind::Copy | Kind::Line => self.span(at),
+            Kind::Copy | Kind::Line => self.span(at, true),
             Kind::Int => self.number(at).into_iter().collect(),
             Kind::Pid => self.any(self.guide.pids.iter().copied(), at).into_iter().collect(),
             Kind::Duration => {
@@ -200,9 +297,9 @@ impl Reading<'_> {
             Kind::Cron => self.cron(at),
             Kind::True => Places::from([at]),
             Kind::Edits => {
-                let old = self.span(at);
+                let old = self.span(at, true);
                 let behind = self.then(self.guide.nano.marks.and, &old);
-                let new: Places = behind.iter().flat_map(|at| self.span(*at)).collect();
+                let new: Places = behind.iter().flat_map(|at| self.span(*at, true)).collect();
                 behind.into_iter().chain(new).collect()
             }
             Kind::List(names) => {
@@ -230,43 +327,52 @@ impl Reading<'_> {
         let mut places = Places::from([at]);
         for nth in 0..count {
             let behind = if nth == 0 { places } else { self.then(self.guide.nano.marks.and, &places) };
-            places = behind.into_iter().flat_map(|at| self.span(at)).collect();
+            places = behind.into_iter().flat_map(|at| self.span(at, false)).collect();
         }
         places
     }
 
-    fn span(&mut self, at: usize) -> Places {
+    /// A text of a source. As a value, and no part of a literal, it is all of a quotation or none of it.
+    fn span(&mut self, at: usize, value: bool) -> Places {
         let guide = self.guide;
+        let (sources, value, last) = (&guide.shown.sources, value && self.sparing, at == self.begun);
+        let quoted = |place: &Place| guide.quoted[place.source][place.at].filter(|_| value);
+        let id_of = |place: &Place| sources[place.source].tokens[place.at].id;
+        let free =
+            |taken: &BTreeSet<(usize, usize)>, place: &Place| !last || !taken.contains(&(place.source, place.at));
+        let all = sources.iter().enumerate();
+        let all = all.flat_map(|(source, of)| (0..of.tokens.len()).map(move |at| Place { source, begin: at, at }));
+        let mut places: Vec<Place> = all
+            .filter(|place| free(&self.taken, place) && quoted(place).is_none_or(|(first, _)| first == place.at))
+            .collect();
+        let wholes = guide.nano.marks.wholes;
         let Some(first) = self.ids.get(at) else {
-            self.found.extend(&guide.starts);
+            let begins = places.iter().map(id_of).collect::<BTreeSet<u32>>();
+            let said = |id: &u32| wholes.contains(id) && !(self.sparing && self.ids.contains(id));
+            self.found.extend(guide.starts.iter().filter(|id| begins.contains(id) || said(id)));
             return Places::new();
         };
-        if guide.nano.marks.wholes.contains(first) {
+        if wholes.contains(first) {
             return Places::from([at + 1]);
         }
         let mut ends = Places::new();
-        let sources = guide.shown.sources.iter();
-        let mut places: Vec<(&Source, usize)> =
-            sources.flat_map(|source| (0..source.tokens.len()).map(move |nth| (source, nth))).collect();
-        for at in at.. {
-            let Some(id) = self.ids.get(at) else {
-                self.found.extend(places.iter().map(|(source, nth)| source.tokens[*nth].id));
-                break;
+        for (nth, id) in self.ids.iter().enumerate().skip(at) {
+            places.retain(|place| id_of(place) == *id);
+            let may_end = |place: &Place| {
+                let source = &sources[place.source];
+                (self.closing || !splits(&source.text, source.tokens[place.at].end))
+                    && quoted(place).is_none_or(|within| within == (place.begin, place.at))
             };
-            places.retain(|(source, nth)| source.tokens[*nth].id == *id);
-            let is_whole =
-                |(source, nth): &(&Source, usize)| self.closing || !splits(&source.text, source.tokens[*nth].end);
-            if !guide.nano.words.is_half(*id) && places.iter().any(is_whole) {
-                ends.insert(at + 1);
+            if !guide.nano.words.is_half(*id) && places.iter().any(may_end) {
+                ends.insert(nth + 1);
             }
-            places.retain_mut(|(source, nth)| {
-                *nth += 1;
-                *nth < source.tokens.len()
+            places.retain_mut(|place| {
+                let whole = quoted(place) == Some((place.begin, place.at));
+                place.at += 1;
+                !whole && place.at < sources[place.source].tokens.len() && free(&self.taken, place)
             });
-            if places.is_empty() {
-                break;
-            }
         }
+        self.found.extend(places.iter().map(id_of));
         ends
     }
 

@@ -97,6 +97,24 @@ fn prompts_and_answers_are_tokens_as_the_training_has_them() {
     assert!(answers > 100 && steered > 5, "{answers} answers, {steered} that something read would steer");
 }
 
+#[test]
+fn a_value_is_all_of_a_quotation_and_nothing_is_said_twice() {
+    let nano = nano();
+    let write = |content: &str| {
+        format!(r#"{{"calls":[{{"name":"FS_WRITE","args":{{"path":"a.txt","content":"{content}\n"}}}}]}}"#)
+    };
+    let goes = |task: &str, answer: &str| {
+        let (_, shown) = nano.prompt(&asked(task));
+        let ids = nano.codec(&shown).encode(answer).unwrap();
+        let mut guide = Guide::new(nano.clone(), shown, CallSet::all());
+        ids.iter().all(|id| guide.take(*id).is_some())
+    };
+    let quoted = "write \"buy milk\" into a.txt";
+    assert!(goes(quoted, &write("buy milk")) && !goes(quoted, &write("milk")) && !goes(quoted, &write("buy")));
+    assert!(!goes(quoted, &write("buy milk\\\" into a.txt")) && goes("write buy milk into a.txt", &write("milk")));
+    assert!(!goes("put it into a.txt", &write("it into a.txt")) && !goes("write a.txt", &write("a.txt")));
+}
+
 /// Whatever is let through decodes, in the order of a stranger's likings.
 #[test]
 fn every_answer_that_is_let_through_decodes() {
