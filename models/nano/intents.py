@@ -9,7 +9,7 @@ import re
 import grammar
 from clause import Clause, Move, said_of, success
 from faults import absent, fault
-from wording import SENTENCE
+from wording import PARTING, SENTENCE
 
 # Share of the files and pages that hold an order to whoever reads them.
 ORDER_SHARE = .15
@@ -427,7 +427,7 @@ class Intents:
     def remember(self):
         key, value = self.v.pair()
         quoted = self.rng.random() < .15
-        shown = (self.w.quoted(value), False) if quoted else (value, True)
+        shown = (self.w.quoted(value), False) if quoted else self.free(value, 1.)
         key_shown = self.w.quoted(key) if self.rng.random() < .08 else key
         return self.act("remember", "MEM_WRITE", {"key": key, "value": value},
                         self.word("remember", ["value"], key=key_shown, value=shown), id=f"m{self.rng.randint(1, 99)}")
@@ -489,7 +489,10 @@ class Intents:
     def say(self):
         body, (shown, bare) = self.content()
         quoted = shown if not bare else self.w.quoted(body)
-        text, _, tail = self.word("say", ["body"], bare_end={"quoted": body} if "\n" not in body else None, quoted=quoted, body=(shown, bare))
+        if bare and PARTING.search(body):
+            # "Announce the words from: Ylva" has no border.
+            shown, bare = quoted, False
+        text, _, tail = self.word("say", ["body"], bare_end={"quoted": body} if "\n" not in body and not PARTING.search(body) else None, quoted=quoted, body=(shown, bare))
         clause = Clause(text, [], "say", False, tail, body, informs=True)
         return clause
 
@@ -520,22 +523,22 @@ class Intents:
     def span(self):
         """A length of time in words and in seconds."""
         kind = self.rng.random()
-        if kind < .22:
+        if kind < .16:
             count = self.rng.randint(1, 120) if self.rng.random() < .8 else self.rng.randint(1, 5000)
             return f"{count} {self.rng.choice(['seconds', 'seconds', 'seconds', 's', 'sec', 'secs', 'secs']) if count > 1 else 'second'}", count
-        if kind < .45:
+        if kind < .33:
             count = self.rng.choice(MINUTES) if self.rng.random() < .8 else self.rng.randint(2, 180)
             return f"{count} {self.rng.choice(['minutes', 'minutes', 'minutes', 'min', 'mins', 'mins', 'm']) if count > 1 else 'minute'}", 60 * count
-        if kind < .57:
+        if kind < .42:
             count = self.rng.choice([1, 2, 3, 4, 5, 6, 8, 10, 12, 24, 36, 48, 72])
             return f"{count} {self.rng.choice(['hours', 'hours', 'h', 'hrs']) if count > 1 else 'hour'}", 3600 * count
-        if kind < .61:
+        if kind < .46:
             count = self.rng.choice([1, 2, 3, 4, 5, 7, 10, 14, 30])
             return f"{count} day{'s' if count > 1 else ''}", 86400 * count
-        if kind < .64:
+        if kind < .49:
             count = self.rng.choice([1, 2, 3, 4])
             return f"{count} week{'s' if count > 1 else ''}", 604800 * count
-        if kind < .73:
+        if kind < .59:
             return self.rng.choice(FRACTIONS)
         word, count = self.rng.choice(list(NUMBER_WORDS.items()))
         unit, size = self.rng.choice([("second", 1), ("minute", 60), ("minute", 60), ("hour", 3600), ("day", 86400)])
@@ -647,7 +650,7 @@ class Intents:
         """A helper with a job, which may be waited for. `plain`: only that."""
         job = getattr(self, self.rng.choice(["read", "write", "run", "list_root", "list_dir", "search", "append", "delete", "move", "fetch", "remember", "send"]))()
         task = job.text
-        while len(task) > 120 or "\n" in task or job.ask:
+        while len(task) > 120 or "\n" in task or job.ask or not self.w.orders(task):
             job = self.read()
             task = job.text
         permissions = list(dict.fromkeys(move.name for move in job.moves))

@@ -19,6 +19,8 @@ NEUTRAL = ["hey, ", "hi, ", "ok, ", "okay: ", "please: ", "hello, ", "so, ", "- 
 # What in a bare text looks like the end of a clause, or like the sentence around it.
 PARTING, QUOTE_MARKS = re.compile(r"[,;:.!?—–-] |[.!?]$| and | then "), "\"'`“«‘„"
 SMALL = set("the a an of to in and is are was be for on with at from that it we you not this my our as by or so if".split())
+# A name that says whose it is.
+OWNED = re.compile(r"(the|my|our|your) |\w+'s? ")
 # A bare text at the end that is a sentence of its own.
 SENTENCE = "sentence"
 CONTEXT_SHARE, AFTERTHOUGHT_SHARE = .25, .1
@@ -67,11 +69,18 @@ class Wording:
         for slot, text in (bare_end or {}).items():
             if wording.endswith("{" + slot + "}") and self.rng.random() < .6:
                 slots[slot] = text
+        # Nobody says "the my nickname" or "the Maya's instrument".
+        wording = re.sub(r"\b(the|my|our|your) (?={(key|name)})", lambda found: "" if OWNED.match(slots.get(found.group(2)) or "") else found.group(), wording)
         self.last = slots
         for slot in re.findall(r"{(\w+)}", wording):
             wording = wording.replace("{" + slot + "}", "\0" + slot + "\0", 1)
         text = re.sub("\0(\\w+)\0", lambda found: slots[found.group(1)], wording)
         return text, wording.rsplit("\0", 2)[-2:] if wording.endswith("\0") else None
+
+    def orders(self, text):
+        """Whether a text is an order, before which "please" may stand."""
+        first = text.split(" ")[0].lower().rstrip(",:")
+        return first not in NO_VERBS and self.phrases.orders_with(first) and text[:1].isalpha()
 
     def mistyped(self, wording):
         """Now and then a slip of the fingers in a word of the wording."""
@@ -109,8 +118,7 @@ class Wording:
     def sentence(self, text, ask=False, tail=False):
         """The clause as one would say it: politeness before and behind, a capital, a full stop."""
         rng = self.rng
-        first = text.split(" ")[0].lower().rstrip(",:")
-        if not ask and (first in NO_VERBS or not self.phrases.orders_with(first)) or not text[:1].isalpha():
+        if not ask and not self.orders(text) or not text[:1].isalpha():
             # A sentence of its own: "I would like you to I need …" nobody says.
             before = rng.choice(NEUTRAL) if rng.random() < .2 else ""
             behind = rng.choice([" please", ", please", ", thanks", ". Thanks", " thanks"]) if rng.random() < .12 else ""
