@@ -22,7 +22,7 @@ OUTSIDE = {"create": 6, "code": 5, "text": 8, "maths": 4, "know": 9, "world": 10
 # Slots of free texts.
 FREE = {"content", "body", "value", "todo", "text", "old", "new", "job", "cmd", "key"}
 # How often a lesson comes, where all other kinds together come about a hundred times.
-LESSONS = 45
+LESSONS = 50
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Episodes:
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
         kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found", "lesson"],
-                                        [36, 5, 9, 2, 7, 6, 12, 10, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
+                                        [36, 7, 15, 3, 7, 9, 12, 10, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
         return getattr(self, kind)()
 
     def lesson(self):

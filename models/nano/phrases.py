@@ -89,7 +89,7 @@ class Phrases:
             wordings = count(nodes)
             self.lines.setdefault(section, []).append((nodes, wordings >= EXPANSIONS_MIN))
             # A line of many wordings needs more examples than one of few.
-            self.weights.setdefault(section, []).append(len(str(wordings)))
+            self.weights.setdefault(section, []).append(len(str(wordings)) ** 2)
 
     def pick(self, section, rng, held=None):
         """A wording of a section. `held`: True only held-out ones where there are, False never, None no matter which."""

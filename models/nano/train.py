@@ -1,7 +1,8 @@
 """Trains the network. Made for two CPU cores; a GPU is used where --device names one. May be killed at any time and goes on
 with --resume.
 
-Start at main. What always holds: the examples follow from the seed and their number, so a resumed run sees none twice;
+Start at main. What always holds: the examples follow from the seed and their number, so a resumed run sees hardly one twice
+(which of a chunk it learns from depends on the weights);
 checkpoints are whole (written aside, then renamed); loss is on the model's own words alone; evaluation here is teacher-
 forced and a first look only, evaluate.py decodes freely. Nothing is written into the repository.
 
@@ -29,6 +30,8 @@ from muon import Muon
 from network import Network, Shape
 
 CHUNK = 2048
+# Of the examples whose every token is about as likely as can be, one in so many is learned from, and counts for as many.
+EASY_LOSS, EASY_ONE_IN = .1, 10
 CHECKPOINT_S, REPORT_STEPS = 120, 20
 AVERAGE = .998
 # Chunks that are made while one is learned from.
@@ -36,7 +39,7 @@ AHEAD = 8
 
 
 def batches(rows, tokens):
-    """Rows of about the same length together, so that little is padding."""
+    """Rows (ids, mask, weight) of about the same length together, so that little is padding."""
     rows = sorted(rows, key=lambda row: len(row[0]))
     found, batch = [], []
     for row in rows:
@@ -50,10 +53,10 @@ def batches(rows, tokens):
 
 def tensors(batch, pad):
     """Inputs and targets; -100 where no answer is asked for."""
-    length = (max(len(ids) for ids, _ in batch) - 1 + 7) // 8 * 8
+    length = (max(len(ids) for ids, *_ in batch) - 1 + 7) // 8 * 8
     x = torch.full((len(batch), length), pad)
     y = torch.full((len(batch), length), -100)
-    for row, (ids, mask) in enumerate(batch):
+    for row, (ids, mask, _) in enumerate(batch):
         x[row, :len(ids) - 1] = torch.tensor(ids[:-1])
         targets = torch.tensor(ids[1:])
         targets[torch.tensor(mask[1:]) == 0] = -100
@@ -146,12 +149,33 @@ class Run:
         """Tokens of a step: few at first, when each step teaches much, more later, when each is mostly noise."""
         return int(self.options.batch * (1 + 2 * min(1., (1 + self.progress["chunk"] * CHUNK) / self.options.grow)) / 3)
 
-    def learn(self, batch):
+    def losses(self, batch):
+        """The inputs, and of each token that is asked for its row and its loss."""
         x, y = (part.to(self.options.device) for part in tensors(batch, self.data.tokenizer.id["<|pad|>"]))
         with torch.autocast(self.options.device, dtype=torch.bfloat16):
             asked = y != -100
             logits = self.network.logits(self.network.hidden(x, asked))
-        loss = functional.cross_entropy(logits.float(), y[asked])
+        return x, asked.nonzero()[:, 0], functional.cross_entropy(logits.float(), y[asked], reduction="none")
+
+    @torch.no_grad()
+    def worth_learning(self, rows, rng):
+        """Those of the rows that teach something, and a few of the others, which count for as many as are left out: the mean gradient
+        is that of all. A look costs a third of learning."""
+        found = []
+        for batch in batches(rows, self.batch()):
+            _, row, losses = self.losses(batch)
+            most = torch.zeros(len(batch), device=row.device).scatter_reduce(0, row, losses, "amax").tolist()
+            for (ids, mask, _), loss in zip(batch, most):
+                if loss > EASY_LOSS:
+                    found.append((ids, mask, 1.))
+                elif rng.randrange(EASY_ONE_IN) == 0:
+                    found.append((ids, mask, float(EASY_ONE_IN)))
+        return found
+
+    def learn(self, batch):
+        x, row, losses = self.losses(batch)
+        weights = torch.tensor([weight for *_, weight in batch], device=row.device)[row]
+        loss = (weights * losses).sum() / weights.sum()
         for optimiser, rate in zip(self.optimisers, (self.options.matrix_rate, self.options.rate)):
             for group in optimiser.param_groups:
                 group["lr"] = rate * self.pace()
@@ -176,8 +200,10 @@ class Run:
         loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
         seen = progress["tokens"]
         while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
-            found = batches(self.chunks.rows(progress["chunk"], self.short()), self.batch())
-            random.Random(progress["chunk"]).shuffle(found)
+            rows = [(*row, 1.) for row in self.chunks.rows(progress["chunk"], self.short())]
+            rng = random.Random(progress["chunk"])
+            found = batches(self.worth_learning(rows, rng), self.batch())
+            rng.shuffle(found)
             for batch in found[progress["batch"]:]:
                 value = self.learn(batch)
                 loss = value if loss is None else .98 * loss + .02 * value
