@@ -25,6 +25,7 @@ import torch
 from torch.nn import functional
 
 import export
+import vocabulary
 from dataset import Dataset
 from muon import Muon
 from network import Network, Shape
@@ -125,13 +126,17 @@ class Run:
         """The weights of a file that export.py wrote, such as the shipped one: all else is new."""
         weights, tokens = export.read(path)
         named = {name: torch.from_numpy(array) for name, array in weights.items()}
-        # Words that are new to it begin as any word, each a little different.
-        rows, at = named["token_embd.weight"], {token: nth for nth, token in enumerate(tokens)}
+        # Words that are new to it begin as the mean of those that stand for them in wordings; where there are none, as any word,
+        # each a little different.
+        rows, at, others = named["token_embd.weight"], {token: nth for nth, token in enumerate(tokens)}, vocabulary.alike()
         words = rows[[at[word] for word in self.data.words if word in at]]
         found = words.mean(0) + words.std(0) * torch.randn(len(self.data.tokenizer.tokens), rows.shape[1])
         for nth, token in enumerate(self.data.tokenizer.tokens):
+            known = [[at[word] for word in group if word in at] for group in others[token]]
             if token in at:
                 found[nth] = rows[at[token]]
+            elif any(known):
+                found[nth] = torch.stack([rows[group].mean(0) for group in known if group]).mean(0)
         named["token_embd.weight"] = found
         self.network.load_state_dict(named | {name: value for name, value in self.network.state_dict().items() if name not in named})
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}

@@ -1,7 +1,7 @@
-"""Chooses the words that the tokenizer knows: those that stand in requests and results often enough to be learned. Writes
-words.txt.
+"""Chooses the words that the tokenizer knows: those that stand in requests and results often enough to be learned, and those
+that stand for such a word in wordings. Writes words.txt.
 
-What always holds: no word that training sees too rarely. Run it only when the wordings change and the model is trained anew:
+What always holds: no other word that training sees too rarely. Run it only when the wordings change and the model is trained anew:
 the order of words.txt is the order of ids.
 """
 
@@ -31,6 +31,17 @@ def own_words():
     return {word.lower() for text in texts for word in re.findall(r"[A-Za-z]+", text)}
 
 
+def alike():
+    """For each word of the wordings the words that stand for it there: each group of alternatives that are one word, once."""
+    found = collections.defaultdict(list)
+    for file in sorted((Path(__file__).parent / "phrases").glob("*.txt")):
+        for group in re.findall(r"\(([^()]*)\)", file.read_text()):
+            words = [word for word in group.split("|") if re.fullmatch("[a-z]+", word)]
+            for word in words:
+                found[word].append([other for other in words if other != word])
+    return found
+
+
 def main():
     counts, own = collections.Counter(), own_words()
     data = Dataset(seed=77, tokenizer=Tokenizer([]))
@@ -39,7 +50,9 @@ def main():
             for part in message.get("user", []):
                 # Once an episode: a word that one file repeats is not often.
                 counts.update({found.group().lower() for found in WORDS.finditer(part)} & own)
-    words = list(dict.fromkeys([*CODES, *(word for word, count in counts.most_common() if count >= OFTEN)]))
+    often = [word for word, count in counts.most_common() if count >= OFTEN]
+    likened = [word for word, groups in alike().items() if any(other in often for group in groups for other in group)]
+    words = list(dict.fromkeys([*CODES, *often, *sorted(likened)]))
     (Path(__file__).parent / "words.txt").write_text("\n".join(words) + "\n")
     print(len(words), "words; the rarest:", " ".join(words[-20:]))
 
