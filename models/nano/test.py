@@ -209,7 +209,7 @@ class Schemas(unittest.TestCase):
         for name, shapes in grammar.CALLS.items():
             section = re.search(rf"^## {name}$.*?^ARGUMENTS$(.*?)^RESULT$", page, re.S | re.M)
             self.assertIsNotNone(section, name)
-            fields = re.findall(r"^  (\w+)(?: \(optional\))?$", section.group(1), re.M)
+            fields = re.findall(r"^  (\w+) \(.*\)$", section.group(1), re.M)
             for shape in shapes:
                 own = [field for field, _ in shape]
                 self.assertEqual(own, [field for field in fields if field in own], name)
