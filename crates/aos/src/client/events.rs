@@ -73,6 +73,8 @@ pub struct Events {
     lost_at: Option<Instant>,
     retry_at: Instant,
     pause: Duration,
+    /// When a daemon that had died was started again last.
+    started_at: Option<Instant>,
 }
 
 /// A request for the stream that is under way.
@@ -99,6 +101,7 @@ impl Events {
             lost_at: None,
             retry_at: now,
             pause: PAUSE_MIN,
+            started_at: None,
         }
     }
 
@@ -144,6 +147,16 @@ impl Events {
         }
     }
 
+    /// Whether the daemon died and may be started: one that dies soon after each start is left alone after the first.
+    fn may_start_again(&mut self) -> bool {
+        let lately = self.started_at.is_some_and(|at| at.elapsed() < PATIENCE);
+        let may = !lately && self.client.left_behind();
+        if may {
+            self.started_at = Some(Instant::now());
+        }
+        may
+    }
+
     /// Puts the next attempt off.
     fn wait(&mut self, now: Instant) {
         self.retry_at = now + self.pause;
@@ -158,7 +171,7 @@ impl Events {
                 }
                 sleep_until(self.retry_at).await;
             }
-            let may_start = self.lost_at.is_none() || self.client.left_behind();
+            let may_start = self.lost_at.is_none() || self.may_start_again();
             let (client, address, after) = (self.client.clone(), self.address.clone(), self.after);
             self.opening = Some(Opening(Box::pin(async move { client.open_stream(&address, after, may_start).await })));
         }
@@ -216,5 +229,24 @@ impl Events {
             self.ready.push_back(Event::Entry(Line { lsn, json: event.data, entry }));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Start;
+    use crate::home::Home;
+
+    #[test]
+    fn a_daemon_that_dies_soon_after_each_start_is_started_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        home.create().unwrap();
+        let client = Client::new(home.clone(), Start::Never);
+        let mut events = Events::new(client, Address::of("/v1/events"), Lsn::ZERO, true);
+        assert!(!events.may_start_again(), "one that was stopped takes its socket away");
+        drop(std::os::unix::net::UnixListener::bind(home.socket()).unwrap());
+        assert_eq!([events.may_start_again(), events.may_start_again()], [true, false]);
     }
 }
