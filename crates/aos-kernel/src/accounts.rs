@@ -28,8 +28,13 @@ impl<P: PageStore> Kernel<P> {
 
     /// What a process may still use; `None`: nothing limits it.
     pub(crate) fn left(&mut self, pid: Pid, dimension: Dimension) -> Option<u64> {
+        self.limiting(pid, dimension)?.left()
+    }
+
+    /// The last account that a process draws on: where anything limits it, that does.
+    pub(crate) fn limiting(&mut self, pid: Pid, dimension: Dimension) -> Option<Account> {
         let last = *self.drawn_on(pid, dimension).last()?;
-        self.table.get(last)?.budget.account(dimension).left()
+        Some(*self.table.get(last)?.budget.account(dimension))
     }
 
     pub(crate) fn each_account(&mut self, pid: Pid, dimension: Dimension, change: impl Fn(&mut Account)) {

@@ -42,24 +42,20 @@ impl<P: PageStore> Kernel<P> {
         }
         let started_at = process.started_at;
         let wall_s = process.budget.ends_at.map(|end| end.millis_since(started_at).div_ceil(1000));
-        let limit = |kernel: &mut Self, dimension| {
-            let holder = *kernel.drawn_on(from, dimension).last()?;
-            kernel.table.get(holder)?.budget.account(dimension).limit
-        };
-        let (tokens, calls) = (limit(self, Dimension::Tokens), limit(self, Dimension::Calls));
-        let budget = BudgetSpec { usd: limit(self, Dimension::Usd).map(Usd), tokens, calls, wall_s };
         let pid = Pid(self.globals.last_pid + 1);
-        let process = self.table.get(from).ok_or_else(|| no_process(from))?;
-        Ok(SpawnSpec {
-            // What held for its origin, of which it has used nothing yet.
-            budget,
+        let mut spec = SpawnSpec {
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             priority: process.priority,
             // The nearest grants lie within all above them, so they alone say what it may do.
             grants: process.chain.first().map(Grants::texts),
             // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.
             ..SpawnSpec::resident(pid, process.role.clone(), process.course.asked.clone())
-        })
+        };
+        // What held for its origin, of which it has used nothing yet.
+        let mut limit = |dimension| self.limiting(from, dimension)?.limit;
+        let (tokens, calls) = (limit(Dimension::Tokens), limit(Dimension::Calls));
+        spec.budget = BudgetSpec { usd: limit(Dimension::Usd).map(Usd), tokens, calls, wall_s };
+        Ok(spec)
     }
 
     /// A process made from another one's past: its window, and nothing that has one owner.
