@@ -130,14 +130,20 @@ async fn a_stream_is_taken_up_where_it_broke() {
     assert_eq!(asked, ["2", "3", "3"]);
 }
 
-#[tokio::test]
-async fn a_stream_outlives_its_daemon() {
+/// A stream that has had its first event, and whose daemon died; and the home, with the folder that holds it.
+async fn bereft() -> (Events, Home, Option<tempfile::TempDir>) {
     let fake = Fake::serve(|_| Reply(200, entry(1)));
     let (client, home) = (fake.client(), fake.home.clone());
     let mut events = client.events(Address::of("/v1/events"), Lsn::ZERO, true);
     assert_eq!(lsns(&mut events, 1).await, [1]);
-    let _dir = fake.kill().await;
+    let dir = fake.kill().await;
     assert_eq!(events.next().await.unwrap(), Some(Event::Lost));
+    (events, home, dir)
+}
+
+#[tokio::test]
+async fn a_stream_outlives_its_daemon() {
+    let (mut events, home, _dir) = bereft().await;
     std::fs::remove_file(home.socket()).unwrap();
     let _next = Fake::serve_at(home, |_| Reply(200, entry(2)));
     assert_eq!(events.next().await.unwrap(), Some(Event::Back));
@@ -156,12 +162,7 @@ async fn in_ticks(events: &mut Events, ticks: usize) -> Option<Event> {
 
 #[tokio::test]
 async fn a_stream_outlives_its_daemon_also_where_it_is_asked_in_ticks() {
-    let fake = Fake::serve(|_| Reply(200, entry(1)));
-    let (client, home) = (fake.client(), fake.home.clone());
-    let mut events = client.events(Address::of("/v1/events"), Lsn::ZERO, true);
-    assert_eq!(lsns(&mut events, 1).await, [1]);
-    let _dir = fake.kill().await;
-    assert_eq!(events.next().await.unwrap(), Some(Event::Lost));
+    let (mut events, home, _dir) = bereft().await;
     assert_eq!(in_ticks(&mut events, 10).await, None);
     std::fs::remove_file(home.socket()).unwrap();
     let _next = Fake::serve_at(home, |_| Reply(200, entry(2)));
