@@ -32,7 +32,7 @@ pub const KEPT: &[(&str, Kind)] = &[
     ("journal.db", Kind::Journal),
     ("memory", Kind::Databases),
     ("workspaces", Kind::Files),
-    ("undo", Kind::Files),
+    ("undo", Kind::Changes),
     ("apps", Kind::Files),
     ("policy.yaml", Kind::Files),
     ("aos.toml", Kind::Files),
@@ -58,7 +58,13 @@ pub enum Kind {
     Databases,
     /// A file, or a folder of files, as they lie.
     Files,
+    /// A folder of changes, of which only those below [`AT_REST`] are copied: one that is under way would be brought to its
+    /// end by whoever opens the copy, in folders that go on without it.
+    Changes,
 }
+
+/// Where changes to files that are at rest are, below [`Home::undo`].
+pub const AT_REST: &str = "kept";
 
 /// Why there is no home to work in.
 #[derive(Debug, thiserror::Error)]

@@ -57,8 +57,8 @@ pub fn restore(
         match kept.kind {
             Kind::Journal => exchange.set_aside(&folder, &report)?,
             // An empty folder is nothing to keep.
-            Kind::Databases | Kind::Files if fs::remove_dir(&kept.place).is_ok() => {}
-            Kind::Databases | Kind::Files => move_if_there(&kept.place, &folder.join(kept.name))?,
+            Kind::Databases | Kind::Files | Kind::Changes if fs::remove_dir(&kept.place).is_ok() => {}
+            Kind::Databases | Kind::Files | Kind::Changes => move_if_there(&kept.place, &folder.join(kept.name))?,
         }
     }
     for kept in home.kept().iter().filter(|kept| kept.kind != Kind::Journal) {

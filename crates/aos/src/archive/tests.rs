@@ -83,6 +83,20 @@ fn what_lies_deeper_than_paths_reach_is_left_out_and_said() {
     assert!(manifest.held.iter().any(|held| held.path == "workspaces/3/plain"));
 }
 
+/// Whoever opened the copy would end it, in a folder of somebody's that goes on without it.
+#[test]
+fn a_change_that_is_under_way_stays_where_it_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = home_at(&dir.path().join("home"));
+    for change in ["9-0", "kept/5-0"] {
+        fs::create_dir_all(home.undo().join(change)).unwrap();
+        fs::write(home.undo().join(change).join("record.json"), "{}").unwrap();
+    }
+    let held = backed_up(&home, &dir.path().join("a.aos")).held;
+    let of_undo: Vec<&str> = held.iter().map(|held| &*held.path).filter(|path| path.starts_with("undo")).collect();
+    assert_eq!(of_undo, ["undo", "undo/kept", "undo/kept/5-0", "undo/kept/5-0/record.json"]);
+}
+
 /// What a link led to was in the backup, where it took the place of a folder that had been listed.
 #[test]
 fn nothing_is_taken_from_elsewhere_whatever_agents_do_meanwhile() {

@@ -18,7 +18,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::content::Content;
 use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
-use crate::home::{Home, Kind};
+use crate::home::{AT_REST, Home, Kind};
 
 /// The name under which the target of a link stands that is too long for its own header.
 const LONG_LINK: &[u8] = b"././@LongLink";
@@ -115,7 +115,7 @@ impl<'w, 'p> Writing<'w, 'p> {
                     (last_lsn, entries) = (report.last, report.entries);
                     self.take_copy(&copy, name)?;
                 }
-                Kind::Databases | Kind::Files => {
+                Kind::Databases | Kind::Files | Kind::Changes => {
                     // A link of a person to another disk, or to where they keep their configuration, is followed.
                     let place = kept.place.canonicalize().unwrap_or(kept.place);
                     self.tree(&place, name, kept.kind)?;
@@ -149,6 +149,9 @@ impl<'w, 'p> Writing<'w, 'p> {
         };
         let mut own: Option<PathBuf> = None;
         for (path, met) in walk {
+            if kind == Kind::Changes && path.components().next().is_some_and(|first| first.as_os_str() != AT_REST) {
+                continue;
+            }
             let below = |top: &Path| if path.as_os_str().is_empty() { top.to_owned() } else { top.join(&path) };
             let (place, name) = (below(place), below(name));
             let met = match met {

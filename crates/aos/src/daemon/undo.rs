@@ -30,13 +30,12 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc, wat
 use tokio_util::sync::CancellationToken;
 
 use super::heart::Completion;
+use crate::home::AT_REST;
 use told::changed;
 pub(crate) use view::{Link, Links};
 
 /// Characters of a command line that are journaled with its changes; the call's own entry has all of it.
 const COMMAND_SHOWN: usize = 500;
-/// Where changes that are at rest are, below `undo/`.
-const KEPT: &str = "kept";
 /// Where the workspaces are named that are copies of a dry run, below `undo/`: each by a file of its name that holds its path.
 const COPIES: &str = "copies";
 
@@ -232,7 +231,7 @@ impl Undo {
     /// Brings to rest what the stop of the last daemon interrupted, and gives the changes that the journal, which ends with
     /// `last`, may not know of yet. What is at rest is not looked at: [`Undo::count`] does that later.
     pub(crate) fn open(dir: PathBuf, last: Lsn) -> io::Result<(Undo, Vec<(Pid, Changed)>)> {
-        std::fs::create_dir_all(dir.join(KEPT))?;
+        std::fs::create_dir_all(dir.join(AT_REST))?;
         std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         put_away(&dir, last)?;
         for copy in std::fs::read_dir(dir.join(COPIES)).into_iter().flatten().flatten() {
@@ -288,7 +287,7 @@ impl Undo {
     /// number of changes.
     pub(crate) fn count(&self) {
         self.counted.get_or_init(|| {
-            let kept = changes_in(&self.dir.join(KEPT)).unwrap_or_else(|error| {
+            let kept = changes_in(&self.dir.join(AT_REST)).unwrap_or_else(|error| {
                 tracing::warn!(%error, "what is kept for undoing cannot be listed");
                 Vec::new()
             });
@@ -314,7 +313,7 @@ impl Undo {
 
     /// Where the folder of a change is, or would be.
     fn folder(&self, effect: EffectId) -> PathBuf {
-        let kept = self.dir.join(KEPT).join(effect.to_string());
+        let kept = self.dir.join(AT_REST).join(effect.to_string());
         if kept.exists() { kept } else { self.dir.join(effect.to_string()) }
     }
 
@@ -526,7 +525,7 @@ impl Undo {
         let Ok(Some(committed)) = Committed::load(&dir) else { return };
         if rests(&committed)
             && committed.turn() == changed.turn
-            && let Err(error) = std::fs::rename(&dir, self.dir.join(KEPT).join(name))
+            && let Err(error) = std::fs::rename(&dir, self.dir.join(AT_REST).join(name))
         {
             // Then it is looked for in the journal at the next start.
             tracing::debug!(effect = %changed.effect, %error, "not laid to rest");
@@ -539,7 +538,7 @@ impl Undo {
     /// As of [`Committed::undo`]; where its folder is gone, that it cannot be opened.
     fn turned(&self, effect: EffectId, note: Value) -> Result<Committed, aos_sandbox::Error> {
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
-        let (kept, dir) = (self.dir.join(KEPT).join(effect.to_string()), self.dir.join(effect.to_string()));
+        let (kept, dir) = (self.dir.join(AT_REST).join(effect.to_string()), self.dir.join(effect.to_string()));
         let failed = |source: io::Error| aos_sandbox::Error::Path { path: dir.clone(), source };
         if kept.exists() {
             // From here on a start has to look at it, whatever becomes of the rest.
@@ -631,7 +630,7 @@ fn too_much(kept: impl Iterator<Item = (EffectId, Kept)>) -> Vec<EffectId> {
 /// Puts away changes that the journal does not know the calls of, as a restored home has them, or one of which the end of the
 /// journal is lost: their numbers are given again, and nobody asks for them any more.
 fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
-    for (effect, path) in changes_in(dir)?.into_iter().chain(changes_in(&dir.join(KEPT))?) {
+    for (effect, path) in changes_in(dir)?.into_iter().chain(changes_in(&dir.join(AT_REST))?) {
         if effect.cause <= last {
             continue;
         }
