@@ -326,14 +326,11 @@ impl Edges {
                 let Some(layer) = self.undo.layer(id) else {
                     return self.undo.made_before(id, permit.pid(), &call_id, permit.call());
                 };
-                let undo = Arc::clone(&self.undo);
+                let watch = self.undo.watch(id, &place.root);
                 let (answer, told) = blocking(move || {
                     held(bound.as_deref(), &place, permit.call())?;
                     let done = drivers.files(permit, &place, Some(Keeping { layer, note }), &token);
-                    if done.committed.is_none() {
-                        undo.look_after(id);
-                    }
-                    Ok((done.answer, done.committed.and_then(|committed| undo.took(committed))))
+                    Ok((done.answer, watch.took(done.committed)))
                 })
                 .await?;
                 self.tell(told);
@@ -364,16 +361,9 @@ impl Edges {
                 };
                 let permit = blocking(looked).await?;
                 let requests = Requests::new(&authority, &call_id, self.completions.clone());
+                let watch = self.undo.watch(id, &folder);
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, requests, token).await?;
-                let undo = Arc::clone(&self.undo);
-                let (answer, told) = blocking(move || {
-                    if ran.committed.is_none() {
-                        undo.look_after(id);
-                    }
-                    let told = ran.committed.and_then(|committed| undo.took(committed));
-                    Ok((ran.answer, told))
-                })
-                .await?;
+                let (answer, told) = blocking(move || Ok((ran.answer, watch.took(ran.committed)))).await?;
                 self.tell(told);
                 answer
             }

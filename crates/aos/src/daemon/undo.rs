@@ -1,7 +1,7 @@
 //! Changes to files that can be taken back: where what they replaced is kept, for how long, and how it comes back.
 //!
 //! Start at [`Undo::open`]; a changing call asks for its [`Undo::turn`] and a layer, and hands over what came of it to
-//! [`Undo::took`]. Each change has a folder named by its effect, with the sandbox's record of it: in `undo/` while it is
+//! [`Watch::took`]. Each change has a folder named by its effect, with the sandbox's record of it: in `undo/` while it is
 //! made, taken back or not yet known to the journal, in `undo/kept/` once it is at rest, so that a start looks only at what
 //! the last stop interrupted. What always holds: a change is journaled for as long as it stands, also where the daemon
 //! stopped between the two; of the calls that change files of one folder one runs at a time, whichever folder above or
@@ -78,6 +78,38 @@ pub(crate) struct Wants<'a> {
 pub(crate) struct Turn {
     changes: Vec<OwnedRwLockWriteGuard<()>>,
     reads: Vec<OwnedRwLockReadGuard<()>>,
+}
+
+/// Looks after a change that somebody begins and does not bring to rest, also where that panics.
+#[must_use]
+pub(crate) struct Watch {
+    undo: Arc<Undo>,
+    effect: EffectId,
+    workspace: PathBuf,
+    over: bool,
+}
+
+impl Watch {
+    /// As of [`Undo::took`], where there is a change. Blocking.
+    pub(crate) fn took(mut self, committed: Option<Committed>) -> Option<(Pid, Body)> {
+        self.over = committed.is_some();
+        self.undo.took(committed?)
+    }
+
+    /// As of [`Undo::turned`]. Blocking.
+    fn turned(mut self, note: Value) -> Result<Committed, aos_sandbox::Error> {
+        let turned = self.undo.turned(self.effect, note);
+        self.over = turned.is_ok();
+        turned
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.over {
+            self.undo.look_after(self.effect, &self.workspace);
+        }
+    }
 }
 
 /// Whether two folders have files in common.
@@ -257,7 +289,10 @@ impl Undo {
                 Ok(Some(committed)) => owed.extend(undo.found(effect, committed)),
                 Err(error) => {
                     tracing::warn!(%effect, error = error.whole(), "a change is not brought to an end");
-                    undo.look_after(effect);
+                    // Where its record cannot be read, nobody knows whose files it is about.
+                    if let Ok(Some(committed)) = Committed::load(&path) {
+                        undo.look_after(effect, &committed.workspace());
+                    }
                 }
             }
         }
@@ -398,14 +433,20 @@ impl Undo {
         let _ = self.journal.set((reader, completions));
     }
 
-    /// Remembers a change of a call that failed, if it stopped half-way. Blocking.
-    pub(crate) fn look_after(&self, effect: EffectId) {
-        if let Ok(Some(committed)) = Committed::load(&self.dir.join(effect.to_string()))
-            && !rests(&committed)
-        {
-            tracing::warn!(%effect, workspace = %committed.workspace().display(), "a change stopped half-way");
-            self.halted.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, committed.workspace());
+    /// Watches over a change until it rests.
+    pub(crate) fn watch(self: &Arc<Self>, effect: EffectId, workspace: &Path) -> Watch {
+        Watch { undo: Arc::clone(self), effect, workspace: workspace.to_owned(), over: false }
+    }
+
+    /// Remembers a change of this workspace if it stopped half-way, or if nobody can tell. Blocking.
+    fn look_after(&self, effect: EffectId, workspace: &Path) {
+        match Committed::load(&self.dir.join(effect.to_string())) {
+            Ok(None) => return,
+            Ok(Some(committed)) if rests(&committed) => return,
+            Ok(Some(_)) | Err(_) => {}
         }
+        tracing::warn!(%effect, workspace = %workspace.display(), "a change stopped half-way");
+        self.halted.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, workspace.to_owned());
     }
 
     /// Brings a change to rest that stopped half-way. Blocking.
@@ -862,7 +903,7 @@ mod tests {
             let path = home.path().join(path);
             undo.turn(Wants { workspace: &path, mounted: &[], labelled: false }, &token).await.map(drop)
         };
-        undo.look_after(made.effect);
+        drop(undo.watch(made.effect, &workspace));
         for undo in [undo, open()] {
             let refused = turn(&undo, "w").await.unwrap_err();
             assert_eq!(refused.code, Code::Io);
@@ -884,6 +925,31 @@ mod tests {
         }
         assert_eq!(turn(&undo, "w").await, Ok(()));
         assert!(outcomes.try_recv().is_err(), "once");
+    }
+
+    /// Whoever panics says nothing more, and who cannot read a record does not know that it rests.
+    #[tokio::test]
+    async fn a_workspace_waits_for_a_change_whose_call_panicked_and_for_one_that_cannot_be_read() {
+        let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let undo = Arc::new(Undo::open(home.path().join("undo"), Lsn(99)).unwrap().0);
+        let token = CancellationToken::new();
+        let wants = Wants { workspace: workspace.path(), mounted: &[], labelled: false };
+        let (first, second) = (changed_by(&undo, 1, workspace.path()), changed_by(&undo, 2, workspace.path()));
+        let record = |made: &Changed| home.path().join("undo").join(made.effect.to_string()).join("committed.json");
+        let whole = std::fs::read_to_string(record(&first)).unwrap();
+        let watch = undo.watch(first.effect, workspace.path());
+        let began = format!("{whole}\n{}", json!({ "stage": "Undoing", "turn": 1, "note": null }));
+        let call = std::panic::AssertUnwindSafe(|| {
+            let _watch = watch;
+            std::fs::write(record(&first), began).unwrap();
+            panic!("in the middle of it");
+        });
+        assert!(std::panic::catch_unwind(call).is_err());
+        assert_eq!(undo.halted.lock().unwrap().keys().collect::<Vec<_>>(), [&first.effect]);
+        assert!(undo.turn(wants, &token).await.is_ok(), "and by whoever comes next it is ended");
+        std::fs::write(record(&second), "no record").unwrap();
+        drop(undo.watch(second.effect, workspace.path()));
+        assert_eq!(undo.turn(wants, &token).await.map(drop).unwrap_err().code, Code::Io);
     }
 
     /// Folders deep inside one another made the deletion of what is beside them irrevocable.

@@ -116,13 +116,10 @@ impl Undo {
         let restores = if link.turn % 2 == 1 { link.undoes.clone() } else { None };
         let note = note.turned(&id, restores);
         drop(committed);
-        let (undo, effect) = (Arc::clone(self), link.effect);
-        let (turned, note) = blocking(move || match undo.turned(effect, note.written()) {
-            Ok(turned) => Ok((turned, note)),
-            Err(error) => {
-                undo.look_after(effect);
-                Err(refused(&id, &error))
-            }
+        let watch = self.watch(link.effect, &workspace);
+        let (turned, note) = blocking(move || {
+            let turned = watch.turned(note.written()).map_err(|error| refused(&id, &error))?;
+            Ok((turned, note))
         })
         .await?;
         let changed = changed(&turned, &note);
