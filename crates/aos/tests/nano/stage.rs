@@ -104,16 +104,20 @@ impl Stage {
     }
 
     /// Makes the agents that are to be written to. A pid of several tasks goes by the name of the first, and a name
-    /// belongs to one pid; the tasks go by the pids.
+    /// belongs to one pid; the tasks go by the pids. What a task is to call its helper nobody else is called, unless a task
+    /// names them so.
     fn place_agents(&self, tasks: &[Task]) {
         let mut names = BTreeMap::<u64, Option<&str>>::new();
         let mut used = BTreeSet::new();
         let mut agents: Vec<_> =
             tasks.iter().flat_map(|task| task.setup.agents.iter().map(move |one| (task, one))).collect();
-        agents.sort_by_key(|(task, agent)| !task.task.contains(&agent.name));
-        for (_, agent) in agents {
+        let said = |task: &Task, name: &str| task.task.contains(name);
+        agents.sort_by_key(|(task, agent)| !said(task, &agent.name));
+        let of_helpers: BTreeSet<&str> = tasks.iter().flat_map(names_of_helpers).collect();
+        for (task, agent) in agents {
             let name = names.entry(agent.pid).or_default();
-            if name.is_none() && used.insert(&agent.name) {
+            let free = said(task, &agent.name) || !of_helpers.contains(&*agent.name);
+            if name.is_none() && free && used.insert(&agent.name) {
                 *name = Some(&agent.name);
             }
         }
@@ -235,6 +239,12 @@ impl Stage {
         *after = entries.last().and_then(|entry| entry["lsn"].as_u64()).unwrap_or(*after);
         entries
     }
+}
+
+/// What a task is to call its helpers.
+fn names_of_helpers(task: &Task) -> impl Iterator<Item = &str> {
+    let calls = task.expect.calls.iter().chain(task.expect.calls_any.iter().flatten());
+    calls.filter(|(name, _)| name == "SPAWN_AGENT").filter_map(|(_, args)| args.get("name")?.as_str())
 }
 
 /// Every file below a folder by its path in it.
