@@ -38,6 +38,10 @@ pub enum Body {
     Booted {
         /// Of the program.
         version: String,
+        /// The configuration that holds from here on, where it is another one than before: what the stop interrupted goes on
+        /// under it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        configured: Option<Box<Configured>>,
     },
     /// Input: what the daemon is made of, looked at when it started.
     Measured(Measured),

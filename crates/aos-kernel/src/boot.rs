@@ -3,7 +3,7 @@
 //! Effects that may be repeated are issued again with the same id; the others come back as `EINTR`, outcome unknown,
 //! and are not run again. Nothing is lost and nothing is done twice.
 
-use aos_abi::entry::{Purpose, Verdict};
+use aos_abi::entry::{Configured, Purpose, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
 
 use crate::budget::Need;
@@ -13,24 +13,31 @@ use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure, outcome};
 
 impl<P: PageStore> Kernel<P> {
-    pub(crate) fn boot(&mut self, before: Timestamp) {
-        // First: a call that goes on below may begin a watch of its own.
+    pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>) {
+        self.keep_windows_open(before);
+        // As it was set aside, by what held then.
+        self.cut_off();
+        // From here on by what holds now: nothing is started before the last line, so nothing starts by what does not.
+        if let Some(configured) = configured {
+            self.adopt(configured);
+        }
+        self.end_races();
+        // Before the calls: one that goes on may begin a watch of its own.
         for pid in self.globals.watchers.clone() {
             self.begin_watches(pid);
         }
         self.examine_again();
-        self.keep_windows_open(before);
-        self.cut_off();
-        self.end_races();
         for (id, in_flight) in self.globals.in_flight.clone() {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
                 // Its process was killed: nobody wants the answer.
                 InFlight::Infer { .. } if gone => self.never_came(id),
                 InFlight::Infer { pid, model, purpose, upto, max_output, .. } => {
-                    match self.redraft(id, pid, &model, purpose, upto, max_output) {
+                    let may = purpose == Purpose::Digest || self.may_be_shown(pid, &model);
+                    match may.then(|| self.redraft(id, pid, &model, purpose, upto, max_output)).flatten() {
                         Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
-                        // Its model is configured no more: the turn begins anew when there is one.
+                        // Its model is configured no more, or may not be asked any more: the turn begins anew, with what
+                        // may, or says why there is none.
                         None => {
                             self.never_came(id);
                             self.want_turn_again(pid);
@@ -44,6 +51,12 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Serve { .. } => unreachable!("all of them were cut off above"),
             }
         }
+    }
+
+    /// Whether a process may use a model, and the model see what the process holds, by what holds now. Asks nobody.
+    fn may_be_shown(&mut self, pid: Pid, model: &str) -> bool {
+        let local = self.model(model).is_some_and(|spec| spec.local);
+        self.may_use(pid, model) && (local || self.may_go_elsewhere(pid))
     }
 
     /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.

@@ -270,7 +270,7 @@ impl<P: PageStore> Kernel<P> {
     fn decide(&mut self, entry: &Entry, before: Timestamp) {
         let pid = entry.pid;
         match &entry.body {
-            Body::Booted { .. } => self.boot(before),
+            Body::Booted { configured, .. } => self.boot(before, configured.as_deref()),
             Body::Configured(config) => self.configure(config),
             Body::Measured(measured) => self.globals.measured.clone_from(measured),
             Body::Tick => self.tick(),
@@ -401,14 +401,20 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn configure(&mut self, config: &Configured) {
+        let mounted = self.mounted_to_watchers();
+        self.adopt(config);
+        self.watch_what_is_mounted(mounted);
+    }
+
+    /// The same where no watch has begun yet.
+    fn adopt(&mut self, config: &Configured) {
         self.globals.config = serde_json::to_string(config).expect("the configuration is plain data");
         let before = self.policy.generation().to_owned();
-        let (fetching, mounted) = (self.fetching(), self.mounted_to_watchers());
+        let fetching = self.fetching();
         self.take_config(config.clone());
         self.labels_stay(fetching);
         if self.policy.generation() != before {
             self.perform(Effect::Policy(self.policy.clone()));
-            self.watch_what_is_mounted(mounted);
             self.questions_are_over();
         }
         // Purses are filled anew by what holds now.

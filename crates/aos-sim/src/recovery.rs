@@ -50,7 +50,7 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
     sim.waiting.clear();
     sim.checkpointing = false;
     let policy = sim.history.iter().rev().find_map(|entry| match &entry.body {
-        Body::Configured(config) => Some(config.policy.as_str()),
+        Body::Configured(config) | Body::Booted { configured: Some(config), .. } => Some(config.policy.as_str()),
         _ => None,
     });
     sim.outside.crash(durable, policy.unwrap_or_default());

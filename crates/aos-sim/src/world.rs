@@ -244,14 +244,13 @@ impl Simulation {
         self.sync()
     }
 
-    /// The daemon starts; the first time it says how everything is configured.
+    /// The daemon starts and says how everything is configured, where that is new: the first time, and where somebody has
+    /// changed it while it was off.
     pub(crate) fn boot(&mut self) -> Result<(), Halt> {
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into() })?;
-        if self.kernel.config().models.is_empty() {
-            let config = setup::configured(&mut self.chance, self.kind);
-            self.apply(Pid::SYSTEM, Body::Configured(Box::new(config)))?;
-        }
-        Ok(())
+        let first = self.kernel.config().models.is_empty();
+        let configured =
+            (first || self.chance.percent(20)).then(|| Box::new(setup::configured(&mut self.chance, self.kind)));
+        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured })
     }
 
     fn step(&mut self) -> Result<(), Halt> {
@@ -319,7 +318,9 @@ impl Simulation {
     fn said(&mut self, pid: Pid, input: &Body) -> Result<(), Broken> {
         let at = (self.now, self.kernel.lsn().next());
         match input {
-            Body::Configured(config) => self.outside.desk.policy(&config.policy),
+            Body::Configured(config) | Body::Booted { configured: Some(config), .. } => {
+                self.outside.desk.policy(&config.policy);
+            }
             Body::Proposal { id, state, .. } => self.outside.desk.hears(pid, id, *state, at)?,
             Body::Examined(examined) => self.outside.desk.looks(pid, &examined.id, &examined.files, at)?,
             _ => {}

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use aos_models::scripted::Call;
+use aos_models::scripted::{Answer, Call};
 use serde_json::{Value, json};
 
 use rig::{POLICY, Rig, Running, Setup, any, assert_told, call, calls, echo, results, say, write};
@@ -302,6 +302,39 @@ fn a_policy_that_changed_while_the_daemon_was_off_holds_from_the_start() {
     rig.up();
     assert_eq!(rig.aos(&["send", &pid.to_string(), "go on"]).code, 0);
     rig::until("the file", || rig.file(&format!("workspaces/{pid}/b.txt")).exists().then_some(()));
+}
+
+/// What a kill interrupted went on by the policy of before: the call behind was made, and the prompt went out again.
+#[test]
+fn what_was_interrupted_goes_on_by_the_policy_that_changed_while_the_daemon_was_off() {
+    let slow = calls(vec![
+        Call::new("EXEC_CMD", json!({ "cmd": "sleep 60" })),
+        Call::new("FS_WRITE", json!({ "path": "b.txt", "content": "2" })),
+    ]);
+    let silent = Answer { delay_ms: 600_000, ..say("never") };
+    let exec = format!("{POLICY}    exec: {{shell: true, programs: [sh, coreutils], net: none}}\n");
+    let script = vec![any("alpha", vec![slow, say("done")]), any("beta", vec![silent])];
+    let rig = Rig::with(script, setup(|setup| setup.policy = Some(exec)));
+    if !rig.isolates() {
+        return rig::skipped("there are no walls for a command here");
+    }
+    let (running, asking) = (rig.spawn(&["alpha"]), rig.spawn(&["beta"]));
+    rig::until("the command to run", || {
+        let calls = rig.entries(running, "verdict");
+        (!calls.is_empty() && rig.request_count() == 2).then_some(())
+    });
+    rig.kill_daemon();
+    // Without one nothing is granted.
+    fs::remove_file(rig.file("policy.yaml")).unwrap();
+    rig.up();
+    let state = |pid| rig.process(pid)["state"].as_str().unwrap_or_default().to_owned();
+    rig::until("both to stop", || [running, asking].iter().all(|pid| state(*pid) == "stopped").then_some(()));
+    assert!(!rig.file(&format!("workspaces/{running}/b.txt")).exists());
+    let verdicts = rig.entries(running, "verdict");
+    let said: Vec<&str> = verdicts.iter().filter_map(|entry| entry["verdict"].as_str()).collect();
+    assert_eq!(said, ["allow", "deny"]);
+    assert_ne!(verdicts[0]["generation"], verdicts[1]["generation"]);
+    assert_eq!(rig.request_count(), 2, "no prompt went out again");
 }
 
 /// A home with a past that is down: its journal is moved into one file first.

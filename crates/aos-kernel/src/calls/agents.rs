@@ -117,18 +117,26 @@ impl<P: PageStore> Kernel<P> {
         if own.1.any_of(Labels::UNTRUSTED) && wanted > rank(&own.0) { Verdict::Ask } else { Verdict::Allow }
     }
 
+    /// Whether a process may go on with a model that it was made with or that the router chose for it.
+    pub(crate) fn may_use(&mut self, pid: Pid, model: &str) -> bool {
+        let hold = self.answers_hold(pid);
+        let Some(process) = self.table.get(pid) else { return true };
+        let (role, by_name) = (process.policy_role.clone(), process.course.asked == model);
+        match self.model_verdict(&role, model) {
+            Verdict::Allow => true,
+            Verdict::Ask | Verdict::Hold => by_name || hold,
+            Verdict::Deny => false,
+        }
+    }
+
     /// Whether the policy has changed so that a process may not use its model any more; then it goes on with another one
     /// that the router knows of, or stops or ends and says so. A model that was asked for by name and that its role would
     /// ask about stays: whoever made the process was asked.
     pub(crate) fn withdrawn_model(&mut self, pid: Pid, model: &str) -> bool {
-        let hold = self.answers_hold(pid);
-        let Some(process) = self.table.get(pid) else { return false };
-        let (role, by_name) = (process.policy_role.clone(), process.course.asked == model);
-        match self.model_verdict(&role, model) {
-            Verdict::Allow => return false,
-            Verdict::Ask | Verdict::Hold if by_name || hold => return false,
-            Verdict::Ask | Verdict::Hold | Verdict::Deny => {}
+        if self.may_use(pid, model) {
+            return false;
         }
+        let Some(role) = self.table.get(pid).map(|process| process.policy_role.clone()) else { return false };
         // The router may know of another one that may serve.
         if self.route_of(pid).order.first().is_some_and(|first| first.model != model) {
             self.want_turn_again(pid);

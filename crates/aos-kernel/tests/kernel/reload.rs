@@ -82,3 +82,52 @@ fn the_same_text_again_is_no_other_policy_and_a_text_with_a_fault_denies() {
     > off 1
     "#);
 }
+
+/// What was behind a call that a stop interrupted was decided by the policy of before, and what was at a model went there
+/// again.
+#[test]
+fn what_a_stop_interrupted_goes_on_by_what_was_changed_meanwhile() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => EXEC_CMD {"cmd":"make"} => FS_WRITE {"path":"b","content":""}
+        meanwhile policy ops: [read, write, delete]} => ops: [read]}
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"make"} => FS_WRITE {"path":"b","content":""}
+      → call 2 EXEC_CMD {"cmd":"make"}
+    > meanwhile policy ops: [read, write, delete]} => ops: [read]}
+    > boot
+    2 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+    2 deny by role assistant: no rule
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → another policy
+      → infer 2 turn [task, turn, exec_cmd, fs_write]
+    "#);
+    let told = replay(
+        r#"
+        spawn resident go
+        spawn resident model=b two
+        meanwhile policy assistant: => assistant:\n    models: {tiers: [strong]}
+        boot
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > spawn resident model=b two
+      → infer 3 turn [task]
+    > meanwhile policy assistant: => assistant:\n    models: {tiers: [strong]}
+    > boot
+    2 stopped: the policy was changed, and the role may not use `m` any more; change `models` of the role in policy.yaml; then `aos resume 2`
+      → another policy
+      → infer 3 turn [task]
+    > boot
+      → infer 3 turn [task]
+    "#);
+}

@@ -133,6 +133,8 @@ struct Rig {
     serial: u32,
     /// What the next answer says that it used.
     usage: Option<Usage>,
+    /// Nothing is heard of what is configured.
+    is_off: bool,
 }
 
 impl Rig {
@@ -178,8 +180,9 @@ impl Rig {
             out: String::new(),
             serial: 0,
             usage: None,
+            is_off: false,
         };
-        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
+        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None });
         rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
         rig.out.clear();
         rig
@@ -298,7 +301,7 @@ impl Rig {
                 let (old, new) = rest.split_once(" => ").unwrap();
                 self.configure(|config| {
                     assert!(config.policy.contains(old), "the policy has no `{old}`");
-                    config.policy = config.policy.replace(old, new);
+                    config.policy = config.policy.replace(old, &new.replace("\\n", "\n"));
                 });
             }
             "drop" => self.configure(|config| config.models.retain(|name, _| name != first)),
@@ -357,6 +360,12 @@ impl Rig {
                 self.boot();
             }
             "boot" => self.boot(),
+            // Changed while it is off: the next boot finds it so.
+            "meanwhile" => {
+                self.is_off = true;
+                self.command(rest);
+                self.is_off = false;
+            }
             "ps" => self.ps(pid),
             "risks" => {
                 for open in self.kernel.proposals() {
@@ -554,8 +563,10 @@ impl Rig {
 
     fn configure(&mut self, change: impl FnOnce(&mut Configured)) {
         change(&mut self.config);
-        let config = self.config.clone();
-        self.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
+        if !self.is_off {
+            let config = self.config.clone();
+            self.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
+        }
     }
 
     fn after(&mut self, seconds: f64) {
@@ -576,7 +587,8 @@ impl Rig {
         assert_eq!(made, self.entries, "a replay makes the same entries");
         self.kernel = kernel;
         self.calls.clear();
-        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into() });
+        let configured = (**self.kernel.config() != self.config).then(|| Box::new(self.config.clone()));
+        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured });
         if self.kernel.next_deadline().is_some_and(|at| at <= self.now) {
             self.apply(Pid::SYSTEM, Body::Tick);
         }

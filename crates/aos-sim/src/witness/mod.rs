@@ -12,7 +12,7 @@ mod turns;
 use std::sync::Arc;
 
 use aos_abi::entry::Configured;
-use aos_abi::{Body, Entry, Pid, Timestamp};
+use aos_abi::{Body, EffectId, Entry, Pid, Timestamp};
 use aos_kernel::effect::Effect;
 use aos_kernel::table::PageStore;
 use aos_kernel::{Applied, Kernel};
@@ -70,6 +70,7 @@ pub(crate) fn live_through<P: PageStore>(
             return Err(broken("entries follow one another", format!("{} after {before}", entry.lsn)));
         }
     }
+    witness.turns.again = applied.effects.iter().filter_map(asked).collect();
     for entry in &applied.entries {
         witness.entry(entry)?;
     }
@@ -80,10 +81,17 @@ pub(crate) fn live_through<P: PageStore>(
     Ok(applied)
 }
 
+/// What an effect asks a model for.
+fn asked(effect: &Effect) -> Option<EffectId> {
+    if let Effect::Infer(infer) = effect { Some(infer.id) } else { None }
+}
+
 impl Witness {
     fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
         match &entry.body {
-            Body::Configured(config) => self.config = Some(Arc::new((**config).clone())),
+            Body::Configured(config) | Body::Booted { configured: Some(config), .. } => {
+                self.config = Some(Arc::new((**config).clone()));
+            }
             Body::Spawned(_) | Body::Forked { .. } => {
                 if entry.pid.0 <= self.last_pid.0 {
                     return Err(broken(

@@ -43,7 +43,7 @@ impl Money {
             self.since_midnight = self.limit;
         }
         match &entry.body {
-            Body::Configured(_) => {
+            Body::Configured(_) | Body::Booted { configured: Some(_), .. } => {
                 self.limit = config.and_then(|config| config.usd_per_day).map(|usd| usd.0);
                 self.granted_today = most(self.limit, self.granted_today);
                 self.since_midnight = most(self.limit, self.since_midnight);

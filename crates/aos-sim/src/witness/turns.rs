@@ -48,6 +48,8 @@ pub(crate) struct Turns {
     pub(crate) started: u64,
     /// Starts by model.
     pub(crate) starts: BTreeMap<String, u64>,
+    /// What the input under way has models asked.
+    pub(crate) again: BTreeSet<EffectId>,
     /// Who started with the last input, on what.
     pub(crate) begun: Vec<(Pid, String)>,
     /// Starts of the last minute by model, with the tokens they might take.
@@ -155,9 +157,10 @@ impl Turns {
             Body::Exited { .. } => {
                 self.asking.remove(&pid);
             }
-            Body::Booted { .. } => {
-                // What a process that has ended was asking is asked no more.
+            Body::Booted { configured, .. } => {
+                // What a process that has ended was asking is asked no more, nor what may be asked no more by what holds now.
                 let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
+                let goes_on = |effect: &EffectId| configured.is_none() || self.again.contains(effect);
                 // Of two the first goes on.
                 for asking in self.asking.values_mut() {
                     asking.truncate(1);
@@ -166,7 +169,7 @@ impl Turns {
                 let asking = &self.asking;
                 let (kept, gone) =
                     std::mem::take(&mut self.in_flight).into_iter().partition(|(effect, (pid, model, _))| {
-                        asking.get(pid).is_some_and(|asking| asking.contains(effect)) && known(model)
+                        asking.get(pid).is_some_and(|asking| asking.contains(effect)) && known(model) && goes_on(effect)
                     });
                 self.in_flight = kept;
                 let gone: BTreeMap<EffectId, (Pid, String, Purpose)> = gone;

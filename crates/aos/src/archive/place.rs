@@ -17,7 +17,7 @@ use crate::home::Home;
 use crate::mounts::Mounts;
 
 /// What of the journal says who works where.
-const KINDS: &[&str] = &["configured", "spawned", "forked", "exited"];
+const KINDS: &[&str] = &["booted", "configured", "spawned", "forked", "exited"];
 
 /// A folder that agents see, and why.
 struct Seen {
@@ -73,7 +73,7 @@ fn past(home: &Home, seen: &mut Vec<Seen>) -> Result<Option<String>, aos_journal
                     ended.insert(entry.pid);
                     continue;
                 }
-                Body::Configured(configured) => {
+                Body::Configured(configured) | Body::Booted { configured: Some(configured), .. } => {
                     policy = policy.or(Some(configured.policy));
                     continue;
                 }

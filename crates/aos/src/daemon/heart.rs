@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use aos_abi::api::Accepted;
-use aos_abi::entry::Took;
+use aos_abi::entry::{Configured, Took};
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_journal::Journal;
 use aos_kernel::Kernel;
@@ -185,11 +185,13 @@ impl Heart {
     }
 
     /// Runs until told to stop, then saves a checkpoint, so that the next start has nothing to replay.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+    pub(crate) async fn run(mut self, configured: Configured, shutdown: CancellationToken) {
         // What was under way is recovered before anything else happens. Any other entry, a tick included, could start calls
         // of its own, which would then pass for interrupted ones.
         let mut round = Round::default();
-        self.apply(&mut round, Pid::SYSTEM, Body::Booted { version: env!("CARGO_PKG_VERSION").to_owned() });
+        let configured = (**self.kernel.config() != configured).then(|| Box::new(configured));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.apply(&mut round, Pid::SYSTEM, Body::Booted { version, configured });
         self.commit(round);
         let mut completions = Vec::new();
         let mut requests = Vec::new();

@@ -234,7 +234,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     ));
     let (heart, handle) = Heart::new(kernel, Arc::clone(&journal), Arc::clone(&edges), outcomes, failed, checkpoint);
     let stop_heart = CancellationToken::new();
-    let mut beating = tokio::spawn(heart.run(stop_heart.clone()));
+    let mut beating = tokio::spawn(heart.run(configured, stop_heart.clone()));
 
     let proof = proof::Proof::new(journal.reader(), &home);
     let system = Arc::new(system::Daemon {
@@ -256,13 +256,8 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         shutdown: shutdown.clone(),
     });
     let part = |what: &'static str, why: String| Error::Part { what, why };
-    handle
-        .change(move |kernel| {
-            let same = **kernel.config() == configured;
-            Ok((Pid::SYSTEM, if same { Body::Tick } else { Body::Configured(Box::new(configured)) }))
-        })
-        .await
-        .map_err(|error| part("the configuration", error.message))?;
+    // Once this is durable so is the start.
+    handle.change(|_| Ok((Pid::SYSTEM, Body::Tick))).await.map_err(|error| part("the kernel", error.message))?;
 
     // Changes that were wholly made, and whose entry the stop prevented.
     for (pid, changed) in owed {
