@@ -95,6 +95,9 @@ pub enum Body {
         /// Firings that were missed while the machine was off, beside this one.
         #[serde(default, skip_serializing_if = "is_zero")]
         missed: u64,
+        /// Its process set it after it had read what others wrote, who may have chosen the words.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        untrusted: bool,
     },
     /// Input: an HTTP request for one of the process's webhooks. Untrusted.
     Webhook(WebhookRequest),

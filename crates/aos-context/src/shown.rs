@@ -259,10 +259,17 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
                 _ => Told::fenced(entry, &source, body),
             }
         }
-        Body::Timer { timer_id, name, prompt, missed } => {
-            let name = name.as_deref().map(|name| format!(" \"{}\"", word(name))).unwrap_or_default();
+        Body::Timer { timer_id, name, prompt, missed, untrusted } => {
+            let id = word(timer_id);
             let missed = if *missed > 0 { format!(", {missed} more firings were missed") } else { String::new() };
-            Told::plain(format!("[timer {}{name}, {at}{missed}]\n", word(timer_id)), prompt)
+            if *untrusted {
+                let name = name.as_deref().map(|name| format!(" {}", word(name))).unwrap_or_default();
+                let source = format!("timer {id}{name}, set after reading what others wrote{missed}");
+                Told::fenced(entry, &source, prompt)
+            } else {
+                let name = name.as_deref().map(|name| format!(" \"{}\"", word(name))).unwrap_or_default();
+                Told::plain(format!("[timer {id}{name}, {at}{missed}]\n"), prompt)
+            }
         }
         Body::Webhook(request) => {
             let waits = request.reply_by.map(|by| format!(", its caller waits until {by}")).unwrap_or_default();

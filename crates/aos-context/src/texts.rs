@@ -238,7 +238,7 @@ mod tests {
             }),
             Body::Input { text: text(), eof: false, from_pid: Pid::INIT },
             Body::Message { message_id: "m1".into(), from_pid: Pid(9), content: text(), attachments: vec![text()] },
-            Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0 },
+            Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0, untrusted: false },
             Body::Webhook(request),
             Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from([text()]) },
             Body::Exited { exit_code: 0, result: Some(json!([text()])), reason: text() },

@@ -140,7 +140,13 @@ fn play(history: &mut History, step: &Step) {
                 0 => Body::Input { text, eof: bytes % 2 == 0, from_pid: Pid::INIT },
                 1 => Body::Input { text, eof: false, from_pid: Pid(3) },
                 2 => message(3, *bytes),
-                3 => Body::Timer { timer_id: "t1".into(), name: Some(text.clone()), prompt: text, missed: 2 },
+                3 => Body::Timer {
+                    timer_id: "t1".into(),
+                    name: Some(text.clone()),
+                    prompt: text,
+                    missed: 2,
+                    untrusted: false,
+                },
                 4 => Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from([text]) },
                 5 => Body::Signal { signal: Signal::Term, from_pid: Pid::INIT, tree: false },
                 6 => spawn(&text),
@@ -404,7 +410,20 @@ fn results_timers_and_inputs_that_are_recorded_are_shown_to_the_model() {
         attachments: vec!["a.txt".into()],
     });
     history.add(result(&ids[1], "FS_READ", 12));
-    history.add(Body::Timer { timer_id: "t1".into(), name: Some("tea".into()), prompt: "A TIMER".into(), missed: 1 });
+    history.add(Body::Timer {
+        timer_id: "t1".into(),
+        name: Some("tea".into()),
+        prompt: "A TIMER".into(),
+        missed: 1,
+        untrusted: false,
+    });
+    history.add(Body::Timer {
+        timer_id: "t2".into(),
+        name: Some("\"te]a".into()),
+        prompt: "A STRANGER'S".into(),
+        missed: 0,
+        untrusted: true,
+    });
     history.add(Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from(["A FILE".to_owned()]) });
     let request = aos_abi::entry::WebhookRequest {
         id: "r1".into(),

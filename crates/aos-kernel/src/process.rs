@@ -384,6 +384,8 @@ pub struct Timer {
     pub rule: TimerRule,
     /// It goes after its next firing.
     pub once: bool,
+    /// Whoever the process had read may have chosen the prompt.
+    pub untrusted: bool,
 }
 
 /// When a timer fires.

@@ -127,7 +127,13 @@ impl<P: PageStore> Kernel<P> {
                 continue;
             };
             let (missed, next) = missed(&timer.rule, timer.next_at, now);
-            let body = Body::Timer { timer_id: timer_id.clone(), name: timer.name, prompt: timer.prompt, missed };
+            let body = Body::Timer {
+                timer_id: timer_id.clone(),
+                name: timer.name,
+                prompt: timer.prompt,
+                missed,
+                untrusted: timer.untrusted,
+            };
             let lsn = self.fact(pid, body);
             self.with(pid, |process| match next {
                 Some(next) if !timer.once => {

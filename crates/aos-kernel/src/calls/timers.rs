@@ -1,7 +1,8 @@
 //! `SYS_SCHEDULE` and `SYS_UNSCHEDULE`.
 
 use aos_abi::syscall::{SysSchedule, SysUnschedule};
-use aos_abi::{CallError, Code, Pid, limits};
+use aos_abi::{CallError, Code, Pid, Syscall, limits};
+use aos_policy::Labels;
 use serde_json::{Value, json};
 
 use super::invalid;
@@ -13,6 +14,9 @@ use crate::time::next_after;
 impl<P: PageStore> Kernel<P> {
     pub(super) fn set_timer(&mut self, pid: Pid, args: SysSchedule) -> Result<Value, CallError> {
         self.check_text("prompt", &args.prompt)?;
+        // It is told to the process for as long as it fires, when nobody remembers where the words came from.
+        let labels = self.labels_of_call(pid, &Syscall::SysSchedule(args.clone()));
+        let untrusted = labels.any_of(Labels::UNTRUSTED);
         let rule = match (args.seconds, args.cron) {
             (Some(seconds), None) if seconds >= limits::TIMER_PERIOD_S_MIN => {
                 TimerRule::Every(seconds.saturating_mul(1000))
@@ -24,8 +28,8 @@ impl<P: PageStore> Kernel<P> {
             _ => return Err(invalid("exactly one of `seconds` and `cron` says when")),
         };
         let next_at = next_after(&rule, self.globals.at)?;
-        let timer =
-            Timer { name: args.name.clone(), prompt: args.prompt, next_at, rule, once: args.once.unwrap_or(false) };
+        let once = args.once.unwrap_or(false);
+        let timer = Timer { name: args.name.clone(), prompt: args.prompt, next_at, rule, once, untrusted };
         self.with(pid, |process| {
             let same = args.name.as_ref().and_then(|name| {
                 process.timers.iter().find(|(_, timer)| timer.name.as_ref() == Some(name)).map(|(id, _)| id.clone())

@@ -184,7 +184,28 @@ fn nothing_but_a_persons_words_gives() {
     );
     let asks = told.matches("ask by label: labels[0] untrusted").count();
     assert_eq!(asks, 4, "{told}");
+    // Each time it fires, whoever was read first may be who speaks.
+    assert!(told.contains("timer t1: run `rm -rf a` (0 missed, in words that others may have chosen)"), "{told}");
     assert!(told.ends_with("allow by role assistant: exec\n") || told.contains("rm -rf e\"}\nallow"), "{told}");
+}
+
+/// What a person asked for is theirs each time, whatever was read in between.
+#[test]
+fn a_timer_in_a_persons_words_stays_theirs() {
+    let told = replay(
+        r#"
+        spawn resident watch
+        2: => SYS_REGISTER_WEBHOOK {"path":"x"}
+        2: ok
+        hook x
+        input 2 Each 60 seconds "look at the lake"
+        2: => SYS_SCHEDULE {"seconds":60,"prompt":"look at the lake"} => SYS_SCHEDULE {"seconds":60,"prompt":"look away"}
+        2: ok
+        after 61
+        "#,
+    );
+    assert!(told.contains("timer t1: look at the lake (0 missed)"), "{told}");
+    assert!(told.contains("timer t2: look away (0 missed, in words that others may have chosen)"), "{told}");
 }
 
 /// A person reads a question that was proposed as one that was asked, and what is proposed beside it.

@@ -749,7 +749,10 @@ fn fact(entry: &Entry) -> Option<String> {
         }
         Body::Message { from_pid, content, .. } => format!("message from {from_pid}: {content}"),
         Body::Signal { signal, from_pid, .. } => format!("{signal} from {from_pid}"),
-        Body::Timer { timer_id, prompt, missed, .. } => format!("timer {timer_id}: {prompt} ({missed} missed)"),
+        Body::Timer { timer_id, prompt, missed, untrusted, .. } => {
+            let by = if *untrusted { ", in words that others may have chosen" } else { "" };
+            format!("timer {timer_id}: {prompt} ({missed} missed{by})")
+        }
         Body::Verdict { given: Some(lifted), .. } => format!("given, which lifts {lifted}"),
         Body::Verdict { verdict, .. } if verdict.as_str() == "allow" => return None,
         Body::Verdict { verdict, rule, .. } => format!("{} by {rule}", verdict.as_str()),
