@@ -2,9 +2,10 @@
 //!
 //! Start at [`decode`]. Only a model's own reply is decoded, never what it was shown. What always holds: the calls come
 //! out in the order in which they were made, text before native ones; a call that does not decode is a [`Decoded`] with
-//! its error and takes no other call with it; every call id in one reply is different; time is linear in the reply, and
-//! nothing recurses on what a model wrote. Deliberately absent: rights (see `aos-policy`) and any guess at what a broken
-//! call may have meant, since a wrong guess would run something that nobody wrote.
+//! its error and takes no other call with it; every call id in one reply is different; time is linear in the reply, what
+//! comes out has a bound however many calls were written, and nothing recurses on what a model wrote. Deliberately
+//! absent: rights (see `aos-policy`) and any guess at what a broken call may have meant, since a wrong guess would run
+//! something that nobody wrote.
 
 mod constrained;
 mod text;
@@ -23,7 +24,8 @@ use crate::{CallError, CallId, Code, Lsn, Name, Syscall, limits};
 pub struct Decoding {
     /// The reply's text without the calls, trimmed.
     pub say: String,
-    /// The calls, in the order in which they run.
+    /// The calls, in the order in which they run. Of those beyond [`limits::CALLS_PER_REPLY_MAX`] the first is here, with an
+    /// error that counts the rest, and every other one of [`kept`], each with such an error.
     pub calls: Vec<Decoded>,
 }
 
@@ -90,28 +92,31 @@ pub fn decode(
     };
     let native_ids = native_ids(native, new_id);
     let mut taken: BTreeSet<CallId> = native_ids.iter().cloned().collect();
-    let native_args: Vec<Value> = native.iter().map(|call| value_of(&call.arguments)).collect();
+    let native_args: Vec<Value> = kept(native).iter().map(|call| value_of(&call.arguments)).collect();
 
-    let mut calls = Vec::with_capacity(written.len() + native.len());
-    for call in written {
+    let mut calls = Vec::new();
+    let count = written.len();
+    for (nth, call) in written.into_iter().enumerate() {
         let args = value_of(&call.args);
-        // Beyond the limit nothing is run, so nothing need be compared or parsed, and the whole stays linear.
         let beyond = calls.len() >= limits::CALLS_PER_REPLY_MAX;
         if !beyond && announces(&call.name, &args, native, &native_args) {
             continue;
         }
         let parsed = match call.fault {
-            _ if beyond => Err(beyond_the_limit()),
+            _ if beyond => Err(beyond_the_limit(count - nth - 1 + native.len())),
             Some(fault) if fault.hint.is_none() => Err(with_example(fault, &call.name)),
             Some(fault) => Err(fault),
             None => parse(&call.name, &call.args, Form::Text),
         };
         calls.push(Decoded { call_id: fresh(&mut taken, new_id), name: call.name, args, call: parsed });
+        if beyond {
+            break;
+        }
     }
     let last = native.len().saturating_sub(1);
-    for (nth, ((call, call_id), args)) in native.iter().zip(native_ids).zip(native_args).enumerate() {
+    for (nth, ((call, call_id), args)) in kept(native).iter().zip(native_ids).zip(native_args).enumerate() {
         let parsed = if calls.len() >= limits::CALLS_PER_REPLY_MAX {
-            Err(beyond_the_limit())
+            Err(beyond_the_limit(native.len() - nth - 1))
         } else if cut_off && nth == last && is_incomplete(&call.arguments) {
             Err(was_cut_off())
         } else {
@@ -128,10 +133,18 @@ const CALL_ID_BYTES_MAX: usize = 64;
 /// What the kernel itself asks a person for a process has this id in the place of a call's. No call of a model does.
 pub const ASKED_BY_KERNEL: &str = "leave";
 
-/// The ids of native calls as [`decode`] gives them: the provider's own, replaced where empty, used before, longer
+/// The native calls of a reply that get a result: as many as may run, and the next one, whose error says how many more there
+/// were. No model is shown any others, since providers refuse a call without a result.
+#[must_use]
+pub fn kept(native: &[NativeCall]) -> &[NativeCall] {
+    &native[..native.len().min(limits::CALLS_PER_REPLY_MAX + 1)]
+}
+
+/// The ids of [`kept`] native calls as [`decode`] gives them: the provider's own, replaced where empty, used before, longer
 /// than any provider's, or the kernel's. Whoever shows a reply to a model again needs them to bind results to it.
 #[must_use]
 pub fn native_ids(native: &[NativeCall], new_id: &mut dyn FnMut() -> CallId) -> Vec<CallId> {
+    let native = kept(native);
     let mut taken: BTreeSet<CallId> = native.iter().map(|call| call.id.clone()).collect();
     let mut seen = BTreeSet::new();
     native
@@ -249,10 +262,17 @@ fn fresh(taken: &mut BTreeSet<CallId>, new_id: &mut dyn FnMut() -> CallId) -> Ca
     }
 }
 
-fn beyond_the_limit() -> CallError {
+/// What is said of a call beyond the limit that is followed by so many others.
+fn beyond_the_limit(others: usize) -> CallError {
     let most = limits::CALLS_PER_REPLY_MAX;
-    CallError::new(Code::Again, format!("a reply may hold {most} calls, and this one is beyond"))
-        .hint("it was not run; make it again in the next reply")
+    let (which, hint) = match others {
+        0 => ("this one was".to_owned(), "make it again in the next reply".to_owned()),
+        _ => (
+            format!("this one and {others} more after it were"),
+            format!("make those that are still needed again, at most {most} in a reply"),
+        ),
+    };
+    CallError::new(Code::Again, format!("a reply may hold {most} calls, and {which} not run")).hint(hint)
 }
 
 /// Whether a call in the text is word by word one of the native calls of the same reply, of those that may run.

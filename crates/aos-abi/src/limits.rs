@@ -13,7 +13,7 @@ pub const STDIN_MAX: usize = 256;
 pub const ASKS_MAX: usize = 1024;
 /// Most unread notices (timers, webhooks, watches) of one process.
 pub const NOTICES_MAX: usize = 256;
-/// Most calls in one reply; the rest return `EAGAIN` unrun.
+/// Most calls in one reply; the next one returns `EAGAIN` and says how many were not run.
 pub const CALLS_PER_REPLY_MAX: usize = 64;
 /// Most calls that only read which run side by side for one process.
 pub const PARALLEL_READS_MAX: usize = 8;

@@ -1,6 +1,8 @@
 //! The decoder from outside: what a model may write, and what comes of it. Nothing here touches its parts.
 
-use aos_abi::decode::{Decoding, call_ids, decode, text_form};
+use std::collections::BTreeSet;
+
+use aos_abi::decode::{Decoding, call_ids, decode, native_ids, text_form};
 use aos_abi::inference::{Encoding, NativeCall};
 use aos_abi::{Code, Lsn, Name, Syscall, limits};
 use proptest::prelude::*;
@@ -328,16 +330,48 @@ fn a_call_announced_in_text_and_made_natively_runs_once() {
     "#);
 }
 
+/// Each was an entry of its own: a server that wrote half a million of them stopped the kernel for minutes.
 #[test]
-fn calls_beyond_the_limit_are_told_to_come_again() {
-    let reply = "[SYS_CALL::FS_LIST] {}\n".repeat(limits::CALLS_PER_REPLY_MAX + 3);
-    let decoding = text(&reply);
-    assert_eq!(decoding.calls.len(), limits::CALLS_PER_REPLY_MAX + 3);
-    for (nth, call) in decoding.calls.iter().enumerate() {
-        match &call.call {
-            Ok(_) => assert!(nth < limits::CALLS_PER_REPLY_MAX),
-            Err(error) => assert!(nth >= limits::CALLS_PER_REPLY_MAX && error.code == Code::Again),
+fn of_calls_beyond_the_limit_the_first_says_how_many_there_were() {
+    const MOST: usize = limits::CALLS_PER_REPLY_MAX;
+    let calls = |count: usize| vec![native("", "FS_LIST", "{}"); count];
+    let written = |count: usize| "[SYS_CALL::FS_READ] {\"path\":\"a\"}\n".repeat(count);
+    let elements = |count: usize| format!("{{\"calls\":[{}]}}", vec!["{\"name\":\"FS_LIST\"}"; count].join(","));
+    let decoded = |text: &str, native: &[NativeCall]| {
+        decode(text, native, Encoding::Constrained, false, &mut call_ids(Lsn(1))).calls
+    };
+    for (count, others) in [(MOST + 1, 0), (MOST + 2, 1), (300_000, 299_935)] {
+        let few = count.min(30_000);
+        for (calls, others) in [
+            (decoded(&written(count), &[]), others),
+            (decoded(&elements(count), &[]), others),
+            (decoded("", &calls(few)), others.min(30_000 - MOST - 1)),
+        ] {
+            assert_eq!(calls.len(), MOST + 1);
+            assert!(calls[..MOST].iter().all(|call| call.call.is_ok()));
+            let error = calls[MOST].call.as_ref().unwrap_err();
+            let said = if others == 0 {
+                "this one was not run".into()
+            } else {
+                format!("this one and {others} more after it were not run")
+            };
+            assert!(error.code == Code::Again && error.message.ends_with(&said), "{error}");
         }
+    }
+    let none = decoded(&written(MOST), &[]);
+    assert!(none.len() == MOST && none.iter().all(|call| call.call.is_ok()));
+
+    // Of both kinds: every native call that is shown again has a result, whatever was written before.
+    let natives = calls(30_000);
+    for text in ["".to_owned(), written(3), written(300_000)] {
+        let decoded = decoded(&text, &natives);
+        let ids: BTreeSet<&str> = decoded.iter().map(|call| call.call_id.as_str()).collect();
+        assert!(ids.len() == decoded.len() && ids.len() <= 2 * (MOST + 1));
+        assert_eq!(decoded.iter().filter(|call| call.call.is_ok()).count(), MOST);
+        let shown = native_ids(&natives, &mut call_ids(Lsn(1)));
+        assert!(shown.len() == MOST + 1 && shown.iter().all(|id| ids.contains(id.as_str())));
+        let last = decoded.last().unwrap().call.as_ref().unwrap_err();
+        assert!(last.message.contains("this one and 29935 more"), "{last}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which entries are part of a window, and how many bytes each takes there.
 
-use aos_abi::decode::shown_id;
+use aos_abi::decode::{kept, shown_id};
 use aos_abi::entry::{InferenceOutcome, ItemKind, Outcome};
 use aos_abi::inference::Reply;
 use aos_abi::{Body, Entry, Signal};
@@ -83,6 +83,6 @@ pub(crate) fn result_bytes(outcome: &Outcome) -> usize {
 }
 
 fn turn_bytes(reply: &Reply) -> usize {
-    let of_calls: usize = reply.calls.iter().map(shown::call_bytes).sum();
+    let of_calls: usize = kept(&reply.calls).iter().map(shown::call_bytes).sum();
     reply.text.len().min(shown::TURN_TEXT_BYTES) + of_calls + shown::TURN_NOTES_BYTES
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::decode::{call_ids, decode, native_ids, shown_id, text_form};
+use aos_abi::decode::{call_ids, decode, kept, native_ids, shown_id, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply};
 use aos_abi::{Body, CallId, Entry, Lsn};
@@ -139,7 +139,7 @@ impl<'a> Segment<'a> {
             let ids = native_ids(&reply.calls, &mut call_ids(entry.lsn));
             by_id = ids.into_iter().zip(0..).collect::<BTreeMap<CallId, usize>>();
             let pair = |(nth, call)| Pair { call, wire_id: wire_id(entry.lsn, nth), result: None };
-            pairs = reply.calls.iter().enumerate().map(pair).collect();
+            pairs = kept(&reply.calls).iter().enumerate().map(pair).collect();
         }
         let mut told = Vec::new();
         for entry in &self.entries {
@@ -176,7 +176,7 @@ fn wire_id(reply: Lsn, nth: usize) -> CallId {
 /// A reply's text with its native calls in text form, for a model that has none.
 fn in_text(reply: &Reply) -> String {
     let mut text = reply.text.clone();
-    for call in &reply.calls {
+    for call in kept(&reply.calls) {
         if !text.is_empty() {
             text.push('\n');
         }

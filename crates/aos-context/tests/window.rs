@@ -8,7 +8,7 @@ use aos_abi::decode::{call_ids, decode, native_ids, text_form};
 use aos_abi::entry::{InferenceOutcome, Outcome};
 use aos_abi::inference::{Encoding, Message, NativeCall, Part, Reply, Stop, Usage};
 use aos_abi::process::SpawnSpec;
-use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Signal, Timestamp};
+use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{Fit, ItemKind, Rendered, Window, estimate, item, item_bytes, message_tokens, render, render_fitted};
 use proptest::prelude::*;
 use serde_json::json;
@@ -392,6 +392,31 @@ fn the_context_fills_up_and_the_agent_is_not_wedged() {
         }
         assert!(summaries > 5, "{budget}: {summaries}");
         assert!(summaries < 2_000 || budget < Fit::BUDGET_MIN, "not every turn pays for a summary");
+    }
+}
+
+/// The first that was not run says of the others that they were not; none of them is told as one whose outcome is unknown.
+#[test]
+fn of_more_calls_than_may_run_those_with_a_result_are_shown() {
+    for text in ["", "[SYS_CALL::FS_LIST] {} [SYS_CALL::FS_LIST] {\"depth\":2}"] {
+        let mut history = History::new();
+        history.add(spawn("go"));
+        let call = NativeCall { id: String::new(), name: "FS_READ".into(), arguments: r#"{"path":"a"}"#.into() };
+        let (_, ids) = history.turn(text, vec![call; 30_000]);
+        for id in &ids {
+            let outcome = Outcome::Error { error: CallError::new(Code::Again, "it is said") };
+            history.add(Body::Result { call_id: id.clone(), name: "FS_READ".into(), effect: None, outcome });
+        }
+        for encoding in [Encoding::Native, Encoding::Text, Encoding::Constrained] {
+            let messages = render(&history.shown(), encoding);
+            check_pairs(&messages);
+            assert!(tokens(&messages) <= history.window.tokens());
+            let shown = flat(&messages);
+            assert!(!shown.contains("outcome is unknown"), "{shown}");
+            assert_eq!(shown.matches("it is said").count(), ids.len());
+            let calls = if encoding == Encoding::Native { "NativeCall" } else { "[SYS_CALL::FS_READ]" };
+            assert_eq!(shown.matches(calls).count(), limits::CALLS_PER_REPLY_MAX + 1);
+        }
     }
 }
 

@@ -48,28 +48,41 @@ impl<P: PageStore> Kernel<P> {
         if self.table.get(pid).is_some_and(|process| matches!(process.phase, Phase::Writing(_))) {
             self.write_on(pid);
         }
+        let is_running = |call: &StepCall| matches!(call.state, CallState::Running(_));
+        let Some(process) = self.table.get(pid) else { return };
+        let mut running: Vec<usize> =
+            process.step.iter().enumerate().filter(|(_, call)| is_running(call)).map(|(index, _)| index).collect();
+        // No call before this one is queued: each that is started here is begun or over.
+        let mut from = 0;
         loop {
             let Some(process) = self.table.get(pid) else { return };
             if process.phase != Phase::Calling || process.stopped.is_some() {
                 return;
             }
-            let running = process.step.iter().filter(|call| matches!(call.state, CallState::Running(_))).count();
-            let Some(next) = process.step.iter().position(|call| call.state == CallState::Queued) else {
-                if running == 0 {
+            let mut rest = process.step.iter().enumerate().skip(from);
+            let Some((next, _)) = rest.find(|(_, call)| call.state == CallState::Queued) else {
+                if !process.step.iter().any(is_running) {
                     self.finish_step(pid);
                 }
                 return;
             };
-            if running > 0 && !(running < limits::PARALLEL_READS_MAX && self.runs_beside(pid, next)) {
+            let may = running.is_empty()
+                || running.len() < limits::PARALLEL_READS_MAX && self.runs_beside(pid, next, &running);
+            if !may {
                 return;
             }
             self.start_call(pid, next);
+            from = next + 1;
+            let started = self.table.get(pid).and_then(|process| process.step.get(next));
+            if started.is_some_and(is_running) {
+                running.push(next);
+            }
         }
     }
 
     /// Whether a call may start while others run: it and they only read, at a driver, and nobody has to be asked about it. A
     /// process that waits for a person does nothing else, so that the answer finds the call.
-    fn runs_beside(&mut self, pid: Pid, index: usize) -> bool {
+    fn runs_beside(&mut self, pid: Pid, index: usize, running: &[usize]) -> bool {
         let only_reads = |name: &str| {
             name.parse::<Name>().is_ok_and(|name| {
                 name.spec().risk == Risk::Read && !matches!(name.spec().handler, Handler::Kernel | Handler::Absent(_))
@@ -77,8 +90,7 @@ impl<P: PageStore> Kernel<P> {
         };
         let Some(process) = self.table.get(pid) else { return false };
         let call = &process.step[index];
-        let running = |call: &&StepCall| matches!(call.state, CallState::Running(_));
-        if !only_reads(&call.name) || !process.step.iter().filter(running).all(|call| only_reads(&call.name)) {
+        if !only_reads(&call.name) || !running.iter().all(|other| only_reads(&process.step[*other].name)) {
             return false;
         }
         let Ok(parsed) = Syscall::parse(&call.name, &call.args) else { return true };

@@ -1,8 +1,32 @@
 //! What is full: notices, standard input, ended children nobody waits for.
 
+use aos_abi::entry::Outcome;
+use aos_abi::{Body, limits};
 use insta::assert_snapshot;
 
-use crate::rig::{replay, replay_under};
+use crate::rig::{journal, replay, replay_under};
+
+/// Each of them was two entries, before each of which the kernel went through all of them.
+#[test]
+fn a_reply_of_any_number_of_calls_comes_to_a_bounded_number_of_entries() {
+    const MOST: usize = limits::CALLS_PER_REPLY_MAX;
+    let written = " [SYS_CALL::SYS_WRITE_STDOUT] {\"text\":\"a\"}";
+    let native = " => SYS_WRITE_STDOUT {\"text\":\"a\"}";
+    for (reply, others) in [(written.repeat(300_000), 299_935), (native.repeat(30_000), 29_935)] {
+        // The rig replays the whole at the end, and reads the window back from the journal after each line.
+        let entries = journal(&format!("spawn resident model=wide go\n2:{reply}\nboot"));
+        let calls = entries.iter().filter(|entry| matches!(entry.body, Body::Syscall { .. })).count();
+        let results = entries.iter().filter_map(|entry| match &entry.body {
+            Body::Result { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        let failed: Vec<_> = results.clone().filter(|outcome| matches!(outcome, Outcome::Error { .. })).collect();
+        assert_eq!((calls, results.count(), failed.len()), (MOST + 1, MOST + 1, 1));
+        let said = format!("this one and {others} more after it were not run");
+        assert!(matches!(failed[0], Outcome::Error { error } if error.message.contains(&said)), "{failed:?}");
+        assert!(entries.len() < 4 * MOST, "{} entries", entries.len());
+    }
+}
 
 /// Its firings were recorded and shown to nobody, once 256 notices waited.
 #[test]

@@ -79,6 +79,11 @@ pub(crate) fn replay_under(policy: &str, script: &str) -> String {
     Rig::run(policy, script).out
 }
 
+/// The journal that a script comes to.
+pub(crate) fn journal(script: &str) -> Vec<Arc<Entry>> {
+    Rig::run(POLICY, script).entries
+}
+
 /// What each process with a budget of its own was granted, and what it and all that descends from it were charged, in
 /// nano-dollars; read from the journal that a script comes to, whatever the accounts say.
 pub(crate) fn ledger(script: &str) -> (String, BTreeMap<Pid, (u64, u64)>) {
