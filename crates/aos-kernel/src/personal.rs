@@ -5,8 +5,10 @@
 //! nothing is looked for again at a replay; a prompt that must stay on this machine is never given to a model elsewhere;
 //! a call that leaves this machine is made with tokens, never with what they stand for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use aos_abi::decode::Decoded;
 use aos_abi::entry::{Personal, ProposalState, Verdict};
 use aos_abi::model::ModelSpec;
@@ -194,15 +196,15 @@ impl<P: PageStore> Kernel<P> {
         let Some(tokens) = personal.map(|personal| &personal.tokens).filter(|tokens| !tokens.is_empty()) else {
             return;
         };
-        // A value that holds another one goes first.
-        let mut tokens: Vec<(&String, &String)> = tokens.iter().collect();
-        tokens.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
-        for call in calls {
-            if !self.stays_here(pid, &call.name, &call.args) {
-                put_tokens(&mut call.args, &tokens);
+        let tokens = ByValue::new(tokens);
+        // What did not decode is not made; so what is gone through here is no longer than arguments may be.
+        for call in calls.iter_mut().filter(|call| call.call.is_ok()) {
+            if self.stays_here(pid, &call.name, &call.args) {
+                // What a child is shown of the network is asked for there, whatever of the call stays.
+                addresses(&call.name, &mut call.args).for_each(|address| tokens.put(address));
+            } else {
+                tokens.put(&mut call.args);
             }
-            // What a child is shown of the network is asked for there, whatever of the call stays.
-            addresses(&call.name, &mut call.args).for_each(|address| put_tokens(address, &tokens));
         }
     }
 
@@ -278,24 +280,127 @@ fn addresses<'v>(name: &str, args: &'v mut Value) -> impl Iterator<Item = &'v mu
     attached.into_iter().flatten().filter(|one| one.as_str().is_some_and(|one| one.contains("://")))
 }
 
-fn put_tokens(value: &mut Value, tokens: &[(&String, &String)]) {
-    let put =
-        |text: &str| tokens.iter().fold(text.to_owned(), |text, (value, token)| text.replace(value.as_str(), token));
-    match value {
-        Value::String(text) => *text = put(text),
-        Value::Number(number) => {
-            let (before, after) = (number.to_string(), put(&number.to_string()));
-            if before != after {
-                *value = Value::String(after);
+/// Tokens by the values they stand for, which are looked for together: one pass over a text, however many they are.
+struct ByValue<'t> {
+    values: AhoCorasick,
+    /// In the order of `values`.
+    tokens: Vec<&'t str>,
+}
+
+impl<'t> ByValue<'t> {
+    fn new(tokens: &'t BTreeMap<String, String>) -> ByValue<'t> {
+        // Nothing would be found everywhere.
+        let tokens = tokens.iter().filter(|(value, _)| !value.is_empty());
+        let (values, tokens): (Vec<&str>, Vec<&str>) =
+            tokens.map(|(value, token)| (value.as_str(), token.as_str())).unzip();
+        // Of values that begin at one place the longest counts: a value may hold another one.
+        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
+        ByValue { values: built.expect("the values of one prompt hold less than 2 GiB"), tokens }
+    }
+
+    /// A text with tokens in the place of values; `None` where it holds none. In what was put nothing is looked for.
+    fn put_in(&self, text: &str) -> Option<String> {
+        self.values.is_match(text).then(|| self.values.replace_all(text, &self.tokens))
+    }
+
+    /// The same for every text, number and name of a field. Recursion is bounded by the depth of parsing.
+    fn put(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Some(put) = self.put_in(text) {
+                    *text = put;
+                }
             }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| put_tokens(item, tokens)),
-        Value::Object(fields) => {
-            for (name, mut item) in std::mem::take(fields) {
-                put_tokens(&mut item, tokens);
-                fields.insert(put(&name), item);
+            Value::Number(number) => {
+                if let Some(put) = self.put_in(&number.to_string()) {
+                    *value = Value::String(put);
+                }
             }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.put(item)),
+            Value::Object(fields) => {
+                for (name, mut item) in std::mem::take(fields) {
+                    self.put(&mut item);
+                    fields.insert(self.put_in(&name).unwrap_or(name), item);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
         }
-        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tokens(of: &[(&str, &str)]) -> BTreeMap<String, String> {
+        of.iter().map(|(value, token)| ((*value).to_owned(), (*token).to_owned())).collect()
+    }
+
+    /// As it was done before: every value through the whole text, the longest first.
+    fn one_by_one(tokens: &BTreeMap<String, String>, text: &str) -> String {
+        let mut tokens: Vec<_> = tokens.iter().collect();
+        tokens.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        tokens.iter().fold(text.to_owned(), |text, (value, token)| text.replace(value.as_str(), token))
+    }
+
+    #[test]
+    fn tokens_are_put_once_and_of_values_in_one_another_for_the_longest() {
+        let put = |of: &[(&str, &str)], text: &str| ByValue::new(&tokens(of)).put_in(text);
+        let mail = [("a@x.com", "[EMAIL_1]"), ("ba@x.com.au", "[EMAIL_2]"), ("a@x.com.au", "[EMAIL_3]")];
+        assert_eq!(
+            put(&mail, "a@x.com, ba@x.com.au; a@x.com.au! ba@x.com").as_deref(),
+            Some("[EMAIL_1], [EMAIL_2]; [EMAIL_3]! b[EMAIL_1]")
+        );
+        assert_eq!(put(&mail, "[EMAIL_1] and nothing else"), None);
+        // A value that stands in a token, or comes to be by putting one, is not put a second time.
+        let in_token =
+            [("a@x.com", "[EMAIL_1]"), ("EMAIL", "[WORD_1]"), ("1", "[NUMBER_1]"), ("[EMAIL_1]!", "[WORD_2]")];
+        assert_eq!(put(&in_token, "a@x.com! EMAIL 1").as_deref(), Some("[EMAIL_1]! [WORD_1] [NUMBER_1]"));
+        // Of two that overlap the first; no value is left whole.
+        assert_eq!(put(&[("abc", "[A_1]"), ("bcde", "[B_1]")], "abcde bcde").as_deref(), Some("[A_1]de [B_1]"));
+        assert_eq!(put(&[("", "[A_1]")], "abc"), None);
+    }
+
+    #[test]
+    fn tokens_are_put_into_texts_numbers_and_names_of_fields() {
+        let tokens = tokens(&[("4111", "[CARD_1]"), ("a@x.com", "[EMAIL_1]")]);
+        let mut args = json!({"z a@x.com": [4111, -4111.5, 7, true, null], "a": {"b": "to a@x.com"}});
+        ByValue::new(&tokens).put(&mut args);
+        let put = r#"{"z [EMAIL_1]":["[CARD_1]","-[CARD_1].5",7,true,null],"a":{"b":"to [EMAIL_1]"}}"#;
+        assert_eq!(args.to_string(), put);
+    }
+
+    /// 20,000 values in 2 MB: one by one these are 40 GB to look through.
+    #[test]
+    fn many_values_take_one_pass() {
+        let values: BTreeMap<String, String> =
+            (0..20_000).map(|nth| (format!("n{nth}@example.com"), format!("[EMAIL_{nth}]"))).collect();
+        let text: String = (0..100_000).map(|nth| format!("n{}@example.com ", nth % 20_000)).collect();
+        let put = ByValue::new(&values).put_in(&text).unwrap();
+        assert!(!put.contains('@') && put.ends_with("[EMAIL_19999] "));
+    }
+
+    proptest! {
+        /// Values as they are found: whole words, of which one may hold another, and none begins with the end of one.
+        #[test]
+        fn one_pass_puts_what_one_after_the_other_put(
+            values in prop::collection::btree_set("[abé]{1,3}@[xy]", 0..6),
+            text in "([abé]{0,3}(@[xy]{0,1})?[ .]?){0,12}",
+        ) {
+            let tokens: BTreeMap<String, String> =
+                values.into_iter().zip(1..).map(|(value, nth)| (value, format!("[MAIL_{nth}]"))).collect();
+            let put = ByValue::new(&tokens).put_in(&text).unwrap_or_else(|| text.clone());
+            prop_assert_eq!(put, one_by_one(&tokens, &text));
+        }
+
+        /// However values overlap.
+        #[test]
+        fn no_value_is_left(values in prop::collection::btree_set("[ab]{1,4}", 1..6), text in "[ab]{0,40}") {
+            let tokens: BTreeMap<String, String> = values.iter().map(|value| (value.clone(), "[]".to_owned())).collect();
+            let put = ByValue::new(&tokens).put_in(&text).unwrap_or_else(|| text.clone());
+            prop_assert!(put.split("[]").all(|piece| values.iter().all(|value| !piece.contains(value))), "{put}");
+        }
     }
 }
