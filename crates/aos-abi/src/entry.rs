@@ -92,7 +92,8 @@ pub enum Body {
         name: Option<String>,
         /// What the process is told.
         prompt: String,
-        /// Firings that were missed while the machine was off, beside this one.
+        /// Firings that were missed while the machine was off, beside this one. Those of a cron line are counted to
+        /// [`crate::limits::MISSED_COUNTED_MAX`], and one more stands for any number beyond.
         #[serde(default, skip_serializing_if = "is_zero")]
         missed: u64,
         /// Its process set it after it had read what others wrote, who may have chosen the words.

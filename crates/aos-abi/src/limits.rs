@@ -57,6 +57,8 @@ pub const EGRESS_ADDRESS_CHARS_MAX: usize = 1_000;
 pub const TIMERS_MAX: usize = 64;
 /// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.
 pub const TIMER_PERIOD_S_MIN: u64 = 1;
+/// Most missed firings of a cron line that are counted; of more it is told that there were more.
+pub const MISSED_COUNTED_MAX: u64 = 100;
 /// Most webhook paths of one process.
 pub const WEBHOOKS_MAX: usize = 16;
 /// Largest webhook body, in bytes.

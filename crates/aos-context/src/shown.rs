@@ -261,7 +261,11 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
         }
         Body::Timer { timer_id, name, prompt, missed, untrusted } => {
             let id = word(timer_id);
-            let missed = if *missed > 0 { format!(", {missed} more firings were missed") } else { String::new() };
+            let missed = match *missed {
+                0 => String::new(),
+                1..=limits::MISSED_COUNTED_MAX => format!(", {missed} more firings were missed"),
+                _ => format!(", more than {} firings were missed", limits::MISSED_COUNTED_MAX),
+            };
             if *untrusted {
                 let name = name.as_deref().map(|name| format!(" {}", word(name))).unwrap_or_default();
                 let source = format!("timer {id}{name}, set after reading what others wrote{missed}");

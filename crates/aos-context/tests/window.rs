@@ -421,6 +421,19 @@ fn of_more_calls_than_may_run_those_with_a_result_are_shown() {
 }
 
 #[test]
+fn of_missed_firings_beyond_those_counted_it_is_told_that_there_were_more() {
+    for (missed, told) in
+        [(0, "Z]"), (1, ", 1 more firings"), (100, ", 100 more firings"), (101, ", more than 100 firings")]
+    {
+        let mut history = History::new();
+        history.add(Body::Timer { timer_id: "t1".into(), name: None, prompt: "tea".into(), missed });
+        let messages = render(&history.shown(), Encoding::Native);
+        assert!(flat(&messages).contains(told), "{messages:?}");
+        assert!(tokens(&messages) <= history.window.tokens());
+    }
+}
+
+#[test]
 fn results_timers_and_inputs_that_are_recorded_are_shown_to_the_model() {
     let mut history = History::new();
     history.add(spawn("THE TASK"));

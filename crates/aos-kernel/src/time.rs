@@ -1,7 +1,8 @@
 //! Time: what is due, and when a timer fires next.
 
-use aos_abi::{Body, CallError, Code, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, Pid, Timestamp, limits};
 use aos_policy::Labels;
+use cronexpr::Crontab;
 use serde_json::json;
 
 use crate::Kernel;
@@ -15,28 +16,41 @@ use crate::table::PageStore;
 pub fn next_after(rule: &TimerRule, now: Timestamp) -> Result<Timestamp, CallError> {
     match rule {
         TimerRule::Every(millis) => Ok(now.plus_millis(*millis)),
-        TimerRule::Cron(line, zone) => {
-            let bad = |why: String| {
-                CallError::new(Code::Inval, why).hint(
-                    "five fields and an IANA time zone: {\"cron\":\"0 9 * * 1-5\",\"timezone\":\"Europe/Berlin\"}",
-                )
-            };
-            if line.split_whitespace().count() != 5 {
-                return Err(bad(format!(
-                    "a cron line has five fields, `{line}` has {}",
-                    line.split_whitespace().count()
-                )));
-            }
-            let crontab = cronexpr::parse_crontab(&format!("{line} {zone}"))
-                .map_err(|error| bad(format!("`{line}` in zone `{zone}`: {error}").replace('\n', " ")))?;
-            if !is_steady(zone, now) {
-                return Err(bad(format!("the clocks of zone `{zone}` are not set by whole hours")));
-            }
-            let from = cronexpr::MakeTimestamp::from_millisecond(now.0).map_err(|error| bad(error.to_string()))?;
-            let next = crontab.find_next(from).map_err(|_| bad(format!("`{line}` never fires")))?;
-            Ok(Timestamp(next.timestamp().as_millisecond()))
-        }
+        TimerRule::Cron(line, zone) => Cron::read(line, zone, now)?.next_after(now),
     }
+}
+
+/// A cron line that was read: that takes longer than finding a time by it.
+struct Cron<'l> {
+    line: &'l str,
+    crontab: Crontab,
+}
+
+impl<'l> Cron<'l> {
+    /// For times from `from` on.
+    fn read(line: &'l str, zone: &str, from: Timestamp) -> Result<Cron<'l>, CallError> {
+        let fields = line.split_whitespace().count();
+        if fields != 5 {
+            return Err(bad(format!("a cron line has five fields, `{line}` has {fields}")));
+        }
+        let crontab = cronexpr::parse_crontab(&format!("{line} {zone}"))
+            .map_err(|error| bad(format!("`{line}` in zone `{zone}`: {error}").replace('\n', " ")))?;
+        if !is_steady(zone, from) {
+            return Err(bad(format!("the clocks of zone `{zone}` are not set by whole hours")));
+        }
+        Ok(Cron { line, crontab })
+    }
+
+    fn next_after(&self, now: Timestamp) -> Result<Timestamp, CallError> {
+        let from = cronexpr::MakeTimestamp::from_millisecond(now.0).map_err(|error| bad(error.to_string()))?;
+        let next = self.crontab.find_next(from).map_err(|_| bad(format!("`{}` never fires", self.line)))?;
+        Ok(Timestamp(next.timestamp().as_millisecond()))
+    }
+}
+
+fn bad(why: String) -> CallError {
+    CallError::new(Code::Inval, why)
+        .hint("five fields and an IANA time zone: {\"cron\":\"0 9 * * 1-5\",\"timezone\":\"Europe/Berlin\"}")
 }
 
 /// Changes of a zone's clocks that are looked at ahead: those of sixteen years, where they are set twice a year.
@@ -158,24 +172,28 @@ fn missed(rule: &TimerRule, due: Timestamp, now: Timestamp) -> (u64, Option<Time
             // The rhythm is kept: the next firing is a whole number of periods after the one that was due.
             (missed, Some(due.plus_millis(millis.saturating_mul(missed + 1))))
         }
-        TimerRule::Cron(..) => {
-            // Counting is bounded: a machine that was off for years need not be told the exact number.
-            const COUNT_MAX: u64 = 1000;
-            let mut missed = 0;
-            let mut at = due;
-            loop {
-                match next_after(rule, at) {
-                    Ok(next) if next > now => return (missed, Some(next)),
-                    Ok(next) if missed < COUNT_MAX => {
-                        missed += 1;
-                        at = next;
-                    }
-                    Ok(_) => return (missed, next_after(rule, now).ok()),
-                    Err(_) => return (missed, None),
-                }
-            }
+        TimerRule::Cron(line, zone) => match Cron::read(line, zone, due) {
+            Ok(cron) => count(due, now, |at| cron.next_after(at).ok()),
+            Err(_) => (0, None),
+        },
+    }
+}
+
+/// The same of whatever fires `next` after a time. One at a time: so they are counted to [`limits::MISSED_COUNTED_MAX`], and
+/// one more stands for all beyond.
+fn count(
+    due: Timestamp,
+    now: Timestamp,
+    mut next: impl FnMut(Timestamp) -> Option<Timestamp>,
+) -> (u64, Option<Timestamp>) {
+    let mut at = due;
+    for missed in 0..=limits::MISSED_COUNTED_MAX {
+        match next(at) {
+            Some(then) if then <= now => at = then,
+            other => return (missed, other),
         }
     }
+    (limits::MISSED_COUNTED_MAX + 1, next(now))
 }
 
 #[cfg(test)]
@@ -231,5 +249,28 @@ mod tests {
             missed(&daily, at("2026-01-01T09:00:00Z"), at("2026-01-04T12:00:00Z")),
             (3, Some(at("2026-01-05T09:00:00Z")))
         );
+    }
+
+    /// A timer of each minute has 1,440 in a day, and a process may have 64 timers.
+    #[test]
+    fn missed_firings_beyond_a_hundred_are_not_counted_one_by_one() {
+        const MOST: i64 = limits::MISSED_COUNTED_MAX as i64;
+        let minute = TimerRule::Cron("* * * * *".into(), "Europe/Berlin".into());
+        let due = at("2026-01-01T09:00:00Z");
+        let after = |minutes: i64| Timestamp(due.0 + minutes * 60_000);
+        for (minutes, told) in [(0, 0), (1, 1), (MOST, 100), (MOST + 1, 101), (MOST + 2, 101), (2 * 1440, 101)] {
+            let mut looked = 0;
+            let next = |at| {
+                looked += 1;
+                next_after(&minute, at).ok()
+            };
+            let found = (told, Some(after(minutes + 1)));
+            assert_eq!(count(due, after(minutes), next), found, "{minutes} minutes");
+            assert!(looked <= MOST + 2, "{looked} times were looked for");
+            assert_eq!(missed(&minute, due, after(minutes)), found, "{minutes} minutes");
+        }
+        // One that fires no more, and one that cannot be read any more.
+        assert_eq!(count(due, after(9), |_| None), (0, None));
+        assert_eq!(missed(&TimerRule::Cron("* * * * *".into(), "Mars/Olympus".into()), due, after(9)), (0, None));
     }
 }

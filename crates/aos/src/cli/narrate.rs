@@ -4,7 +4,7 @@
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
 use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, ServedOutcome, Verdict};
-use aos_abi::{Body, Entry, Timestamp, Usd};
+use aos_abi::{Body, Entry, Timestamp, Usd, limits};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
@@ -61,7 +61,11 @@ impl Narrator {
                 vec![self.lead("←", &format!("message from {from_pid}: {}", clean_line(content)))]
             }
             Body::Timer { prompt, missed, .. } => {
-                let late = if *missed > 0 { format!(" (and {missed} missed)") } else { String::new() };
+                let late = match *missed {
+                    0 => String::new(),
+                    1..=limits::MISSED_COUNTED_MAX => format!(" (and {missed} missed)"),
+                    _ => format!(" (and more than {} missed)", limits::MISSED_COUNTED_MAX),
+                };
                 vec![self.lead("←", &format!("timer{late}: {}", clean_line(prompt)))]
             }
             Body::Webhook(request) => {
