@@ -558,6 +558,9 @@ pub struct Asked {
     /// What the model must be able to do.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub needs: BTreeSet<Ability>,
+    /// How many of its program's before this one were refused without an entry.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
 }
 
 /// What a program's request came to.

@@ -11,6 +11,8 @@ pub const INBOX_MAX: usize = 256;
 pub const STDIN_MAX: usize = 256;
 /// Most requests of one program that wait for a model; one beyond gets `EAGAIN`.
 pub const ASKS_MAX: usize = 1024;
+/// Most refused requests of one program that are journaled in a minute; of those beyond, the next entry says how many.
+pub const REFUSALS_PER_MINUTE: u64 = 10;
 /// Most unread notices (timers, webhooks, watches) of one process.
 pub const NOTICES_MAX: usize = 256;
 /// Most calls in one reply; the next one returns `EAGAIN` and says how many were not run.

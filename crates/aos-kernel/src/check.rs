@@ -4,7 +4,7 @@
 
 use aos_abi::entry::ProposalState;
 use aos_abi::process::Mode;
-use aos_abi::{Body, CallError, Code, Pid, limits};
+use aos_abi::{Body, CallError, Code, Pid, Timestamp, limits};
 
 use crate::budget::{Dimension, Grant};
 use crate::process::OpenProposal;
@@ -13,7 +13,21 @@ use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
 impl<P: PageStore> Kernel<P> {
-    /// Whether this input may be applied now.
+    /// Whether this input may be applied at this time, which may be later than the last entry: what renews with time has.
+    ///
+    /// # Errors
+    /// As [`Kernel::check`].
+    pub fn check_at(&mut self, at: Timestamp, pid: Pid, body: &Body) -> Result<(), CallError> {
+        let before = (self.globals.at, self.globals.day);
+        self.globals.at = before.0.max(at);
+        self.globals.day.turn(self.globals.at);
+        let checked = self.check(pid, body);
+        // Only an entry makes time pass.
+        (self.globals.at, self.globals.day) = before;
+        checked
+    }
+
+    /// Whether this input may be applied as of the last entry.
     ///
     /// # Errors
     /// `ESRCH` for a process that does not live, `EINVAL` for what does not fit, `EAGAIN` for a full queue, `ENOENT`
@@ -71,7 +85,7 @@ impl<P: PageStore> Kernel<P> {
                 }
             }
             Body::Keyed(key) => self.check_key(pid, key),
-            Body::Asked(_) => self.check_request(pid),
+            Body::Asked(asked) => self.check_request(pid, asked),
             Body::Withdrawn { request } => match self.table.get(pid) {
                 Some(process) if process.asks.iter().any(|ask| ask.request == *request) => Ok(()),
                 _ => Err(CallError::new(Code::NoEnt, format!("request {request} does not wait"))),

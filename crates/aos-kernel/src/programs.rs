@@ -2,8 +2,8 @@
 //! as the turns of agents.
 //!
 //! Start at [`Kernel::asked`]. A program is a process that takes no turns: it has a place in the table, a budget, a role and
-//! an end, and any number of requests. What always holds: a request is refused, or served, or withdrawn, once; nothing is
-//! asked of a model that its program may not use or cannot pay; a program waits at most once for each model, whatever it
+//! an end, and any number of requests. What always holds: a request is refused, or served, or withdrawn, once; what is
+//! refused is journaled so many times a minute and no oftener; nothing is asked of a model that its program may not use or cannot pay; a program waits at most once for each model, whatever it
 //! has asked, so that many requests are no larger share. Deliberately absent: what a request says. It is the edge's, and
 //! never in the journal.
 
@@ -27,6 +27,8 @@ use crate::{InFlight, Kernel, outcome};
 const MINUTE_S: u64 = 60;
 /// The name under which a key's requests are counted among its rates.
 const RPM: &str = "requests";
+/// The same for those that were refused.
+const REFUSED: &str = "refusals";
 
 impl<P: PageStore> Kernel<P> {
     /// A program gets a key in place of the one it had.
@@ -58,8 +60,9 @@ impl<P: PageStore> Kernel<P> {
         Ok(())
     }
 
-    /// Whether a request of a program may be looked at: it lives, goes on, and not too many of its requests wait.
-    pub(crate) fn check_request(&mut self, pid: Pid) -> Result<(), CallError> {
+    /// Whether a request of a program may be looked at: it lives, goes on, not too many of its requests wait, and it would
+    /// not be refused where as many of them were as are journaled.
+    pub(crate) fn check_request(&mut self, pid: Pid, asked: &Asked) -> Result<(), CallError> {
         self.live_program(pid)?;
         let Some(process) = self.table.get(pid) else { return Ok(()) };
         if let Some(why) = &process.stopped {
@@ -71,11 +74,32 @@ impl<P: PageStore> Kernel<P> {
                 CallError::new(Code::Perm, format!("program {pid} has no key")).hint("`aos models key NAME` makes one")
             );
         }
-        if process.asks.len() < limits::ASKS_MAX {
+        if process.asks.len() >= limits::ASKS_MAX {
+            let busy = format!("the key has {} requests that wait for a model", limits::ASKS_MAX);
+            return Err(CallError { retry_after_ms: Some(1000), ..CallError::new(Code::Again, busy) });
+        }
+        let refused = process.rates.get(REFUSED).copied().unwrap_or_default();
+        if refused.used_at(self.globals.at) < limits::REFUSALS_PER_MINUTE {
             return Ok(());
         }
-        let busy = format!("the key has {} requests that wait for a model", limits::ASKS_MAX);
-        Err(CallError { retry_after_ms: Some(1000), ..CallError::new(Code::Again, busy) })
+        self.foresee(pid, asked)
+    }
+
+    /// What a request would be refused for, without any change: whoever only looks leaves no entry.
+    fn foresee(&mut self, pid: Pid, asked: &Asked) -> Result<(), CallError> {
+        self.over_rpm(pid)?;
+        let ask = Ask::of(asked);
+        let next = self.next_model_as(pid, &ask, |kernel, pid, need| {
+            matches!(kernel.outlook_as_it_is(pid, need), Outlook::Now | Outlook::Soon)
+        })?;
+        let Choice { model, .. } = next.ok_or_else(|| self.none_serves(pid))?;
+        let Some(spec) = self.model(&model) else { return Ok(()) };
+        match self.outlook_as_it_is(pid, worst(&spec, &ask).1) {
+            // Once purses are called in there may be enough.
+            Outlook::Soon if !self.holds_purses() => Err(all_set_aside()),
+            Outlook::Now | Outlook::Soon => Ok(()),
+            Outlook::Later(_, error) | Outlook::Never(error) => Err(error),
+        }
     }
 
     fn live_program(&mut self, pid: Pid) -> Result<(), CallError> {
@@ -94,26 +118,19 @@ impl<P: PageStore> Kernel<P> {
         if let Err(error) = self.count_request(pid) {
             return self.refuse(pid, asked.request, error);
         }
-        let ask = Ask {
-            request: asked.request,
-            wanted: asked.model.clone(),
-            model: String::new(),
-            tried: Vec::new(),
-            input_tokens: asked.input_tokens,
-            max_output: asked.max_output,
-            needs: asked.needs.clone(),
-            // The vectors of two models have nothing to do with each other.
-            only: asked.format == Format::Embeddings,
-        };
+        let ask = Ask::of(asked);
         match self.next_model(pid, &ask) {
             Ok(Some(choice)) => self.put(pid, ask, choice),
             Ok(None) => {
-                let hint = said_usable(&self.models_of(pid));
-                let error = CallError::new(Code::Perm, "no model may serve the key").hint(hint);
+                let error = self.none_serves(pid);
                 self.refuse(pid, asked.request, error);
             }
             Err(error) => self.refuse(pid, asked.request, error),
         }
+    }
+
+    fn none_serves(&mut self, pid: Pid) -> CallError {
+        CallError::new(Code::Perm, "no model may serve the key").hint(said_usable(&self.models_of(pid)))
     }
 
     /// Puts a request where it waits for the model that was chosen; the choice is recorded where it is one.
@@ -130,21 +147,44 @@ impl<P: PageStore> Kernel<P> {
 
     /// Counts a request, unless its key has asked as often as it may in a minute.
     fn count_request(&mut self, pid: Pid) -> Result<(), CallError> {
+        if self.over_rpm(pid)? {
+            self.count(pid, RPM);
+        }
+        Ok(())
+    }
+
+    /// Whether the requests of a key are counted; an error where it has asked as often as it may.
+    fn over_rpm(&mut self, pid: Pid) -> Result<bool, CallError> {
         let now = self.globals.at;
-        let Some(process) = self.table.get(pid) else { return Ok(()) };
-        let Some(rpm) = process.key.as_ref().and_then(|key| key.rpm) else { return Ok(()) };
+        let Some(process) = self.table.get(pid) else { return Ok(false) };
+        let Some(rpm) = process.key.as_ref().and_then(|key| key.rpm) else { return Ok(false) };
         let window = process.rates.get(RPM).copied().unwrap_or_default();
         if window.used_at(now) >= u64::from(rpm) {
             let error = CallError::new(Code::Again, format!("the key may ask {rpm} times a minute"));
             return Err(CallError { retry_after_ms: Some(window.until.millis_since(now).max(1)), ..error });
         }
-        self.with(pid, |process| process.rates.entry(RPM.to_owned()).or_default().add(now, MINUTE_S, 1));
-        Ok(())
+        Ok(true)
+    }
+
+    /// Counts one more in a minute of a program.
+    fn count(&mut self, pid: Pid, what: &str) {
+        let now = self.globals.at;
+        self.with(pid, |process| process.rates.entry(what.to_owned()).or_default().add(now, MINUTE_S, 1));
     }
 
     /// The model that a request goes to next: the first that the router names of those that its key may use and that have
     /// not failed it. `None` where there is none left.
     fn next_model(&mut self, pid: Pid, ask: &Ask) -> Result<Option<Choice>, CallError> {
+        self.next_model_as(pid, ask, Self::can_pay)
+    }
+
+    /// The same, where this says what the program can pay.
+    fn next_model_as(
+        &mut self,
+        pid: Pid,
+        ask: &Ask,
+        can_pay: fn(&mut Self, Pid, Need) -> bool,
+    ) -> Result<Option<Choice>, CallError> {
         let usable = self.models_of(pid);
         let config = std::sync::Arc::clone(&self.config);
         let asked = route::Asked::read(&ask.wanted, &config.models).ok_or_else(|| {
@@ -175,7 +215,7 @@ impl<P: PageStore> Kernel<P> {
                 name,
                 spec,
                 verdict: Verdict::Allow,
-                affordable: named || self.can_pay(pid, worst(spec, ask).1),
+                affordable: named || can_pay(self, pid, worst(spec, ask).1),
                 holds_window: ask.input_tokens <= u64::from(spec.context_window),
                 tried: ask.tried.contains(name),
                 down: self.is_down(name, spec),
@@ -285,12 +325,7 @@ impl<P: PageStore> Kernel<P> {
                     self.set_aside(pid, need);
                     id.cause
                 }
-                Outlook::Soon => {
-                    let mut error =
-                        CallError::new(Code::Again, "what is left of the budget is set aside for requests under way");
-                    error.retry_after_ms = Some(1000);
-                    return self.refuse(pid, ask.request, error);
-                }
+                Outlook::Soon => return self.refuse(pid, ask.request, all_set_aside()),
                 Outlook::Later(_, error) | Outlook::Never(error) => return self.refuse(pid, ask.request, error),
             },
         };
@@ -401,6 +436,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn refuse(&mut self, pid: Pid, request: u64, error: CallError) {
+        self.count(pid, REFUSED);
         self.fact(pid, Body::Refused { request, error: error.clone() });
         self.perform(Effect::Refuse { request, error });
     }
@@ -449,6 +485,29 @@ impl<P: PageStore> Kernel<P> {
             self.with(pid, |process| process.asks.clear());
         }
     }
+}
+
+impl Ask {
+    /// A request as it is put.
+    fn of(asked: &Asked) -> Ask {
+        Ask {
+            request: asked.request,
+            wanted: asked.model.clone(),
+            model: String::new(),
+            tried: Vec::new(),
+            input_tokens: asked.input_tokens,
+            max_output: asked.max_output,
+            needs: asked.needs.clone(),
+            // The vectors of two models have nothing to do with each other.
+            only: asked.format == Format::Embeddings,
+        }
+    }
+}
+
+/// A budget that others use up meanwhile, and may give back.
+fn all_set_aside() -> CallError {
+    let error = CallError::new(Code::Again, "what is left of the budget is set aside for requests under way");
+    CallError { retry_after_ms: Some(1000), ..error }
 }
 
 /// The way out for a program that named what it may not have.

@@ -123,6 +123,7 @@ pub(crate) fn asked(chance: &mut Chance, serial: u64) -> Asked {
         input_tokens: chance.between(1, 3000),
         max_output: chance.percent(50).then(|| chance.between(1, 2000) as u32),
         needs: Ability::ALL.into_iter().filter(|_| chance.percent(5)).collect(),
+        more: 0,
     }
 }
 

@@ -282,7 +282,7 @@ impl Simulation {
 
     /// Offers an input to the kernel as the daemon does: what it refuses leaves no trace.
     pub(crate) fn offer(&mut self, pid: Pid, body: Body) -> Result<bool, Halt> {
-        if let Err(error) = self.kernel.check(pid, &body) {
+        if let Err(error) = self.kernel.check_at(self.now, pid, &body) {
             self.full += u64::from(error.code == Code::Again && !matches!(body, Body::Proposal { .. }));
             self.refused += u64::from(matches!(body, Body::Proposal { .. }));
             return Ok(false);

@@ -60,6 +60,7 @@ fn child_works_on_a_small_disk() {
     rig.until_idle(pid);
     // It is asked for nothing meanwhile: what fills the disk is what is sent to it, while it is held.
     assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    let key = rig.json(&["models", "key", "editor"])["key"].as_str().unwrap().to_owned();
     fill(disk);
 
     // What is left is the daemon's, and agents end before it: a result that is read again is journaled too.
@@ -68,6 +69,14 @@ fn child_works_on_a_small_disk() {
     let results = rig.journal().into_iter().filter(|entry| entry["type"] == "result");
     let codes: Vec<_> = results.map(|entry| entry["error"]["code"].clone()).collect();
     assert_eq!(codes, ["ENOSPC", "ENOSPC"]);
+
+    // So do programs, whose requests are journaled.
+    let lsn = || rig.journal().last().map(|entry| entry["lsn"].clone());
+    let (before, bearer) = (lsn(), format!("Bearer {key}"));
+    let request = json!({ "model": "small", "messages": [{ "role": "user", "content": "try it" }] }).to_string();
+    let refused = rig.tcp("POST", "/v1/chat/completions", &[("Authorization", &bearer)], Some(&request));
+    assert!(refused.status == 507 && refused.text().contains("the disk is nearly full"), "{refused:?}");
+    assert_eq!(lsn(), before);
 
     let send = |nth: usize| {
         let text = format!("<input {nth}>{}", "x".repeat(INPUT));

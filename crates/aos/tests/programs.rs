@@ -209,6 +209,26 @@ fn a_spent_budget_is_said_before_anything_is_asked() {
     assert_eq!(rig.request_count(), 1);
 }
 
+/// Requests that nothing comes of filled the disk, as fast as a program could ask.
+#[test]
+fn what_is_refused_again_and_again_leaves_few_entries_and_is_counted() {
+    let rig = Rig::new(alpha());
+    let (pid, secret) = key(&rig, &["editor", "--budget", "0.5"]);
+    let (poor_pid, poor) = key(&rig, &["poor", "--budget", "0.001"]);
+    for _ in 0..20 {
+        let (gone, spent) = (ask(&rig, &secret, "gone", "alpha"), ask(&rig, &poor, "small", "alpha"));
+        assert_eq!((gone.status, spent.status), (404, 402), "{gone:?} {spent:?}");
+        assert!(spent.json()["error"]["message"].as_str().unwrap().contains("aos budget"), "{spent:?}");
+    }
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+    let counts = [pid, poor_pid].map(|pid| (rig.entries(pid, "asked").len(), rig.entries(pid, "refused").len()));
+    assert_eq!(counts, [(11, 10), (10, 10)]);
+    assert_eq!(rig.entries(pid, "asked")[10]["more"], 10, "they are counted");
+    let told = rig.aos(&["logs", &pid.to_string()]);
+    assert!(told.out.contains("10 before it were refused like others"), "{told:?}");
+    assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+}
+
 /// The daemon dies while a model answers a program: the key still holds afterwards, and nobody was given anything.
 #[test]
 fn a_killed_daemon_forgets_no_key_and_no_debt() {

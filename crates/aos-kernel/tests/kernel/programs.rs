@@ -186,6 +186,122 @@ fn a_spent_budget_and_a_full_minute_refuse() {
     ");
 }
 
+/// A key whose budget was spent, or that named no model there is, filled the disk with its refusals.
+#[test]
+fn refusals_beyond_so_many_a_minute_leave_no_entry_and_what_can_be_served_is() {
+    let told = replay(
+        r#"
+        spawn program usd=0.0065 name=editor
+        key 2
+        times 12 ask 2 1 gone
+        ask 2 2 m
+        ask 2 3 m
+        serve 2
+        ask 2 4 m 9000
+        ask 2 5 auto
+        after 59
+        ask 2 6 m
+        after 1
+        ask 2 7 m
+        boot
+        times 10 ask 2 8 m
+        ask 2 9 gone
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn program usd=0.0065 name=editor
+    > key 2
+    > times 12 ask 2 1 gone
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+      → refuse 1: ENOENT there is no model `gone`
+    refused: ENOENT there is no model `gone`
+    refused: ENOENT there is no model `gone`
+    > ask 2 2 m
+      → serve 2 2 by m, at most 1000
+    > ask 2 3 m
+    refused: EAGAIN what is left of the budget is set aside for requests under way
+    > serve 2
+    > ask 2 4 m 9000
+      → serve 2 4 by m, at most 1000
+    > ask 2 5 auto
+    2 runs on wide: `nano` is the lowest tier that may serve
+    2 sets aside $0, 16000 tokens
+      → serve 2 5 by wide, at most 1000
+    > after 59
+    > ask 2 6 m
+      → refuse 6: EAGAIN what is left of the budget is set aside for requests under way
+    > after 1
+    > ask 2 7 m
+      → refuse 7: EAGAIN what is left of the budget is set aside for requests under way
+    > boot
+    > times 10 ask 2 8 m
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+      → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+    refused: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
+    > ask 2 9 gone
+    refused: ENOENT there is no model `gone`
+    ");
+}
+
+#[test]
+fn a_full_minute_is_journaled_so_many_times_and_begins_anew_on_time() {
+    let told = replay(
+        r#"
+        spawn program
+        key 2 rpm=1
+        ask 2 1 m
+        after 30
+        times 12 ask 2 2 m
+        after 29
+        ask 2 3 m
+        after 1
+        ask 2 4 m
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn program
+    > key 2 rpm=1
+    > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 1 by m, at most 1000
+    > after 30
+    > times 12 ask 2 2 m
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+      → refuse 2: EAGAIN the key may ask 1 times a minute
+    refused: EAGAIN the key may ask 1 times a minute
+    refused: EAGAIN the key may ask 1 times a minute
+    > after 29
+    > ask 2 3 m
+    refused: EAGAIN the key may ask 1 times a minute
+    > after 1
+    > ask 2 4 m
+      → serve 2 4 by m, at most 1000, paid ahead
+    ");
+}
+
 #[test]
 fn a_failed_model_is_told_and_its_server_left_in_peace() {
     let told = replay(

@@ -280,6 +280,7 @@ impl Rig {
                     input_tokens: 1000,
                     max_output: words.next().and_then(|text| text.parse().ok()),
                     needs: Ability::ALL.into_iter().filter(|ability| tail.contains(ability.name())).collect(),
+                    more: 0,
                 };
                 self.offer(pid, Body::Asked(Box::new(asked)));
             }
@@ -600,7 +601,7 @@ impl Rig {
     }
 
     fn offer(&mut self, pid: Pid, body: Body) {
-        match self.kernel.check(pid, &body) {
+        match self.kernel.check_at(self.now, pid, &body) {
             Ok(()) => self.apply(pid, body),
             Err(error) => {
                 let _ = writeln!(self.out, "refused: {}", words(&error));

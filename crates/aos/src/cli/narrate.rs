@@ -144,10 +144,12 @@ impl Narrator {
             }
             Body::Asked(asked) => {
                 let tokens = count(asked.input_tokens);
-                vec![self.lead(
-                    "←",
-                    &format!("request {} to {}, about {tokens} tokens", asked.request, clean_line(&asked.model)),
-                )]
+                let more = match asked.more {
+                    0 => String::new(),
+                    more => format!("; {} before it were refused like others", count(more)),
+                };
+                let model = clean_line(&asked.model);
+                vec![self.lead("←", &format!("request {} to {model}, about {tokens} tokens{more}", asked.request))]
             }
             Body::Withdrawn { request } => vec![self.lead("←", &format!("request {request} was given up"))],
             Body::Refused { request, error } => {

@@ -103,6 +103,14 @@ impl Edges {
         &self.relays
     }
 
+    /// Whether the disk has room for what comes from outside and is journaled.
+    ///
+    /// # Errors
+    /// `ENOSPC` where what is left is the daemon's.
+    pub(crate) fn has_room(&self) -> Result<(), CallError> {
+        self.drivers.has_room()
+    }
+
     /// Tells whoever watches that these entries are durable.
     pub(crate) fn announce(&self, entries: Vec<Arc<Entry>>) {
         self.counters.count(&entries);

@@ -272,7 +272,8 @@ impl Heart {
         match request {
             Request::Change(build, answer) => {
                 let built = build(&mut self.kernel);
-                let checked = built.and_then(|(pid, body)| self.kernel.check(pid, &body).map(|()| (pid, body)));
+                let now = self.now();
+                let checked = built.and_then(|(pid, body)| self.kernel.check_at(now, pid, &body).map(|()| (pid, body)));
                 let outcome = checked.map(|(pid, body)| Accepted { pid, lsn: self.apply(round, pid, body) });
                 round.replies.push(Box::new(move || {
                     let _ = answer.send(outcome);

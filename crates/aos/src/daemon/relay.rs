@@ -70,6 +70,8 @@ pub(crate) struct Relays {
     waiting: Mutex<HashMap<u64, mpsc::UnboundedSender<Decision>>>,
     last: AtomicU64,
     keys: RwLock<Keys>,
+    /// How many requests of whom were refused without an entry since the last entry.
+    unsaid: Mutex<HashMap<Pid, u64>>,
 }
 
 /// Whose keys are whose, as far as durable.
@@ -96,7 +98,14 @@ impl Keys {
 impl Relays {
     /// Over a pool; ends of requests go to the loop through `completions`.
     pub(crate) fn new(pool: Arc<Pool>, completions: mpsc::UnboundedSender<Completion>) -> Relays {
-        Relays { pool, completions, waiting: Mutex::default(), last: AtomicU64::new(0), keys: RwLock::default() }
+        Relays {
+            pool,
+            completions,
+            waiting: Mutex::default(),
+            last: AtomicU64::new(0),
+            keys: RwLock::default(),
+            unsaid: Mutex::default(),
+        }
     }
 
     /// The keys that there are when the daemon starts.
@@ -113,6 +122,7 @@ impl Relays {
                     self.keys.write().unwrap_or_else(PoisonError::into_inner).put(key.sha256.clone(), entry.pid);
                 }
                 Body::Exited { .. } if self.holds(entry.pid) => {
+                    self.unsaid(entry.pid);
                     self.keys.write().unwrap_or_else(PoisonError::into_inner).take(entry.pid);
                 }
                 _ => {}
@@ -161,6 +171,7 @@ impl Relays {
         let asked = beside(body.len(), move || Asked::read(format, body)).await?.map_err(misfit)?;
         let asked = Arc::new(asked);
         let mut waits = self.wait(pid);
+        let more = self.unsaid(pid);
         let wanted = Body::Asked(Box::new(entry::Asked {
             request: waits.request,
             model: asked.model.clone(),
@@ -168,6 +179,7 @@ impl Relays {
             input_tokens: asked.input_tokens(),
             max_output: asked.max_output,
             needs: asked.needs.clone(),
+            more,
         }));
         // What the kernel decides may be here before the request is durable: then it is paid ahead.
         let mut put = std::pin::pin!(heart.change(move |_| Ok((pid, wanted))));
@@ -177,7 +189,7 @@ impl Relays {
                 biased;
                 decided = waits.decided.recv() => decided,
                 put = &mut put, if !durable => {
-                    put?;
+                    put.inspect_err(|_| self.left_unsaid(pid, more + 1))?;
                     durable = true;
                     continue;
                 }
@@ -254,6 +266,15 @@ impl Relays {
                 Err(misfit(wrong))
             }
         }
+    }
+
+    /// How many requests were refused without an entry: the next one says so.
+    fn unsaid(&self, pid: Pid) -> u64 {
+        self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid).unwrap_or(0)
+    }
+
+    fn left_unsaid(&self, pid: Pid, requests: u64) {
+        *self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).entry(pid).or_default() += requests;
     }
 
     fn wait(self: &Arc<Self>, pid: Pid) -> Waits {

@@ -429,6 +429,7 @@ impl System for Daemon {
     }
 
     async fn relay(&self, pid: Pid, format: Format, body: Bytes) -> Answer<Relayed> {
+        self.edges.has_room()?;
         self.edges.relays().relay(&self.heart, pid, format, body).await
     }
 
