@@ -73,9 +73,11 @@ pub const WATCHES_MAX: usize = 16;
 pub const TERM_GRACE_MS: u64 = 5000;
 /// Deepest process tree.
 pub const SPAWN_DEPTH_MAX: usize = 16;
-/// Most bytes that the files, commands and servers of a process and of all below it bring in an hour: the journal keeps
-/// results for as long as their process.
+/// Most bytes that the files, commands, servers and webhooks of a process and of all below it bring in an hour: the journal
+/// keeps them for as long as their process.
 pub const BROUGHT_BYTES_PER_HOUR: u64 = 512 << 20;
+/// The same as far as webhooks may fill it: the rest is left to what the processes do, which no stranger uses up.
+pub const WEBHOOK_BYTES_PER_HOUR: u64 = BROUGHT_BYTES_PER_HOUR / 2;
 /// Most live children of one process.
 pub const CHILDREN_MAX: usize = 256;
 /// Most live processes that descend from one that a person started: what depth and children allow together is their power.

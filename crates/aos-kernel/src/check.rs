@@ -72,7 +72,7 @@ impl<P: PageStore> Kernel<P> {
                 if process.is_full() {
                     return Err(busy(format!("process {pid} has {} unread events", process.notices.len())));
                 }
-                Ok(())
+                self.check_brought(pid)
             }
             Body::Watch { watch_id, .. } => {
                 let process = self.live(pid)?;

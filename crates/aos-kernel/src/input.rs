@@ -197,6 +197,7 @@ impl<P: PageStore> Kernel<P> {
     /// An HTTP request for a webhook.
     pub(crate) fn webhook(&mut self, pid: Pid, request: &WebhookRequest) {
         let lsn = self.globals.lsn;
+        self.count_brought(pid, request);
         if let Some(reply_by) = request.reply_by {
             let now = self.globals.at;
             self.with(pid, |process| {

@@ -2,12 +2,13 @@
 //!
 //! Counts begin with the first that is counted and begin anew when their time is over, so a rule `60/min` lets at most 60
 //! through in the minute that the first of them begins. Questions are counted where a person started the tree, so that
-//! nobody asks more by having children; so is what drivers bring, which fills the journal. What is refused is not counted.
+//! nobody asks more by having children; so is what drivers and webhooks bring, which fills the journal. What is refused is not counted.
 
-use aos_abi::entry::{Outcome, Verdict};
+use aos_abi::entry::Verdict;
 use aos_abi::syscall::Handler;
 use aos_abi::{CallError, Code, Name, Pid, Timestamp, limits};
 use aos_policy::{Obligations, Rate};
+use serde::Serialize;
 
 use crate::Kernel;
 use crate::budget::Count;
@@ -59,7 +60,13 @@ impl<P: PageStore> Kernel<P> {
         }
         let asks = said == Verdict::Ask || call == Name::AskUser;
         let over = self.over_rate(pid, obligations).or_else(|| if asks { self.over_asks(pid) } else { None });
-        over.or_else(|| if call.spec().handler == Handler::Kernel { None } else { self.over_brought(pid) })
+        over.or_else(|| {
+            if call.spec().handler == Handler::Kernel {
+                None
+            } else {
+                self.over_brought(pid, limits::BROUGHT_BYTES_PER_HOUR)
+            }
+        })
     }
 
     /// The first rate that one more call under these obligations would exceed.
@@ -99,17 +106,27 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Whether so much was brought to the tree of this process that no more is.
-    fn over_brought(&mut self, pid: Pid) -> Option<Over> {
+    fn over_brought(&mut self, pid: Pid, most: u64) -> Option<Over> {
         let now = self.globals.at;
         let window: Count = self.lineage(pid).last().and_then(|root| self.table.get(*root))?.brought;
-        let full = window.used_at(now) >= limits::BROUGHT_BYTES_PER_HOUR;
-        let rule = || format!("what calls bring, {} MiB/h", limits::BROUGHT_BYTES_PER_HOUR >> 20);
-        full.then(|| Over::new(rule(), window.until, now))
+        let full = window.used_at(now) >= most;
+        full.then(|| Over::new(format!("what calls bring, {} MiB/h", most >> 20), window.until, now))
     }
 
-    /// Counts what a driver has brought.
-    pub(crate) fn count_brought(&mut self, pid: Pid, outcome: &Outcome) {
-        let (now, bytes) = (self.globals.at, aos_context::json_bytes(outcome) as u64);
+    /// Whether a webhook's request may be brought to this process.
+    ///
+    /// # Errors
+    /// `EAGAIN` where so much was brought to its tree that webhooks bring no more.
+    pub(crate) fn check_brought(&mut self, pid: Pid) -> Result<(), CallError> {
+        let most = limits::WEBHOOK_BYTES_PER_HOUR;
+        let Some(Over { hint, retry_after_ms, .. }) = self.over_brought(pid, most) else { return Ok(()) };
+        let full = format!("{} MiB were brought to process {pid} in this hour, and no webhook brings more", most >> 20);
+        Err(CallError { retry_after_ms: Some(retry_after_ms), ..CallError::new(Code::Again, full).hint(hint) })
+    }
+
+    /// Counts what a driver or a webhook has brought.
+    pub(crate) fn count_brought(&mut self, pid: Pid, brought: &impl Serialize) {
+        let (now, bytes) = (self.globals.at, aos_context::json_bytes(brought) as u64);
         if let Some(root) = self.lineage(pid).last().copied() {
             self.with(root, |process| process.brought.add(now, HOUR_S, bytes));
         }
@@ -128,6 +145,7 @@ impl<P: PageStore> Kernel<P> {
 #[cfg(test)]
 mod tests {
     use aos_abi::Body;
+    use aos_abi::entry::{Outcome, WebhookRequest};
     use aos_abi::process::SpawnSpec;
 
     use super::*;
@@ -149,7 +167,7 @@ mod tests {
         let before = limits::BROUGHT_BYTES_PER_HOUR - (2 << 20);
         kernel.with(Pid(2), |process| process.brought.add(Timestamp(0), HOUR_S, before));
         kernel.count_brought(Pid(2), &outcome);
-        assert!(kernel.over_brought(Pid(2)).is_none());
+        assert!(kernel.over_brought(Pid(2), limits::BROUGHT_BYTES_PER_HOUR).is_none());
         kernel.count_brought(Pid(3), &outcome);
         let mut over = |pid: u64, call: Name| {
             kernel.over(Pid(pid), call, Verdict::Allow, &Obligations::default()).map(|over| over.rule)
@@ -159,5 +177,38 @@ mod tests {
         assert_eq!([over(3, Name::SendMsg), over(3, Name::SysExit), over(4, Name::FsRead)], [None, None, None]);
         kernel.globals.at = Timestamp(0).plus_millis(HOUR_S * 1000);
         assert!(kernel.over(Pid(2), Name::FsRead, Verdict::Allow, &Obligations::default()).is_none(), "and anew");
+    }
+
+    /// Whoever reached an unsigned webhook filled the disk with bodies, as fast as the agent read them.
+    #[test]
+    fn what_webhooks_bring_is_limited_for_a_tree_and_leaves_room_for_its_calls() {
+        let mut kernel = Kernel::new(NoPages);
+        for (pid, parent) in [(2, 1), (3, 2)] {
+            let _ = kernel.apply(Timestamp(0), Pid(pid), spawned(Pid(pid), Pid(parent)));
+        }
+        // Each byte of it is six in the journal.
+        let request = WebhookRequest {
+            id: "r1".into(),
+            method: "POST".into(),
+            path: "orders".into(),
+            headers: [].into(),
+            body: "\0".repeat(1 << 20),
+            encoding: None,
+            reply_by: None,
+        };
+        let body = Body::Webhook(request);
+        let before = limits::WEBHOOK_BYTES_PER_HOUR - (9 << 20);
+        kernel.with(Pid(2), |process| process.brought.add(Timestamp(0), HOUR_S, before));
+        for at in 0..2 {
+            assert!(kernel.check_at(Timestamp(at), Pid(3), &body).is_ok());
+            let _ = kernel.apply(Timestamp(at), Pid(3), body.clone());
+        }
+        let refused = kernel.check_at(Timestamp(43), Pid(3), &body).unwrap_err();
+        assert!(refused.code == Code::Again && refused.retry_after_ms == Some(HOUR_S * 1000 - 43), "{refused:?}");
+        assert!(refused.message.contains("256 MiB were brought"), "{refused:?}");
+        assert!(kernel.check_at(Timestamp(50), Pid(2), &body).is_err(), "of the whole tree");
+        assert!(kernel.over(Pid(3), Name::FsRead, Verdict::Allow, &Obligations::default()).is_none());
+        // Nothing is journaled meanwhile, so only the clock knows.
+        assert!(kernel.check_at(Timestamp(0).plus_millis(HOUR_S * 1000), Pid(3), &body).is_ok(), "and anew");
     }
 }

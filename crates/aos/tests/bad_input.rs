@@ -644,3 +644,26 @@ fn a_home_that_cannot_be_written_is_said_to_be_so() {
     assert!(ran.out.contains("FAULT home") && ran.out.contains("cannot be written"), "{ran:?}");
     assert!(rig.daemons().is_empty());
 }
+
+/// Whoever reached a webhook filled the disk with bodies, and the agent was woken for each.
+#[test]
+fn webhooks_bring_so_much_in_an_hour_and_then_their_senders_are_told_to_wait() {
+    let register = call("SYS_REGISTER_WEBHOOK", json!({ "path": "hooks/orders", "reply_within_s": 0 }));
+    let rig = Rig::new(vec![any("begin", vec![register, say("ready")])]);
+    let pid = rig.spawn(&["begin"]);
+    rig.until_idle(pid);
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    // Each byte is six in the journal.
+    let body = "\0".repeat(1 << 20);
+    let mut taken = 0;
+    let refused = loop {
+        let answer = rig.tcp("POST", "/hooks/hooks/orders", &[], Some(&body));
+        if answer.status != 202 {
+            break answer;
+        }
+        taken += 1;
+    };
+    assert_eq!((taken, refused.status), (43, 503), "{refused:?}");
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() > 3000, "{refused:?}");
+    assert!(refused.text().contains("no webhook brings more"), "{refused:?}");
+}

@@ -55,7 +55,11 @@ fn child_works_on_a_small_disk() {
     let disk = Path::new(&disk);
     let again = call("FS_READ", json!({ "path": "result:1" }));
     let tries = any("try it", vec![write("a.txt", "x"), again, say("told")]);
-    let rig = Rig::new(vec![tries, echo(), any("", vec![say("ready")])]);
+    let register = call("SYS_REGISTER_WEBHOOK", json!({ "path": "hooks/orders" }));
+    let takes = any("take orders", vec![register, say("ready")]);
+    let rig = Rig::new(vec![tries, takes, echo(), any("", vec![say("ready")])]);
+    let taker = rig.spawn(&["take orders"]);
+    rig.until_idle(taker);
     let pid = rig.spawn(&["--name", "keeper", "keep what you are told"]);
     rig.until_idle(pid);
     // It is asked for nothing meanwhile: what fills the disk is what is sent to it, while it is held.
@@ -66,16 +70,18 @@ fn child_works_on_a_small_disk() {
     // What is left is the daemon's, and agents end before it: a result that is read again is journaled too.
     let tried = rig.aos(&["run", "try it"]);
     assert_eq!((tried.code, rig.daemons().len()), (0, 1), "{tried:?}");
-    let results = rig.journal().into_iter().filter(|entry| entry["type"] == "result");
+    let results = rig.journal().into_iter().filter(|entry| entry["type"] == "result" && entry["pid"] != taker);
     let codes: Vec<_> = results.map(|entry| entry["error"]["code"].clone()).collect();
     assert_eq!(codes, ["ENOSPC", "ENOSPC"]);
 
-    // So do programs, whose requests are journaled.
+    // So do programs and webhooks, whose requests are journaled.
     let lsn = || rig.journal().last().map(|entry| entry["lsn"].clone());
     let (before, bearer) = (lsn(), format!("Bearer {key}"));
     let request = json!({ "model": "small", "messages": [{ "role": "user", "content": "try it" }] }).to_string();
     let refused = rig.tcp("POST", "/v1/chat/completions", &[("Authorization", &bearer)], Some(&request));
     assert!(refused.status == 507 && refused.text().contains("the disk is nearly full"), "{refused:?}");
+    let refused = rig.tcp("POST", "/hooks/hooks/orders", &[], Some("an order"));
+    assert!(refused.status == 503 && !refused.text().contains("MiB"), "{refused:?}");
     assert_eq!(lsn(), before);
 
     let send = |nth: usize| {

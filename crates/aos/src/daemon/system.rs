@@ -650,6 +650,8 @@ impl System for Daemon {
     }
 
     async fn webhook(&self, call: WebhookCall) -> Answer<WebhookDelivery> {
+        // How much there is left is nobody's business who only knows an address.
+        self.edges.has_room().map_err(|_| ApiError::unavailable("there is no room on the disk for what comes"))?;
         let id = format!("r{}", super::random_hex(6)?);
         let waits = !call.reply_within.is_zero();
         let (body, encoding) = match String::from_utf8(call.body.to_vec()) {
