@@ -105,6 +105,37 @@ fn a_key_that_is_taken_back_in_the_middle_of_an_answer_is_told_so() {
     assert!(told.contains("the key has ended while this was answered") || !told.ends_with("\r\n0\r\n\r\n"), "{told}");
 }
 
+/// It held the slot until it had read everything, and agents waited.
+#[test]
+fn a_program_that_reads_slowly_holds_no_slot() {
+    // More than sockets hold.
+    let long = Answer { text: "0123456789abcdef".repeat(7 << 16), chunk_bytes: 64 << 10, ..Answer::default() };
+    let model = Setup::default().model.replace("concurrency = 32", "concurrency = 1");
+    let rig =
+        Rig::with(vec![any("alpha", vec![long]), any("beta", vec![say("ok")])], Setup { model, ..Setup::default() });
+    let (pid, secret) = key(&rig, &["editor"]);
+    let body =
+        json!({ "model": "small", "stream": true, "messages": [{ "role": "user", "content": "alpha" }] }).to_string();
+    let mut stream = TcpStream::connect(rig.listen()).unwrap();
+    stream.set_read_timeout(Some(rig::DEADLINE)).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {secret}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        rig.listen(),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut told = vec![0; 12];
+    stream.read_exact(&mut told).unwrap();
+    assert_eq!(told, b"HTTP/1.1 200");
+    let served = until("the model is done", || rig.entries(pid, "served").first().cloned());
+    assert_eq!(served["whole"], true, "{served}");
+    assert_eq!(ask(&rig, &secret, "small", "beta").status, 200);
+    // What it had not read is there all the same.
+    stream.read_to_end(&mut told).unwrap();
+    assert!(told.len() > 7 << 20 && told.ends_with(b"data: [DONE]\n\n\r\n0\r\n\r\n"), "{} bytes", told.len());
+}
+
 #[test]
 fn a_key_opens_what_it_is_for_and_nothing_else() {
     let more =

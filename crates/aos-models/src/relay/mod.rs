@@ -28,6 +28,7 @@ use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
 use aos_abi::model::Ability;
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::config::Provider;
 use crate::pool::Pool;
@@ -171,6 +172,16 @@ impl Relayed {
             Kind::Passed(passed) => passed.next().await,
             Kind::Told(told) => told.next().await,
             Kind::Done(body, _) => body.take(),
+        }
+    }
+
+    /// By when all of it has come, where it is read as it comes; `None`: it is here whole.
+    #[must_use]
+    pub fn until(&self) -> Option<Instant> {
+        match &self.kind {
+            Kind::Passed(passed) => Some(passed.until()),
+            Kind::Told(told) => Some(told.until()),
+            Kind::Done(..) => None,
         }
     }
 

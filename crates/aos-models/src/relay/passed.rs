@@ -225,6 +225,10 @@ impl Passed {
         None
     }
 
+    pub(super) fn until(&self) -> Instant {
+        self.end
+    }
+
     pub(super) fn ended(&self) -> Ended {
         Ended { usage: self.meter.usage(), whole: self.whole }
     }

@@ -11,6 +11,7 @@ use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Reply, Stop, Usage};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
 
 use super::{Asked, Ended, Kind, Refusal, Relayed, Understood, Veil, chat, embeddings, messages, responses};
 use crate::pool::{Delta, Pool};
@@ -42,6 +43,7 @@ pub(super) struct Told {
     usage: Usage,
     answered_bytes: usize,
     whole: bool,
+    until: Instant,
 }
 
 /// Asks the model, and tells the program what it answers.
@@ -53,6 +55,7 @@ pub(super) async fn tell(
     effect: EffectId,
     mut veil: Option<Box<dyn Veil>>,
 ) -> Result<Relayed, Refusal> {
+    let until = pool.deadlines(pool.config(model)?).end;
     let (sender, deltas) = unbounded_channel();
     if let Some(veil) = &mut veil {
         understood.hide(veil.as_mut())?;
@@ -102,6 +105,7 @@ pub(super) async fn tell(
         usage,
         answered_bytes: 0,
         whole: false,
+        until,
     };
     told.writer.begin(&mut told.ready);
     told.first().await?;
@@ -168,6 +172,10 @@ impl Told {
             }
             Err(failure) => self.writer.broken(&failure, &mut self.ready),
         }
+    }
+
+    pub(super) fn until(&self) -> Instant {
+        self.until
     }
 
     pub(super) fn ended(&self) -> Ended {

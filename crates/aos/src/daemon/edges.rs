@@ -228,6 +228,7 @@ impl Edges {
         // Tasks end without an outcome: after the next start the kernel recovers each by its rule.
         tokens.iter().for_each(CancellationToken::cancel);
         self.drivers.close();
+        self.relays.close().await;
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -4,6 +4,7 @@
 //! HTTP interface sees, `past` reads the journal back. Start: lock and open the journal, restore the kernel from the
 //! last checkpoint, apply the entries after it, then say `Booted`. Stop: no more requests, a last checkpoint, close.
 
+mod backlog;
 mod brought;
 mod clock;
 mod cost;

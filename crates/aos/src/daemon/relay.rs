@@ -24,6 +24,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlogs;
 use super::heart::{Completion, Handle};
 use super::inference::{cancelled, withheld};
 use super::privacy::{fill, not_known, unbroken};
@@ -72,6 +73,7 @@ pub(crate) struct Relays {
     keys: RwLock<Keys>,
     /// How many requests of whom were refused without an entry since the last entry.
     unsaid: Mutex<HashMap<Pid, u64>>,
+    backlogs: Backlogs,
 }
 
 /// Whose keys are whose, as far as durable.
@@ -105,7 +107,13 @@ impl Relays {
             last: AtomicU64::new(0),
             keys: RwLock::default(),
             unsaid: Mutex::default(),
+            backlogs: Backlogs::new(),
         }
+    }
+
+    /// Waits until no answer is read any more.
+    pub(crate) async fn close(&self) {
+        self.backlogs.close().await;
     }
 
     /// The keys that there are when the daemon starts.
@@ -243,18 +251,25 @@ impl Relays {
             relayed = self.pool.relay(&serve.model, asked, serve.max_output, serve.id, looked.veil) => relayed,
         };
         match relayed {
-            Ok(relayed) => {
+            Ok(mut relayed) => {
                 let (status, content_type) = (relayed.status, relayed.content_type);
-                serving.relayed = Some(relayed);
-                let body = stream::unfold((serving, token), |(mut serving, token)| async move {
-                    let piece = tokio::select! {
-                        biased;
-                        () = token.cancelled() => Some(Err(taken_back())),
-                        piece = serving.next() => piece.map(Ok),
-                    };
-                    piece.map(|piece| (piece, (serving, token)))
-                });
-                Ok(Some(aos_gateway::Relayed { status, content_type, model: serve.model, body: body.boxed() }))
+                let body = match relayed.until() {
+                    None => {
+                        let whole = relayed.next().await;
+                        // The model is done, whatever its program does.
+                        serving.relayed = Some(relayed);
+                        drop(serving);
+                        stream::iter(whole.map(Ok)).boxed()
+                    }
+                    Some(until) => {
+                        serving.relayed = Some(relayed);
+                        let pieces = stream::unfold(serving, |mut serving| async move {
+                            serving.next().await.map(|piece| (piece, serving))
+                        });
+                        self.backlogs.read(pieces.boxed(), until, token)
+                    }
+                };
+                Ok(Some(aos_gateway::Relayed { status, content_type, model: serve.model, body }))
             }
             Err(Refusal::Failed(failure)) => {
                 serving.failed(failure);
@@ -311,7 +326,7 @@ impl Drop for Waits {
     }
 }
 
-/// A request at a model. Its end is told once, when this is dropped.
+/// A request at a model. Its end is told once, when this is dropped: as soon as the model is done.
 struct Serving {
     pid: Pid,
     effect: aos_abi::EffectId,
@@ -438,7 +453,7 @@ fn misfit(wrong: Misfit) -> ApiError {
 }
 
 /// Why nothing more of an answer comes.
-fn taken_back() -> ApiError {
+pub(super) fn taken_back() -> ApiError {
     ApiError::forbidden("the key has ended while this was answered: it was taken back, or its time is over")
         .hint("`aos ps --all` shows why; `aos models key` makes another one")
 }
