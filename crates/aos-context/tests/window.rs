@@ -426,7 +426,7 @@ fn of_missed_firings_beyond_those_counted_it_is_told_that_there_were_more() {
         [(0, "Z]"), (1, ", 1 more firings"), (100, ", 100 more firings"), (101, ", more than 100 firings")]
     {
         let mut history = History::new();
-        history.add(Body::Timer { timer_id: "t1".into(), name: None, prompt: "tea".into(), missed });
+        history.add(Body::Timer { timer_id: "t1".into(), name: None, prompt: "tea".into(), missed, untrusted: false });
         let messages = render(&history.shown(), Encoding::Native);
         assert!(flat(&messages).contains(told), "{messages:?}");
         assert!(tokens(&messages) <= history.window.tokens());
