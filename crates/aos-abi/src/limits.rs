@@ -111,5 +111,8 @@ pub const UNDO_CHANGES_MAX: usize = 10_000;
 pub const UNDO_APPEND_BYTES_MAX: u64 = 64 << 20;
 /// Most paths of one change that are journaled; how many more there were is journaled too.
 pub const CHANGED_PATHS_MAX: usize = 1000;
+/// Most bytes that the paths of one change take in the journal, and in what its call returns, as JSON: a thousand of a usual
+/// length with what is told of each. A path may have 4 KiB, and JSON writes six bytes for some.
+pub const CHANGED_BYTES_MAX: usize = 512 << 10;
 /// Longest time a changing call waits for another one in the same workspace, in seconds; then it gets `EAGAIN`.
 pub const WORKSPACE_WAIT_S: u64 = 120;

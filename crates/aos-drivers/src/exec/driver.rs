@@ -231,8 +231,16 @@ fn answer(outcome: &Outcome, limits: &Limits) -> Result<Value, CallError> {
     if let Some(code) = code {
         result["exit_code"] = code.into();
     }
-    let changed: Vec<String> =
-        outcome.changed.iter().take(CHANGED_MAX).map(|change| change.path.to_string_lossy().into_owned()).collect();
+    let mut left = limits::CHANGED_BYTES_MAX;
+    let fits = |path: &String| {
+        // JSON writes six bytes for some.
+        let bytes = 6 * path.len();
+        let fits = bytes <= left;
+        left = left.saturating_sub(bytes);
+        fits
+    };
+    let paths = outcome.changed.iter().map(|change| change.path.to_string_lossy().into_owned());
+    let changed: Vec<String> = paths.take(CHANGED_MAX).take_while(fits).collect();
     if outcome.changed_truncated || changed.len() < outcome.changed.len() {
         result["changed_truncated"] = true.into();
     }

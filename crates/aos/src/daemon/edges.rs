@@ -292,7 +292,7 @@ impl Edges {
         self.track(job.id, job.pid, broken, move |token| async move {
             let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
             let result = edges.dispatch(job, token).await;
-            let outcome = Outcome::from(result.and_then(bounded));
+            let outcome = Outcome::from(bounded(result));
             Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
         });
     }
@@ -459,18 +459,21 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A result no larger than the journal takes. Of one that is larger stays what it carries: the call was made all the same.
-fn bounded(result: Value) -> Result<Value, CallError> {
-    let bytes = aos_context::json_bytes(&result);
+/// A result no larger than the journal takes, also where it is what a call that failed brought. Of one that is larger stays
+/// what it carries: the call was made all the same.
+fn bounded(result: Result<Value, CallError>) -> Result<Value, CallError> {
+    let brought = result.as_ref().map_or_else(|error| error.partial.as_ref(), Some);
+    let bytes = brought.map_or(0, aos_context::json_bytes);
     if bytes <= aos_abi::limits::RESULT_BYTES_MAX {
-        return Ok(result);
+        return result;
     }
-    let error = CallError::new(
-        Code::Io,
-        format!("the result holds {bytes} bytes, the most is {}", aos_abi::limits::RESULT_BYTES_MAX),
-    );
-    let partial = result.get("label").map(|label| json!({ "label": label }));
-    Err(CallError { partial, ..error.hint("ask for less at once") })
+    let partial = brought.and_then(|brought| brought.get("label")).map(|label| json!({ "label": label }));
+    let error = result.err().unwrap_or_else(|| {
+        let most = aos_abi::limits::RESULT_BYTES_MAX;
+        CallError::new(Code::Io, format!("the result holds {bytes} bytes, the most is {most}"))
+            .hint("ask for less at once")
+    });
+    Err(CallError { partial, ..error })
 }
 
 #[cfg(test)]

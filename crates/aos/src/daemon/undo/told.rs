@@ -74,16 +74,22 @@ pub(super) fn changed(committed: &Committed, note: &Note) -> Changed {
     }
 }
 
-/// The first `most` of what changed, and how many more there are; both sorted by path. What runs later is chosen first, then
-/// what replaces or deletes something, then what is new.
+/// The first `most` of what changed, as far as they fit, and how many more there are; both sorted by path. What runs later
+/// is chosen first, then what replaces or deletes something, then what is new.
 fn first(mut altered: Vec<Altered>, most: usize) -> (Vec<FileChange>, u64) {
-    let more = altered.len().saturating_sub(most) as u64;
-    if more > 0 {
-        altered.sort_by_key(|one| (!runs_later(one), one.before.is_none()));
-        altered.truncate(most);
-        altered.sort_by(|a, b| a.path.cmp(&b.path));
-    }
-    (altered.iter().map(file_change).collect(), more)
+    let all = altered.len();
+    altered.sort_by_key(|one| (!runs_later(one), one.before.is_none()));
+    let mut left = limits::CHANGED_BYTES_MAX;
+    let fits = |change: &FileChange| {
+        let bytes = aos_context::json_bytes(change);
+        let fits = bytes <= left;
+        left = left.saturating_sub(bytes);
+        fits
+    };
+    let mut told: Vec<FileChange> = altered.iter().take(most).map(file_change).take_while(fits).collect();
+    told.sort_by(|a, b| a.path.cmp(&b.path));
+    let more = (all - told.len()) as u64;
+    (told, more)
 }
 
 /// Whether a path is one by which something may run that nobody looks at: executable, in a hidden folder or hidden itself
@@ -158,5 +164,19 @@ mod tests {
         }
         assert!(paths.is_sorted());
         assert_eq!(first(altered, usize::MAX).0.len(), all);
+    }
+
+    /// A thousand paths of 4 KiB, each byte of which JSON writes with six, made an entry that no client could read.
+    #[test]
+    fn long_paths_make_no_entry_that_is_too_long() {
+        let altered = |nth: usize| Altered {
+            path: format!("{nth:04}{}", "\u{1}".repeat(4_000)).into(),
+            kind: ChangeKind::Created,
+            before: None,
+            after: None,
+        };
+        let (told, more) = first((0..1_000).map(altered).collect(), limits::CHANGED_PATHS_MAX);
+        assert!(aos_context::json_bytes(&told) <= limits::CHANGED_BYTES_MAX + told.len() + 2);
+        assert_eq!((told.len(), more), (21, 979));
     }
 }
