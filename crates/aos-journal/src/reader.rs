@@ -87,27 +87,37 @@ impl Reader {
         })
     }
 
-    /// At most `limit` entries from `from` on. Pruned entries are left out.
+    /// At most `limit` entries from `from` on, fewer where they are large; none at the end. Pruned entries are left out.
     ///
     /// # Errors
     /// [`Error::Corrupt`] where one does not parse.
     pub fn entries(&self, from: Lsn, limit: u64) -> Result<Vec<Entry>, Error> {
-        parse(self.select("WHERE lsn >= ?1 ORDER BY lsn LIMIT ?2", (from.0, clamp(limit)))?)
+        let tail = "entry WHERE lsn >= ?1 ORDER BY lsn LIMIT ?2";
+        parse(self.first_of(tail, (from.0, clamp(limit)))?)
     }
 
-    /// At most `limit` entries of one process after `after`, oldest first.
+    /// At most `limit` entries of one process after `after`, oldest first, fewer where they are large; none at the end.
     ///
     /// # Errors
     /// [`Error::Corrupt`] where one does not parse.
     pub fn entries_of(&self, pid: Pid, after: Lsn, limit: u64) -> Result<Vec<Entry>, Error> {
-        let mut found: Vec<Stored> = self.with(|db| {
-            db.prepare_cached(&format!("SELECT {COLUMNS} FROM {OF_PROCESS}"))
-                .and_then(|mut statement| statement.query_map((pid.0, after.0, clamp(limit)), Stored::read)?.collect())
-                .map_err(self.fail())
-        })?;
-        // They come in order; a join does not promise it.
+        let mut found = self.first_of(OF_PROCESS, (pid.0, after.0, clamp(limit)))?;
+        // The sorted positions are the outer loop of a cross join, which is never turned round; in a damaged file they may be
+        // in no order.
         found.sort_by_key(|entry| entry.lsn);
         parse(found)
+    }
+
+    /// The first entries of a selection in order: as many as are not too much at once, and one at least.
+    fn first_of(&self, tail: &str, params: impl rusqlite::Params) -> Result<Vec<Stored>, Error> {
+        self.with(|db| {
+            let read = || {
+                let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM {tail}"))?;
+                let mut rows = statement.query(params)?;
+                taken(&mut rows)
+            };
+            read().map_err(self.fail())
+        })
     }
 
     /// The entries at these positions, in this order. Those that are not there are left out.
@@ -257,7 +267,11 @@ impl Reader {
 fn read_chunk(db: &Connection, after: Lsn) -> rusqlite::Result<Vec<Stored>> {
     let mut statement =
         db.prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn > ?1 ORDER BY lsn LIMIT ?2"))?;
-    let mut rows = statement.query((after.0, CHUNK))?;
+    taken(&mut statement.query((after.0, CHUNK))?)
+}
+
+/// Rows until they have [`CHUNK_BYTES`].
+fn taken(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Vec<Stored>> {
     let (mut chunk, mut bytes) = (Vec::new(), 0);
     while bytes < CHUNK_BYTES
         && let Some(row) = rows.next()?

@@ -67,16 +67,15 @@ fn each_of(reader: &Reader, pid: Pid, at: Option<Lsn>, mut visit: impl FnMut(Ent
     let mut after = Lsn::ZERO;
     loop {
         let page = reader.entries_of(pid, after, PAGE)?;
-        let full = page.len() as u64 == PAGE;
+        if page.is_empty() {
+            return Ok(());
+        }
         for entry in page {
             if at.is_some_and(|at| entry.lsn > at) {
                 return Ok(());
             }
             after = entry.lsn;
             visit(entry);
-        }
-        if !full {
-            return Ok(());
         }
     }
 }
