@@ -25,6 +25,9 @@ const SILENCE: Duration = Duration::from_secs(45);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// What stands in the place of an entry that is longer than a client takes.
+const TOO_LONG: &str = "this entry is too long to be shown; `aos audit export` has all of it";
+
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -125,9 +128,7 @@ impl Events {
                 Ok(Some(Ok(frame))) => {
                     self.heard_at = Instant::now();
                     let Some(bytes) = frame.data_ref() else { continue };
-                    let events =
-                        parser.feed(bytes).map_err(|_| self.client.broken(&self.address, "an event is too long"))?;
-                    for event in events {
+                    for event in parser.feed(bytes) {
                         self.take(event)?;
                     }
                 }
@@ -225,8 +226,13 @@ impl Events {
         // After a resume the daemon sends only later ones; one that comes twice all the same is dropped here.
         if lsn > self.after {
             self.after = lsn;
-            let entry = serde_json::from_str(&event.data).ok();
-            self.ready.push_back(Event::Entry(Line { lsn, json: event.data, entry }));
+            let json = match event.too_long {
+                // Whoever follows goes on behind it.
+                true => serde_json::json!({ "lsn": lsn, "error": TOO_LONG }).to_string(),
+                false => event.data,
+            };
+            let entry = serde_json::from_str(&json).ok();
+            self.ready.push_back(Event::Entry(Line { lsn, json, entry }));
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Server-sent events, read from bytes as they come. WHATWG HTML, section 9.2.6.
 //!
 //! Start at [`Parser::feed`]. What always holds: where the bytes are cut makes no difference; an event that is not
-//! finished by an empty line is not an event. One event may be [`EVENT_BYTES_MAX`] long.
+//! finished by an empty line is not an event. One event may be [`EVENT_BYTES_MAX`] long; of one that is longer all but its
+//! data comes, so that a reader knows what it did not see and goes on behind it.
 
 /// Longest event: the largest result that is journaled, with room for the rest of its entry.
 pub(crate) const EVENT_BYTES_MAX: usize = 2 * aos_abi::limits::RESULT_BYTES_MAX + aos_abi::limits::ARGS_BYTES_MAX;
@@ -13,18 +14,18 @@ pub(crate) struct Sse {
     pub(crate) id: Option<String>,
     /// The field `event`; empty where there is none.
     pub(crate) event: String,
-    /// The field `data`, its lines joined.
+    /// The field `data`, its lines joined; empty where that is too long.
     pub(crate) data: String,
+    /// The event is longer than [`EVENT_BYTES_MAX`].
+    pub(crate) too_long: bool,
 }
-
-/// The event is longer than [`EVENT_BYTES_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
 
 /// What has been read of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
+    /// Of the line under way nothing is kept.
+    skips: bool,
     after_cr: bool,
     draft: Sse,
     has_data: bool,
@@ -32,7 +33,7 @@ pub(crate) struct Parser {
 
 impl Parser {
     /// Reads more bytes; the events they complete, in order.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Sse>, TooLong> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Sse> {
         let mut events = Vec::new();
         for byte in bytes {
             let ends_crlf = std::mem::take(&mut self.after_cr) && *byte == b'\n';
@@ -43,15 +44,19 @@ impl Parser {
                 b'\r' | b'\n' => {
                     self.after_cr = *byte == b'\r';
                     let line = std::mem::take(&mut self.line);
-                    events.extend(self.line(&String::from_utf8_lossy(&line)));
+                    if !std::mem::take(&mut self.skips) {
+                        events.extend(self.line(&String::from_utf8_lossy(&line)));
+                    }
                 }
-                byte => self.line.push(*byte),
+                byte if !self.skips => self.line.push(*byte),
+                _ => {}
             }
             if self.line.len() + self.draft.data.len() > EVENT_BYTES_MAX {
-                return Err(TooLong);
+                (self.skips, self.has_data, self.draft.too_long) = (!self.line.is_empty(), true, true);
+                (self.line, self.draft.data) = Default::default();
             }
         }
-        Ok(events)
+        events
     }
 
     fn line(&mut self, line: &str) -> Option<Sse> {
@@ -64,6 +69,7 @@ impl Parser {
         match field {
             "id" => self.draft.id = Some(value.to_owned()),
             "event" => self.draft.event = value.to_owned(),
+            "data" if self.draft.too_long => {}
             "data" => {
                 if self.has_data {
                     self.draft.data.push('\n');
@@ -85,7 +91,7 @@ mod tests {
     #[test]
     fn where_the_bytes_are_cut_makes_no_difference() {
         let text = ": hello\n\nid: 41\nevent: spawned\ndata: {\"a\":\"ä\",\r\ndata:  \"b\":1}\r\n\r\ndata\n\nid: 42\ndata: x\n\ndata: torn";
-        let whole = Parser::default().feed(text.as_bytes()).unwrap();
+        let whole = Parser::default().feed(text.as_bytes());
         assert_eq!(whole.len(), 3);
         assert_eq!(whole[0].id.as_deref(), Some("41"));
         assert_eq!((whole[0].event.as_str(), whole[0].data.as_str()), ("spawned", "{\"a\":\"ä\",\n \"b\":1}"));
@@ -93,17 +99,27 @@ mod tests {
             let mut parser = Parser::default();
             let mut events = Vec::new();
             for piece in text.as_bytes().chunks(size) {
-                events.extend(parser.feed(piece).unwrap());
+                events.extend(parser.feed(piece));
             }
             assert_eq!(events, whole, "in pieces of {size}");
         }
     }
 
+    /// One entry that was too long hid all that came after it.
     #[test]
-    fn an_endless_event_is_refused() {
-        let mut parser = Parser::default();
-        let piece = vec![b'x'; 1 << 20];
-        let refused = (0..EVENT_BYTES_MAX >> 20).any(|_| parser.feed(&piece).is_err()) || parser.feed(&piece).is_err();
-        assert!(refused);
+    fn what_comes_behind_an_event_that_is_too_long_comes() {
+        for line in
+            ["x".repeat(EVENT_BYTES_MAX), vec!["x".repeat(1 << 20); 1 + (EVENT_BYTES_MAX >> 20)].join("\ndata: ")]
+        {
+            let mut parser = Parser::default();
+            let long = format!("id: 41\ndata: {line}\ndata: end\n\nid: 42\ndata: next\n\n");
+            let mut events = Vec::new();
+            for piece in long.as_bytes().chunks(1 << 20) {
+                events.extend(parser.feed(piece));
+                assert!(parser.line.len() + parser.draft.data.len() <= EVENT_BYTES_MAX);
+            }
+            let told: Vec<_> = events.iter().map(|one| (one.id.as_deref(), &*one.data, one.too_long)).collect();
+            assert_eq!(told, [(Some("41"), "", true), (Some("42"), "next", false)]);
+        }
     }
 }
