@@ -401,7 +401,9 @@ impl Committed {
             let above = path.parent().unwrap_or(Path::new(""));
             turn == Turn::Forward && made.contains(above) && names(&root, above).is_err()
         };
-        let takes = |name: &Path, step: &Step| step.takes(turn, &way, &root, name) && !waits(name);
+        let worked = |name: &Path, step: &Step| turn == Turn::Forward && step.takes_work(&way, &root, name);
+        let takes =
+            |name: &Path, step: &Step| (step.takes(turn, &way, &root, name) && !waits(name)) || worked(name, step);
         let takes = self.record.steps.iter().filter(|(name, step)| takes(name.path(), step));
         let mut paths: Vec<PathBuf> = takes.map(|(name, _)| name.path().to_owned()).collect();
         if turn == Turn::Back {

@@ -10,6 +10,8 @@ use crate::commit::Stage;
 pub(crate) fn pass() {
     #[cfg(test)]
     cut::pass();
+    #[cfg(test)]
+    meanwhile::pass();
 }
 
 /// Here a disk may fail.
@@ -124,6 +126,37 @@ pub(crate) mod cut {
             Err(cut) if cut.is::<Cut>() => true,
             Err(other) => std::panic::resume_unwind(other),
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod meanwhile {
+    use std::cell::RefCell;
+
+    type Deed = Box<dyn FnMut() -> bool>;
+
+    thread_local! {
+        /// How many places are still passed before somebody does something, until it could be done.
+        static DEED: RefCell<Option<(u32, Deed)>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn pass() {
+        DEED.with_borrow_mut(|waiting| {
+            let Some((left, deed)) = waiting else { return };
+            if *left > 0 {
+                *left -= 1;
+            } else if deed() {
+                *waiting = None;
+            }
+        });
+    }
+
+    /// Does `work`, and something else at the place number `at` or at the first one after it where that can be done; whether
+    /// it could.
+    pub(crate) fn at<T>(at: u32, deed: impl FnMut() -> bool + 'static, work: impl FnOnce() -> T) -> (T, bool) {
+        DEED.set(Some((at, Box::new(deed))));
+        let done = work();
+        (done, DEED.take().is_none())
     }
 }
 

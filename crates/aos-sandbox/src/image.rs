@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::below::Below;
+use crate::fingerprint::Fingerprint;
 
 /// Files larger than this are told apart by their times alone; reading them would take seconds.
 const HASHED_BYTES_MAX: u64 = 64 << 20;
@@ -29,6 +29,10 @@ pub struct Image {
     /// Of a file that has only been moved since, none of these has changed.
     inode: u64,
     modified: (i64, i64),
+    /// What is in a folder, as [`Fingerprint`] tells it; `None` where it could not be looked through, and in records of
+    /// version 0.1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
 }
 
 /// What can be committed and kept.
@@ -62,21 +66,41 @@ impl Image {
             Kind::Link => std::fs::read_link(path).ok().map(|target| digest(target.as_os_str().as_bytes())),
             Kind::File | Kind::Folder | Kind::Other => None,
         };
-        let below = if kind == Kind::Folder { Below::of(path, usize::MAX, false) } else { Below::default() };
-        let size = if kind == Kind::Folder { below.bytes } else { meta.len() };
-        let modified = (meta.mtime(), meta.mtime_nsec());
-        let changed = below.changed.max((meta.ctime(), meta.ctime_nsec()));
-        Some((Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode: meta.ino(), modified }, changed))
+        let (mut size, mut within) = (meta.len(), None);
+        let mut changed = (meta.ctime(), meta.ctime_nsec());
+        if kind == Kind::Folder {
+            let below = Fingerprint::of(path).ok();
+            within = below.as_ref().map(Fingerprint::written);
+            let below = below.unwrap_or_default();
+            (size, changed) = (below.bytes, changed.max(below.changed));
+        }
+        let (inode, modified) = (meta.ino(), (meta.mtime(), meta.mtime_nsec()));
+        Some((Image { kind, mode: meta.mode() & 0o7777, size, sha256, inode, modified, within }, changed))
     }
 
     /// Something of which only kind and permissions are held to.
     pub(crate) fn plain(kind: Kind, mode: u32) -> Image {
-        Image { kind, mode, size: 0, sha256: None, inode: 0, modified: (0, 0) }
+        Image { kind, mode, size: 0, sha256: None, inode: 0, modified: (0, 0), within: None }
     }
 
     /// Whether what is at a path is this very file, link or folder, whatever became of what is in it.
     pub(crate) fn is_inode(&self, path: &Path) -> bool {
         std::fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == self.inode && kind(&meta) == self.kind)
+    }
+
+    /// Whether it is known what is in it, so that nothing that somebody saves there is taken for it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.kind != Kind::Folder || self.within.is_some()
+    }
+
+    /// Whether what is at a path is this still, a folder with all that is in it. Its own permissions are no part of that.
+    pub(crate) fn stands_whole_at(&self, path: &Path) -> bool {
+        if self.kind != Kind::Folder || self.within.is_none() {
+            return self.stands_at(path);
+        }
+        // Moving it changes none of these.
+        let Some(now) = Image::of(path) else { return false };
+        (now.kind, now.modified, now.within) == (self.kind, self.modified, self.within.clone())
     }
 
     /// Whether what is at a path is this still. Of a folder only that it is one: what is in it is looked at by itself.

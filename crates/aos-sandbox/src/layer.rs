@@ -169,7 +169,7 @@ impl Layer {
     /// # Errors
     /// [`Error::Path`] when it is not there or cannot be moved.
     pub fn remove(self, workspace: &Path, path: &Path, note: serde_json::Value) -> Result<Committed, Error> {
-        let before = image(&workspace.join(path))?;
+        let before = seen(&workspace.join(path), image(&workspace.join(path))?)?;
         Committed::perform(self, workspace, vec![(path.to_owned(), Step::Remove { before })], note)
     }
 
@@ -279,6 +279,12 @@ fn image(path: &Path) -> Result<Image, Error> {
     Image::of(path).ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
 }
 
+/// What is going to be taken away must be known: of a folder that cannot be looked through nobody could tell afterwards what
+/// somebody had saved in it.
+fn seen(path: &Path, image: Image) -> Result<Image, Error> {
+    if image.is_seen() { Ok(image) } else { Err(at(path)(rustix::io::Errno::ACCESS.into())) }
+}
+
 fn change(path: &Path, step: &Step) -> Change {
     let kind = match step {
         Step::Put { before: None, .. } | Step::Folder { before: None, .. } | Step::Move { .. } => ChangeKind::Created,
@@ -342,7 +348,7 @@ impl Plan<'_> {
     }
 
     fn remove(&mut self, path: PathBuf) -> Result<(), Error> {
-        match self.before(&path) {
+        match self.before(&path)? {
             Some(before) => self.push(path, Step::Remove { before }),
             None => Ok(()),
         }
@@ -358,10 +364,11 @@ impl Plan<'_> {
     }
 
     /// What of the workspace is at a path that is going to be replaced.
-    fn before(&mut self, path: &Path) -> Option<Image> {
-        let (image, changed) = self.look(&self.lower.join(path))?;
+    fn before(&mut self, path: &Path) -> Result<Option<Image>, Error> {
+        let host = self.lower.join(path);
+        let Some((image, changed)) = self.look(&host) else { return Ok(None) };
         self.replaced.push((path.to_owned(), changed));
-        Some(image)
+        seen(&host, image).map(Some)
     }
 
     fn look(&self, host: &Path) -> Option<(Image, (i64, i64))> {
@@ -386,28 +393,37 @@ impl Plan<'_> {
             return Ok(());
         }
         if !meta.is_dir() {
-            if meta.mode() & SET_ID != 0 && !kind.is_symlink() {
-                let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
-                std::fs::set_permissions(&host, plain).map_err(at(&host))?;
-            }
-            let (after, _) = self.look(&host).ok_or_else(|| at(&host)(io::ErrorKind::NotFound.into()))?;
-            let before = if lower.is_some() { self.before(path) } else { None };
-            return self.push(path.to_owned(), Step::Put { after, before });
+            return self.file(path, &host, &meta, lower.is_some());
         }
         let meta = unlock(&host).map_err(at(&host))?;
+        let merged = lower.as_ref().filter(|old| old.is_dir()).map(|old| old.mode() & 0o7777);
+        self.made(path, &meta, merged, lower.is_some())?;
+        self.folder(path, merged.is_some())
+    }
+
+    // What follows has frames of its own: of the above there are as many as folders inside one another.
+
+    fn file(&mut self, path: &Path, host: &Path, meta: &Metadata, replaces: bool) -> Result<(), Error> {
+        if meta.mode() & SET_ID != 0 && !meta.is_symlink() {
+            let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
+            std::fs::set_permissions(host, plain).map_err(at(host))?;
+        }
+        let (after, _) = self.look(host).ok_or_else(|| at(host)(io::ErrorKind::NotFound.into()))?;
+        let before = if replaces { self.before(path)? } else { None };
+        self.push(path.to_owned(), Step::Put { after, before })
+    }
+
+    /// What becomes of a folder itself; `merged` are the permissions of the workspace's.
+    fn made(&mut self, path: &Path, meta: &Metadata, merged: Option<u32>, replaces: bool) -> Result<(), Error> {
         let (mode, owner) = (meta.mode() & 0o7777, (meta.uid(), meta.gid()));
-        let merged = lower.as_ref().is_some_and(Metadata::is_dir);
-        match &lower {
-            Some(old) if merged && old.mode() & 0o7777 == mode => {}
-            Some(old) if merged => {
-                self.push(path.to_owned(), Step::Mode { from: old.mode() & 0o7777, to: mode })?;
-            }
-            other => {
-                let before = if other.is_some() { self.before(path) } else { None };
-                self.push(path.to_owned(), Step::Folder { mode, owner, before })?;
+        match merged {
+            Some(from) if mode == from => Ok(()),
+            Some(from) => self.push(path.to_owned(), Step::Mode { from, to: mode }),
+            None => {
+                let before = if replaces { self.before(path)? } else { None };
+                self.push(path.to_owned(), Step::Folder { mode, owner, before })
             }
         }
-        self.folder(path, merged)
     }
 }
 

@@ -45,6 +45,7 @@ mod durable;
 mod error;
 mod exec;
 mod failpoint;
+mod fingerprint;
 mod helper;
 mod hidden;
 mod identity;

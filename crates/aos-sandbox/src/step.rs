@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, is_one, rename, set_mode, there, there_in, within};
+use crate::transfer::{Way, is_folder_in, is_one, rename, set_mode, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,18 +101,20 @@ impl Step {
         way.call_out_back(&parent, name, &upper)?;
         way.call_in_back(&parent, name, &old)?;
         match self {
-            Step::Put { after, .. } => {
+            Step::Put { after, before } => {
                 after.untwin(&upper, &old)?;
                 if there(&upper) {
-                    way.set_aside(&parent, name, &old)?;
+                    if let Some(before) = before {
+                        way.set_aside(&parent, name, &old, Some(before))?;
+                    }
                     pass();
                     unmark(&upper);
                 }
-                put_if_there(way, &upper, &parent, name, Some(&old))?;
+                put_if_there(way, &upper, &parent, name, before.as_ref().map(|before| (&*old, before)))?;
             }
             Step::Folder { mode, owner, before } => {
-                if before.is_some() && open_folder(&parent, name).is_err() {
-                    way.take_away(&parent, name, &old)?;
+                if before.is_some() && is_folder_in(&parent, name) != Some(true) {
+                    way.take_away(&parent, name, &old, before.as_ref())?;
                     pass();
                 }
                 match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
@@ -127,7 +129,7 @@ impl Step {
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))?;
             }
             Step::Mode { from, to } => change_mode(&parent, name, *from, *to)?,
-            Step::Remove { .. } => way.take_away(&parent, name, &old)?,
+            Step::Remove { before } => way.take_away(&parent, name, &old, Some(before))?,
             Step::Move { from, .. } => relocate(root, from.path(), &parent, name)?,
         }
         Ok(())
@@ -154,16 +156,16 @@ impl Step {
                 after.untwin(&upper, &old)?;
                 // What was not placed is in the layer still.
                 if !way.keeps(&old) {
-                    return Ok(way.take_away(&parent, name, &upper)?);
+                    return Ok(way.take_away(&parent, name, &upper, None)?);
                 }
                 if old.is_dir() && !old.is_symlink() {
                     // A folder cannot take a file's place in one step.
-                    way.take_away(&parent, name, &upper)?;
+                    way.take_away(&parent, name, &upper, None)?;
                 } else {
-                    way.set_aside(&parent, name, &upper)?;
+                    way.set_aside(&parent, name, &upper, None)?;
                 }
                 pass();
-                way.put_in_place(&old, &parent, name, Some(&upper))?;
+                way.put_in_place(&old, &parent, name, Some(&upper), None)?;
                 before.as_ref().map_or(Ok(()), |before| before.locks_again(&parent, name))?;
             }
             Step::Folder { before, .. } => {
@@ -234,20 +236,25 @@ impl Step {
                 if !ahead {
                     // Placed; but where taking it back was cut off, what is half-way out belongs here.
                     way.is_half_out(&parent, name, &upper)
-                } else if kept {
-                    let own = [&old, &upper].iter().any(|held| way.is_at(held, &parent, name));
-                    !own && !after.stands_at(&here)
-                } else {
+                } else if !kept {
                     half_out || !before.as_ref().is_some_and(|before| before.stands_at(&here))
+                } else if way.is_at(&upper, &parent, name) || after.stands_at(&here) {
+                    false
+                } else {
+                    // It may have been written to where it lies.
+                    !way.is_at(&old, &parent, name) || before.as_ref().is_some_and(|before| !before.stands_at(&here))
                 }
             }
             Step::Put { after, .. } => {
                 let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
-                if kept {
-                    let own = [&old, &upper].iter().any(|held| way.is_at(held, &parent, name));
-                    !own && (ahead || !after.stands_at(&here))
-                } else {
+                if !kept {
                     half_out || !(ahead || after.stands_at(&here))
+                } else if way.is_at(&old, &parent, name) {
+                    false
+                } else if ahead {
+                    !way.is_at(&upper, &parent, name) || !after.stands_at(&here)
+                } else {
+                    !after.stands_at(&here)
                 }
             }
             Step::Folder { before, .. } if forward => {
@@ -259,6 +266,22 @@ impl Step {
             Step::Remove { .. } => half_out || kept,
             Step::Mode { .. } | Step::Move { .. } => false,
         }
+    }
+
+    /// Whether going on with the step would take a folder away in which somebody has worked since it was planned, wherever an
+    /// interruption has left it. As long as it takes to look through it.
+    pub(crate) fn takes_work(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> bool {
+        let before = match self {
+            Step::Remove { before } => before,
+            // Else it was looked at, and what is here by now took its place.
+            Step::Put { before: Some(before), .. } if there(&way.layer.upper().join(path)) => before,
+            _ => return false,
+        };
+        let name = path.file_name().unwrap_or_default();
+        let parent = beneath(root, path.parent().unwrap_or(Path::new("")));
+        let (Kind::Folder, Ok(parent)) = (before.kind, parent) else { return false };
+        let place = way.original(&parent, name, &way.layer.old_of(path));
+        place.is_some_and(|place| !before.stands_whole_at(&place))
     }
 
     /// Whether the workspace still is as this step left it (`stands`), or as it was before when taking it back came to rest
@@ -302,8 +325,17 @@ impl Step {
 }
 
 /// Puts what was kept in its place; where there is nothing of it, that was done already or never needed.
-fn put_if_there(way: &Way<'_>, held: &Path, parent: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> Result<(), Errno> {
-    if way.keeps(held) { way.put_in_place(held, parent, name, kept) } else { Ok(()) }
+fn put_if_there(
+    way: &Way<'_>,
+    held: &Path,
+    parent: &OwnedFd,
+    name: &OsStr,
+    kept: Option<(&Path, &Image)>,
+) -> Result<(), Errno> {
+    if !way.keeps(held) {
+        return Ok(());
+    }
+    way.put_in_place(held, parent, name, kept.map(|(kept, _)| kept), kept.map(|(_, seen)| seen))
 }
 
 /// Whether a folder has these permissions. Of set-id bits the system may have dropped some.

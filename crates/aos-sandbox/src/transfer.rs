@@ -20,6 +20,7 @@ use crate::below::{LEVELS_MAX, delete};
 use crate::content::Copies;
 use crate::durable::sync_folder;
 use crate::failpoint::{Done, done};
+use crate::image::Image;
 use crate::layer::Layer;
 
 /// How the names begin that things have on their way out of a workspace's folder, and into it. Listings, searches and
@@ -145,9 +146,33 @@ impl Way<'_> {
         rustix::fs::renameat(CWD, &held, CWD, from)
     }
 
-    /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing.
-    pub(crate) fn take_away(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
+    /// Where something can be looked at that is to go, or has gone, from a name in a folder to a place of the layer, as long
+    /// as it is itself and no copy.
+    pub(crate) fn original(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Option<PathBuf> {
         let away = self.away(name, to);
+        if there_in(folder, away.as_ref()) {
+            return Some(within(folder, away.as_ref()));
+        }
+        if there(to) {
+            return is_near(folder, to).then(|| to.to_owned());
+        }
+        there_in(folder, name).then(|| within(folder, name))
+    }
+
+    /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing. What is to be `seen`
+    /// there is looked at when nobody can reach it by its name any more: where it is something else, or somebody has worked
+    /// in it, it goes back and the answer is `EXIST`.
+    pub(crate) fn take_away(
+        &self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        to: &Path,
+        seen: Option<&Image>,
+    ) -> Result<(), Errno> {
+        let away = self.away(name, to);
+        let is_seen = |path: &Path| seen.is_none_or(|seen| seen.stands_whole_at(path));
+        let back = |from: &dyn Fn() -> Result<(), Errno>| from().and(Err(Errno::EXIST));
+        let by_name = || rename(CWD, to, folder, name, RenameFlags::NOREPLACE);
         if !there(to) {
             if !there_in(folder, name) && !there_in(folder, away.as_ref()) {
                 return Ok(());
@@ -155,7 +180,11 @@ impl Way<'_> {
             make_parent(to)?;
             if !there_in(folder, away.as_ref()) {
                 match rename(folder, name, CWD, to, RenameFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                    Ok(()) => {
+                        crate::failpoint::pass();
+                        return if is_seen(to) { Ok(()) } else { back(&by_name) };
+                    }
+                    Err(Errno::NOENT) => return Ok(()),
                     Err(Errno::XDEV) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -170,7 +199,13 @@ impl Way<'_> {
                 rename(folder, &*away, folder, name, RenameFlags::NOREPLACE)?;
                 return Err(errno(error));
             }
+            if !is_seen(&within(folder, away.as_ref())) {
+                let _ = delete(&part);
+                return back(&|| rename(folder, &*away, folder, name, RenameFlags::NOREPLACE));
+            }
             named(&part, to)?;
+        } else if is_near(folder, to) && !is_seen(to) {
+            return back(&by_name);
         }
         crate::failpoint::pass();
         let left = within(folder, away.as_ref());
@@ -183,12 +218,17 @@ impl Way<'_> {
     }
 
     /// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
-    /// where it is, so that nobody finds it missing before it is replaced; a folder, which nothing can replace, is moved.
-    pub(crate) fn set_aside(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Result<(), Errno> {
-        let is_folder = |stat: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-        let folder_there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(is_folder);
-        if there(to) || folder_there != Ok(false) {
-            return self.take_away(folder, name, to);
+    /// where it is, so that nobody finds it missing before it is replaced; a folder, which nothing can replace, is moved, if it
+    /// is as it was `seen`.
+    pub(crate) fn set_aside(
+        &self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        to: &Path,
+        seen: Option<&Image>,
+    ) -> Result<(), Errno> {
+        if there(to) || is_folder_in(folder, name) != Some(false) {
+            return self.take_away(folder, name, to, seen);
         }
         make_parent(to)?;
         match rustix::fs::linkat(folder, name, CWD, to, AtFlags::empty()) {
@@ -205,19 +245,20 @@ impl Way<'_> {
     }
 
     /// Moves what is at `from` to `name` in a folder, unless there is nothing any more. It replaces only a file that is kept
-    /// at `kept`, or that it is itself; where anything else has the name, that stays and the answer is `EXIST`.
+    /// at `kept` and as it was `seen`, or that it is itself; where anything else has the name, that stays and the answer is `EXIST`.
     pub(crate) fn put_in_place(
         &self,
         from: &Path,
         folder: &OwnedFd,
         name: &OsStr,
         kept: Option<&Path>,
+        seen: Option<&Image>,
     ) -> Result<(), Errno> {
         let (leaving, placing) = (self.leaving(from), self.placing(from));
         let into = self.into(name);
         if !there(&placing) {
             if !there(&leaving) {
-                match replace(from, folder, name, kept) {
+                match replace(from, folder, name, kept, seen) {
                     Err(Errno::NOENT) if !there(from) => return Ok(()),
                     Err(Errno::XDEV) => {}
                     done => return done,
@@ -262,7 +303,13 @@ impl Way<'_> {
 
 /// Moves a file, a link or a folder to a name on the same file system. What has the name must be kept at `kept` already, and
 /// is looked at when nobody can change it any more: the two change places, and back where it is something else.
-fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> Result<(), Errno> {
+fn replace(
+    from: &Path,
+    folder: &OwnedFd,
+    name: &OsStr,
+    kept: Option<&Path>,
+    seen: Option<&Image>,
+) -> Result<(), Errno> {
     let is_kept = |path: &Path| kept.is_some_and(|kept| same(kept, path));
     let gone = || rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     let here = within(folder, name);
@@ -282,7 +329,8 @@ fn replace(from: &Path, folder: &OwnedFd, name: &OsStr, kept: Option<&Path>) -> 
         Err(errno) => return Err(errno),
     }
     crate::failpoint::pass();
-    if is_kept(from) {
+    // What is kept may be another name of it, to which somebody has written.
+    if is_kept(from) && seen.is_none_or(|seen| seen.stands_at(from)) {
         return gone();
     }
     to(RenameFlags::EXCHANGE)?;
@@ -375,6 +423,18 @@ pub(crate) fn there(path: &Path) -> bool {
 /// Whether anything has this name in a folder.
 pub(crate) fn there_in(folder: &OwnedFd, name: &OsStr) -> bool {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Whether what has this name in a folder is a folder; `None` where nothing has.
+pub(crate) fn is_folder_in(folder: &OwnedFd, name: &OsStr) -> Option<bool> {
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+/// Whether a path is on the file system of a folder, so that what is there was moved and not copied.
+fn is_near(folder: &OwnedFd, path: &Path) -> bool {
+    let folder = rustix::fs::fstat(folder).map(|stat| stat.st_dev).ok();
+    folder.is_some() && folder == std::fs::symlink_metadata(path).ok().map(|meta| meta.dev())
 }
 
 /// Makes the folders above a path of the daemon's own.

@@ -9,6 +9,7 @@ use aos_sandbox::Error as Sandbox;
 const OUT_OF_DISK: &str = "write less in one command; deleted files count while they are open, the sizes of all files together, \
      with their holes and once for each name, may be four times as much, and where the workspace is on another disk than \
      the home each name of a file counts in full";
+const NO_LEAVE: &str = "nothing of it was kept; leave that file or folder as it is, only a person can give leave";
 const FULL: &str = "write less in one command, or ask for room on that disk; nothing of it was kept";
 
 /// Why a command did not run or was ended.
@@ -84,6 +85,9 @@ impl From<Error> for CallError {
                 Sandbox::Full { .. } => (Code::NoSpc, Some(FULL.to_owned())),
                 Sandbox::Path { source, .. } if source.kind() == ErrorKind::StorageFull => {
                     (Code::NoSpc, Some(FULL.to_owned()))
+                }
+                Sandbox::Path { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                    (Code::Perm, Some(NO_LEAVE.to_owned()))
                 }
                 Sandbox::Missing { feature, .. } => (Code::Io, Some(feature.remedy().to_owned())),
                 Sandbox::Path { .. } | Sandbox::Setup { .. } => (Code::Io, None),

@@ -1,5 +1,6 @@
 //! Commits cut off between any two steps on the disk, on one file system and across two.
 
+mod meanwhile;
 mod people;
 
 use std::collections::BTreeMap;
