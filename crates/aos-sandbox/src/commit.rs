@@ -372,8 +372,8 @@ impl Committed {
         }
     }
 
-    /// Finishes what is under way, or goes back where somebody has changed since what that would take. Where both ways would,
-    /// it is left as it is.
+    /// Finishes what is under way, or goes back where somebody has changed since what that would take, or where it fails. Where
+    /// both ways would, it is left as it is.
     fn settle(&mut self) -> Result<(), Error> {
         let taken = self.taken(self.stage())?;
         if !taken.is_empty() {
@@ -382,7 +382,12 @@ impl Committed {
                 _ => return Err(Error::Conflict { paths: taken }),
             }
         }
-        self.go()
+        let Err(error) = self.go() else { return Ok(()) };
+        // Where something may not be moved, it may never be.
+        match self.other_way() {
+            Some(other) if self.taken(other.stage)?.is_empty() => self.state(other).and_then(|()| self.go()),
+            _ => Err(error),
+        }
     }
 
     /// What is somebody else's by now and would be taken from the workspace by coming to the end of a stage.

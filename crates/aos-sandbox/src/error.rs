@@ -103,6 +103,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is at the bottom of it, without paths of the host.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Error::Unfinished { source } => source.cause(),
+            Error::Path { source, .. } => source.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// The error with all its causes.
     #[must_use]
     pub fn whole(&self) -> String {

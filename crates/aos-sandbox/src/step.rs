@@ -103,6 +103,10 @@ impl Step {
         match self {
             Step::Put { after, before } => {
                 after.untwin(&upper, &old)?;
+                if there(&upper) && way.keeps(&old) && way.rests(after, &parent, name, &old) {
+                    // It could not be taken out of its place again.
+                    return Ok(way.drop_held(&upper, &parent, name)?);
+                }
                 if there(&upper) {
                     if let Some(before) = before {
                         way.set_aside(&parent, name, &old, Some(before))?;
@@ -157,6 +161,11 @@ impl Step {
                 // What was not placed is in the layer still.
                 if !way.keeps(&old) {
                     return Ok(way.take_away(&parent, name, &upper, None)?);
+                }
+                let file = before.as_ref().filter(|before| before.kind != Kind::Folder);
+                if there(&upper) && file.is_some_and(|before| way.rests(before, &parent, name, &upper)) {
+                    // It could not be put in its place.
+                    return Ok(way.drop_held(&old, &parent, name)?);
                 }
                 if old.is_dir() && !old.is_symlink() {
                     // A folder cannot take a file's place in one step.
@@ -245,14 +254,16 @@ impl Step {
                     !way.is_at(&old, &parent, name) || before.as_ref().is_some_and(|before| !before.stands_at(&here))
                 }
             }
-            Step::Put { after, .. } => {
+            Step::Put { after, before } => {
                 let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
+                let stands = || before.as_ref().is_some_and(|before| before.stands_at(&here));
                 if !kept {
                     half_out || !(ahead || after.stands_at(&here))
                 } else if way.is_at(&old, &parent, name) {
                     false
                 } else if ahead {
-                    !way.is_at(&upper, &parent, name) || !after.stands_at(&here)
+                    let taken_back = way.is_at(&upper, &parent, name) && after.stands_at(&here);
+                    !(taken_back || stands())
                 } else {
                     !after.stands_at(&here)
                 }

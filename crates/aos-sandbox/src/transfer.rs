@@ -159,6 +159,20 @@ impl Way<'_> {
         there_in(folder, name).then(|| within(folder, name))
     }
 
+    /// Whether what has a name in a folder is what it is said to be there, and not what is held at a place of the layer, which
+    /// may look like it.
+    pub(crate) fn rests(&self, image: &Image, folder: &OwnedFd, name: &OsStr, held: &Path) -> bool {
+        let here = within(folder, name);
+        image.stands_at(&here) && (image.is_inode(&here) || !self.is_at(held, folder, name))
+    }
+
+    /// Deletes what a place of the layer holds, and what of it was on its way in: what it was to replace rests.
+    pub(crate) fn drop_held(&self, place: &Path, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        let into = within(folder, self.into(name).as_ref());
+        let held = [place.to_owned(), self.leaving(place), self.placing(place), into];
+        held.iter().try_for_each(|held| delete(held)).map_err(errno)
+    }
+
     /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing. What is to be `seen`
     /// there is looked at when nobody can reach it by its name any more: where it is something else, or somebody has worked
     /// in it, it goes back and the answer is `EXIST`.

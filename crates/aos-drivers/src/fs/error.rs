@@ -63,6 +63,12 @@ pub(crate) enum Error {
     /// A symbolic link has taken the place of the workspace, or of a folder above it.
     #[error("the workspace `{path}` is not where it was: there is a symbolic link in its path")]
     Replaced { path: String },
+    /// Leave the workspace alone until it is at rest.
+    #[error(
+        "the change of `{path}` stopped half-way and could not be taken back ({why}); that is tried again before anything \
+             else changes there, and at the next start"
+    )]
+    Halted { path: String, why: String },
     /// Whatever the operating system says.
     #[error("{}", words(path, *errno))]
     System { path: String, errno: Errno },
@@ -100,6 +106,7 @@ impl Error {
             Error::EmptyOld { .. } | Error::NoEdits | Error::Pattern { .. } | Error::IntoItself { .. } => Code::Inval,
             Error::Changed { .. } => Code::Again,
             Error::Short { source, .. } => code_of(Errno::from_io_error(source).unwrap_or(Errno::IO)),
+            Error::Halted { .. } => Code::Io,
             Error::System { errno, .. } => code_of(*errno),
         }
     }
@@ -134,6 +141,10 @@ impl Error {
             Error::System { errno: Errno::EXIST | Errno::NOTEMPTY, .. } => {
                 "choose another name, or delete what is there first".into()
             }
+            Error::System { errno: Errno::ACCESS | Errno::PERM, .. } => {
+                "leave it as it is, and write under another name; only a person can give leave".into()
+            }
+            Error::Halted { .. } => "look at the file before doing it again".into(),
             Error::System { errno: Errno::XDEV, .. } => "copy it with FS_READ and FS_WRITE, then delete it".into(),
             Error::Name { .. }
             | Error::EmptyOld { .. }

@@ -82,6 +82,9 @@ impl<'k> Keeper<'k> {
             // In the instant in which the change was made.
             aos_sandbox::Error::Conflict { .. } => Error::Changed { path: path.as_str().to_owned() },
             aos_sandbox::Error::Full { .. } => Error::io(path.as_str())(rustix::io::Errno::NOSPC.into()),
+            aos_sandbox::Error::Unfinished { source } => {
+                Error::Halted { path: path.as_str().to_owned(), why: source.cause() }
+            }
             other => Error::io(path.as_str())(std::io::Error::other(other.whole())),
         };
         let layer = Layer::create(layer).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What people do in a workspace while a commit is being made.
+//! What people do in a workspace while a commit is being made, and files that may not be replaced.
 
 use super::people::{BY_A_PERSON, contents};
 use super::*;
@@ -89,6 +89,156 @@ fn a_removal_that_was_cut_off_is_taken_back_where_somebody_worked_in_the_folder_
             let recovered = recover(&room.dir()).unwrap();
             assert!(dir.exists() == recovered.is_some() && (recovered.is_none() || !saved), "{levels} {cuts}");
             assert_eq!(saved, theirs.exists(), "{levels} {cuts}");
+        }
+    }
+}
+
+/// Does something as an ordinary user, whose everything in a room is but what lies at `foreign`.
+fn as_nobody<T>(room: &Room, foreign: &[&str], work: impl FnOnce() -> T) -> T {
+    let (nobody, root) = (rustix::process::Uid::from_raw(65534), rustix::process::Uid::ROOT);
+    let mut open = vec![room.work.path().to_owned(), room.layers.path().to_owned()];
+    while let Some(path) = open.pop() {
+        if !foreign.iter().any(|foreign| path == room.at(foreign)) {
+            std::os::unix::fs::lchown(&path, Some(nobody.as_raw()), None).unwrap();
+        }
+        if path.is_dir() && !path.is_symlink() {
+            open.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    rustix::thread::set_thread_res_uid(None, Some(nobody), None).unwrap();
+    let done = work();
+    rustix::thread::set_thread_res_uid(None, Some(root), None).unwrap();
+    done
+}
+
+/// Whether there are files here that an ordinary user may not give another name.
+fn there_are_foreign_files() -> bool {
+    let protected = std::fs::read("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.starts_with(b"1"));
+    let root = rustix::process::geteuid().is_root();
+    if !protected || !root {
+        eprintln!("SKIPPED: this takes root, and hard links that are protected");
+    }
+    protected && root
+}
+
+fn replacement(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    layer.write(room.work.path(), Path::new("edited"), b"new", None).unwrap();
+    layer.commit(room.work.path(), None, Value::Null)
+}
+
+/// It could neither be done nor taken back, and nothing in the workspace could be changed any more.
+#[test]
+fn a_file_that_may_not_be_replaced_stops_its_own_change_alone() {
+    if !there_are_foreign_files() {
+        return;
+    }
+    for place in places() {
+        let sticky = || {
+            let room = Room::new(place);
+            std::fs::set_permissions(room.work.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+            std::fs::set_permissions(room.at("edited"), PermissionsExt::from_mode(0o644)).unwrap();
+            room
+        };
+        let foreign = ["", "edited"];
+        let room = sticky();
+        let before = room.listing();
+        let refused = as_nobody(&room, &foreign, || replacement(&room));
+        let Err(Error::Path { source, .. }) = refused else { panic!("{place:?}: {refused:?}") };
+        assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied, "{place:?}");
+        assert_eq!((room.listing(), room.dir().exists()), (before.clone(), false), "{place:?}");
+        for cuts in 0.. {
+            let room = sticky();
+            let (cut, recovered) = as_nobody(&room, &foreign, || {
+                let cut = cut::at(cuts, || drop(replacement(&room)));
+                (cut, recover(&room.dir()))
+            });
+            assert!(matches!(recovered, Ok(None)), "{place:?} {cuts}: {recovered:?}");
+            assert_eq!((room.listing(), room.dir().exists()), (before.clone(), false), "{place:?} {cuts}");
+            if !cut {
+                assert!(cuts > 4, "{cuts}");
+                break;
+            }
+        }
+    }
+}
+
+/// The same under root.
+#[test]
+fn an_immutable_file_stops_its_own_change_alone() {
+    let room = Room::new(Place::Same);
+    let before = room.listing();
+    let file = std::fs::File::open(room.at("edited")).unwrap();
+    let Ok(flags) = rustix::fs::ioctl_getflags(&file) else { return };
+    if rustix::fs::ioctl_setflags(&file, flags | rustix::fs::IFlags::IMMUTABLE).is_err() {
+        eprintln!("SKIPPED: no file can be made immutable here");
+        return;
+    }
+    let refused = replacement(&room);
+    let after = (room.listing(), room.dir().exists());
+    rustix::fs::ioctl_setflags(&file, flags).unwrap();
+    assert!(matches!(refused, Err(Error::Path { .. })), "{refused:?}");
+    assert_eq!(after, (before, false));
+}
+
+/// Nor could an undo of it, which said that it was neither.
+#[test]
+fn what_may_not_be_taken_back_stays_done() {
+    if !there_are_foreign_files() {
+        return;
+    }
+    let room = Room::new(Place::Same);
+    let committed = as_nobody(&room, &[], || replacement(&room)).unwrap();
+    let sticky = || std::fs::set_permissions(room.work.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    for path in [room.work.path(), &room.at("edited")] {
+        std::os::unix::fs::lchown(path, Some(0), None).unwrap();
+    }
+    sticky();
+    let after = room.listing();
+    let refused = as_nobody(&room, &["", "edited"], || committed.undo(json!("undo")));
+    assert!(matches!(refused, Err(Error::Path { .. })), "{refused:?}");
+    assert_eq!(room.listing(), after);
+    let committed = Committed::load(&room.dir()).unwrap().unwrap();
+    assert_eq!((committed.stage(), committed.turn()), (Stage::Committed, 0));
+    committed.undo(Value::Null).unwrap();
+    assert_eq!(std::fs::read(room.at("edited")).unwrap(), b"the old edited");
+}
+
+/// What was kept of them is a copy, and where a cut came between the exchange of the two and its end, nothing told which was
+/// which.
+#[test]
+fn what_cannot_be_linked_is_all_or_nothing_too() {
+    if !there_are_foreign_files() {
+        return;
+    }
+    let foreign = ["edited", "d/one", "becomes-folder"];
+    let made = || {
+        let room = Room::new(Place::Same);
+        for path in foreign {
+            std::fs::set_permissions(room.at(path), PermissionsExt::from_mode(0o644)).unwrap();
+        }
+        room
+    };
+    let before = made().listing();
+    let after = {
+        let room = made();
+        as_nobody(&room, &foreign, || edits(&room)).unwrap();
+        room.listing()
+    };
+    for cuts in 0.. {
+        let room = made();
+        let (cut, recovered) = as_nobody(&room, &foreign, || {
+            let cut = cut::at(cuts, || drop(edits(&room).unwrap().undo(Value::Null).unwrap()));
+            (cut, recover(&room.dir()))
+        });
+        let expected = match &recovered {
+            Ok(Some(committed)) if committed.stage() == Stage::Committed => &after,
+            Ok(_) => &before,
+            Err(_) => panic!("{cuts}: {recovered:?}"),
+        };
+        assert_eq!(&room.listing(), expected, "{cuts}");
+        if !cut {
+            break;
         }
     }
 }
