@@ -121,16 +121,7 @@ impl Step {
                     way.take_away(&parent, name, &old, before.as_ref())?;
                     pass();
                 }
-                match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(*mode)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-                let made = open_folder(&parent, name)?;
-                if rustix::process::geteuid().is_root() {
-                    let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
-                    rustix::fs::fchown(&made, Some(uid), Some(gid))?;
-                }
-                rustix::fs::fchmod(&made, Mode::from_raw_mode(*mode))?;
+                way.make_folder(&parent, name, *mode, *owner)?;
             }
             Step::Mode { from, to } => change_mode(&parent, name, *from, *to)?,
             Step::Remove { before } => way.take_away(&parent, name, &old, Some(before))?,
@@ -178,6 +169,7 @@ impl Step {
                 before.as_ref().map_or(Ok(()), |before| before.locks_again(&parent, name))?;
             }
             Step::Folder { before, .. } => {
+                way.unmake_folder(&parent, name)?;
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                     // What came into the folder later stays, and so does the folder, unless something else is to be there.

@@ -173,6 +173,46 @@ impl Way<'_> {
         held.iter().try_for_each(|held| delete(held)).map_err(errno)
     }
 
+    /// Makes a folder, which gets its name when it has its permissions and its owner. One that has the name stays as it is: it is
+    /// somebody else's, or an interruption came after this.
+    pub(crate) fn make_folder(
+        &self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        mode: u32,
+        (uid, gid): (u32, u32),
+    ) -> Result<(), Errno> {
+        self.unmake_folder(folder, name)?;
+        if is_folder_in(folder, name) == Some(true) {
+            return Ok(());
+        }
+        let into = self.into(name);
+        rustix::fs::mkdirat(folder, &*into, Mode::from_raw_mode(0o700))?;
+        crate::failpoint::pass();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(folder, &*into, flags, Mode::empty())?;
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+        }
+        rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
+        match rename(folder, &*into, folder, name, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {
+                self.unmake_folder(folder, name)?;
+                if is_folder_in(folder, name) == Some(true) { Ok(()) } else { Err(Errno::EXIST) }
+            }
+            done => done,
+        }
+    }
+
+    /// Takes a folder away that was made and has no name yet.
+    pub(crate) fn unmake_folder(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(folder, &*self.into(name), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Moves `name` out of a folder to the path `to`, unless that has been done or there is nothing. What is to be `seen`
     /// there is looked at when nobody can reach it by its name any more: where it is something else, or somebody has worked
     /// in it, it goes back and the answer is `EXIST`.

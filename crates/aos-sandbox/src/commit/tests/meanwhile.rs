@@ -93,6 +93,31 @@ fn a_removal_that_was_cut_off_is_taken_back_where_somebody_worked_in_the_folder_
     }
 }
 
+/// It was given the command's permissions, and under root its owner, which no undo took from it.
+#[test]
+fn a_folder_that_somebody_makes_meanwhile_keeps_its_permissions() {
+    for at in 0.. {
+        let room = Room::new(Place::Same);
+        let theirs = room.at("n");
+        let make = move || {
+            std::fs::create_dir(&theirs).is_ok()
+                && std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o711)).is_ok()
+        };
+        let (made, was_made) = meanwhile::at(at, make, || edits(&room));
+        if !was_made {
+            assert!(at > 3);
+            break;
+        }
+        let mode = std::fs::metadata(room.at("n")).unwrap().mode() & 0o777;
+        assert_eq!((mode, made.is_ok()), (0o711, true), "at {at}: {made:?}");
+        assert_eq!(std::fs::read(room.at("n/m/f")).unwrap(), b"the new n/m/f");
+        let decoys = room.decoys();
+        let passing =
+            |path: &PathBuf| is_passing(path.file_name().unwrap()) && !decoys.contains(&room.work.path().join(path));
+        assert!(!room.listing().keys().any(passing), "at {at}");
+    }
+}
+
 /// Does something as an ordinary user, whose everything in a room is but what lies at `foreign`.
 fn as_nobody<T>(room: &Room, foreign: &[&str], work: impl FnOnce() -> T) -> T {
     let (nobody, root) = (rustix::process::Uid::from_raw(65534), rustix::process::Uid::ROOT);
