@@ -29,6 +29,10 @@ pub(crate) const ENTRIES_MAX: usize = 200_000;
 /// long names fit; what only wants to fill memory does not.
 const PATHS_BYTES_MAX: usize = 64 << 20;
 
+/// A folder's owner's leave to look into it, and to change it too.
+pub(crate) const LOOK: u32 = 0o500;
+pub(crate) const ALL: u32 = 0o700;
+
 /// What is below a folder, as far as it was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Below {
@@ -58,8 +62,8 @@ pub(crate) enum Unseen {
 }
 
 impl Below {
-    /// Looks at everything below `top`, at most `most` entries. What a command has locked for its own user is opened for
-    /// that user with `unlock`, which only layers want; what vanishes meanwhile is not there.
+    /// Looks at everything below `top`, at most `most` entries. What a command has locked for its own user can be looked into
+    /// by that user again with `unlock`, which only layers want; what vanishes meanwhile is not there.
     pub(crate) fn of(top: &Path, most: usize, unlock: bool) -> Below {
         let mut below = Below::default();
         let mut seen = HashSet::new();
@@ -68,7 +72,7 @@ impl Below {
             return Below { unseen: Some(Unseen::Locked), ..below };
         };
         if unlock {
-            let _ = unlock_opened(&top);
+            give(&top, LOOK);
         }
         let mut ahead = vec![(PathBuf::from("."), 1)];
         let mut paths = 0;
@@ -115,7 +119,12 @@ fn is_folder(stat: &Stat) -> bool {
 
 /// Opens a folder below `top`; `None` where it is gone by now.
 fn folder(top: &OwnedFd, path: &Path, unlock: bool) -> Result<Option<OwnedFd>, Unseen> {
-    match open(top, path, unlock) {
+    match named(top, path).and_then(|named| {
+        if unlock {
+            give(&named, LOOK);
+        }
+        readable(&named)
+    }) {
         Ok(folder) => Ok(Some(folder)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(Errno::NAMETOOLONG) => Err(Unseen::Deep),
@@ -149,39 +158,48 @@ fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// Opens a folder beneath another, through no link; with `unlock` also one whose owner has no leave to read, enter or change
-/// it, who gets that.
-fn open(top: impl AsFd, path: impl rustix::path::Arg, unlock: bool) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let named = rustix::fs::openat2(top, path, flags, Mode::empty(), inside())?;
-    if unlock {
-        unlock_opened(&named)?;
-    }
+/// Opens a folder beneath another, through no link, also one whose owner has no leave to read, enter or change it, who gets
+/// that.
+fn open(top: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let named = named(top, path)?;
+    give(&named, ALL);
     readable(&named)
+}
+
+fn named(top: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(top, path, flags, Mode::empty(), inside())
 }
 
 fn readable(named: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(named, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Lets a folder's owner into it. What somebody else owns stays as it is; whether one gets in shows when one tries.
-fn unlock_opened(named: &OwnedFd) -> Result<(), Errno> {
-    let mode = rustix::fs::fstat(named)?.st_mode & 0o7777;
-    if mode & 0o700 != 0o700 {
+/// Gives a folder's owner leave. What somebody else owns stays as it is; whether one gets in shows when one tries.
+fn give(named: &OwnedFd, leave: u32) {
+    let Ok(stat) = rustix::fs::fstat(named) else { return };
+    let mode = with(stat.st_mode, leave);
+    if mode != stat.st_mode & 0o7777 {
         let path = format!("/proc/self/fd/{}", named.as_raw_fd());
-        let _ = rustix::fs::chmod(path, Mode::from_raw_mode(mode | 0o700));
+        let _ = rustix::fs::chmod(path, Mode::from_raw_mode(mode));
     }
-    Ok(())
 }
 
-/// Lets a folder's owner into it and returns what is known of it then. Root needs no letting in.
-pub(crate) fn unlock(folder: &Path) -> io::Result<std::fs::Metadata> {
+/// Gives a folder's owner leave, and returns what is known of it then.
+pub(crate) fn unlock(folder: &Path, leave: u32) -> io::Result<std::fs::Metadata> {
     let meta = std::fs::symlink_metadata(folder)?;
-    if meta.mode() & 0o700 == 0o700 || rustix::process::geteuid().is_root() {
+    let mode = with(meta.mode(), leave);
+    if mode == meta.mode() & 0o7777 {
         return Ok(meta);
     }
-    std::fs::set_permissions(folder, PermissionsExt::from_mode(meta.mode() & 0o7777 | 0o700))?;
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(mode))?;
     std::fs::symlink_metadata(folder)
+}
+
+/// Permissions with such leave for the owner; root needs none.
+pub(crate) fn with(mode: u32, leave: u32) -> u32 {
+    let root = rustix::process::geteuid().is_root();
+    mode & 0o7777 | if root { 0 } else { leave }
 }
 
 /// Deletes a file or a folder with all that is in it, however deep, also what a command or overlayfs has locked; nothing is
@@ -198,13 +216,13 @@ pub(crate) fn delete(path: &Path) -> io::Result<()> {
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let named = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-    unlock_opened(&named)?;
+    give(&named, ALL);
     let top = readable(&named)?;
     let mut moved = 0;
     // A folder that changes while it is read may show some names only when it is read again.
     while without_dots(&top, |name| {
         if !unlinked(&top, name)? {
-            let folder = open(&top, name, true)?;
+            let folder = open(&top, name)?;
             raise(&folder, &top, &mut moved)?;
             // What is deleted while it is open costs a file system far more.
             drop(folder);
@@ -249,7 +267,7 @@ fn raise(folder: &OwnedFd, top: &OwnedFd, moved: &mut u64) -> Result<(), Errno> 
             return Ok(());
         }
         // Whoever moves a folder writes to it.
-        drop(open(folder, name, true)?);
+        drop(open(folder, name)?);
         loop {
             *moved += 1;
             match rustix::fs::renameat(folder, name, top, format!("{moved}")) {

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::below::{Below, delete};
+use crate::below::{ALL, Below, delete, unlock};
 use crate::disk::{are_apart, lacks_room};
 use crate::durable::Durable;
 use crate::error::Error;
@@ -240,6 +240,7 @@ impl Committed {
             match step {
                 Step::Put { after, before } => tell(path, before.clone(), Some(after.clone())),
                 Step::Folder { mode, before, .. } => tell(path, before.clone(), Some(Image::folder(*mode))),
+                Step::Mode { .. } if step.is_leave() => {}
                 Step::Mode { from, to } => tell(path, Some(Image::folder(*from)), Some(Image::folder(*to))),
                 Step::Remove { before } => tell(path, Some(before.clone()), None),
                 Step::Move { from, image } => {
@@ -457,7 +458,15 @@ impl Committed {
     fn forward(&self) -> Result<(), Error> {
         let (root, way) = (open_root(&self.workspace())?, self.way());
         for (name, step) in &self.record.steps {
+            if let Step::Folder { .. } | Step::Mode { .. } = step {
+                // What is in it goes out of it; from here on the record has its permissions. It may be gone.
+                let _ = unlock(&self.layer.upper().join(name.path()), ALL);
+            }
             self.step(name, || step.apply(&way, &root, name.path()))?;
+        }
+        // What is in a folder before itself: with its own permissions nobody may get there.
+        for (name, step) in self.record.steps.iter().rev() {
+            self.told(name, step.lock(&root, name.path()))?;
         }
         Ok(())
     }
@@ -465,6 +474,9 @@ impl Committed {
     /// Takes back every step that is done. Backwards, so that what is in a folder goes before it.
     fn backward(&self) -> Result<(), Error> {
         let (root, way) = (open_root(&self.workspace())?, self.way());
+        for (name, step) in &self.record.steps {
+            self.told(name, step.unlock(&root, name.path()))?;
+        }
         for (name, step) in self.record.steps.iter().rev() {
             self.step(name, || step.revert(&way, &root, name.path()))?;
         }
@@ -473,12 +485,16 @@ impl Committed {
 
     fn step(&self, name: &Name, take: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Error> {
         pass();
-        fail().map_err(Stopped::from).and_then(|()| take()).map_err(|stopped| match stopped {
-            Stopped::Taken => Error::Conflict { paths: vec![name.path().to_owned()] },
-            Stopped::System(errno) => at(&self.workspace().join(name.path()))(errno.into()),
-        })?;
+        self.told(name, fail().map_err(Stopped::from).and_then(|()| take()))?;
         done(Done::Stepped(name.path()));
         Ok(())
+    }
+
+    fn told(&self, name: &Name, done: Result<(), Stopped>) -> Result<(), Error> {
+        done.map_err(|stopped| match stopped {
+            Stopped::Taken => Error::Conflict { paths: vec![name.path().to_owned()] },
+            Stopped::System(errno) => at(&self.workspace().join(name.path()))(errno.into()),
+        })
     }
 
     /// Deletes what is kept: from now on nothing can be taken back.

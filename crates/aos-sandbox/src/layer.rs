@@ -8,8 +8,8 @@
 //! where the layer is on another file system than the workspace. Always true: what is no file, folder or link (pipes,
 //! sockets, devices) is not committed, and no file keeps a set-id bit.
 //!
-//! Unless the daemon is root, a folder that a command has locked for its own user is opened for that user again: the
-//! daemon is the same user and could not move what is in it.
+//! Unless the daemon is root, a folder that a command has locked for its own user can be looked into by that user again: the
+//! daemon is the same user. What may not be written to stays so, in the layer until its changes are moved.
 //!
 //! One thing at a time: while a layer is in use by a run, a commit or an undo, the caller keeps others away from it and
 //! the workspace's other writers too; overlayfs says nothing about folders that change beneath it.
@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::below::{Below, LEVELS_MAX, delete, unlock};
+use crate::below::{ALL, Below, LEVELS_MAX, LOOK, delete, unlock, with};
 use crate::commit::Committed;
 use crate::error::Error;
 use crate::image::{Image, Kind, digest};
@@ -132,7 +132,8 @@ impl Layer {
     /// [`Error::Path`] when one of the two cannot be read.
     pub fn changes(&self, workspace: &Path) -> Result<Vec<Change>, Error> {
         let plan = self.plan(workspace, Depth::Names)?;
-        let mut changes: Vec<Change> = plan.steps.iter().map(|(path, step)| change(path, step)).collect();
+        let told = plan.steps.iter().filter(|(_, step)| !step.is_leave());
+        let mut changes: Vec<Change> = told.map(|(path, step)| change(path, step)).collect();
         changes.sort();
         Ok(changes)
     }
@@ -395,10 +396,20 @@ impl Plan<'_> {
         if !meta.is_dir() {
             return self.file(path, &host, &meta, lower.is_some());
         }
-        let meta = unlock(&host).map_err(at(&host))?;
+        let meta = unlock(&host, LOOK).map_err(at(&host))?;
         let merged = lower.as_ref().filter(|old| old.is_dir()).map(|old| old.mode() & 0o7777);
+        let steps = self.steps.len();
         self.made(path, &meta, merged, lower.is_some())?;
-        self.folder(path, merged.is_some())
+        self.folder(path, merged.is_some())?;
+        match merged {
+            Some(mode)
+                if self.steps.len() > steps
+                    && !matches!(&self.steps[steps], (own, Step::Mode { .. }) if own == path) =>
+            {
+                self.lend(path, mode)
+            }
+            _ => Ok(()),
+        }
     }
 
     // What follows has frames of its own: of the above there are as many as folders inside one another.
@@ -417,13 +428,19 @@ impl Plan<'_> {
     fn made(&mut self, path: &Path, meta: &Metadata, merged: Option<u32>, replaces: bool) -> Result<(), Error> {
         let (mode, owner) = (meta.mode() & 0o7777, (meta.uid(), meta.gid()));
         match merged {
-            Some(from) if mode == from => Ok(()),
+            // The daemon had to look into it.
+            Some(from) if mode == from || mode == with(from, LOOK) => Ok(()),
             Some(from) => self.push(path.to_owned(), Step::Mode { from, to: mode }),
             None => {
                 let before = if replaces { self.before(path)? } else { None };
                 self.push(path.to_owned(), Step::Folder { mode, owner, before })
             }
         }
+    }
+
+    /// A folder that its owner may not write to is lent the leave while what is in it changes.
+    fn lend(&mut self, path: &Path, mode: u32) -> Result<(), Error> {
+        if with(mode, ALL) == mode { Ok(()) } else { self.push(path.to_owned(), Step::Mode { from: mode, to: mode }) }
     }
 }
 

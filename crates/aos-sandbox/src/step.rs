@@ -10,10 +10,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::below::{ALL, with};
 use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
@@ -121,9 +122,11 @@ impl Step {
                     way.take_away(&parent, name, &old, before.as_ref())?;
                     pass();
                 }
-                way.make_folder(&parent, name, *mode, *owner)?;
+                way.make_folder(&parent, name, with(*mode, ALL), *owner)?;
             }
-            Step::Mode { from, to } => change_mode(&parent, name, *from, *to)?,
+            Step::Mode { from, to } => {
+                change_mode(&parent, name, &[*from, with(*from, ALL), *to], with(*to, ALL))?;
+            }
             Step::Remove { before } => way.take_away(&parent, name, &old, Some(before))?,
             Step::Move { from, .. } => relocate(root, from.path(), &parent, name)?,
         }
@@ -173,13 +176,15 @@ impl Step {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                     // What came into the folder later stays, and so does the folder, unless something else is to be there.
-                    Err(Errno::NOTEMPTY) if before.is_none() => return Ok(()),
+                    Err(Errno::NOTEMPTY) if before.is_none() => return self.lock(root, path),
                     Err(errno) => return Err(errno.into()),
                 }
                 pass();
                 put_if_there(way, &old, &parent, name, None)?;
             }
-            Step::Mode { from, to } => change_mode(&parent, name, *to, *from)?,
+            Step::Mode { from, to } => {
+                change_mode(&parent, name, &[*to, with(*to, ALL), with(*from, ALL)], *from)?;
+            }
             Step::Remove { before } => {
                 put_if_there(way, &old, &parent, name, None)?;
                 before.locks_again(&parent, name)?;
@@ -195,6 +200,35 @@ impl Step {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing changes by it, and it only lends leave to what is changed in a folder.
+    pub(crate) fn is_leave(&self) -> bool {
+        matches!(self, Step::Mode { from, to } if from == to)
+    }
+
+    /// The permissions that a folder has by this step, and those that it has while what is in it changes, if its owner could not
+    /// do that with the first.
+    fn lends(&self) -> Option<(u32, u32)> {
+        let (Step::Folder { mode, .. } | Step::Mode { to: mode, .. }) = self else { return None };
+        Some((*mode, with(*mode, ALL))).filter(|(mode, lent)| mode != lent)
+    }
+
+    /// Ends what a folder was lent: all that is in it is done.
+    pub(crate) fn lock(&self, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
+        self.lends().map_or(Ok(()), |(mode, lent)| Step::leave(root, path, lent, mode))
+    }
+
+    /// Lends it again, so that it can be taken back.
+    pub(crate) fn unlock(&self, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
+        self.lends().map_or(Ok(()), |(mode, lent)| Step::leave(root, path, mode, lent))
+    }
+
+    fn leave(root: &OwnedFd, path: &Path, from: u32, to: u32) -> Result<(), Stopped> {
+        match beneath(root, path.parent().unwrap_or(Path::new(""))) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            parent => Ok(change_mode(&parent?, path.file_name().unwrap_or_default(), &[from], to)?),
+        }
     }
 
     /// Whether going on with the step from wherever an interruption has left it, or taking it back from there, would take
@@ -318,6 +352,8 @@ impl Step {
             Step::Folder { .. } if stands => is_folder(),
             // A folder that stayed because something is in it is there already.
             Step::Folder { before, .. } => is(at, before.as_ref()) || (before.is_none() && is_folder()),
+            // Somebody gave it others, and keeps them.
+            Step::Mode { .. } if self.is_leave() => true,
             Step::Mode { from, to } => has_mode(if stands { *to } else { *from }),
             Step::Remove { .. } if stands => has_room(at),
             Step::Remove { before: image } => before(Some(image)),
@@ -347,12 +383,18 @@ fn is_mode(now: u32, mode: u32) -> bool {
 }
 
 /// Gives a folder other permissions, unless somebody has taken it away meanwhile, or given it others themselves.
-fn change_mode(parent: &OwnedFd, name: &OsStr, from: u32, to: u32) -> Result<(), Errno> {
-    match open_folder(parent, name) {
-        Ok(folder) if !is_mode(rustix::fs::fstat(&folder)?.st_mode, from) => Ok(()),
-        Ok(folder) => rustix::fs::fchmod(folder, Mode::from_raw_mode(to)),
+fn change_mode(parent: &OwnedFd, name: &OsStr, from: &[u32], to: u32) -> Result<(), Errno> {
+    let now = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => stat.st_mode,
+        Ok(_) | Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+    };
+    if !from.iter().any(|from| is_mode(now, *from)) {
+        return Ok(());
+    }
+    match set_mode(parent, name, to) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-        Err(errno) => Err(errno),
+        done => done,
     }
 }
 
@@ -476,9 +518,4 @@ pub(crate) fn names(root: &OwnedFd, path: &Path) -> Result<Vec<OsString>, Errno>
     let folder = rustix::fs::openat2(root, path, flags, Mode::empty(), inside())?;
     let names = Dir::read_from(folder)?.map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec())));
     names.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
-}
-
-fn open_folder(parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
 }

@@ -133,6 +133,34 @@ fn a_folder_made_where_one_is_hidden_takes_nothing_away() {
     assert_eq!(listing(&rig.path()), before);
 }
 
+/// They came out writable: the daemon had opened them while it counted what was in them.
+#[test]
+fn a_command_makes_no_folder_writable_unasked() {
+    let Some(rig) = rig() else { return };
+    let (_folder, layer) = layered(&rig);
+    let mode = |path: &str| rig.path().join(path).metadata().expect("it is there").mode() & 0o777;
+    let lock = |mode| {
+        std::fs::set_permissions(rig.path().join("d"), std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .expect("ours");
+    };
+    lock(0o555);
+    // Longer than it takes until it is looked at.
+    let script = "echo new > d/kept; mkdir mine; echo x > mine/x; chmod 555 mine; sleep 0.6; stat -c %a d mine";
+    let mut spec = rig.spec(&["sh", "-c", script]);
+    spec.layer = Some(layer.clone());
+    let out = go(&spec).expect("the shell starts");
+    assert_eq!(out.stdout.text(), "555\n555\n", "{out:?}");
+    let change = |path: &str, kind| Change { path: path.into(), kind };
+    let changed = [("d/kept", ChangeKind::Modified), ("mine", ChangeKind::Created), ("mine/x", ChangeKind::Created)];
+    assert_eq!(out.changed, changed.map(|(path, kind)| change(path, kind)));
+    let committed = layer.commit(&rig.path(), None, Value::Null).expect("it commits");
+    assert_eq!((mode("d"), mode("mine"), committed.changes()), (0o555, 0o555, out.changed));
+    assert_eq!(std::fs::read_to_string(rig.path().join("d/kept")).expect("it is there"), "new\n");
+    committed.undo(Value::Null).expect("nothing is in the way").forget().expect("it can be deleted");
+    assert_eq!((mode("d"), rig.path().join("mine").exists()), (0o555, false));
+    lock(0o755);
+}
+
 #[test]
 fn an_undo_that_would_lose_something_does_nothing() {
     let Some(rig) = rig() else { return };

@@ -267,3 +267,66 @@ fn what_cannot_be_linked_is_all_or_nothing_too() {
         }
     }
 }
+
+/// What a command leaves of folders that may not be written to, one of them the workspace's.
+fn locked(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    for folder in ["keep", "mine/in"] {
+        std::fs::create_dir_all(layer.upper().join(folder)).unwrap();
+        std::fs::write(layer.upper().join(folder).join("same"), "new").unwrap();
+    }
+    for folder in ["keep", "mine/in", "mine"] {
+        std::fs::set_permissions(layer.upper().join(folder), PermissionsExt::from_mode(0o555)).unwrap();
+    }
+    // As it is counted while the command runs.
+    assert_eq!(Below::of(&layer.upper(), 100, true).unseen, None);
+    assert_eq!(layer.changes(room.work.path()).unwrap().len(), 4);
+    layer.commit(room.work.path(), None, Value::Null)
+}
+
+/// The daemon had opened them to look into them, and committed that: unasked, and told by nobody.
+#[test]
+fn folders_that_may_not_be_written_to_stay_so() {
+    let made = || {
+        let room = Room::new(Place::Same);
+        std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o555)).unwrap();
+        room
+    };
+    let root = rustix::process::geteuid().is_root();
+    for ordinary in [false, true].into_iter().filter(|ordinary| root || !ordinary) {
+        let run = |room: &Room, work: &dyn Fn()| if ordinary { as_nobody(room, &[], work) } else { work() };
+        let room = made();
+        let before = room.listing();
+        run(&room, &|| {
+            let committed = locked(&room).unwrap();
+            let paths: Vec<PathBuf> = committed.altered().into_iter().map(|altered| altered.path).collect();
+            assert_eq!(paths, ["keep/same", "mine", "mine/in", "mine/in/same"].map(PathBuf::from));
+            let after = room.listing();
+            for folder in ["keep", "mine", "mine/in"] {
+                assert_eq!(after[Path::new(folder)].0 & 0o777, 0o555, "{folder} {ordinary}");
+            }
+            let undone = committed.undo(Value::Null).unwrap();
+            assert_eq!(room.listing(), before, "{ordinary}");
+            let redone = undone.redo(Value::Null).unwrap();
+            assert_eq!(room.listing(), after, "{ordinary}");
+            redone.undo(Value::Null).unwrap();
+        });
+        for cuts in 0.. {
+            let (room, ended) = (made(), std::cell::Cell::new(false));
+            run(&room, &|| {
+                ended.set(!cut::at(cuts, || drop(locked(&room).unwrap().undo(Value::Null).unwrap())));
+                if let Some(committed) = recover(&room.dir()).unwrap()
+                    && committed.stage() == Stage::Committed
+                {
+                    committed.undo(Value::Null).unwrap();
+                }
+                assert_eq!(room.listing(), before, "cut at {cuts} {ordinary}");
+            });
+            std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o755)).unwrap();
+            if ended.get() {
+                break;
+            }
+        }
+        std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}
