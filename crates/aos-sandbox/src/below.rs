@@ -207,7 +207,10 @@ pub(crate) fn with(mode: u32, leave: u32) -> u32 {
 ///
 /// A folder that is not empty is emptied by moving the folders in it up to the top one: so none is ever more than one level
 /// down, and an interruption leaves only less of it.
-pub(crate) fn delete(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// What the operating system says.
+pub fn delete(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),

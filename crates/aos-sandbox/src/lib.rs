@@ -71,7 +71,7 @@ mod tree;
 mod walk;
 mod walls;
 
-pub use below::LEVELS_MAX;
+pub use below::{LEVELS_MAX, delete};
 pub use cancel::Cancel;
 pub use commit::{Altered, Committed, Stage, recover};
 pub use content::{Copies, Same, data};

@@ -115,7 +115,9 @@ struct Staging(PathBuf);
 
 impl Staging {
     fn new(path: PathBuf) -> Result<Staging, Error> {
-        remove_tree(&path).map_err(Error::io("remove", &path))?;
+        // Also what is read-only, as a folder of a person's that an agent removed may be: one that is in the way would be so
+        // for every restore to come.
+        aos_sandbox::delete(&path).map_err(Error::io("remove", &path))?;
         DirBuilder::new().mode(0o700).create(&path).map_err(Error::io("make the folder", &path))?;
         Ok(Staging(path))
     }
@@ -124,14 +126,7 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next restore.
-        let _ = remove_tree(&self.0);
-    }
-}
-
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        let _ = aos_sandbox::delete(&self.0);
     }
 }
 

@@ -333,3 +333,22 @@ fn a_further_name_is_of_nothing_outside_and_of_nothing_at_the_top() {
         assert_eq!(fs::metadata(&outside).unwrap().nlink(), 1);
     }
 }
+
+/// A person's folder may be read-only, and what an agent removed of it is in backups as long as it can be undone. Root may
+/// remove it anyhow, so this proves something to whoever runs it as somebody else.
+#[test]
+fn a_restore_that_was_refused_is_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (lived_in(dir.path()), dir.path().join("a.aos"));
+    backed_up(&home, &archive);
+    let other = Home::at(&dir.path().join("other")).unwrap();
+    let wrong = "0".repeat(64);
+    for expected in [Some(&*wrong), Some(&*wrong), None] {
+        let restored = restore(&archive, &other, Timestamp(0), expected, &mut quiet());
+        match expected {
+            Some(_) => assert!(matches!(restored, Err(Error::Other { .. })), "{restored:?}"),
+            None => assert_eq!(mode(&restored.map(|_| other.workspaces().join("3/locked")).unwrap()), 0o555),
+        }
+        assert!(!other.root().join(".restoring").exists());
+    }
+}

@@ -176,11 +176,9 @@ impl Daemon {
             }
             after = more;
         }
-        for (_, folder) in old.range(..next) {
-            // What cannot be removed now is only disk space.
-            let _ = std::fs::remove_dir_all(folder);
-        }
-        self.memory(move |memory| memory.sweep(&known, next)).await
+        let gone = blocking(move || Ok(removed(old.range(..next).map(|(_, folder)| &**folder)))).await?;
+        self.memory(move |memory| memory.sweep(&known, next)).await?;
+        gone
     }
 
     /// Whether an entry that somebody names is there: what is to come cannot be lived through.
@@ -781,6 +779,19 @@ impl System for Daemon {
     async fn health(&self) -> Answer<()> {
         if self.shutdown.is_cancelled() { Err(ApiError::unavailable("stopping")) } else { Ok(()) }
     }
+}
+
+/// Removes folders with all that is in them, each that can be; who is told that something went must be told what did not.
+fn removed<'f>(folders: impl Iterator<Item = &'f Path>) -> Answer<()> {
+    let mut left = Ok(());
+    for folder in folders {
+        if let Err(error) = aos_sandbox::delete(folder) {
+            tracing::warn!("cannot remove the workspace {}: {error}", folder.display());
+            let said = format!("pruned, but the workspace {} cannot be removed: {error}", folder.display());
+            left = left.and(Err(ApiError::internal(said).hint("see what holds it, then `aos prune` again")));
+        }
+    }
+    left
 }
 
 /// What a person asked for, with every default filled in.
