@@ -32,6 +32,9 @@ const FORMAT: u32 = 2;
 /// Most bytes of holes in one archive: they take nothing in it, but whoever writes, checks or restores it goes through all of
 /// them, a minute or two.
 const HOLES_BYTES_MAX: u64 = 64 << 30;
+/// Longest path in an archive, in bytes. The kernel takes 4,095 of all, and SQLite 512 for a journal, so what is restored has
+/// room below any home, and below the folder in it where it is for a while. What an agent makes may be longer.
+const PATH_BYTES_MAX: usize = 3_500;
 /// The name of the list.
 const MANIFEST: &str = "MANIFEST.json";
 
@@ -48,7 +51,7 @@ pub struct Manifest {
     pub last_lsn: Lsn,
     /// How many entries the journal holds.
     pub entries: u64,
-    /// What could not be copied, and why: sockets and such, what could not be read, and holes without end.
+    /// What could not be copied, and why: sockets and such, what could not be read, holes without end and paths without one.
     pub left_out: Vec<LeftOut>,
     /// Everything in it, in order.
     pub held: Vec<Held>,
@@ -88,7 +91,7 @@ pub struct Held {
     pub link: Option<String>,
 }
 
-/// Something that is not in an archive.
+/// Something that is not in an archive, or was not restored from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Its path, below the home.

@@ -13,7 +13,7 @@ use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, MANIFEST, Manifest, Progress, Whole};
+use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole};
 use crate::home::KEPT;
 
 /// Longest list that is read, in bytes: some millions of files.
@@ -24,11 +24,16 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// # Errors
 /// [`Error::Foreign`], [`Error::Damaged`], [`Error::TooNew`], [`Error::Io`].
 pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Whole, Error> {
-    read(archive, None, progress)
+    Ok(read(archive, None, progress)?.0)
 }
 
-/// The same, unpacked into a folder that exists and is empty; what is there after an error is not to be used.
-pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) -> Result<Whole, Error> {
+/// The same, unpacked into a folder that exists and is empty, but for what has too long a path there; what is there after an
+/// error is not to be used.
+pub(super) fn read(
+    archive: &Path,
+    into: Option<&Path>,
+    progress: Progress<'_>,
+) -> Result<(Whole, Vec<LeftOut>), Error> {
     let file = File::open(archive).map_err(Error::io("read", archive))?;
     let mut reading = Reading::new(archive, into);
     let mut tar = Archive::new(BufReader::with_capacity(1 << 18, Hashed { file, hash: Sha256::new() }));
@@ -51,7 +56,7 @@ pub(super) fn read(archive: &Path, into: Option<&Path>, progress: Progress<'_>) 
     reading.finish()?;
     let mut rest = tar.into_inner().into_inner();
     io::copy(&mut rest, &mut io::sink()).map_err(Error::io("read", archive))?;
-    Ok(Whole { manifest, sha256: hex(&rest.hash.finalize().into()) })
+    Ok((Whole { manifest, sha256: hex(&rest.hash.finalize().into()) }, reading.left_out))
 }
 
 /// A file and the hash of what was read of it: of the very bytes that were unpacked, whatever becomes of the file.
@@ -74,17 +79,41 @@ struct Reading<'r> {
     held: Vec<Held>,
     /// Folders with the rights that they get at the end: a read-only one could not be filled.
     folders: Vec<(PathBuf, u32)>,
+    /// Links by their names, and where they lead.
     links: Vec<(PathBuf, PathBuf)>,
     /// Files, of which what comes later may be a further name.
     files: HashSet<PathBuf>,
+    left_out: Vec<LeftOut>,
+    /// The last folder that was left out, with what is in it.
+    without: Option<PathBuf>,
     bytes: u64,
     holes: u64,
 }
 
 impl<'r> Reading<'r> {
     fn new(archive: &'r Path, into: Option<&'r Path>) -> Self {
-        let (held, folders, links, files) = Default::default();
-        Reading { archive, into, held, folders, links, files, bytes: 0, holes: 0 }
+        let (held, folders, links, files, left_out) = Default::default();
+        Reading { archive, into, held, folders, links, files, left_out, without: None, bytes: 0, holes: 0 }
+    }
+
+    /// Where something is unpacked.
+    fn place(&self, name: &Path) -> Option<PathBuf> {
+        self.into.map(|into| into.join(name))
+    }
+
+    /// What was made, unless its path is longer here than the operating system takes: then it is left out, since the rest
+    /// is of use without it. The home may have had a shorter path, or an agent made one as long as can be.
+    fn unless_too_long<T>(&mut self, name: &Path, made: io::Result<T>) -> io::Result<Option<T>> {
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
+                if !self.without.as_ref().is_some_and(|folder| name.starts_with(folder)) {
+                    let why = "its path, or its first one, is too long here".to_owned();
+                    self.left_out.push(LeftOut { path: name.to_string_lossy().into_owned(), why });
+                }
+                Ok(None)
+            }
+            made => made.map(Some),
+        }
     }
 
     fn foreign(&self, why: impl ToString) -> Error {
@@ -103,18 +132,18 @@ impl<'r> Reading<'r> {
         let mut held = Held { path: name.to_string_lossy().into_owned(), mode, bytes, sha256: None, link: None };
         match what {
             EntryType::Directory => {
-                if let Some(into) = self.into {
-                    let folder = into.join(name);
-                    DirBuilder::new().mode(0o700).create(&folder).map_err(Error::io("make the folder", &folder))?;
-                    self.folders.push((folder, mode));
+                if let Some(folder) = self.place(name) {
+                    let made = DirBuilder::new().mode(0o700).create(&folder);
+                    match self.unless_too_long(name, made).map_err(Error::io("make the folder", &folder))? {
+                        Some(()) => self.folders.push((folder, mode)),
+                        None => self.without = Some(name.to_owned()),
+                    }
                 }
             }
             EntryType::Symlink => {
                 let target = entry.link_name().ok().flatten().map(|target| target.into_owned()).unwrap_or_default();
                 held.link = Some(target.to_string_lossy().into_owned());
-                if let Some(into) = self.into {
-                    self.links.push((into.join(name), target));
-                }
+                self.links.push((name.to_owned(), target));
             }
             EntryType::Link => {
                 let first = entry.link_name().ok().flatten().map(|first| first.into_owned()).unwrap_or_default();
@@ -122,14 +151,13 @@ impl<'r> Reading<'r> {
                     return Err(self.damaged(format!("`{}` is no name of anything before it", name.display())));
                 }
                 held.link = Some(first.to_string_lossy().into_owned());
-                if let Some(into) = self.into {
-                    let (first, name) = (into.join(first), into.join(name));
-                    let named = fs::hard_link(&first, &name).or_else(|error| match error.kind() {
+                if let (Some(first), Some(place)) = (self.place(&first), self.place(name)) {
+                    let named = fs::hard_link(&first, &place).or_else(|error| match error.kind() {
                         io::ErrorKind::AlreadyExists => Err(error),
                         // Of a file system that has no further names.
-                        _ => fs::copy(&first, &name).map(drop),
+                        _ => fs::copy(&first, &place).map(drop),
                     });
-                    named.map_err(Error::io("write", &name))?;
+                    self.unless_too_long(name, named).map_err(Error::io("write", &place))?;
                 }
             }
             EntryType::Regular | EntryType::GNUSparse => {
@@ -151,7 +179,12 @@ impl<'r> Reading<'r> {
         if self.holes > HOLES_BYTES_MAX {
             return Err(self.damaged(format!("with `{}` its holes are more than are ever written", name.display())));
         }
-        let mut file = self.into.map(|into| made(&into.join(name))).transpose()?;
+        let mut file = None;
+        if let Some(path) = self.place(name) {
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            let made = self.unless_too_long(name, made).map_err(Error::io("write", &path))?;
+            file = made.map(|made| (path, made));
+        }
         let mut hash = Sha256::new();
         let mut piece = vec![0; 1 << 16];
         loop {
@@ -219,9 +252,11 @@ impl<'r> Reading<'r> {
         }
     }
 
-    fn finish(&self) -> Result<(), Error> {
-        for (link, target) in &self.links {
-            symlink(target, link).map_err(Error::io("make the link", link))?;
+    fn finish(&mut self) -> Result<(), Error> {
+        for (name, target) in std::mem::take(&mut self.links) {
+            let Some(link) = self.place(&name) else { continue };
+            let made = symlink(target, &link);
+            self.unless_too_long(&name, made).map_err(Error::io("make the link", &link))?;
         }
         for (folder, mode) in self.folders.iter().rev() {
             fs::set_permissions(folder, Permissions::from_mode(*mode)).map_err(Error::io("change", folder))?;
@@ -233,9 +268,4 @@ impl<'r> Reading<'r> {
         }
         Ok(())
     }
-}
-
-fn made(path: &Path) -> Result<(PathBuf, File), Error> {
-    let file: io::Result<File> = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    Ok((path.to_owned(), file.map_err(Error::io("write", path))?))
 }

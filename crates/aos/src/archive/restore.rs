@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use aos_abi::Timestamp;
 use aos_journal::{Exchange, check_archive};
 
-use super::{Error, Manifest, Progress, Whole, folder_of};
+use super::{Error, LeftOut, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kept, Kind};
 
 /// What a restore did.
@@ -25,6 +25,8 @@ pub struct Restored {
     /// Where what was there is kept: one folder, or two where configuration and data have their own; none for a home
     /// that was empty.
     pub replaced: Vec<PathBuf>,
+    /// What is in the archive and is not there now, since its path is too long here.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Puts what an archive holds in the place of what a home holds, which is kept in `replaced-TIME`. `expected` is the hash
@@ -43,7 +45,7 @@ pub fn restore(
     home.create()?;
     let exchange = Exchange::begin(&home.journal_file())?;
     let staging = Staging::new(home.root().join(".restoring"))?;
-    let Whole { manifest, sha256 } = super::read::read(archive, Some(&staging.0), progress)?;
+    let (Whole { manifest, sha256 }, left_out) = super::read::read(archive, Some(&staging.0), progress)?;
     if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(&sha256)) {
         return Err(Error::Other { path: archive.to_owned(), found: sha256 });
     }
@@ -72,7 +74,7 @@ pub fn restore(
     }
     exchange.put(&journal)?;
     home.create()?;
-    Ok(Restored { manifest, sha256, replaced: aside.kept() })
+    Ok(Restored { manifest, sha256, replaced: aside.kept(), left_out })
 }
 
 /// Where what is there goes: beside itself, since only that is sure to be on the same file system.

@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, sym
 use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
+use aos_journal::chain::hex;
 use aos_journal::{Journal, OpenOptions};
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::home::Home;
@@ -79,8 +81,88 @@ fn what_lies_deeper_than_paths_reach_is_left_out_and_said() {
     fs::write(own.join("plain"), "kept").unwrap();
     let manifest = backed_up(&home, &dir.path().join("a.aos"));
     let [left] = manifest.left_out.as_slice() else { panic!("{:?}", manifest.left_out) };
-    assert!(left.path.len() > 4000 && left.why.contains("too long"), "{left:?}");
+    assert!(left.path.len() > PATH_BYTES_MAX && left.why.contains("too long"), "{left:?}");
     assert!(manifest.held.iter().any(|held| held.path == "workspaces/3/plain"));
+}
+
+/// A home whose data lie deep below the rest, as only `XDG_DATA_HOME` can say.
+fn deep_home(dir: &Path, data_bytes: usize) -> Home {
+    let (person, state) = (dir.join("person"), dir.join("state"));
+    let mut data = dir.join("data");
+    while data.as_os_str().len() < data_bytes {
+        data.push("d".repeat(99));
+    }
+    let pairs = [("HOME", &person), ("XDG_DATA_HOME", &data), ("XDG_STATE_HOME", &state)];
+    Home::find(None, &crate::env::Env::from(pairs.map(|(name, path)| (name, path.to_str().unwrap())))).unwrap()
+}
+
+/// The folder in which it is unpacked has a longer path than the home, and one file was enough for no restore at all.
+#[test]
+fn a_path_as_long_as_an_agent_can_make_it_hinders_no_restore() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (home_at(&dir.path().join("home")), dir.path().join("a.aos"));
+    let own = home.workspaces().join("3");
+    let deep = |levels| (0..levels).fold(own.clone(), |path: PathBuf, _| path.join("x".repeat(255)));
+    fs::create_dir_all(deep(15)).unwrap();
+    let longest = deep(15).join("y".repeat(4_090 - deep(15).as_os_str().len()));
+    fs::write(&longest, "deep").unwrap();
+    symlink("f", deep(13).join("link")).unwrap();
+    fs::write(deep(13).join("file"), "there").unwrap();
+    let manifest = backed_up(&home, &archive);
+    let [left] = manifest.left_out.as_slice() else { panic!("{:?}", manifest.left_out) };
+    assert!(left.why.contains("too long") && left.why.contains("what is in it"), "{left:?}");
+
+    let restored = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap();
+    assert_eq!(restored.left_out, []);
+    assert_eq!(fs::read_to_string(deep(13).join("file")).unwrap(), "there");
+    assert!(deep(13).join("link").is_symlink() && !longest.exists());
+    let other = deep_home(dir.path(), 300);
+    let restored = restore(&archive, &other, Timestamp(0), None, &mut quiet()).unwrap();
+    let file = deep(13).join("file");
+    let file = file.strip_prefix(home.root()).unwrap();
+    assert_eq!((restored.left_out, fs::read_to_string(other.root().join(file)).unwrap()), (Vec::new(), "there".into()));
+
+    // As it was written when there was no such bound.
+    let below = |path: &Path| path.strip_prefix(home.root()).unwrap().to_owned();
+    let more = [(below(&deep(14)), None), (below(&deep(15)), None), (below(&longest), Some("deep"))];
+    let old = dir.path().join("old.aos");
+    with_more(&archive, manifest, &more, &old);
+    for (home, left_out) in [(&home, &more[2].0), (&other, &more[1].0)] {
+        let restored = restore(&old, home, Timestamp(0), None, &mut quiet()).unwrap();
+        let left: Vec<&Path> = restored.left_out.iter().map(|left| Path::new(&left.path)).collect();
+        assert_eq!(left, [left_out], "with what is in it");
+        assert!(home.root().join(&more[0].0).is_dir());
+    }
+}
+
+/// The same archive with more folders and files at its end.
+fn with_more(archive: &Path, mut manifest: Manifest, more: &[(PathBuf, Option<&str>)], to: &Path) {
+    let mut tar = tar::Builder::new(File::create(to).unwrap());
+    for entry in tar::Archive::new(File::open(archive).unwrap()).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let (path, mut header) = (entry.path().unwrap().into_owned(), entry.header().clone());
+        match entry.link_name().unwrap().map(|target| target.into_owned()) {
+            _ if path == Path::new(MANIFEST) => break,
+            Some(target) => tar.append_link(&mut header, &path, target).unwrap(),
+            None => tar.append_data(&mut header, &path, &mut entry).unwrap(),
+        }
+    }
+    for (path, text) in more {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o700);
+        header.set_entry_type(if text.is_some() { tar::EntryType::Regular } else { tar::EntryType::Directory });
+        let bytes = text.unwrap_or_default().as_bytes();
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, path, bytes).unwrap();
+        let sha256 = text.map(|text| hex(&Sha256::digest(text).into()));
+        let path = path.to_str().unwrap().to_owned();
+        manifest.held.push(Held { path, mode: 0o700, bytes: bytes.len() as u64, sha256, link: None });
+    }
+    let text = serde_json::to_vec(&manifest).unwrap();
+    let mut header = tar::Header::new_gnu();
+    header.set_size(text.len() as u64);
+    tar.append_data(&mut header, MANIFEST, text.as_slice()).unwrap();
+    tar.into_inner().unwrap().flush().unwrap();
 }
 
 /// Whoever opened the copy would end it, in a folder of somebody's that goes on without it.

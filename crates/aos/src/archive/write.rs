@@ -17,7 +17,9 @@ use aos_sandbox::{Met, Same, Walk};
 use tar::{Builder, EntryType, Header};
 
 use super::content::Content;
-use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole, folder_of};
+use super::{
+    Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, PATH_BYTES_MAX, Progress, Whole, folder_of,
+};
 use crate::home::{AT_REST, Home, Kind};
 
 /// The name under which the target of a link stands that is too long for its own header.
@@ -147,9 +149,13 @@ impl<'w, 'p> Writing<'w, 'p> {
             }
             Ok(walk) => walk,
         };
-        let mut own: Option<PathBuf> = None;
+        // A folder that is not taken, nor what is in it.
+        let mut without: Option<PathBuf> = None;
         for (path, met) in walk {
             if kind == Kind::Changes && path.components().next().is_some_and(|first| first.as_os_str() != AT_REST) {
+                continue;
+            }
+            if without.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
             let below = |top: &Path| if path.as_os_str().is_empty() { top.to_owned() } else { top.join(&path) };
@@ -163,11 +169,17 @@ impl<'w, 'p> Writing<'w, 'p> {
                 Ok(met) => met,
             };
             if met.meta.is_dir() && (met.meta.dev(), met.meta.ino()) == self.own {
-                own = Some(path.clone());
+                without = Some(path);
+                continue;
             }
-            if !own.as_ref().is_some_and(|own| path.starts_with(own)) {
-                self.met(&met, &place, &name, kind)?;
+            let bytes = name.as_os_str().len();
+            if bytes > PATH_BYTES_MAX {
+                let inside = if met.meta.is_dir() { ", and what is in it" } else { "" };
+                self.leave_out(&name, format!("its path is too long, {bytes} bytes of {PATH_BYTES_MAX}{inside}"));
+                without = Some(path);
+                continue;
             }
+            self.met(&met, &place, &name, kind)?;
         }
         Ok(())
     }

@@ -47,13 +47,24 @@ impl Args {
             count(bytes)
         ));
         for left in &manifest.left_out {
-            cx.note(&format!("left out {}: {}", left.path, left.why));
+            cx.note(&format!("left out {}: {}", shown(&left.path), left.why));
         }
         cx.note("keep this elsewhere, to prove it later with aos restore --expect:");
         // As sha256sum writes it, which can then compare it, too.
         cx.line(&format!("{sha256}  {file}"))?;
         Ok(Exit::Success)
     }
+}
+
+/// A path as one can look at it: of one that is very long both ends.
+pub(super) fn shown(path: &str) -> String {
+    const END: usize = 100;
+    let chars = path.chars().count();
+    if chars <= 3 * END {
+        return path.to_owned();
+    }
+    let (first, last): (String, String) = (path.chars().take(END).collect(), path.chars().skip(chars - END).collect());
+    format!("{first}…{last}")
 }
 
 /// A path as the daemon needs it, which does not know this folder.

@@ -55,6 +55,7 @@ impl Args {
             cx.document(&serde_json::json!({
                 "last_lsn": manifest.last_lsn, "entries": manifest.entries, "files": manifest.files(),
                 "made_at": manifest.at, "sha256": restored.sha256, "replaced": restored.replaced,
+                "left_out": restored.left_out,
             }))?;
             return Ok(Exit::Success);
         }
@@ -64,6 +65,9 @@ impl Args {
             manifest.files(),
             manifest.at
         ));
+        for left in &restored.left_out {
+            cx.note(&format!("left out {}: {}", super::backup::shown(&left.path), left.why));
+        }
         cx.note("folders of yours are as they were; what came into them since then counts as clean: look at it first");
         for folder in &restored.replaced {
             cx.note(&format!("what was there is in {}; remove it when you need it no more", folder.display()));
