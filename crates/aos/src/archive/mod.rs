@@ -8,6 +8,7 @@
 //! logs, local weights, and folders of people that agents worked on.
 
 mod content;
+mod list;
 mod place;
 mod read;
 mod restore;
@@ -35,6 +36,8 @@ const HOLES_BYTES_MAX: u64 = 64 << 30;
 /// Longest path in an archive, in bytes. The kernel takes 4,095 of all, and SQLite 512 for a journal, so what is restored has
 /// room below any home, and below the folder in it where it is for a while. What an agent makes may be longer.
 const PATH_BYTES_MAX: usize = 3_500;
+/// Longest list, in bytes of JSON: some millions of files. Tests meet it sooner.
+const MANIFEST_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 1 << 30 };
 /// The name of the list.
 const MANIFEST: &str = "MANIFEST.json";
 
@@ -51,7 +54,8 @@ pub struct Manifest {
     pub last_lsn: Lsn,
     /// How many entries the journal holds.
     pub entries: u64,
-    /// What could not be copied, and why: sockets and such, what could not be read, holes without end and paths without one.
+    /// What could not be copied, and why: sockets and such, what could not be read, holes and paths without end,
+    /// and what the list has no room for.
     pub left_out: Vec<LeftOut>,
     /// Everything in it, in order.
     pub held: Vec<Held>,

@@ -13,11 +13,8 @@ use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, Progress, Whole};
+use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Progress, Whole};
 use crate::home::KEPT;
-
-/// Longest list that is read, in bytes: some millions of files.
-const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// Whether an archive is whole: its list, and every byte as the list says.
 ///
@@ -229,7 +226,7 @@ impl<'r> Reading<'r> {
             format: u32,
         }
         let mut text = Vec::new();
-        entry.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).map_err(|error| self.damaged(error))?;
+        entry.take(MANIFEST_BYTES_MAX as u64).read_to_end(&mut text).map_err(|error| self.damaged(error))?;
         let unreadable = |error: serde_json::Error| self.damaged(format!("its list of contents: {error}"));
         let Form { format } = serde_json::from_slice(&text).map_err(unreadable)?;
         if !(1..=FORMAT).contains(&format) {

@@ -434,3 +434,40 @@ fn a_restore_that_was_refused_is_in_nobodys_way() {
         assert!(!other.root().join(".restoring").exists());
     }
 }
+
+/// Names that JSON makes six times as long, and as many as cost nothing: the list was longer than anybody reads, and every
+/// backup failed after it was written.
+#[test]
+fn one_workspace_with_more_than_a_list_holds_costs_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (home_at(&dir.path().join("home")), dir.path().join("a.aos"));
+    let name = |nth: usize| format!("{nth:03}{}", "\u{1}".repeat(200));
+    for (pid, files) in [("1", 0), ("2", 600), ("3", 0), ("4", 600)] {
+        let own = home.workspaces().join(pid);
+        fs::create_dir_all(own.join("zz")).unwrap();
+        fs::write(own.join("zz/plain"), pid).unwrap();
+        (0..files).for_each(|nth| drop(File::create(own.join(name(nth))).unwrap()));
+    }
+    // A few are named, the others counted.
+    let sockets = home.workspaces().join("3");
+    (0..150).for_each(|nth| drop(std::os::unix::net::UnixListener::bind(sockets.join(nth.to_string())).unwrap()));
+    Home::write_private(&home.config_file(), "mine").unwrap();
+    let manifest = backed_up(&home, &archive);
+    assert!(serde_json::to_vec(&manifest).unwrap().len() < MANIFEST_BYTES_MAX);
+    let held = |path: &str| manifest.held.iter().filter(|held| held.path.starts_with(path)).count();
+    let counted = |path: &str| -> usize {
+        let left = manifest.left_out.iter().find(|left| left.path == path).unwrap();
+        left.why.split(' ').next().unwrap().parse().unwrap()
+    };
+    for pid in ["workspaces/2", "workspaces/4"] {
+        assert!(held(pid) > 10, "{pid}: {}", held(pid));
+        assert_eq!(held(pid) + counted(pid), 603, "the folder, the files, and what is in `zz` with it");
+    }
+    assert_eq!([held("workspaces/1/zz/plain"), held("workspaces/3/zz/plain"), held("aos.toml")], [1, 1, 1]);
+    assert_eq!((manifest.left_out.len(), counted("workspaces/3")), (100 + 3, 50));
+
+    let other = Home::at(&dir.path().join("other")).unwrap();
+    restore(&archive, &other, Timestamp(0), None, &mut quiet()).unwrap();
+    assert_eq!(fs::read_to_string(other.workspaces().join("3/zz/plain")).unwrap(), "3");
+    assert!(!other.workspaces().join("4/zz").exists());
+}

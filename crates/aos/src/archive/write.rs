@@ -17,6 +17,7 @@ use aos_sandbox::{Met, Same, Walk};
 use tar::{Builder, EntryType, Header};
 
 use super::content::Content;
+use super::list::List;
 use super::{
     Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, Manifest, PATH_BYTES_MAX, Progress, Whole, folder_of,
 };
@@ -78,8 +79,7 @@ struct Writing<'w, 'p> {
     /// Device and number of the folder of drafts, which may lie in what is copied.
     own: (u64, u64),
     draft: &'w Draft,
-    held: Vec<Held>,
-    left_out: Vec<LeftOut>,
+    list: List,
     /// Files with several names, by the first that was taken.
     names: HashMap<Same, PathBuf>,
     bytes: u64,
@@ -96,8 +96,7 @@ impl<'w, 'p> Writing<'w, 'p> {
             archive,
             own: (own.dev(), own.ino()),
             draft,
-            held: Vec::new(),
-            left_out: Vec::new(),
+            list: List::new(),
             names: HashMap::new(),
             bytes: 0,
             holes: 0,
@@ -125,7 +124,8 @@ impl<'w, 'p> Writing<'w, 'p> {
             }
         }
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let Writing { mut tar, archive, held, left_out, .. } = self;
+        let Writing { mut tar, archive, list, .. } = self;
+        let (held, left_out) = list.end();
         let manifest = Manifest { format: FORMAT, version, at, last_lsn, entries, left_out, held };
         let text = serde_json::to_vec(&manifest).expect("a list is plain data with string keys");
         let mut header = header(EntryType::Regular, 0o600, 0);
@@ -188,14 +188,20 @@ impl<'w, 'p> Writing<'w, 'p> {
         let meta = &met.meta;
         let ends = |end: &str| kind == Kind::Databases && name.to_string_lossy().ends_with(end);
         if meta.is_dir() {
-            let mut header = header(EntryType::Directory, meta.mode(), meta.mtime());
-            self.tar.append_data(&mut header, name, io::empty()).map_err(Error::io("write", self.archive))?;
-            self.hold(name, meta.mode(), 0, None, None);
+            let held = held(name, meta.mode(), 0, None);
+            if self.list.fits(&held) {
+                let mut header = header(EntryType::Directory, meta.mode(), meta.mtime());
+                self.tar.append_data(&mut header, name, io::empty()).map_err(Error::io("write", self.archive))?;
+                self.list.hold(held);
+            }
         } else if meta.is_symlink() {
             match met.link() {
                 Ok(target) => {
-                    self.link(name, &target, meta.mtime()).map_err(Error::io("write", self.archive))?;
-                    self.hold(name, 0o777, 0, None, Some(target.to_string_lossy().into_owned()));
+                    let held = held(name, 0o777, 0, Some(&target));
+                    if self.list.fits(&held) {
+                        self.link(name, &target, meta.mtime()).map_err(Error::io("write", self.archive))?;
+                        self.list.hold(held);
+                    }
                 }
                 Err(error) => self.leave_out(name, error.to_string()),
             }
@@ -226,10 +232,12 @@ impl<'w, 'p> Writing<'w, 'p> {
     fn take(&mut self, file: File, metadata: &Metadata, name: &Path) -> Result<(), Error> {
         let same = Same::of(metadata).filter(|_| super::may_have_names(name));
         if let Some(first) = same.and_then(|same| self.names.get(&same)) {
-            let mut header = header(EntryType::Link, metadata.mode(), metadata.mtime());
-            self.tar.append_link(&mut header, name, first).map_err(Error::io("write", self.archive))?;
-            let first = first.to_string_lossy().into_owned();
-            self.hold(name, metadata.mode(), 0, None, Some(first));
+            let held = held(name, metadata.mode(), 0, Some(first));
+            if self.list.fits(&held) {
+                let mut header = header(EntryType::Link, metadata.mode(), metadata.mtime());
+                self.tar.append_link(&mut header, name, first).map_err(Error::io("write", self.archive))?;
+                self.list.hold(held);
+            }
             return Ok(());
         }
         if self.content(file, metadata, name)? {
@@ -253,13 +261,19 @@ impl<'w, 'p> Writing<'w, 'p> {
         self.tar.append_data(&mut of, name, io::empty())
     }
 
-    /// Writes a file's bytes, unless there is hardly anything but holes in too many of them; whether it did.
+    /// Writes a file's bytes, unless there is hardly anything but holes in too many of them, or no room in the list; whether it
+    /// did.
     fn content(&mut self, file: File, metadata: &Metadata, name: &Path) -> Result<bool, Error> {
         let length = metadata.len();
         let mut content = Content::of(file, length);
         let holes = length - content.written();
         if self.holes + holes > HOLES_BYTES_MAX {
             self.leave_out(name, format!("its holes are {holes} bytes, and a backup holds {HOLES_BYTES_MAX} of them"));
+            return Ok(false);
+        }
+        // Every hash is as long as this one.
+        let mut held = Held { sha256: Some("0".repeat(64)), ..held(name, metadata.mode(), length, None) };
+        if !self.list.fits(&held) {
             return Ok(false);
         }
         let mut header = header(EntryType::Regular, metadata.mode(), metadata.mtime());
@@ -270,18 +284,20 @@ impl<'w, 'p> Writing<'w, 'p> {
         self.holes += holes;
         self.bytes += length;
         (self.progress)("writing", self.bytes);
-        self.hold(name, metadata.mode(), length, Some(content.hash()), None);
+        held.sha256 = Some(content.hash());
+        self.list.hold(held);
         Ok(true)
     }
 
-    fn hold(&mut self, name: &Path, mode: u32, bytes: u64, sha256: Option<String>, link: Option<String>) {
-        let path = name.to_string_lossy().into_owned();
-        self.held.push(Held { path, mode: mode & 0o777, bytes, sha256, link });
-    }
-
     fn leave_out(&mut self, name: &Path, why: String) {
-        self.left_out.push(LeftOut { path: name.to_string_lossy().into_owned(), why });
+        self.list.leave_out(LeftOut { path: name.to_string_lossy().into_owned(), why });
     }
+}
+
+/// Something as the list has it, still without a hash.
+fn held(name: &Path, mode: u32, bytes: u64, link: Option<&Path>) -> Held {
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    Held { path: shown(name), mode: mode & 0o777, bytes, sha256: None, link: link.map(shown) }
 }
 
 fn header(what: EntryType, mode: u32, mtime: i64) -> Header {
