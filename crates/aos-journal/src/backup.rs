@@ -85,6 +85,8 @@ pub fn check_archive(file: &Path) -> Result<Report, Error> {
 #[derive(Debug)]
 pub struct Exchange {
     files: Files,
+    /// What the head file held before anything was changed.
+    head: Option<Vec<u8>>,
     _lock: Lock,
 }
 
@@ -96,7 +98,12 @@ impl Exchange {
     pub fn begin(path: &Path) -> Result<Exchange, Error> {
         let files = Files::of(path);
         let lock = Lock::take(&files.lock)?;
-        Ok(Exchange { files, _lock: lock })
+        let head = match fs::read(&files.head) {
+            Ok(bytes) => Some(bytes),
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => None,
+            Err(source) => return Err(Error::io("read", &files.head, source)),
+        };
+        Ok(Exchange { files, head, _lock: lock })
     }
 
     /// Moves the journal that is there, if any, into `folder`, which is on the same file system. From here on a journal
@@ -122,11 +129,33 @@ impl Exchange {
         Ok(())
     }
 
+    /// Moves what [`Exchange::set_aside`] moved into `folder`, all or some of it, back to where it was.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::ReadOnly`]; the journal is missing still.
+    pub fn take_back(&self, folder: &Path) -> Result<(), Error> {
+        match &self.head {
+            Some(head) => {
+                fs::write(&self.files.head, head).map_err(|source| Error::io("write", &self.files.head, source))?;
+            }
+            None => remove(&self.files.head)?,
+        }
+        let aside = |file: &Path| folder.join(file.file_name().unwrap_or_default());
+        // The file last: with it a daemon starts.
+        for file in [&self.files.wal, &self.files.db] {
+            let aside = aside(file);
+            if exists(&aside)? {
+                fs::rename(&aside, file).map_err(|source| Error::io("rename", &aside, source))?;
+            }
+        }
+        remove(&aside(&self.files.head))
+    }
+
     /// Puts a journal that [`check_archive`] found sound in place, durably.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::ReadOnly`].
-    pub fn put(self, new: &Path) -> Result<(), Error> {
+    pub fn put(&self, new: &Path) -> Result<(), Error> {
         self.files.put_in_place(new)
     }
 }

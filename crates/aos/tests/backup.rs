@@ -231,3 +231,28 @@ fn what_is_restored_is_the_archive_that_was_written() {
     let restored = rig.aos(&["restore", "copy.aos", "--force", "--expect", &hash.to_uppercase()]);
     assert_eq!((restored.code, read(rig.file("aos.toml"))), (0, before), "{restored:?}");
 }
+
+/// What is mounted cannot be moved aside, and that showed when the journal had been: no daemon started in that home.
+#[test]
+fn a_home_of_which_something_is_mounted_stays_as_it_was() {
+    let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    assert_eq!(rig.aos(&["backup", "copy.aos"]).code, 0);
+    rig.stop();
+    std::fs::write(rig.file("workspaces/2/a.txt"), "later").unwrap();
+    let script = r#"mount --bind "$1" "$1" && shift && exec "$@""#;
+    let (apps, aos) = (rig.file("apps"), env!("CARGO_BIN_EXE_aos"));
+    let unshare = ["-rm", "sh", "-c", script, "sh", apps.to_str().unwrap(), aos, "restore", "copy.aos", "--force"];
+    let ran = rig.command_of(std::path::Path::new("/usr/bin/unshare"), &unshare).output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(!ran.status.success() && said.contains("apps is mounted") && said.contains("back in its place"), "{said}");
+    assert_eq!(read(rig.file("workspaces/2/a.txt")), "later");
+    let names = std::fs::read_dir(rig.home()).unwrap().flatten().map(|entry| entry.file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.contains("replaced") || name.contains("restoring")), "{names:?}");
+    rig.up();
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+    rig.stop();
+    assert_eq!(rig.aos(&["restore", "copy.aos", "--force"]).code, 0, "without the mount it is restored");
+    assert_eq!(read(rig.file("workspaces/2/a.txt")), "one");
+}

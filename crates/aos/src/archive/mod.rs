@@ -198,6 +198,15 @@ impl Error {
             Error::Io { doing: "read", source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 "name a file that `aos backup` wrote".into()
             }
+            Error::Io { doing: "move", path, source }
+                if matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices) =>
+            {
+                format!(
+                    "{} is mounted where it is: unmount it for the restore, or restore into another home with --home DIR \
+                     and copy from there; what was in this one is back in its place",
+                    path.display()
+                )
+            }
             Error::Io { path, .. } => format!("check that {} can be written and read", folder_of(path).display()),
         }
     }

@@ -13,6 +13,7 @@ use aos_journal::chain::hex;
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
+use super::restore::Staging;
 use super::{Error, FORMAT, HOLES_BYTES_MAX, Held, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Progress, Whole};
 use crate::home::KEPT;
 
@@ -24,11 +25,11 @@ pub fn check(archive: &Path, progress: Progress<'_>) -> Result<Whole, Error> {
     Ok(read(archive, None, progress)?.0)
 }
 
-/// The same, unpacked into a folder that exists and is empty, but for what has too long a path there; what is there after an
+/// The same, unpacked into folders that are empty, but for what has too long a path there; what is there after an
 /// error is not to be used.
 pub(super) fn read(
     archive: &Path,
-    into: Option<&Path>,
+    into: Option<&Staging>,
     progress: Progress<'_>,
 ) -> Result<(Whole, Vec<LeftOut>), Error> {
     let file = File::open(archive).map_err(Error::io("read", archive))?;
@@ -72,7 +73,7 @@ impl Read for Hashed {
 
 struct Reading<'r> {
     archive: &'r Path,
-    into: Option<&'r Path>,
+    into: Option<&'r Staging>,
     held: Vec<Held>,
     /// Folders with the rights that they get at the end: a read-only one could not be filled.
     folders: Vec<(PathBuf, u32)>,
@@ -88,14 +89,14 @@ struct Reading<'r> {
 }
 
 impl<'r> Reading<'r> {
-    fn new(archive: &'r Path, into: Option<&'r Path>) -> Self {
+    fn new(archive: &'r Path, into: Option<&'r Staging>) -> Self {
         let (held, folders, links, files, left_out) = Default::default();
         Reading { archive, into, held, folders, links, files, left_out, without: None, bytes: 0, holes: 0 }
     }
 
     /// Where something is unpacked.
     fn place(&self, name: &Path) -> Option<PathBuf> {
-        self.into.map(|into| into.join(name))
+        self.into.map(|into| into.place(name))
     }
 
     /// What was made, unless its path is longer here than the operating system takes: then it is left out, since the rest
@@ -258,10 +259,10 @@ impl<'r> Reading<'r> {
         for (folder, mode) in self.folders.iter().rev() {
             fs::set_permissions(folder, Permissions::from_mode(*mode)).map_err(Error::io("change", folder))?;
         }
-        if let Some(into) = self.into {
+        for folder in self.into.into_iter().flat_map(Staging::folders) {
             // Once for all of them, instead of a wait for the disk at each.
-            let synced = File::open(into).and_then(|into| Ok(rustix::fs::syncfs(into)?));
-            synced.map_err(Error::io("sync", into))?;
+            let synced = File::open(folder).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+            synced.map_err(Error::io("sync", folder))?;
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
 //! Restoring: an archive in the place of what a home holds.
 //!
 //! Start at [`restore`]. Everything is unpacked and compared beside what is there; then what is there is moved aside and
-//! the new moved in, all by renaming. A power cut in between leaves a home whose journal counts as missing, in which
-//! no daemon starts and `aos restore` can be begun again; what was moved aside is kept.
+//! the new moved in, all by renaming; where that is refused, everything is moved back. A power cut in between leaves a home
+//! whose journal counts as missing, in which no daemon starts and `aos restore` can be begun again; what was moved aside is
+//! kept.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
-use aos_journal::{Exchange, check_archive};
+use aos_journal::{Exchange, Report, check_archive};
 
 use super::{Error, LeftOut, Manifest, Progress, Whole, folder_of};
 use crate::home::{Home, Kept, Kind};
@@ -33,8 +35,9 @@ pub struct Restored {
 /// that the archive must have, in hex.
 ///
 /// # Errors
-/// [`aos_journal::Error::Locked`] while a daemon runs; those of [`super::check`]; [`Error::Other`]; with these nothing was changed. With
-/// [`Error::Io`] later on, the home has no journal, and the restore is to be begun again.
+/// [`aos_journal::Error::Locked`] while a daemon runs; those of [`super::check`]; [`Error::Other`]; with these nothing was
+/// changed. What is refused later on is taken back; where that is refused, too, the home has no journal, and the restore is
+/// to be begun again.
 pub fn restore(
     archive: &Path,
     home: &Home,
@@ -44,37 +47,71 @@ pub fn restore(
 ) -> Result<Restored, Error> {
     home.create()?;
     let exchange = Exchange::begin(&home.journal_file())?;
-    let staging = Staging::new(home.root().join(".restoring"))?;
-    let (Whole { manifest, sha256 }, left_out) = super::read::read(archive, Some(&staging.0), progress)?;
+    let staging = Staging::new(home)?;
+    let (Whole { manifest, sha256 }, left_out) = super::read::read(archive, Some(&staging), progress)?;
     if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(&sha256)) {
         return Err(Error::Other { path: archive.to_owned(), found: sha256 });
     }
     progress("checking the journal", 0);
-    let journal = staging.0.join("journal.db");
-    let report = check_archive(&journal)?;
+    let report = check_archive(&staging.place(Path::new("journal.db")))?;
 
     let aside = Aside::of(home, at);
+    let mut moved = Vec::new();
+    if let Err(error) = put_in_place(home, &exchange, &staging, &aside, &report, &mut moved) {
+        // Where that fails, too, the home has no journal, and the next start says so.
+        let _ = take_back(home, &exchange, &aside, &moved);
+        aside.kept();
+        return Err(error);
+    }
+    home.create()?;
+    Ok(Restored { manifest, sha256, replaced: aside.kept(), left_out })
+}
+
+/// Something that was moved: from where, and to where.
+type Move = (PathBuf, PathBuf);
+
+/// Sets aside what is there and moves in what is new; what was moved is in `moved`, in order, also after an error.
+fn put_in_place(
+    home: &Home,
+    exchange: &Exchange,
+    staging: &Staging,
+    aside: &Aside,
+    report: &Report,
+    moved: &mut Vec<Move>,
+) -> Result<(), Error> {
     for kept in home.kept() {
-        let folder = aside.folder_for(&kept)?;
+        let folder = aside.folder_for(&kept.place)?;
         match kept.kind {
-            Kind::Journal => exchange.set_aside(&folder, &report)?,
+            Kind::Journal => exchange.set_aside(&folder, report)?,
             // An empty folder is nothing to keep.
             Kind::Databases | Kind::Files | Kind::Changes if fs::remove_dir(&kept.place).is_ok() => {}
-            Kind::Databases | Kind::Files | Kind::Changes => move_if_there(&kept.place, &folder.join(kept.name))?,
+            Kind::Databases | Kind::Files | Kind::Changes => {
+                moved.extend(move_if_there(&kept.place, &folder.join(kept.name))?);
+            }
         }
     }
     for kept in home.kept().iter().filter(|kept| kept.kind != Kind::Journal) {
-        let new = staging.0.join(kept.name);
+        let new = staging.place(Path::new(kept.name));
         if fs::symlink_metadata(&new).is_ok_and(|found| found.is_file()) {
             // The two files at the top are secrets wherever they come from.
             fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(Error::io("change", &new))?;
         }
-        move_if_there(&new, &kept.place)?;
+        moved.extend(move_if_there(&new, &kept.place)?);
         sync(folder_of(&kept.place))?;
     }
-    exchange.put(&journal)?;
-    home.create()?;
-    Ok(Restored { manifest, sha256, replaced: aside.kept(), left_out })
+    Ok(exchange.put(&staging.place(Path::new("journal.db")))?)
+}
+
+/// Moves everything back, the journal last: until then no daemon starts.
+fn take_back(home: &Home, exchange: &Exchange, aside: &Aside, moved: &[Move]) -> Result<(), Error> {
+    for (from, to) in moved.iter().rev() {
+        fs::rename(to, from).map_err(Error::io("move", to))?;
+        sync(folder_of(from))?;
+    }
+    exchange.take_back(&aside.folder_for(&home.journal_file())?)?;
+    sync(folder_of(&home.journal_file()))?;
+    // Folders that were empty.
+    Ok(home.create()?)
 }
 
 /// Where what is there goes: beside itself, since only that is sure to be on the same file system.
@@ -99,8 +136,9 @@ impl Aside {
         Aside { name, folders }
     }
 
-    fn folder_for(&self, kept: &Kept) -> Result<PathBuf, Error> {
-        let folder = folder_of(&kept.place).join(&self.name);
+    /// Made beside a place of the home.
+    fn folder_for(&self, place: &Path) -> Result<PathBuf, Error> {
+        let folder = folder_of(place).join(&self.name);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Error::io("make the folder", &folder))?;
         Ok(folder)
     }
@@ -112,30 +150,51 @@ impl Aside {
     }
 }
 
-/// A private folder for what is not in place yet; gone with this value.
-struct Staging(PathBuf);
+/// Private folders for what is not in place yet, each beside its place and so on the same file system; gone with this value.
+pub(super) struct Staging {
+    /// By the name of what is kept.
+    folders: Vec<(&'static str, PathBuf)>,
+}
 
 impl Staging {
-    fn new(path: PathBuf) -> Result<Staging, Error> {
-        // Also what is read-only, as a folder of a person's that an agent removed may be: one that is in the way would be so
-        // for every restore to come.
-        aos_sandbox::delete(&path).map_err(Error::io("remove", &path))?;
-        DirBuilder::new().mode(0o700).create(&path).map_err(Error::io("make the folder", &path))?;
-        Ok(Staging(path))
+    fn new(home: &Home) -> Result<Staging, Error> {
+        let beside = |kept: &Kept| (kept.name, folder_of(&kept.place).join(".restoring"));
+        let staging = Staging { folders: home.kept().iter().map(beside).collect() };
+        for path in staging.folders() {
+            // Also what is read-only, as a folder of a person's that an agent removed may be: one that is in the way would
+            // be so for every restore to come.
+            aos_sandbox::delete(path).map_err(Error::io("remove", path))?;
+            DirBuilder::new().mode(0o700).create(path).map_err(Error::io("make the folder", path))?;
+        }
+        Ok(staging)
+    }
+
+    /// Where something of an archive is for the time being.
+    pub(super) fn place(&self, name: &Path) -> PathBuf {
+        let found = self.folders.iter().find(|(kept, _)| name.starts_with(kept));
+        found.expect("every name in an archive was looked at before").1.join(name)
+    }
+
+    /// Each folder once.
+    pub(super) fn folders(&self) -> BTreeSet<&Path> {
+        self.folders.iter().map(|(_, folder)| folder.as_path()).collect()
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next restore.
-        let _ = aos_sandbox::delete(&self.0);
+        for folder in self.folders() {
+            // What cannot be removed now is removed by the next restore.
+            let _ = aos_sandbox::delete(folder);
+        }
     }
 }
 
-fn move_if_there(from: &Path, to: &Path) -> Result<(), Error> {
+fn move_if_there(from: &Path, to: &Path) -> Result<Option<Move>, Error> {
     match fs::rename(from, to) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(from).is_err() => Ok(()),
-        moved => moved.map_err(Error::io("move", from)),
+        Ok(()) => Ok(Some((from.to_owned(), to.to_owned()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(from).is_err() => Ok(None),
+        Err(error) => Err(Error::io("move", from)(error)),
     }
 }
 

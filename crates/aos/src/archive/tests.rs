@@ -471,3 +471,25 @@ fn one_workspace_with_more_than_a_list_holds_costs_only_itself() {
     assert_eq!(fs::read_to_string(other.workspaces().join("3/zz/plain")).unwrap(), "3");
     assert!(!other.workspaces().join("4/zz").exists());
 }
+
+/// What was unpacked beside the data could not be moved to the configuration, once the journal was set aside.
+#[test]
+fn configuration_on_another_file_system_comes_back_too() {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    assert_ne!(device(dir.path()), device(memory.path()), "this proves something with two of them alone");
+    let pairs = [("HOME", dir.path()), ("XDG_CONFIG_HOME", memory.path())];
+    let env = crate::env::Env::from(pairs.map(|(name, path)| (name, path.to_str().unwrap())));
+    let home = Home::find(None, &env).unwrap();
+    home.create().unwrap();
+    drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
+    fs::write(home.config_file(), "first").unwrap();
+    let archive = dir.path().join("a.aos");
+    backed_up(&home, &archive);
+    fs::write(home.config_file(), "second").unwrap();
+    let restored = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap();
+    assert_eq!(fs::read_to_string(home.config_file()).unwrap(), "first");
+    assert_eq!(restored.replaced.len(), 2);
+    assert!(!folder_of(&home.config_file()).join(".restoring").exists());
+    drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
+}
