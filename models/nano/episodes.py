@@ -47,7 +47,7 @@ class Episodes:
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
         kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found", "lesson"],
-                                        [36, 7, 15, 3, 7, 9, 12, 10, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
+                                        [40, 7, 16, 3, 7, 9, 12, 14, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
         return getattr(self, kind)()
 
     def lesson(self):
