@@ -96,7 +96,8 @@ impl World {
         let call = NativeCall {
             id: format!("call_{}", self.inputs),
             name: "SYS_WRITE_STDOUT".to_owned(),
-            arguments: r#"{"text":"going on"}"#.to_owned(),
+            // Who makes the same call again and again is stopped.
+            arguments: format!(r#"{{"text":"going on, {}"}}"#, self.inputs),
         };
         let reply = Reply {
             text: if turn { String::new() } else { "It went on.".to_owned() },
