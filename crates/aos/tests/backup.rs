@@ -236,6 +236,9 @@ fn what_is_restored_is_the_archive_that_was_written() {
 #[test]
 fn a_home_of_which_something_is_mounted_stays_as_it_was() {
     let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);
+    if !rig.isolates() {
+        return rig::skipped("nobody may mount anything here");
+    }
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
     assert_eq!(rig.aos(&["backup", "copy.aos"]).code, 0);
     rig.stop();
