@@ -796,6 +796,16 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 impl Body {
+    /// The configuration that holds from this entry on, where it says one.
+    #[must_use]
+    pub fn configured(&self) -> Option<&Configured> {
+        match self {
+            Body::Configured(configured) => Some(configured),
+            Body::Booted { configured, .. } => configured.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The event type of the contract.
     #[must_use]
     pub fn kind(&self) -> &'static str {

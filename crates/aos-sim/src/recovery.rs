@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aos_abi::{Body, Entry, Lsn, Pid};
+use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Crash, Store};
 use aos_kernel::Kernel;
 use aos_kernel::table::{NoPages, PageStore};
@@ -49,11 +49,8 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
     sim.round.clear();
     sim.waiting.clear();
     sim.checkpointing = false;
-    let policy = sim.history.iter().rev().find_map(|entry| match &entry.body {
-        Body::Configured(config) | Body::Booted { configured: Some(config), .. } => Some(config.policy.as_str()),
-        _ => None,
-    });
-    sim.outside.crash(durable, policy.unwrap_or_default());
+    let config = sim.history.iter().rev().find_map(|entry| entry.body.configured());
+    sim.outside.crash(durable, config.map_or("", |config| &config.policy));
 
     let (mut scratch, witness) = from_the_beginning(&sim.history)?;
     let mut restored = restore(sim)?;

@@ -317,10 +317,10 @@ impl Simulation {
     /// The outside keeps an account of what it tells the kernel, before that can make anything of it.
     fn said(&mut self, pid: Pid, input: &Body) -> Result<(), Broken> {
         let at = (self.now, self.kernel.lsn().next());
+        if let Some(config) = input.configured() {
+            self.outside.desk.policy(&config.policy);
+        }
         match input {
-            Body::Configured(config) | Body::Booted { configured: Some(config), .. } => {
-                self.outside.desk.policy(&config.policy);
-            }
             Body::Proposal { id, state, .. } => self.outside.desk.hears(pid, id, *state, at)?,
             Body::Examined(examined) => self.outside.desk.looks(pid, &examined.id, &examined.files, at)?,
             _ => {}

@@ -88,26 +88,20 @@ fn asked(effect: &Effect) -> Option<EffectId> {
 
 impl Witness {
     fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
-        match &entry.body {
-            Body::Configured(config) | Body::Booted { configured: Some(config), .. } => {
-                self.config = Some(Arc::new((**config).clone()));
+        if let Some(config) = entry.body.configured() {
+            self.config = Some(Arc::new(config.clone()));
+        }
+        if matches!(entry.body, Body::Spawned(_) | Body::Forked { .. }) {
+            if entry.pid.0 <= self.last_pid.0 {
+                return Err(broken("pids are never used again", format!("{} after {}", entry.pid, self.last_pid.0)));
             }
-            Body::Spawned(_) | Body::Forked { .. } => {
-                if entry.pid.0 <= self.last_pid.0 {
-                    return Err(broken(
-                        "pids are never used again",
-                        format!("{} after {}", entry.pid, self.last_pid.0),
-                    ));
-                }
-                self.last_pid = Pid0(entry.pid.0);
-            }
-            _ => {}
+            self.last_pid = Pid0(entry.pid.0);
         }
         self.turns.entry(entry, self.config.as_deref())?;
         self.calls.entry(entry)?;
         self.delivery.entry(entry)?;
         self.programs.entry(entry)?;
-        self.money.entry(entry, self.config.as_deref())
+        self.money.entry(entry)
     }
 
     fn effect(&mut self, effect: &Effect) -> Result<(), Broken> {

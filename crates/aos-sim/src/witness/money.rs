@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::entry::Configured;
 use aos_abi::{Body, Entry, Pid};
 use aos_kernel::Kernel;
 use aos_kernel::budget::{Budget, Dimension, Need};
@@ -34,7 +33,7 @@ pub(crate) struct Money {
 }
 
 impl Money {
-    pub(crate) fn entry(&mut self, entry: &Entry, config: Option<&Configured>) -> Result<(), Broken> {
+    pub(crate) fn entry(&mut self, entry: &Entry) -> Result<(), Broken> {
         let day = entry.at.0.div_euclid(DAY_MS);
         if day != self.day {
             // What is under way at midnight was reserved under the old day's limit and is charged to the new one.
@@ -42,28 +41,25 @@ impl Money {
             self.granted_today = most(self.limit, self.since_midnight);
             self.since_midnight = self.limit;
         }
-        match &entry.body {
-            Body::Configured(_) | Body::Booted { configured: Some(_), .. } => {
-                self.limit = config.and_then(|config| config.usd_per_day).map(|usd| usd.0);
-                self.granted_today = most(self.limit, self.granted_today);
-                self.since_midnight = most(self.limit, self.since_midnight);
-                if entry.lsn.0 <= 2 {
-                    (self.granted_today, self.since_midnight) = (self.limit, self.limit);
-                }
+        if let Some(config) = entry.body.configured() {
+            self.limit = config.usd_per_day.map(|usd| usd.0);
+            self.granted_today = most(self.limit, self.granted_today);
+            self.since_midnight = most(self.limit, self.since_midnight);
+            if entry.lsn.0 <= 2 {
+                (self.granted_today, self.since_midnight) = (self.limit, self.limit);
             }
-            Body::Charged { usage, cost_usd, .. } => {
-                let own = self.own.entry(entry.pid).or_default();
-                own[0] += cost_usd.unwrap_or_default().0;
-                own[1] += usage.input_tokens + usage.output_tokens;
-                self.spent_today += cost_usd.unwrap_or_default().0;
-                if self.granted_today.is_some_and(|granted| granted < self.spent_today) {
-                    return Err(broken(
-                        "the day's budget holds",
-                        format!("{} spent of {:?}", self.spent_today, self.granted_today),
-                    ));
-                }
+        }
+        if let Body::Charged { usage, cost_usd, .. } = &entry.body {
+            let own = self.own.entry(entry.pid).or_default();
+            own[0] += cost_usd.unwrap_or_default().0;
+            own[1] += usage.input_tokens + usage.output_tokens;
+            self.spent_today += cost_usd.unwrap_or_default().0;
+            if self.granted_today.is_some_and(|granted| granted < self.spent_today) {
+                return Err(broken(
+                    "the day's budget holds",
+                    format!("{} spent of {:?}", self.spent_today, self.granted_today),
+                ));
             }
-            _ => {}
         }
         Ok(())
     }

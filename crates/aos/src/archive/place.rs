@@ -68,13 +68,12 @@ fn past(home: &Home, seen: &mut Vec<Seen>) -> Result<Option<String>, aos_journal
         let (entries, next) = reader.back(from, KINDS)?;
         for entry in entries {
             // From the end to the beginning: who has ended is known before who began.
+            if let Some(configured) = entry.body.configured() {
+                policy = policy.or_else(|| Some(configured.policy.clone()));
+            }
             let spec = match entry.body {
                 Body::Exited { .. } => {
                     ended.insert(entry.pid);
-                    continue;
-                }
-                Body::Configured(configured) | Body::Booted { configured: Some(configured), .. } => {
-                    policy = policy.or(Some(configured.policy));
                     continue;
                 }
                 Body::Spawned(spec) | Body::Forked { spec, .. } => spec,
