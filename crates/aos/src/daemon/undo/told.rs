@@ -78,7 +78,7 @@ pub(super) fn changed(committed: &Committed, note: &Note) -> Changed {
 /// is chosen first, then what replaces or deletes something, then what is new.
 fn first(mut altered: Vec<Altered>, most: usize) -> (Vec<FileChange>, u64) {
     let all = altered.len();
-    altered.sort_by_key(|one| (!runs_later(one), one.before.is_none()));
+    altered.sort_by_cached_key(|one| (!runs_later(one), one.before.is_none()));
     let mut left = limits::CHANGED_BYTES_MAX;
     let fits = |change: &FileChange| {
         let bytes = aos_context::json_bytes(change);
