@@ -8,7 +8,6 @@ mod rig;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use aos_models::scripted::Answer;
 use rig::{Http, POLICY, Rig, Setup, any, assert_told, say, until};
@@ -75,6 +74,22 @@ fn a_program_is_answered_paid_for_and_accounted() {
     assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
 }
 
+/// A request for a stream, of which nothing is read yet.
+fn stream_of(rig: &Rig, secret: &str) -> TcpStream {
+    let body =
+        json!({ "model": "small", "stream": true, "messages": [{ "role": "user", "content": "alpha" }] }).to_string();
+    let mut stream = TcpStream::connect(rig.listen()).unwrap();
+    stream.set_read_timeout(Some(rig::DEADLINE)).unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {secret}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        rig.listen(),
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
 /// The stream ended like that of a whole answer.
 #[test]
 fn a_key_that_is_taken_back_in_the_middle_of_an_answer_is_told_so() {
@@ -83,17 +98,7 @@ fn a_key_that_is_taken_back_in_the_middle_of_an_answer_is_told_so() {
         Answer { text: "word ".repeat(500), chunk_bytes: 5, write_bytes: 64, write_delay_ms: 500, ..Answer::default() };
     let rig = Rig::new(vec![any("alpha", vec![long])]);
     let (pid, secret) = key(&rig, &["editor"]);
-    let body =
-        json!({ "model": "small", "stream": true, "messages": [{ "role": "user", "content": "alpha" }] }).to_string();
-    let mut stream = TcpStream::connect(rig.listen()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {secret}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        rig.listen(),
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = stream_of(&rig, &secret);
     let mut told = vec![0; 4096];
     let first = stream.read(&mut told).unwrap();
     told.truncate(first);
@@ -114,17 +119,7 @@ fn a_program_that_reads_slowly_holds_no_slot() {
     let rig =
         Rig::with(vec![any("alpha", vec![long]), any("beta", vec![say("ok")])], Setup { model, ..Setup::default() });
     let (pid, secret) = key(&rig, &["editor"]);
-    let body =
-        json!({ "model": "small", "stream": true, "messages": [{ "role": "user", "content": "alpha" }] }).to_string();
-    let mut stream = TcpStream::connect(rig.listen()).unwrap();
-    stream.set_read_timeout(Some(rig::DEADLINE)).unwrap();
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {secret}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        rig.listen(),
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = stream_of(&rig, &secret);
     let mut told = vec![0; 12];
     stream.read_exact(&mut told).unwrap();
     assert_eq!(told, b"HTTP/1.1 200");
