@@ -3,9 +3,9 @@
 //!
 //! Start at [`Kernel::asked`]. A program is a process that takes no turns: it has a place in the table, a budget, a role and
 //! an end, and any number of requests. What always holds: a request is refused, or served, or withdrawn, once; what is
-//! refused is journaled so many times a minute and no oftener; nothing is asked of a model that its program may not use or cannot pay; a program waits at most once for each model, whatever it
-//! has asked, so that many requests are no larger share. Deliberately absent: what a request says. It is the edge's, and
-//! never in the journal.
+//! refused is journaled so many times a minute and no oftener; nothing is asked of a model that its program may not use or
+//! cannot pay; a program waits at most once for each model, whatever it has asked, so that many requests are no larger
+//! share. Deliberately absent: what a request says. It is the edge's, and never in the journal.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,8 @@
 //!
 //! Counts begin with the first that is counted and begin anew when their time is over, so a rule `60/min` lets at most 60
 //! through in the minute that the first of them begins. Questions are counted where a person started the tree, so that
-//! nobody asks more by having children; so is what drivers and webhooks bring, which fills the journal. What is refused is not counted.
+//! nobody asks more by having children; so is what drivers and webhooks bring, which fills the journal. What is refused is
+//! not counted.
 
 use aos_abi::entry::Verdict;
 use aos_abi::syscall::Handler;
