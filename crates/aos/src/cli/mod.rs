@@ -59,10 +59,11 @@ mod up;
 mod version;
 mod wait;
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 pub use clean::{clean, clean_json, clean_line, cut};
 pub use context::{Context, Global};
@@ -161,15 +162,41 @@ pub enum Command {
     Dashboard(absent::Args),
 }
 
+/// `aos up --foreground` alone, with the meaning that it has in [`Cli`]. It becomes the daemon, and what building every
+/// command takes would stay in its memory: a twentieth of all.
+#[derive(Debug, Parser)]
+#[command(name = "aos")]
+struct Foreground {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Up,
+}
+
+#[derive(Debug, Subcommand)]
+enum Up {
+    Up(up::Args),
+}
+
+impl Cli {
+    fn read(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+        if arguments.iter().any(|argument| argument == "--foreground")
+            && let Ok(Foreground { global, command: Up::Up(args) }) = Foreground::try_parse_from(arguments)
+        {
+            return Ok(Cli { global, command: Some(Command::Up(args)) });
+        }
+        Cli::try_parse_from(arguments)
+    }
+}
+
 /// The program: reads the command line, does what it says, and gives the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     install_panic_hook();
-    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
     let env = Env::of_process();
     let json = arguments.iter().any(|argument| argument == "--json");
-    let parsed = Cli::command().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
+    let cli = match Cli::read(&arguments) {
         Ok(cli) => cli,
         Err(error) => return usage::told(&error, &arguments, json),
     };

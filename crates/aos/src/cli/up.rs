@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use aos_abi::process::StatusView;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::status::shown;
 use super::{Context, Exit, Failure, init};
@@ -90,16 +93,19 @@ fn workers() -> usize {
 
 fn log_to_stderr(cx: &Context) -> Result<(), Failure> {
     let filter = match cx.env.text("AOS_LOG") {
-        None => EnvFilter::new("info"),
-        Some(text) => EnvFilter::try_new(text).map_err(|error| {
+        None => Targets::new().with_default(LevelFilter::INFO),
+        Some(text) => text.parse().map_err(|error: tracing_subscriber::filter::ParseError| {
             Failure::usage("AOS_LOG is no filter")
                 .why(error.to_string())
                 .hint("such as AOS_LOG=debug or AOS_LOG=info,aos_kernel=trace")
         })?,
     };
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Covered).with_ansi(cx.err_terminal);
-    subscriber.try_init().map_err(|error| Failure::new("cannot log").why(error.to_string()))
+    let written = tracing_subscriber::fmt::layer().with_writer(|| Covered).with_ansi(cx.err_terminal);
+    tracing_subscriber::registry()
+        .with(written)
+        .with(filter)
+        .try_init()
+        .map_err(|error| Failure::new("cannot log").why(error.to_string()))
 }
 
 /// The first INT or TERM ends the daemon in good order; the second at once, which the journal makes harmless.
