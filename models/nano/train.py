@@ -9,7 +9,7 @@ forced and a first look only, evaluate.py decodes freely. Nothing is written int
     nice -n 19 python3 train.py --run first            # a new run in ~/.cache/aos-nano/first
     nice -n 19 python3 train.py --run first --resume   # goes on
     python3 train.py --quick                           # a minute: does it learn at all?
-    python3 train.py --run gpu --device cuda --workers 14 --batch 49152 --tokens 6e8
+    python3 train.py --run gpu --device cuda --workers 14 --batch 49152 --tokens 6e8 --cpu-hours 99
 """
 
 import argparse
@@ -33,6 +33,8 @@ from network import Network, Shape
 CHUNK = 2048
 # Of the examples whose every token is about as likely as can be, one in so many is learned from, and counts for as many.
 EASY_LOSS, EASY_ONE_IN = .1, 10
+# A look costs a third of learning, so it is worth its time once this share of some of a chunk's examples is easy.
+LOOK_EASY, LOOK_SOME = .4, 128
 CHECKPOINT_S, REPORT_STEPS = 120, 20
 AVERAGE = .998
 # Chunks that are made while one is learned from.
@@ -141,14 +143,17 @@ class Run:
         self.network.load_state_dict(named | {name: value for name, value in self.network.state_dict().items() if name not in named})
         self.average = {name: weights.detach().clone() for name, weights in self.network.named_parameters()}
 
+    def done(self):
+        """Share of the run that is behind it, of its tokens or of its processor time, whichever is more."""
+        return min(1., max(self.progress["tokens"] / self.options.tokens, self.progress["cpu_s"] / (self.options.cpu_hours * 3600)))
+
     def pace(self):
-        """Share of the full rate: a short warm-up, the whole, and over the last `cool` of the tokens down to nothing."""
-        step, share = self.progress["step"], min(1., self.progress["tokens"] / self.options.tokens)
-        return min(1., (step + 1) / 100, (1.02 - share) / self.options.cool)
+        """Share of the full rate: a short warm-up, the whole, and over the last `cool` of the run down to nothing."""
+        return min(1., (self.progress["step"] + 1) / 100, (1.02 - self.done()) / self.options.cool)
 
     def short(self):
         """Share of examples that end behind their first answer: most at first, while it is learned what is asked for."""
-        return .5 - .4 * min(1., self.progress["tokens"] / self.options.tokens)
+        return .5 - .4 * self.done()
 
     def batch(self):
         """Tokens of a step: few at first, when each step teaches much, more later, when each is mostly noise."""
@@ -163,18 +168,24 @@ class Run:
         return x, asked.nonzero()[:, 0], functional.cross_entropy(logits.float(), y[asked], reduction="none")
 
     @torch.no_grad()
-    def worth_learning(self, rows, rng):
-        """Those of the rows that teach something, and a few of the others, which count for as many as are left out: the mean gradient
-        is that of all. A look costs a third of learning."""
-        found = []
+    def looked_at(self, rows):
+        """Each of the rows with the greatest loss of its tokens."""
         for batch in batches(rows, self.batch()):
             _, row, losses = self.losses(batch)
-            most = torch.zeros(len(batch), device=row.device).scatter_reduce(0, row, losses, "amax").tolist()
-            for (ids, mask, _), loss in zip(batch, most):
-                if loss > EASY_LOSS:
-                    found.append((ids, mask, 1.))
-                elif rng.randrange(EASY_ONE_IN) == 0:
-                    found.append((ids, mask, float(EASY_ONE_IN)))
+            yield from zip(batch, torch.zeros(len(batch), device=row.device).scatter_reduce(0, row, losses, "amax").tolist())
+
+    def worth_learning(self, rows, rng):
+        """Those of the rows that teach something, and a few of the others, which count for as many as are left out: the mean gradient
+        is that of all."""
+        easy = sum(loss <= EASY_LOSS for _, loss in self.looked_at(rng.sample(rows, LOOK_SOME)))
+        if easy < LOOK_EASY * LOOK_SOME:
+            return rows
+        found = []
+        for (ids, mask, _), loss in self.looked_at(rows):
+            if loss > EASY_LOSS:
+                found.append((ids, mask, 1.))
+            elif rng.randrange(EASY_ONE_IN) == 0:
+                found.append((ids, mask, float(EASY_ONE_IN)))
         return found
 
     def learn(self, batch):
@@ -204,7 +215,7 @@ class Run:
         signal.signal(signal.SIGTERM, lambda *_: setattr(options, "minutes", 0.))
         loss, saved, began, cpu = None, time.time(), time.time(), time.process_time()
         seen = progress["tokens"]
-        while progress["tokens"] < options.tokens and time.time() - began < options.minutes * 60:
+        while self.done() < 1 and time.time() - began < options.minutes * 60:
             rows = [(*row, 1.) for row in self.chunks.rows(progress["chunk"], self.short())]
             rng = random.Random(progress["chunk"])
             found = batches(self.worth_learning(rows, rng), self.batch())
@@ -222,7 +233,7 @@ class Run:
                 if time.time() - saved > CHECKPOINT_S:
                     self.save()
                     saved = time.time()
-                if progress["tokens"] >= options.tokens or time.time() - began > options.minutes * 60:
+                if self.done() >= 1 or time.time() - began > options.minutes * 60:
                     break
             else:
                 progress["chunk"], progress["batch"] = progress["chunk"] + 1, 0
@@ -246,7 +257,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--workers", type=int, default=0, help="processes that make examples beside this one")
-    parser.add_argument("--tokens", type=float, default=30e6, help="tokens of the whole run, padding counted")
+    parser.add_argument("--tokens", type=float, default=1e9, help="tokens of the whole run, padding counted")
+    parser.add_argument("--cpu-hours", type=float, default=3.7, help="processor time of the whole run; two cores take 3.7 hours in two")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, ready to be resumed")
     parser.add_argument("--batch", type=int, default=6144, help="tokens of a step")
     parser.add_argument("--grow", type=float, default=40000, help="examples over which the tokens of a step grow from a third to the whole")
