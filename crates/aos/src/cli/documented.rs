@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
 use super::*;
