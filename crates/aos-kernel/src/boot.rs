@@ -32,12 +32,15 @@ impl<P: PageStore> Kernel<P> {
             match in_flight {
                 // Its process was killed: nobody wants the answer.
                 InFlight::Infer { .. } if gone => self.never_came(id),
-                InFlight::Infer { pid, model, purpose, upto, max_output, .. } => {
-                    let may = purpose == Purpose::Digest || self.may_be_shown(pid, &model);
+                InFlight::Infer { pid, model, purpose, upto, max_output, price, .. } => {
+                    // What was set aside is for the price and the answer of then.
+                    let paid =
+                        self.model(&model).is_some_and(|spec| spec.price == price && max_output <= spec.max_output);
+                    let may = purpose == Purpose::Digest || (paid && self.may_be_shown(pid, &model));
                     match may.then(|| self.redraft(id, pid, &model, purpose, upto, max_output)).flatten() {
                         Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
-                        // Its model is configured no more, or may not be asked any more: the turn begins anew, with what
-                        // may, or says why there is none.
+                        // Its model is configured no more, or otherwise, or may not be asked any more: the turn begins
+                        // anew, with what may, or says why there is none.
                         None => {
                             self.never_came(id);
                             self.want_turn_again(pid);

@@ -294,7 +294,7 @@ impl<P: PageStore> Kernel<P> {
             Body::Keyed(key) => self.keyed(pid, key),
             Body::Asked(asked) => self.asked(pid, asked),
             Body::Served { effect, latency_ms, outcome, personal } => {
-                self.request_over(*effect, *latency_ms, outcome, personal.as_deref());
+                self.request_over(*effect, Some(*latency_ms), outcome, personal.as_deref());
             }
             Body::Withdrawn { request } => self.withdrawn(pid, *request),
             Body::Rested => _ = self.put_back_all(),

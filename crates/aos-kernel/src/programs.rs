@@ -361,11 +361,11 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A request is over: it is paid, and its slot is free. Where its model has failed another one is asked, as long as
-    /// the router names one.
+    /// the router names one. Without a latency nobody heard how it ended, and nothing is learned of its model.
     pub(crate) fn request_over(
         &mut self,
         effect: EffectId,
-        latency_ms: u64,
+        latency_ms: Option<u64>,
         outcome: &ServedOutcome,
         personal: Option<&Personal>,
     ) {
@@ -393,6 +393,9 @@ impl<P: PageStore> Kernel<P> {
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
         self.weigh(pid);
         self.was_shown(pid, personal);
+        let Some(latency_ms) = latency_ms else {
+            return self.gives_up_trying(&model, effect);
+        };
         self.served(pid, &model, effect, failure);
         let Some(failure) = failure else {
             self.globals.measures.took(&model, latency_ms);
@@ -476,7 +479,7 @@ impl<P: PageStore> Kernel<P> {
         });
         for (id, tokens, max_output) in served.collect::<Vec<_>>() {
             let usage = outcome::at_most(tokens, max_output);
-            self.request_over(id, 0, &ServedOutcome::Answered { usage, whole: false }, None);
+            self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
         }
         self.lose_purses();
         let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();

@@ -187,6 +187,59 @@ fn a_spent_budget_and_a_full_minute_refuse() {
 }
 
 /// A key whose budget was spent, or that named no model there is, filled the disk with its refusals.
+/// Nobody heard how it ended: a server that hangs is not up again because the daemon was.
+#[test]
+fn a_request_that_a_stop_cuts_off_says_nothing_of_its_model() {
+    let told = replay(
+        r#"
+        only m
+        spawn program usd=1 name=editor
+        key 2
+        ask 2 1 m
+        serve 1 fails transient
+        ask 2 2 m
+        serve 2 fails transient
+        ask 2 3 m
+        serve 3 fails transient
+        after 16
+        ask 2 4 m
+        boot
+        ask 2 5 m
+        serve 5
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > only m
+    > spawn program usd=1 name=editor
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 1 by m, at most 1000
+    > serve 1 fails transient
+      → refuse 1: EAGAIN model `m`: it failed
+    > ask 2 2 m
+      → serve 2 2 by m, at most 1000, paid ahead
+    > serve 2 fails transient
+      → refuse 2: EAGAIN model `m`: it failed
+    > ask 2 3 m
+      → serve 2 3 by m, at most 1000, paid ahead
+    > serve 3 fails transient
+    2 circuit m Open until 2026-11-22T00:00:15.000Z it failed
+      → refuse 3: EAGAIN model `m`: it failed
+    > after 16
+    > ask 2 4 m
+    2 circuit m HalfOpen
+      → serve 2 4 by m, at most 1000, paid ahead
+    > boot
+    > ask 2 5 m
+    2 sets aside $0.016, 16000 tokens
+    2 circuit m HalfOpen
+      → serve 2 5 by m, at most 1000
+    > serve 5
+    2 circuit m Closed
+    ");
+}
+
 #[test]
 fn refusals_beyond_so_many_a_minute_leave_no_entry_and_what_can_be_served_is() {
     let told = replay(

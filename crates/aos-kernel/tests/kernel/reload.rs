@@ -130,4 +130,20 @@ fn what_a_stop_interrupted_goes_on_by_what_was_changed_meanwhile() {
     > boot
       → infer 3 turn [task]
     "#);
+    let told = replay(
+        r#"
+        model m price=1
+        spawn resident usd=0.05 go
+        meanwhile model m price=1000
+        boot
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > model m price=1
+    > spawn resident usd=0.05 go
+      → infer 2 turn [task]
+    > meanwhile model m price=1000
+    > boot
+    2 stopped: the budget is spent: $0.032182 left, up to $17.818 needed; `aos budget 2 --usd MORE` gives it more
+    "#);
 }

@@ -312,6 +312,8 @@ struct Waits {
 
 impl Drop for Waits {
     fn drop(&mut self) {
+        // First, so that who decides from here on learns that nobody waits.
+        self.decided.close();
         self.relays.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.request);
         if self.undecided {
             // Dropped by the loop where it does not wait there any more.
