@@ -263,6 +263,24 @@ impl Committed {
         }
     }
 
+    /// What could not be brought back because it is not kept any more, though it is to be. A backup leaves out what it cannot
+    /// read.
+    #[must_use]
+    pub fn missing(&self) -> Vec<PathBuf> {
+        let is_gone = |place: PathBuf| {
+            std::fs::symlink_metadata(place).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let missing = self.record.steps.iter().filter(|(name, step)| match (self.record.state.stage, step) {
+            (
+                Stage::Committed,
+                Step::Put { before: Some(_), .. } | Step::Folder { before: Some(_), .. } | Step::Remove { .. },
+            ) => is_gone(self.layer.old_of(name.path())),
+            (Stage::Undone, Step::Put { .. }) => is_gone(self.layer.upper().join(name.path())),
+            _ => false,
+        });
+        missing.map(|(name, _)| name.path().to_owned()).collect()
+    }
+
     /// Bytes of what is kept, with what is written down of it; `None` where that cannot be told.
     #[must_use]
     pub fn kept_bytes(&self) -> Option<u64> {

@@ -169,6 +169,31 @@ fn what_could_be_undone_can_be_undone_after_a_restore() {
     assert_eq!((ran.code, read(&file).as_str()), (0, "one"), "{ran:?} {changes}");
 }
 
+/// It took the change back in the workspace of the home that the backup is of, and left its own as it was.
+#[test]
+fn what_another_home_changed_is_undone_there_alone() {
+    let setup = Setup {
+        policy: Some(rig::POLICY.replace("ops: [read, write, delete]}", "ops: [read, write, delete], undo: 15m}")),
+        ..Setup::default()
+    };
+    let rig = Rig::with(vec![any("alpha", vec![write("a.txt", "one"), say("ready")])], setup);
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let changes = rig.json(&["proposals", "--all"]);
+    let id = changes[0]["id"].as_str().unwrap();
+    let file = rig.file(&format!("workspaces/{pid}/a.txt"));
+    assert_eq!(rig.aos(&["backup", "copy.aos"]).code, 0);
+    rig.stop();
+    let other = rig.folder("other");
+    let other = other.to_str().unwrap();
+    assert_eq!(rig.aos(&["--home", other, "restore", "copy.aos"]).code, 0);
+    assert_told(&rig.aos(&["--home", other, "undo", id]), 1, &["another home", "undo it there"]);
+    assert_eq!((read(&file), read(format!("{other}/workspaces/{pid}/a.txt"))), ("one".into(), "one".into()));
+    assert_eq!(rig.aos(&["--home", other, "down"]).code, 0);
+    assert_eq!(rig.aos(&["undo", id]).code, 0);
+    assert!(!file.exists());
+}
+
 /// Whoever sees an archive sees the whole home, and whoever can write one has it restored.
 #[test]
 fn a_backup_lies_in_no_folder_that_agents_see() {

@@ -564,13 +564,19 @@ impl System for Daemon {
         let wanted = id.to_owned();
         let (proposal, links) = blocking(move || super::past::undoable(&reader, &wanted)).await?;
         let proposal = proposal.ok_or_else(|| no_proposal(id).hint("`aos proposals --all` lists them"))?;
+        let pid = proposal.pid;
+        let owner = move |kernel: &mut super::heart::LiveKernel| match kernel.process(pid)?.workspace {
+            Workspace::Home(owner) => Some(owner),
+            Workspace::Folder(_) => None,
+        };
+        let own = self.heart.look(owner).await?.map(|owner| self.home.workspaces().join(owner.to_string()));
         let (undo, heart) = (Arc::clone(&self.undo), self.heart.clone());
         let work = self.edges.apart(async move {
             let tell = |pid, body| async move {
                 heart.change(move |_| Ok((pid, body))).await?;
                 Ok(())
             };
-            undo.undo(proposal, &links, request, tell).await
+            undo.undo(proposal, &links, request, own, tell).await
         });
         work.await.map_err(|error| ApiError::internal(error.to_string()))?
     }

@@ -56,6 +56,29 @@ fn a_failed_commit_keeps_what_has_no_folder_to_come_back_to() {
     }
 }
 
+/// A home from a backup that could not take all: what is not there any more cannot come back.
+#[test]
+fn what_is_not_kept_any_more_is_named() {
+    for place in places() {
+        let room = Room::new(place);
+        let layer = room.layer();
+        layer.write(room.work.path(), Path::new("edited"), b"new", None).unwrap();
+        layer.write(room.work.path(), Path::new("made"), b"new", None).unwrap();
+        let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
+        assert!(committed.missing().is_empty(), "{place:?}");
+        let undone = committed.undo(Value::Null).unwrap();
+        assert!(undone.missing().is_empty(), "{place:?}");
+        let made = room.dir().join("upper/made");
+        let aside = std::fs::read(&made).unwrap();
+        std::fs::remove_file(&made).unwrap();
+        assert_eq!(undone.missing(), [PathBuf::from("made")], "{place:?}");
+        std::fs::write(&made, aside).unwrap();
+        let again = undone.redo(Value::Null).unwrap();
+        std::fs::remove_file(again.kept(Path::new("edited"))).unwrap();
+        assert_eq!(again.missing(), [PathBuf::from("edited")], "{place:?}");
+    }
+}
+
 pub(super) const BY_A_PERSON: &[u8] = b"by a person";
 
 /// What somebody does at a path while nobody looks; whether that could be done.

@@ -4,7 +4,7 @@
 //! nothing is done that was not shown: a change that somebody touched since is refused with the names of what they touched.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,18 +81,26 @@ impl Links {
 
 impl Undo {
     /// Shows what taking `id` back would do, and unless only that is wanted does it. What is to be journaled then is
-    /// given to `tell` before anybody else may change the workspace.
+    /// given to `tell` before anybody else may change the workspace. `own`: where its process's folder is, if that is one
+    /// of this home.
     pub(crate) async fn undo<F: Future<Output = Answer<()>>>(
         self: &Arc<Self>,
         proposal: ProposalView,
         links: &BTreeMap<String, Link>,
         request: UndoRequest,
+        own: Option<PathBuf>,
         tell: impl FnOnce(Pid, Body) -> F,
     ) -> Answer<UndoView> {
         let id = proposal.id.clone();
         let link = links.get(&id).ok_or_else(|| not_undoable(&proposal))?.clone();
         let (committed, _) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
         let workspace = committed.workspace();
+        if let Some(own) = own
+            && let Ok(there) = workspace.canonicalize()
+            && own.canonicalize().ok().as_ref() != Some(&there)
+        {
+            return Err(elsewhere(&id, &workspace));
+        }
         let _turn = self.persons_turn(&workspace, Duration::from_secs(limits::WORKSPACE_WAIT_S)).await?;
         // It may have been another's turn before.
         let (committed, note) = self.load(link.effect).ok_or_else(|| gone(&proposal))?;
@@ -105,6 +113,10 @@ impl Undo {
         };
         if !may {
             return Err(undone(&id, &link, links, committed.turn()));
+        }
+        let missing = committed.missing();
+        if !missing.is_empty() {
+            return Err(lost(&id, &missing));
         }
         let (committed, mut view) = blocking(move || shown(committed, proposal)).await?;
         if request.dry_run {
@@ -200,6 +212,19 @@ fn not_undoable(proposal: &ProposalView) -> ApiError {
     }
 }
 
+/// A restored home has its records from another one, whose workspaces are nobody's here.
+fn elsewhere(id: &str, workspace: &Path) -> ApiError {
+    let where_it_was = workspace.display();
+    ApiError::new(410, "gone", format!("{id} cannot be undone here: it was made in another home, in {where_it_was}"))
+        .hint("undo it there: aos --home DIR undo, or AOS_HOME")
+}
+
+fn lost(id: &str, missing: &[PathBuf]) -> ApiError {
+    let missing: Vec<String> = missing.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    ApiError::new(410, "gone", format!("{id} cannot be undone any more: nothing is kept of {}", listed(&missing)))
+        .hint("a backup leaves out what it cannot read, and names it; nothing was changed")
+}
+
 fn gone(proposal: &ProposalView) -> ApiError {
     let over = proposal.expires_at < super::super::heart::now();
     let why = if over {
@@ -224,11 +249,16 @@ fn undone(id: &str, link: &Link, links: &BTreeMap<String, Link>, turn: u32) -> A
     }
 }
 
-fn conflict(id: &str, paths: &[String]) -> ApiError {
+/// The first of them.
+fn listed(paths: &[String]) -> String {
     let shown: Vec<String> = paths.iter().take(10).map(|path| path.escape_debug().to_string()).collect();
     let more = paths.len().saturating_sub(10);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let message = format!("{id} is not undone, since these changed after it: {}{more}", shown.join(", "));
+    shown.join(", ") + &more
+}
+
+fn conflict(id: &str, paths: &[String]) -> ApiError {
+    let message = format!("{id} is not undone, since these changed after it: {}", listed(paths));
     ApiError::new(409, "conflict", message)
         .hint("undo the later changes first (`aos proposals --all`), or bring those files back to what they were")
 }
