@@ -21,7 +21,7 @@ pub const CALLS_PER_REPLY_MAX: usize = 64;
 pub const PARALLEL_READS_MAX: usize = 8;
 /// Longest arguments of one call, in bytes.
 pub const ARGS_BYTES_MAX: usize = 4 << 20;
-/// Longest model reply that is read, in bytes; what is longer is cut and counts as cut off.
+/// Longest model reply that is read, in bytes as JSON writes it; what is longer is cut and counts as cut off.
 pub const REPLY_BYTES_MAX: usize = 8 << 20;
 /// Largest part of one result that is put into a window, in bytes; the rest is read through its handle.
 pub const RESULT_SHOWN_BYTES: usize = 16 << 10;

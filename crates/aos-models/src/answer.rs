@@ -1,7 +1,7 @@
 //! An answer while it comes in: what every provider's events are put together into.
 //!
 //! Start at [`Answer`]. What always holds: text and calls together never hold more than
-//! [`REPLY_BYTES_MAX`] bytes; usage that cannot be true is replaced by an estimate that says it is one; two calls never
+//! [`REPLY_BYTES_MAX`] bytes as JSON writes them, so that no entry of a reply is longer than a client takes; usage that cannot be true is replaced by an estimate that says it is one; two calls never
 //! carry the same id. Deliberately absent: any provider's field names, and deciding whether to try again.
 
 use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
@@ -178,10 +178,15 @@ impl<'d> Answer<'d> {
         if self.full {
             return "";
         }
-        let kept = head(piece, REPLY_BYTES_MAX - self.bytes);
-        self.full = kept.len() < piece.len();
-        self.bytes += kept.len();
-        kept
+        let mut kept = piece.len();
+        for (at, byte) in piece.bytes().enumerate() {
+            self.bytes += escaped(byte);
+            if self.bytes > REPLY_BYTES_MAX {
+                (self.full, kept) = (true, piece.floor_char_boundary(at));
+                break;
+            }
+        }
+        &piece[..kept]
     }
 
     /// The reply, once the stream has ended; `whole` says that it ended as it should.
@@ -266,6 +271,16 @@ impl<'d> Answer<'d> {
             retry_after_ms: None,
             usage: self.reported_usage(sent),
         }
+    }
+}
+
+/// Bytes that a byte of a text takes in JSON. A control character takes six: of a server that sends nothing else, a reply
+/// would be six times as long in the journal as it was here.
+fn escaped(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
     }
 }
 
@@ -354,6 +369,21 @@ mod tests {
         let reply = answer.into_reply("m", &SENT, true);
         assert_eq!((reply.stop, reply.text.len()), (Stop::Length, REPLY_BYTES_MAX / 3 * 3));
         assert_eq!(seen, reply.text.len());
+    }
+
+    #[test]
+    fn a_reply_is_as_long_as_json_writes_it() {
+        let mut drop = |_| ();
+        let mut answer = Answer::new(&mut drop);
+        answer.push_text("\"\n\u{1}日");
+        assert_eq!(answer.bytes + 2, serde_json::to_string("\"\n\u{1}日").unwrap().len());
+        answer.push_text(&"\u{1}".repeat(REPLY_BYTES_MAX));
+        let reply = answer.into_reply("m", &SENT, true);
+        let written = serde_json::to_string(&reply.text).unwrap().len();
+        assert!(
+            reply.stop == Stop::Length && (REPLY_BYTES_MAX - 6..=REPLY_BYTES_MAX + 2).contains(&written),
+            "{written}"
+        );
     }
 
     #[test]
