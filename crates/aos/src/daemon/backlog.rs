@@ -6,6 +6,7 @@
 //! take; a program hears the end after the answer is settled, and one that hangs up ends the reading.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use aos_gateway::{Answer, ApiError};
 use bytes::Bytes;
@@ -18,10 +19,12 @@ use tokio_util::task::TaskTracker;
 
 use super::relay::taken_back;
 
-/// Bytes of each answer that may wait in any case. A piece that is longer takes all of that.
+/// Bytes of each answer that may wait in any case.
 const OWN_BYTES: usize = 256 << 10;
 /// Bytes of all answers together that may wait beyond that.
 const SHARED_BYTES: usize = 64 << 20;
+/// How long a whole answer waits for room.
+const WHOLE_WAITS: Duration = Duration::from_secs(10);
 
 /// Whatever waits to be read by programs.
 pub(crate) struct Backlogs {
@@ -32,9 +35,27 @@ pub(crate) struct Backlogs {
 /// What a program reads next.
 enum Next {
     /// A piece, with the room that it takes until then.
-    Piece(Bytes, OwnedSemaphorePermit),
+    Piece(Bytes, Room),
     Broken(ApiError),
     End,
+}
+
+/// What something takes until it is read.
+struct Room {
+    _own: Option<OwnedSemaphorePermit>,
+    _shared: Option<OwnedSemaphorePermit>,
+}
+
+/// A whole answer with the room that it takes.
+struct Whole {
+    body: Bytes,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
 }
 
 impl Backlogs {
@@ -81,6 +102,23 @@ impl Backlogs {
         reads.boxed()
     }
 
+    /// A whole answer, which takes room until its program has read it.
+    ///
+    /// # Errors
+    /// 503 where there is none in time.
+    pub(crate) async fn hold(&self, body: Bytes) -> Answer<Bytes> {
+        // What is longer than all that is shared has room elsewhere: where its model gave it (`aos_models`).
+        if body.len() <= OWN_BYTES || body.len() > SHARED_BYTES {
+            return Ok(body);
+        }
+        let own = Arc::new(Semaphore::new(OWN_BYTES));
+        match room(body.len(), Instant::now() + WHOLE_WAITS, &own, &self.shared).await {
+            Some(room) => Ok(Bytes::from_owner(Whole { body, _room: room })),
+            None => Err(ApiError::unavailable("too much waits to be read by programs that read slowly")
+                .hint("read what was asked for, or ask for less at once")),
+        }
+    }
+
     /// Waits until nothing is read any more.
     pub(crate) async fn close(&self) {
         self.tasks.close();
@@ -105,22 +143,25 @@ where
     let _ = program.send(end);
 }
 
-/// Room for so many bytes; `None` where there was none in time.
-async fn room(
-    bytes: usize,
-    until: Instant,
-    own: &Arc<Semaphore>,
-    shared: &Arc<Semaphore>,
-) -> Option<OwnedSemaphorePermit> {
+/// Room for so many bytes; `None` where there was none in time. What is longer than an answer's own takes all of that, and the
+/// rest of what is shared.
+async fn room(bytes: usize, until: Instant, own: &Arc<Semaphore>, shared: &Arc<Semaphore>) -> Option<Room> {
     let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    let of_its_own = count(bytes.min(OWN_BYTES));
-    if let Ok(room) = Arc::clone(own).try_acquire_many_owned(of_its_own) {
-        return Some(room);
+    let (of_its_own, beyond) = (count(bytes.min(OWN_BYTES)), count(bytes.saturating_sub(OWN_BYTES).min(SHARED_BYTES)));
+    let of_shared = match Arc::clone(own).try_acquire_many_owned(of_its_own) {
+        Ok(room) if beyond == 0 => return Some(Room { _own: Some(room), _shared: None }),
+        Ok(room) => match Arc::clone(shared).try_acquire_many_owned(beyond) {
+            Ok(more) => return Some(Room { _own: Some(room), _shared: Some(more) }),
+            Err(_) => None,
+        },
+        Err(_) => Arc::clone(shared).try_acquire_many_owned(count(bytes.min(SHARED_BYTES))).ok(),
+    };
+    if of_shared.is_some() {
+        return Some(Room { _own: None, _shared: of_shared });
     }
-    if let Ok(room) = Arc::clone(shared).try_acquire_many_owned(count(bytes)) {
-        return Some(room);
-    }
-    timeout_at(until, Arc::clone(own).acquire_many_owned(of_its_own)).await.ok()?.ok()
+    let own = timeout_at(until, Arc::clone(own).acquire_many_owned(of_its_own)).await.ok()?.ok()?;
+    let shared = timeout_at(until, Arc::clone(shared).acquire_many_owned(beyond)).await.ok()?.ok()?;
+    Some(Room { _own: Some(own), _shared: Some(shared) })
 }
 
 /// Why nothing more of an answer comes.
@@ -131,8 +172,6 @@ fn too_slow() -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// An answer in pieces of 64 KiB, so many of them, with whoever is told that it is not read any more.
@@ -212,5 +251,29 @@ mod tests {
         let backlogs = Backlogs::new();
         let pieces = stream::iter([Bytes::from(vec![0; 2 * OWN_BYTES]), Bytes::from(vec![0; 1])]);
         assert_eq!(all(backlogs.read(pieces, soon(), CancellationToken::new())).await, (2, None));
+        assert_eq!(backlogs.shared.available_permits(), SHARED_BYTES);
+    }
+
+    /// Forty of them that nobody read took 450 MiB.
+    #[tokio::test(start_paused = true)]
+    async fn long_pieces_and_whole_answers_take_room_until_they_are_read() {
+        const LONG: usize = 16 << 20;
+        let backlogs = Backlogs::new();
+        let long = || Bytes::from(vec![0; LONG]);
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            held.push(backlogs.hold(long()).await.unwrap());
+        }
+        let (one, other) = (stream::iter([long(), long()]), stream::iter([long()]));
+        let reads = backlogs.read(one, soon(), CancellationToken::new());
+        let others = backlogs.read(other, soon(), CancellationToken::new());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(backlogs.shared.available_permits() < LONG);
+        assert_eq!(backlogs.hold(long()).await.unwrap_err().status, 503);
+        assert_eq!(backlogs.hold(Bytes::from_static(b"short")).await.unwrap(), "short");
+        held.clear();
+        let ended = (all(reads).await, all(others).await);
+        assert_eq!(ended, ((2, None), (0, Some(504))), "one found room, the other none in time");
+        assert_eq!(backlogs.shared.available_permits(), SHARED_BYTES);
     }
 }

@@ -259,7 +259,11 @@ impl Relays {
                         // The model is done, whatever its program does.
                         serving.relayed = Some(relayed);
                         drop(serving);
-                        stream::iter(whole.map(Ok)).boxed()
+                        let whole = match whole {
+                            Some(whole) => Some(Ok(self.backlogs.hold(whole).await?)),
+                            None => None,
+                        };
+                        stream::iter(whole).boxed()
                     }
                     Some(until) => {
                         serving.relayed = Some(relayed);
