@@ -128,7 +128,10 @@ impl Step {
                 change_mode(&parent, name, &[*from, with(*from, ALL), *to], with(*to, ALL))?;
             }
             Step::Remove { before } => way.take_away(&parent, name, &old, Some(before))?,
-            Step::Move { from, .. } => relocate(root, from.path(), &parent, name)?,
+            Step::Move { from, image } => {
+                relocate(root, from.path(), &parent, name)?;
+                image.locks_again(&parent, name)?;
+            }
         }
         Ok(())
     }
@@ -189,13 +192,15 @@ impl Step {
                 put_if_there(way, &old, &parent, name, None)?;
                 before.locks_again(&parent, name)?;
             }
-            Step::Move { from, .. } => {
+            Step::Move { from, image } => {
                 let from = from.path();
                 let old_name = from.file_name().unwrap_or_default();
-                match beneath(root, from.parent().unwrap_or(Path::new(""))) {
-                    Ok(back) if there_in(&back, old_name) => {}
-                    _ if !there_in(&parent, name) => {}
-                    back => relocate(root, path, &back?, old_name)?,
+                let back = beneath(root, from.parent().unwrap_or(Path::new("")));
+                if there_in(&parent, name) && !back.as_ref().is_ok_and(|back| there_in(back, old_name)) {
+                    relocate(root, path, back.as_ref().map_err(|errno| *errno)?, old_name)?;
+                }
+                if let Ok(back) = back {
+                    image.locks_again(&back, old_name)?;
                 }
             }
         }

@@ -330,3 +330,38 @@ fn folders_that_may_not_be_written_to_stay_so() {
         std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o755)).unwrap();
     }
 }
+
+/// The same of a folder that is moved whole, which its owner may write to for that moment.
+#[test]
+fn a_folder_that_may_not_be_written_to_stays_so_where_it_is_moved() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let made = || {
+        let room = Room::new(Place::Same);
+        std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o555)).unwrap();
+        room
+    };
+    let moved = |room: &Room| {
+        room.layer().relocate(room.work.path(), Path::new("keep"), Path::new("d/keep"), Value::Null).unwrap()
+    };
+    let before = made().listing();
+    for cuts in 0.. {
+        let (room, ended) = (made(), std::cell::Cell::new(false));
+        as_nobody(&room, &[], || {
+            ended.set(!cut::at(cuts, || drop(moved(&room).undo(Value::Null).unwrap())));
+            if let Some(committed) = recover(&room.dir()).unwrap()
+                && committed.stage() == Stage::Committed
+            {
+                assert_eq!(room.listing()[Path::new("d/keep")].0 & 0o777, 0o555, "cut at {cuts}");
+                committed.undo(Value::Null).unwrap();
+            }
+            assert_eq!(room.listing(), before, "cut at {cuts}");
+        });
+        std::fs::set_permissions(room.at("keep"), PermissionsExt::from_mode(0o755)).unwrap();
+        if ended.get() {
+            assert!(cuts > 3, "{cuts}");
+            break;
+        }
+    }
+}
