@@ -217,8 +217,8 @@ impl Error {
     }
 }
 
-/// Whether a file of an archive may have further names there: the journal and the two files beside it may not, so that none
-/// of them is in a workspace too, whoever made the archive.
+/// Whether a file of an archive may have further names there, or be a link: the journal and the two files beside it may not, so
+/// that none of them is in a workspace too, whoever made the archive.
 fn may_have_names(name: &Path) -> bool {
     name.components().count() > 1
 }

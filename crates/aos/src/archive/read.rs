@@ -138,6 +138,10 @@ impl<'r> Reading<'r> {
                     }
                 }
             }
+            // The journal or the policy would be elsewhere, such as where an agent may write.
+            EntryType::Symlink if !super::may_have_names(name) => {
+                return Err(self.damaged(format!("`{}` is a link", name.display())));
+            }
             EntryType::Symlink => {
                 let target = entry.link_name().ok().flatten().map(|target| target.into_owned()).unwrap_or_default();
                 held.link = Some(target.to_string_lossy().into_owned());

@@ -309,6 +309,18 @@ fn an_archive_made_by_an_enemy_writes_nowhere_else() {
         assert!(!home.token_file().exists() && !home.journal_file().exists());
     }
     assert!(!Path::new("/tmp/aos-outside-x").exists());
+    for name in ["journal.db", "policy.yaml", "workspaces"] {
+        let archive = dir.path().join("link.aos");
+        let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+        if name != "journal.db" {
+            file(&mut tar, "journal.db");
+        }
+        link(&mut tar, name);
+        tar.into_inner().unwrap().flush().unwrap();
+        let home = Home::at(&dir.path().join("home-link")).unwrap();
+        let error = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{name}` is a link")), "{error}");
+    }
 }
 
 #[test]
@@ -337,6 +349,16 @@ fn what_was_there_is_kept_each_time_also_where_configuration_lies_elsewhere() {
         assert_eq!(fs::read_to_string(home.config_file()).unwrap(), "first");
         drop(Journal::open(&home.journal_file(), OpenOptions::default()).unwrap());
     }
+}
+
+/// What a person saves under the name while the backup is written is theirs.
+#[test]
+fn a_backup_replaces_nothing_that_came_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (lived_in(dir.path()), dir.path().join("a.aos"));
+    let refused = write(&home, &archive, Timestamp(0), &mut |_: &str, _: u64| fs::write(&archive, "mine").unwrap());
+    assert!(matches!(refused, Err(Error::Exists(_))), "{refused:?}");
+    assert_eq!(fs::read_to_string(&archive).unwrap(), "mine");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use aos_abi::Timestamp;
 use aos_journal::{Reader, copy_database};
 use aos_sandbox::{Met, Same, Walk};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 
 use super::content::Content;
@@ -45,10 +47,25 @@ pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> R
     let archive = draft.0.join("archive");
     Writing::begin(&draft, &archive, &mut *progress)?.all(home, at)?;
     let whole = super::read::check(&archive, progress)?;
-    fs::rename(&archive, to).map_err(Error::io("write", to))?;
+    put(&archive, to)?;
     let folder = folder_of(to);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", folder))?;
     Ok(whole)
+}
+
+/// Gives it its name, unless something has come there meanwhile.
+fn put(archive: &Path, to: &Path) -> Result<(), Error> {
+    let named = match renameat_with(CWD, archive, CWD, to, RenameFlags::NOREPLACE) {
+        // Of a file system that cannot say so.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if fs::symlink_metadata(to).is_err() => {
+            fs::rename(archive, to)
+        }
+        named => named.map_err(io::Error::from),
+    };
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Exists(to.to_owned())),
+        named => named.map_err(Error::io("write", to)),
+    }
 }
 
 /// A private folder for what is not finished; gone with this value. One that a killed program left is removed first.
