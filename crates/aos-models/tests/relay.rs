@@ -449,6 +449,29 @@ async fn an_answer_that_breaks_off_is_paid_and_not_asked_for_again() {
     }
 }
 
+/// Glued to half an event, the error was no JSON, and a program saw a fault of its own instead.
+#[tokio::test]
+async fn a_stream_that_breaks_off_anywhere_ends_with_an_error_of_its_own() {
+    for (provider, format) in [(Provider::Openai, Format::Chat), (Provider::Anthropic, Format::Messages)] {
+        let mut body = request(format, true);
+        if format == Format::Chat {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        for after_bytes in (100..300).step_by(9) {
+            let cut = Some(Fault::Cut { after_bytes });
+            let rule = Rule { fault: cut, ..Rule::always(vec![Answer::text("a word and another word")]) };
+            let server = start(vec![rule]).await;
+            let relayed = relay(&pool(&server, provider), format, &body).await;
+            let (answer, ended) = all(relayed.unwrap()).await;
+            let data: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+            for data in &data {
+                assert!(serde_json::from_str::<Value>(data).is_ok(), "{format:?} after {after_bytes}: {data}");
+            }
+            assert!(data.last().unwrap().contains("error") && !ended.whole, "{format:?} after {after_bytes}: {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_web_page_is_no_answer() {
     for provider in [Provider::Openai, Provider::Anthropic] {

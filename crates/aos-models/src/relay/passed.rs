@@ -28,8 +28,7 @@ use crate::{anthropic, client, openai};
 pub(super) struct Passed {
     response: reqwest::Response,
     meter: Meter,
-    /// Where events are looked at one by one.
-    sieve: Option<Sieve>,
+    sieve: Sieve,
     host: String,
     near: bool,
     stall: Duration,
@@ -159,11 +158,11 @@ async fn take(
     let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let mut meter = Meter::new(asked.format, sent);
     if kind.starts_with("text/event-stream") && asked.format != Format::Embeddings {
-        let sieve = asked.format == Format::Chat && !asked.head.wants_usage();
+        let sieve = Sieve { all: asked.format != Format::Chat || asked.head.wants_usage(), ..Sieve::default() };
         let passed = Passed {
             response,
             meter,
-            sieve: sieve.then(Sieve::default),
+            sieve,
             host: target.host.clone(),
             near: target.near,
             stall: deadlines.stall,
@@ -198,12 +197,9 @@ impl Passed {
             let broken = match timeout_at(until, self.response.chunk()).await {
                 Ok(Ok(Some(piece))) => {
                     self.meter.piece(&piece);
-                    match &mut self.sieve {
-                        None => return Some(piece),
-                        Some(sieve) => match sieve.push(&piece) {
-                            Some(events) => return Some(events),
-                            None => continue,
-                        },
+                    match self.sieve.push(&piece) {
+                        Some(events) => return Some(events),
+                        None => continue,
                     }
                 }
                 Ok(Ok(None)) => None,
@@ -213,9 +209,10 @@ impl Passed {
             self.over = true;
             self.meter.finish();
             self.whole = broken.is_none();
-            let rest = self.sieve.take().map(|sieve| sieve.kept.freeze()).filter(|rest| !rest.is_empty());
+            let rest = std::mem::take(&mut self.sieve.kept).freeze();
             return match broken {
-                None => rest,
+                None => Some(rest).filter(|rest| !rest.is_empty()),
+                // Half an event is no program's: the error would be read as its end.
                 Some(failure) => Some(match self.meter.format {
                     Format::Chat | Format::Responses | Format::Embeddings => chat::error_event(&failure),
                     Format::Messages => messages::error_event(&failure),
@@ -234,9 +231,11 @@ impl Passed {
     }
 }
 
-/// Keeps the event that only tells the usage from a program that did not ask for it.
+/// Passes whole events on, and keeps the one that only tells the usage from a program that did not ask for it.
 #[derive(Default)]
 struct Sieve {
+    /// That one too.
+    all: bool,
     /// What has come of an event that is not whole.
     kept: BytesMut,
     /// How much of that was looked through: what comes in small pieces is not looked through again.
@@ -244,7 +243,7 @@ struct Sieve {
 }
 
 impl Sieve {
-    /// The whole events of what has come, without that one.
+    /// The whole events of what has come.
     fn push(&mut self, piece: &[u8]) -> Option<Bytes> {
         self.kept.extend_from_slice(piece);
         let mut passed = BytesMut::new();
@@ -253,7 +252,7 @@ impl Sieve {
             at += length + 1;
             let event = &self.kept[start..at];
             if event.ends_with(b"\n\n") || event.ends_with(b"\r\n\r\n") {
-                if !tells_usage_only(event) {
+                if self.all || !tells_usage_only(event) {
                     passed.extend_from_slice(event);
                 }
                 start = at;
