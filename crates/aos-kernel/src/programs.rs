@@ -94,12 +94,18 @@ impl<P: PageStore> Kernel<P> {
         })?;
         let Choice { model, .. } = next.ok_or_else(|| self.none_serves(pid))?;
         let Some(spec) = self.model(&model) else { return Ok(()) };
-        match self.outlook_as_it_is(pid, worst(&spec, &ask).1) {
-            // Once purses are called in there may be enough.
-            Outlook::Soon if !self.holds_purses() => Err(all_set_aside()),
+        let outlook = self.outlook_as_it_is(pid, worst(&spec, &ask).1);
+        match outlook {
+            // Once purses are called in there may be enough, and while it waits what others have set aside may be settled.
+            Outlook::Soon if !self.holds_purses() && self.begins_at_once(pid, &model, &spec) => Err(all_set_aside()),
             Outlook::Now | Outlook::Soon => Ok(()),
             Outlook::Later(_, error) | Outlook::Never(error) => Err(error),
         }
+    }
+
+    fn begins_at_once(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> bool {
+        let now = self.globals.at;
+        self.globals.scheduler.is_free(model, &spec.limits, now) && !self.globals.scheduler.waits(model, pid)
     }
 
     fn live_program(&mut self, pid: Pid) -> Result<(), CallError> {

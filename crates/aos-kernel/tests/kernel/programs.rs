@@ -187,6 +187,34 @@ fn a_spent_budget_and_a_full_minute_refuse() {
 }
 
 /// A key whose budget was spent, or that named no model there is, filled the disk with its refusals.
+/// By the time that it has a slot there is enough.
+#[test]
+fn what_would_wait_and_be_served_is_not_refused_however_much_was() {
+    let told = replay(
+        r#"
+        slots 1
+        spawn program usd=0.0065 name=editor
+        key 2
+        times 11 ask 2 1 gone
+        ask 2 2 m
+        ask 2 3 m
+        ask 2 4 m
+        serve 2
+        serve 3
+        "#,
+    );
+    let told = told.split_once("> ask 2 2 m").unwrap().1;
+    assert_snapshot!(told, @"
+      → serve 2 2 by m, at most 1000
+    > ask 2 3 m
+    > ask 2 4 m
+    > serve 2
+      → serve 2 3 by m, at most 1000
+    > serve 3
+      → serve 2 4 by m, at most 1000
+    ");
+}
+
 /// Nobody heard how it ended: a server that hangs is not up again because the daemon was.
 #[test]
 fn a_request_that_a_stop_cuts_off_says_nothing_of_its_model() {
