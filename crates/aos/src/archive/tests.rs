@@ -351,6 +351,18 @@ fn what_was_there_is_kept_each_time_also_where_configuration_lies_elsewhere() {
     }
 }
 
+/// It let no backup be made, and the message said that the journal was damaged.
+#[test]
+fn a_damaged_database_costs_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (lived_in(dir.path()), dir.path().join("a.aos"));
+    let damaged = home.memory().join("other.db");
+    fs::write(&damaged, b"SQLite format 3\0and nothing of the kind".repeat(200)).unwrap();
+    let manifest = backed_up(&home, &archive);
+    let left: Vec<&LeftOut> = manifest.left_out.iter().filter(|left| left.path.ends_with(".db")).collect();
+    assert!(left.len() == 1 && left[0].path == "memory/other.db" && left[0].why.contains("damaged"), "{left:?}");
+}
+
 /// What a person saves under the name while the backup is written is theirs.
 #[test]
 fn a_backup_replaces_nothing_that_came_meanwhile() {

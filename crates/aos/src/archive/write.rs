@@ -227,8 +227,17 @@ impl<'w, 'p> Writing<'w, 'p> {
         } else if ends(".db") {
             // By its path, as databases are opened: the daemon alone writes in their folder.
             let copy = self.draft.0.join("copy.db");
-            copy_database(place, &copy)?;
-            self.take_copy(&copy, name)?;
+            match copy_database(place, &copy) {
+                // What is sound is saved all the same.
+                Err(aos_journal::Error::Corrupt { detail, .. }) => {
+                    let _ = fs::remove_file(&copy);
+                    self.leave_out(name, format!("it is damaged: {detail}"));
+                }
+                copied => {
+                    copied?;
+                    self.take_copy(&copy, name)?;
+                }
+            }
         } else if !ends(".db-wal") && !ends(".db-shm") {
             match met.file() {
                 Ok(file) => self.take(file, meta, name)?,
