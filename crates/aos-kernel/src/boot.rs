@@ -8,6 +8,7 @@ use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
 
 use crate::budget::Need;
 use crate::effect::Effect;
+use crate::labels::reads;
 use crate::process::CallState;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure, outcome};
@@ -89,6 +90,11 @@ impl<P: PageStore> Kernel<P> {
             && ruling.verdict == Verdict::Allow
             && let Some(permit) = ruling.permit
         {
+            // By the rules of now, and still by those it began under.
+            let (more, vouched_now) = self.labels_brought(by, &permit, reads(permit.call()));
+            if let Some(InFlight::Call { labels, vouched, .. }) = self.globals.in_flight.get_mut(&id) {
+                (*labels, *vouched) = (labels.and(more), *vouched && vouched_now);
+            }
             // Where it serves a call of another process, nothing tells which, nor whether that was approved.
             let authority = self.authority(by, (by == pid).then_some(index), permit.call());
             // Only a yes that stands lets one that was approved be made again: over the files that were shown, as before.

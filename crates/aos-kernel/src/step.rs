@@ -12,7 +12,7 @@ use aos_policy::terms::HOLD_MS;
 use aos_policy::{Explanation, Labels, Permit, Ruling, Subject};
 
 use crate::effect::{Authority, Effect};
-use crate::labels::{reads, told};
+use crate::labels::{Reads, reads, told};
 use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, StepCall, Wait};
 use crate::proposals::Question;
@@ -260,13 +260,18 @@ impl<P: PageStore> Kernel<P> {
         };
         self.labels_leave(pid, &permit);
         let reads = reads(permit.call());
-        // What it reads carries what it carries now, also where another policy mounts it no more when the result comes.
-        let labels = permit.obligations().labels.and(self.labels_read(pid, reads)).and(self.labels_shown(pid, &permit));
-        let vouched = !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED);
+        let (labels, vouched) = self.labels_brought(pid, &permit, reads);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, Some(index), permit.call());
         let (bound, approved) = (self.bound(pid, index), self.is_approved(pid, index));
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
+    }
+
+    /// What a call brings with it by what holds now, also where another policy mounts no more what it reads when the result
+    /// comes; and whether names that it brings count as given.
+    pub(crate) fn labels_brought(&mut self, pid: Pid, permit: &Permit, reads: Reads) -> (Labels, bool) {
+        let labels = permit.obligations().labels.and(self.labels_read(pid, reads)).and(self.labels_shown(pid, permit));
+        (labels, !self.labels_of_call(pid, permit.call()).any_of(Labels::UNTRUSTED))
     }
 
     /// The policy as it holds for what a call of a process leads to. Where a person gave the request or approved it, the

@@ -26,6 +26,34 @@ labels:
   - {when: secret, to: any, verdict: deny}
 "#;
 
+/// What is read again at a start carries what the rules of now say of it.
+#[test]
+fn what_is_read_again_after_a_stop_is_labelled_by_the_policy_of_now() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"outbox/a"}
+        meanwhile policy inbox/** => outbox/**
+        boot
+        done 2 FS_READ
+        2: => EXEC_CMD {"cmd":"c"}
+        "#,
+    );
+    let told = told.split_once("> boot").unwrap().1;
+    assert_snapshot!(told, @r#"
+
+      → another policy
+      → call 2 FS_READ {"path":"outbox/a"}
+    > done 2 FS_READ
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, fs_read]
+    > 2: => EXEC_CMD {"cmd":"c"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+    "#);
+}
+
 /// The call beside it was written before anybody had seen the answer. A person's words carry nothing.
 #[test]
 fn what_came_from_the_network_leads_to_no_command_unasked() {
