@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::below::{ALL, Below, delete, unlock};
@@ -28,7 +29,7 @@ use crate::image::Image;
 use crate::layer::{Layer, at, since_1970};
 use crate::outcome::{Change, ChangeKind};
 use crate::record::{Record, State};
-use crate::step::{Name, Step, Stopped, Turn, inside, names, open_root};
+use crate::step::{Name, Step, Stopped, Turn, beneath, inside, names, open_root};
 use crate::transfer::{Way, is_passing, nonce};
 
 /// How far a commit has come.
@@ -381,7 +382,12 @@ impl Committed {
         let before = self.record.state.clone();
         // What the last turn used may have been seen.
         let nonce = Some(nonce().map_err(at(self.layer.dir()))?);
-        self.state(State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), rested: None, note })?;
+        let begun = State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), rested: None, note };
+        if let Err(error) = self.state(begun) {
+            let stands =
+                Committed::load(self.dir()).is_ok_and(|found| found.is_some_and(|found| found.stage() == from));
+            return Err(if stands { error } else { Error::Unfinished { source: Box::new(error) } });
+        }
         let Err(error) = self.go() else { return Ok(self) };
         // The way it came, under the names that things have on it.
         let back = if to == Stage::Undoing { Stage::Committing } else { Stage::Undoing };
@@ -394,6 +400,10 @@ impl Committed {
     /// Finishes what is under way, or goes back where somebody has changed since what that would take, or where it fails. Where
     /// both ways would, it is left as it is.
     fn settle(&mut self) -> Result<(), Error> {
+        if matches!(self.stage(), Stage::Committed | Stage::Undone) {
+            return Ok(());
+        }
+        self.end_exchanges()?;
         let taken = self.taken(self.stage())?;
         if !taken.is_empty() {
             match self.other_way() {
@@ -407,6 +417,21 @@ impl Committed {
             Some(other) if self.taken(other.stage)?.is_empty() => self.state(other).and_then(|()| self.go()),
             _ => Err(error),
         }
+    }
+
+    /// So that whatever has a name by now is looked at under that name.
+    fn end_exchanges(&self) -> Result<(), Error> {
+        let (root, way) = (open_root(&self.workspace())?, self.way());
+        for (name, step) in &self.record.steps {
+            let path = name.path();
+            let Ok(parent) = beneath(&root, path.parent().unwrap_or(Path::new(""))) else { continue };
+            match step.end_exchange(&way, &parent, path) {
+                // It is somebody else's, and has its name again.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => self.told(name, Err(errno.into()))?,
+            }
+        }
+        Ok(())
     }
 
     /// What is somebody else's by now and would be taken from the workspace by coming to the end of a stage.

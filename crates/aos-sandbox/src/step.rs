@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, is_folder_in, is_one, rename, set_mode, there, there_in, within};
+use crate::transfer::{Way, end_exchange, is_folder_in, rename, set_mode, there, there_in, within};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,7 @@ impl Step {
             (Err(Errno::NOENT | Errno::NOTDIR), Step::Put { .. }) if !way.keeps(&upper) => return Ok(()),
             (parent, _) => parent?,
         };
+        self.end_exchange(way, &parent, path)?;
         if self.takes(Turn::Forward, way, root, path) {
             return Err(Stopped::Taken);
         }
@@ -103,7 +104,6 @@ impl Step {
         way.call_in_back(&parent, name, &old)?;
         match self {
             Step::Put { after, before } => {
-                after.untwin(&upper, &old)?;
                 if there(&upper) && way.keeps(&old) && way.rests(after, &parent, name, &old) {
                     // It could not be taken out of its place again.
                     return Ok(way.drop_held(&upper, &parent, name)?);
@@ -140,10 +140,14 @@ impl Step {
     pub(crate) fn revert(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        let parent = beneath(root, path.parent().unwrap_or(Path::new("")));
+        if let Ok(parent) = &parent {
+            self.end_exchange(way, parent, path)?;
+        }
         if self.takes(Turn::Back, way, root, path) {
             return Err(Stopped::Taken);
         }
-        let parent = match beneath(root, path.parent().unwrap_or(Path::new(""))) {
+        let parent = match parent {
             // Its folder was not made yet, or is gone already.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(_) if there(&upper) && !there(&old) => return Ok(()),
@@ -154,7 +158,6 @@ impl Step {
         way.call_in_back(&parent, name, &upper)?;
         match self {
             Step::Put { after, before } => {
-                after.untwin(&upper, &old)?;
                 // What was not placed is in the layer still.
                 if !way.keeps(&old) {
                     return Ok(way.take_away(&parent, name, &upper, None)?);
@@ -171,7 +174,7 @@ impl Step {
                     way.set_aside(&parent, name, &upper, None)?;
                 }
                 pass();
-                way.put_in_place(&old, &parent, name, Some(&upper), None)?;
+                way.put_in_place(&old, &parent, name, Some(&upper), Some(after))?;
                 before.as_ref().map_or(Ok(()), |before| before.locks_again(&parent, name))?;
             }
             Step::Folder { before, .. } => {
@@ -203,6 +206,25 @@ impl Step {
                     image.locks_again(&back, old_name)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Ends what a cut has left where two files had changed places and nobody had looked yet what came out. Either way of the
+    /// step may have begun it.
+    pub(crate) fn end_exchange(&self, way: &Way<'_>, parent: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let Step::Put { after, before: Some(before) } = self else { return Ok(()) };
+        let name = path.file_name().unwrap_or_default();
+        let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        if before.kind == Kind::Folder || !there(&upper) || !there(&old) {
+            return Ok(());
+        }
+        let here = within(parent, name);
+        if after.stands_at(&here) && !after.stands_at(&upper) {
+            return end_exchange(&upper, parent, name, &old, Some(before));
+        }
+        if before.stands_at(&here) && !before.stands_at(&old) {
+            return end_exchange(&old, parent, name, &upper, Some(after));
         }
         Ok(())
     }
@@ -272,8 +294,7 @@ impl Step {
         let kept = way.is_ahead(&old, &parent, name);
         match self {
             Step::Put { after, before } if forward => {
-                let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
-                if !ahead {
+                if !way.is_ahead(&upper, &parent, name) {
                     // Placed; but where taking it back was cut off, what is half-way out belongs here.
                     way.is_half_out(&parent, name, &upper)
                 } else if !kept {
@@ -286,7 +307,7 @@ impl Step {
                 }
             }
             Step::Put { after, before } => {
-                let (ahead, kept) = after.apart(&upper, &old, way.is_ahead(&upper, &parent, name), kept);
+                let ahead = way.is_ahead(&upper, &parent, name);
                 let stands = || before.as_ref().is_some_and(|before| before.stands_at(&here));
                 if !kept {
                     half_out || !(ahead || after.stands_at(&here))
@@ -414,26 +435,6 @@ fn relocate(root: &OwnedFd, from: &Path, to: &OwnedFd, name: &OsStr) -> Result<(
 }
 
 impl Image {
-    /// Which of the two places of the layer still holds something that is to go to the workspace, where this is what is put
-    /// there: a cut in the middle of a change of places leaves what was replaced under both names.
-    fn apart(&self, upper: &Path, old: &Path, ahead: bool, kept: bool) -> (bool, bool) {
-        match is_one(upper, old) {
-            true if self.stands_at(upper) => (ahead, false),
-            true => (false, kept),
-            false => (ahead, kept),
-        }
-    }
-
-    /// Takes the second of the two names away.
-    fn untwin(&self, upper: &Path, old: &Path) -> Result<(), Errno> {
-        let (ahead, kept) = self.apart(upper, old, true, true);
-        match (ahead, kept) {
-            (true, true) => Ok(()),
-            (true, false) => rustix::fs::unlinkat(CWD, old, AtFlags::empty()),
-            (false, _) => rustix::fs::unlinkat(CWD, upper, AtFlags::empty()),
-        }
-    }
-
     /// Gives this folder the permissions that a cut kept from it while it was moved.
     fn locks_again(&self, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
         let lent = self.kind == Kind::Folder && self.mode & 0o200 == 0 && self.is_inode(&within(parent, name));
@@ -511,7 +512,7 @@ pub(crate) fn open_root(workspace: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// Opens a folder below the workspace. Links in it are a command's work and lead nowhere.
-fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat2(root, path, flags, Mode::empty(), inside())

@@ -149,12 +149,13 @@ impl Way<'_> {
     /// Where something can be looked at that is to go, or has gone, from a name in a folder to a place of the layer, as long
     /// as it is itself and no copy.
     pub(crate) fn original(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Option<PathBuf> {
+        if there(to) {
+            // Of what was copied a part may be deleted.
+            return is_near(folder, to).then(|| to.to_owned());
+        }
         let away = self.away(name, to);
         if there_in(folder, away.as_ref()) {
             return Some(within(folder, away.as_ref()));
-        }
-        if there(to) {
-            return is_near(folder, to).then(|| to.to_owned());
         }
         there_in(folder, name).then(|| within(folder, name))
     }
@@ -364,18 +365,16 @@ fn replace(
     kept: Option<&Path>,
     seen: Option<&Image>,
 ) -> Result<(), Errno> {
-    let is_kept = |path: &Path| kept.is_some_and(|kept| same(kept, path));
-    let gone = || rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     let here = within(folder, name);
     // It is in place, and this is another name of it.
     if is_one(from, &here) {
-        return gone();
+        return rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     }
     let to = |flags| rename(CWD, from, folder, name, flags);
-    match to(RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) if is_kept(&here) => {}
-        done => return done,
-    }
+    let kept = match (to(RenameFlags::NOREPLACE), kept) {
+        (Err(Errno::EXIST), Some(kept)) if same(kept, &here) => kept,
+        (done, _) => return done,
+    };
     match to(RenameFlags::EXCHANGE) {
         Ok(()) => {}
         Err(Errno::NOENT) if there(from) => return to(RenameFlags::NOREPLACE),
@@ -383,11 +382,23 @@ fn replace(
         Err(errno) => return Err(errno),
     }
     crate::failpoint::pass();
+    end_exchange(from, folder, name, kept, seen)
+}
+
+/// Looks at what came out when what was at `from` and what has the name changed places: it goes if it is kept at `kept`, as it
+/// was `seen`, and else the two change places again.
+pub(crate) fn end_exchange(
+    from: &Path,
+    folder: &OwnedFd,
+    name: &OsStr,
+    kept: &Path,
+    seen: Option<&Image>,
+) -> Result<(), Errno> {
     // What is kept may be another name of it, to which somebody has written.
-    if is_kept(from) && seen.is_none_or(|seen| seen.stands_at(from)) {
-        return gone();
+    if same(kept, from) && seen.is_none_or(|seen| seen.stands_at(from)) {
+        return rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     }
-    to(RenameFlags::EXCHANGE)?;
+    rename(CWD, from, folder, name, RenameFlags::EXCHANGE)?;
     Err(Errno::EXIST)
 }
 

@@ -56,6 +56,49 @@ fn what_somebody_saves_while_a_commit_is_made_stays() {
     assert!(kept > 0 && refused > 0, "{kept} {refused}");
 }
 
+/// Where a cut came between the exchange of two files and the look at what came out, the next start deleted what somebody had
+/// saved in that instant.
+#[test]
+fn what_somebody_saves_right_before_a_cut_stays() {
+    let in_place = |path: &Path| std::fs::write(path, BY_A_PERSON).is_ok();
+    let renamed = |path: &Path| {
+        let theirs = path.with_file_name("theirs");
+        std::fs::write(&theirs, BY_A_PERSON).is_ok() && std::fs::rename(theirs, path).is_ok()
+    };
+    let saves: [fn(&Path) -> bool; 2] = [in_place, renamed];
+    let (mut cuts, mut exchanged) = (0, 0);
+    let all = saves.into_iter().flat_map(|save| (0..3).flat_map(move |turns| (0..40).map(move |at| (save, turns, at))));
+    for (save, turns, saved_at) in all {
+        for cut_at in saved_at + 1.. {
+            let room = Room::new(Place::Memory);
+            let theirs = room.at("edited");
+            let committed = (turns > 0).then(|| replacement(&room).unwrap());
+            let undone = (turns > 1).then(|| committed.clone().unwrap().undo(Value::Null).unwrap());
+            let turn = || match (undone, committed) {
+                (Some(undone), _) => undone.redo(Value::Null),
+                (None, Some(committed)) => committed.undo(Value::Null),
+                (None, None) => replacement(&room),
+            };
+            let (cut, saved) = meanwhile::at(saved_at, move || save(&theirs), || cut::at(cut_at, || drop(turn())));
+            if !cut || !saved {
+                break;
+            }
+            cuts += 1;
+            exchanged += u32::from(!contents(room.work.path()).contains_key(BY_A_PERSON));
+            let recovered = recover(&room.dir());
+            let told = format!("{turns} turns, saved at {saved_at}, cut at {cut_at}: {recovered:?}");
+            assert!(contents(room.work.path()).contains_key(BY_A_PERSON), "{told}");
+            if let Err(error) = recovered {
+                assert!(matches!(error, Error::Conflict { .. }), "{told}");
+                std::fs::rename(room.at("edited"), room.at("out-of-the-way")).unwrap();
+                recover(&room.dir()).unwrap();
+                assert!(contents(room.work.path()).contains_key(BY_A_PERSON), "{told}");
+            }
+        }
+    }
+    assert!(cuts > 50 && exchanged > 2, "{cuts} {exchanged}");
+}
+
 /// Whoever is in the folder can save there when it has no name any more.
 #[test]
 fn what_is_saved_in_a_folder_on_its_way_out_brings_it_back() {
@@ -91,6 +134,33 @@ fn a_removal_that_was_cut_off_is_taken_back_where_somebody_worked_in_the_folder_
             assert_eq!(saved, theirs.exists(), "{levels} {cuts}");
         }
     }
+}
+
+/// What was copied and half deleted by then looked like a folder that somebody had worked in, and waited for them.
+#[test]
+fn a_removal_over_two_file_systems_goes_on_where_its_folder_is_half_deleted() {
+    let mut half = 0;
+    for cuts in 0.. {
+        let room = Room::new(Place::Other);
+        if !cut::at(cuts, || drop(removal(&room))) {
+            break;
+        }
+        let decoys = room.decoys();
+        let names = names(&open_root(room.work.path()).unwrap(), Path::new(".")).unwrap();
+        let away = names
+            .iter()
+            .map(|name| room.work.path().join(name))
+            .find(|path| is_passing(path.file_name().unwrap()) && !decoys.contains(path));
+        if let Some(away) = away
+            && Layer::at(&room.dir()).old_of(Path::new("d")).exists()
+        {
+            half += 1;
+            std::fs::remove_file(away.join("one")).unwrap();
+            recover(&room.dir()).unwrap().unwrap();
+            assert!(!room.at("d").exists() && !away.exists(), "{cuts}");
+        }
+    }
+    assert!(half > 0 || places().len() == 1, "{half}");
 }
 
 /// It was given the command's permissions, and under root its owner, which no undo took from it.
