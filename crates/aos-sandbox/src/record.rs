@@ -12,7 +12,7 @@ use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::commit::Stage;
-use crate::failpoint::{Done, done, pass};
+use crate::failpoint::{Done, done, fail, pass};
 use crate::step::{Name, Step};
 
 /// The file in a layer's folder.
@@ -102,7 +102,7 @@ impl Record {
         pass();
         self.bytes = bytes;
         std::fs::rename(&draft, dir.join(RECORD))?;
-        crate::failpoint::fail()?;
+        fail()?;
         std::fs::File::open(dir)?.sync_all()?;
         done(Done::Recorded(self.state.stage));
         Ok(())
@@ -116,11 +116,19 @@ impl Record {
         }
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, &state)?;
-        crate::failpoint::fail()?;
-        file.seek(SeekFrom::Start(self.bytes))?;
-        file.write_all(&line)?;
-        pass();
-        file.sync_all()?;
+        let mut write = || {
+            fail()?;
+            file.seek(SeekFrom::Start(self.bytes))?;
+            file.write_all(&line)?;
+            pass();
+            fail()?;
+            file.sync_all()
+        };
+        if let Err(error) = write() {
+            // Whoever hears that it was not written must not find it later.
+            let _ = file.set_len(self.bytes);
+            return Err(error);
+        }
         self.bytes += line.len() as u64;
         done(Done::Recorded(state.stage));
         self.is_now(state);

@@ -323,6 +323,20 @@ fn a_commit_whose_record_may_not_last_is_taken_back() {
     assert_eq!((room.listing(), room.dir().exists()), (before, false));
 }
 
+/// It said that nothing was changed, and the next start undid it.
+#[test]
+fn an_undo_whose_beginning_may_not_last_was_not_begun() {
+    for place in 0..2 {
+        let room = Room::new(Place::Same);
+        let committed = edits(&room).unwrap();
+        let after = room.listing();
+        let (undone, failed) = broken::at(place..place + 1, || committed.undo(Value::Null));
+        assert!(failed && matches!(undone, Err(Error::Path { .. })), "{undone:?}");
+        let found = recover(&room.dir()).unwrap().unwrap();
+        assert_eq!((found.stage(), found.turn(), room.listing()), (Stage::Committed, 0, after), "{place}");
+    }
+}
+
 #[test]
 fn a_link_to_a_folder_is_replaced_like_any_link() {
     for place in places() {
