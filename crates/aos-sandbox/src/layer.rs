@@ -67,7 +67,7 @@ impl Layer {
     /// [`Error::Path`] when the folder cannot be made.
     pub fn create(dir: impl Into<PathBuf>) -> Result<Self, Error> {
         let layer = Layer::at(&dir.into());
-        for folder in [layer.upper(), layer.work(), layer.old()] {
+        for folder in [layer.upper(), layer.old()] {
             std::fs::create_dir_all(&folder).map_err(at(&folder))?;
         }
         Ok(Layer::at(&layer.dir.canonicalize().map_err(at(&layer.dir))?))
@@ -162,6 +162,8 @@ impl Layer {
         if !paths.is_empty() {
             return Err(Error::Conflict { paths });
         }
+        // Nothing in it counts any more.
+        delete(&self.work()).map_err(at(&self.work()))?;
         Committed::perform(self, workspace, steps, note)
     }
 
@@ -216,6 +218,7 @@ impl Layer {
         self.dir.join("upper")
     }
 
+    /// What overlayfs itself needs while a command runs.
     fn work(&self) -> PathBuf {
         self.dir.join("work")
     }
@@ -245,6 +248,7 @@ impl Layer {
         if self.dir.starts_with(workspace) || workspace.starts_with(&self.dir) {
             return Err(Error::Spec { reason: "the layer and the workspace contain each other".into() });
         }
+        std::fs::create_dir_all(self.work()).map_err(at(&self.work()))?;
         // Inside they have to belong to the command's user; only root's are not its own already.
         if rustix::process::geteuid().is_root() {
             for folder in [self.dir.clone(), self.upper(), self.work()] {
@@ -382,7 +386,7 @@ impl Plan<'_> {
     fn entry(&mut self, path: &Path, beneath: bool) -> Result<(), Error> {
         let host = self.upper.join(path);
         let meta = std::fs::symlink_metadata(&host).map_err(at(&host))?;
-        let lower = if beneath { std::fs::symlink_metadata(self.lower.join(path)).ok() } else { None };
+        let lower = if beneath { there(&self.lower.join(path))? } else { None };
         let kind = meta.file_type();
         if kind.is_char_device() && meta.rdev() == 0 {
             if lower.is_some() && !self.hidden.contains(path) {
@@ -441,6 +445,15 @@ impl Plan<'_> {
     /// A folder that its owner may not write to is lent the leave while what is in it changes.
     fn lend(&mut self, path: &Path, mode: u32) -> Result<(), Error> {
         if with(mode, ALL) == mode { Ok(()) } else { self.push(path.to_owned(), Step::Mode { from: mode, to: mode }) }
+    }
+}
+
+/// What is at a path; where nobody can say, nothing is to take its place.
+fn there(path: &Path) -> Result<Option<Metadata>, Error> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(at(path)(error)),
     }
 }
 
