@@ -40,7 +40,9 @@ def varied(row, rng, values):
     names = sorted({found for found in re.findall(r"(?<![\w.-])([A-Za-z][\w-]*)\.[a-z]{2,4}\b", json.dumps(row["calls"]) if "calls" in row else "")})
     for name in names:
         if rng.random() < RENAMED_SHARE:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?=\.[a-z]{{2,4}}\b)", lambda _, new=values.stem(): new, text)
+            # Not what another file is called.
+            new = next(stem for stem in iter(values.stem, None) if stem not in text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?=\.[a-z]{{2,4}}\b)", lambda _, new=new: new, text)
     for pid in sorted(set(re.findall(r'"to_pid": (\d+)', text))):
         # Only where the person's words have this number once.
         if rng.random() < RENAMED_SHARE and len(re.findall(rf"\b{pid}\b", row["task"])) == 1:
