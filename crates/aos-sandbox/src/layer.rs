@@ -386,8 +386,13 @@ impl Plan<'_> {
     fn entry(&mut self, path: &Path, beneath: bool) -> Result<(), Error> {
         let host = self.upper.join(path);
         let meta = std::fs::symlink_metadata(&host).map_err(at(&host))?;
-        let lower = if beneath { there(&self.lower.join(path))? } else { None };
         let kind = meta.file_type();
+        let lower = match beneath.then(|| there(&self.lower.join(path))) {
+            None => None,
+            // It is placed only where nothing is.
+            Some(Err(_)) if kind.is_file() || kind.is_symlink() => None,
+            Some(lower) => lower?,
+        };
         if kind.is_char_device() && meta.rdev() == 0 {
             if lower.is_some() && !self.hidden.contains(path) {
                 self.remove(path.to_owned())?;

@@ -126,7 +126,7 @@ impl Record {
         };
         if let Err(error) = write() {
             // Whoever hears that it was not written must not find it later.
-            let _ = file.set_len(self.bytes);
+            let _ = file.set_len(self.bytes).and_then(|()| file.sync_all());
             return Err(error);
         }
         self.bytes += line.len() as u64;

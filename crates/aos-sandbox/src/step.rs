@@ -19,7 +19,9 @@ use crate::error::Error;
 use crate::failpoint::pass;
 use crate::image::{Image, Kind};
 use crate::layer::{at, unmark};
-use crate::transfer::{Way, end_exchange, is_folder_in, rename, set_mode, there, there_in, within};
+use crate::transfer::{
+    Way, end_exchange, inode, is_folder_in, is_near, is_one, rename, same, set_mode, there, there_in, within,
+};
 
 /// One step of a commit. Its place in the workspace is beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,12 +221,26 @@ impl Step {
         if before.kind == Kind::Folder || !there(&upper) || !there(&old) {
             return Ok(());
         }
-        let here = within(parent, name);
-        if after.stands_at(&here) && !after.stands_at(&upper) {
-            return end_exchange(&upper, parent, name, &old, Some(before));
+        if is_one(&upper, &old) {
+            // What came out is what is kept: only its second name had to go, whatever became of the file since.
+            let twin = match (before.stands_at(&old), after.stands_at(&upper)) {
+                (true, true) if after.is_inode(&upper) => Some(&old),
+                (true, _) => Some(&upper),
+                (false, true) => Some(&old),
+                (false, false) => None,
+            };
+            if let Some(twin) = twin {
+                return rustix::fs::unlinkat(CWD, twin, AtFlags::empty());
+            }
         }
-        if before.stands_at(&here) && !before.stands_at(&old) {
-            return end_exchange(&old, parent, name, &upper, Some(after));
+        let here = within(parent, name);
+        // A copy may differ from what it is of in what no other file system, or nobody but an owner, can give it.
+        let is_other = |held: &Path| is_near(parent, held) && !same(held, &here);
+        if after.stands_at(&here) && !after.stands_at(&upper) && is_other(&upper) {
+            return end_exchange(&upper, parent, name, inode(&here), &old, Some(before));
+        }
+        if before.stands_at(&here) && !before.stands_at(&old) && is_other(&old) {
+            return end_exchange(&old, parent, name, inode(&here), &upper, Some(after));
         }
         Ok(())
     }
@@ -438,7 +454,7 @@ impl Image {
     /// Gives this folder the permissions that a cut kept from it while it was moved.
     fn locks_again(&self, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
         let lent = self.kind == Kind::Folder && self.mode & 0o200 == 0 && self.is_inode(&within(parent, name));
-        if lent { set_mode(parent, name, self.mode) } else { Ok(()) }
+        if lent { change_mode(parent, name, &[self.mode | 0o200], self.mode) } else { Ok(()) }
     }
 
     /// A folder with these permissions; nothing else of it is held to.

@@ -370,6 +370,7 @@ fn replace(
     if is_one(from, &here) {
         return rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     }
+    let own = inode(from);
     let to = |flags| rename(CWD, from, folder, name, flags);
     let kept = match (to(RenameFlags::NOREPLACE), kept) {
         (Err(Errno::EXIST), Some(kept)) if same(kept, &here) => kept,
@@ -382,15 +383,17 @@ fn replace(
         Err(errno) => return Err(errno),
     }
     crate::failpoint::pass();
-    end_exchange(from, folder, name, kept, seen)
+    end_exchange(from, folder, name, own, kept, seen)
 }
 
-/// Looks at what came out when what was at `from` and what has the name changed places: it goes if it is kept at `kept`, as it
-/// was `seen`, and else the two change places again.
+/// Looks at what came out when what was at `from`, the file `own`, and what has the name changed places: it goes if it is kept at
+/// `kept`, as it was `seen`, and else the two change places again. Where somebody has saved once more meanwhile, that keeps the
+/// name, and the answer is `EBUSY`: what they had saved before is in the layer.
 pub(crate) fn end_exchange(
     from: &Path,
     folder: &OwnedFd,
     name: &OsStr,
+    own: Option<(u64, u64)>,
     kept: &Path,
     seen: Option<&Image>,
 ) -> Result<(), Errno> {
@@ -398,8 +401,20 @@ pub(crate) fn end_exchange(
     if same(kept, from) && seen.is_none_or(|seen| seen.stands_at(from)) {
         return rustix::fs::unlinkat(CWD, from, AtFlags::empty());
     }
+    if inode(&within(folder, name)) != own {
+        return Err(Errno::BUSY);
+    }
     rename(CWD, from, folder, name, RenameFlags::EXCHANGE)?;
-    Err(Errno::EXIST)
+    if inode(from) == own {
+        return Err(Errno::EXIST);
+    }
+    rename(CWD, from, folder, name, RenameFlags::EXCHANGE)?;
+    Err(Errno::BUSY)
+}
+
+/// By which device and number a file is told from all others; `None` where nothing is.
+pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Whether a file system knows of no such renames, as some networks' do not.
@@ -453,13 +468,12 @@ pub(crate) fn set_mode(parent: &OwnedFd, name: &OsStr, mode: u32) -> Result<(), 
 
 /// Whether two paths are names of one file.
 pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
-    let inode = |path: &Path| std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     inode(one).is_some_and(|one| inode(other) == Some(one))
 }
 
 /// Whether two paths lead to one file, or to a file and its copy, which has its times, as far as its file system counts them,
 /// and its permissions without set-id bits.
-fn same(one: &Path, other: &Path) -> bool {
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
     if is_one(one, other) {
         return true;
     }
@@ -497,7 +511,7 @@ pub(crate) fn is_folder_in(folder: &OwnedFd, name: &OsStr) -> Option<bool> {
 }
 
 /// Whether a path is on the file system of a folder, so that what is there was moved and not copied.
-fn is_near(folder: &OwnedFd, path: &Path) -> bool {
+pub(crate) fn is_near(folder: &OwnedFd, path: &Path) -> bool {
     let folder = rustix::fs::fstat(folder).map(|stat| stat.st_dev).ok();
     folder.is_some() && folder == std::fs::symlink_metadata(path).ok().map(|meta| meta.dev())
 }
