@@ -5,7 +5,7 @@
 //! whose rules differ; a difference that only a meeting of three rules shows can be missed, so this is for people who
 //! read a change, not a proof that two files are equal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use aos_abi::Name;
@@ -16,7 +16,8 @@ use crate::decide::{by_role_alone, narrowest};
 use crate::policy::{Policy, Tables};
 use crate::scope::Scope;
 use crate::settings::Mount;
-use crate::target::{Action, Kind, kind};
+use crate::target::{Action, Kind, Target, kind};
+use crate::terms::Obligations;
 
 /// One call that the two policies judge differently.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +70,60 @@ pub fn diff(old: &Policy, new: &Policy) -> Vec<Change> {
     changes
 }
 
+/// The parts of the files that differ in what no verdict shows, such as `labels` or `role a: exec`: [`diff`] has no example of
+/// these.
+#[must_use]
+pub fn beside(old: &Policy, new: &Policy) -> Vec<String> {
+    let (old, new) = (old.tables(), new.tables());
+    let mut parts = Vec::new();
+    let mut differs = |differs: bool, part: &dyn Fn() -> String| {
+        if differs {
+            parts.push(part());
+        }
+    };
+    let rules = |tables: &Tables| -> Vec<_> {
+        let all = tables.labels.iter().chain(&tables.flows);
+        all.map(|rule| (rule.when, rule.calls, rule.terms.clone())).collect()
+    };
+    let (before, after) = (rules(old), rules(new));
+    let lacks = |one: &[_], other: &[_]| one.iter().any(|rule| !other.contains(rule));
+    differs(old.default_role != new.default_role, &|| "default_role".into());
+    differs(lacks(&before, &after) || lacks(&after, &before), &|| "labels".into());
+    differs(old.limits != new.limits, &|| "limits".into());
+    differs(old.proposals != new.proposals, &|| "proposals".into());
+    differs(old.personal_data != new.personal_data, &|| "personal_data".into());
+    for (name, before) in &old.roles {
+        let Some(after) = new.roles.get(name) else { continue };
+        differs(before.exec != after.exec, &|| format!("role {name}: exec"));
+        differs(before.models != after.models, &|| format!("role {name}: models"));
+        differs(before.budget != after.budget, &|| format!("role {name}: budget"));
+        differs(before.secrets != after.secrets, &|| format!("role {name}: secrets"));
+        let bound = Name::ALL.iter().map(|name| Action::of(*name)).chain([Action::MOVE_TO]);
+        let mut calls: Vec<Name> =
+            bound.filter(|action| is_bound_otherwise(old, new, name, *action)).map(Action::name).collect();
+        calls.dedup();
+        differs(!calls.is_empty(), &|| {
+            let calls: Vec<_> = calls.iter().map(|name| name.as_str()).collect();
+            format!("role {name}: undo, window, rate, redact or label of {}", calls.join(", "))
+        });
+    }
+    parts
+}
+
+/// Whether some call of a role has the same verdict under other obligations.
+fn is_bound_otherwise(old: &Tables, new: &Tables, role: &str, action: Action) -> bool {
+    // A rate's rule is named by its place in the file.
+    let duties = |tables: &Tables, target: &Target<'_>| {
+        let said = by_role_alone(tables, role, action, target);
+        let rates: BTreeSet<(u64, u64)> = said.obligations.rates.iter().map(|rate| (rate.count, rate.per_s)).collect();
+        (said.verdict, Obligations { rates: BTreeSet::new(), ..said.obligations }, rates)
+    };
+    samples(action, &scopes(old, new, role, action)).iter().any(|target| {
+        let (before, after) = (duties(old, target), duties(new, target));
+        before.0 == after.0 && before.0 > Verdict::Deny && before != after
+    })
+}
+
 /// Whose files a path leads to is another matter than whether it may be read.
 fn mounts_of(old: &Tables, new: &Tables, role: &str, changes: &mut Vec<Change>) {
     let of = |tables: &Tables| tables.roles.get(role).map(|role| role.mounts.clone()).unwrap_or_default();
@@ -90,13 +145,14 @@ fn mounts_of(old: &Tables, new: &Tables, role: &str, changes: &mut Vec<Change>) 
     changes.extend(come.map(|mount| change(mount, [none, (Verdict::Allow, &mount.rule)])));
 }
 
+/// What either file's rules for an action are about.
+fn scopes<'t>(old: &'t Tables, new: &'t Tables, role: &str, action: Action) -> Vec<&'t Scope> {
+    let roles = [old, new].into_iter().filter_map(|tables| tables.roles.get(role));
+    roles.flat_map(|role| role.table(action).rules()).map(|rule| &rule.scope).collect()
+}
+
 fn changes_of(old: &Tables, new: &Tables, role: &str, action: Action, changes: &mut Vec<Change>) {
-    let scopes: Vec<&Scope> = [old, new]
-        .into_iter()
-        .filter_map(|tables| tables.roles.get(role))
-        .flat_map(|role| role.table(action).rules())
-        .map(|rule| &rule.scope)
-        .collect();
+    let scopes = scopes(old, new, role, action);
     let mut found: BTreeMap<(String, String), Change> = BTreeMap::new();
     for target in samples(action, &scopes) {
         let (before, after) = (by_role_alone(old, role, action, &target), by_role_alone(new, role, action, &target));

@@ -23,8 +23,6 @@ pub struct Obligations {
     pub redact: bool,
     /// Only models on this machine may see it.
     pub local_only: bool,
-    /// It is noted in the audit log beside the journal.
-    pub log: bool,
     /// How often it may happen. All of them hold.
     pub rates: BTreeSet<Rate>,
     /// What its result carries.
@@ -49,7 +47,6 @@ impl Obligations {
         self.hold_ms = self.hold_ms.max(other.hold_ms);
         self.redact |= other.redact;
         self.local_only |= other.local_only;
-        self.log |= other.log;
         if !other.rates.is_empty() {
             self.rates.extend(other.rates.iter().cloned());
         }

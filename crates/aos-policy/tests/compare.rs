@@ -12,6 +12,46 @@ fn changes(old: &str, new: &str) -> Vec<String> {
     diff(&role(old), &role(new)).iter().map(ToString::to_string).collect()
 }
 
+/// Of a file in which all labels were gone it said that it allows the same.
+#[test]
+fn what_no_call_shows_is_named() {
+    let policy = |role: &str, more: &str| {
+        let text = format!("version: 1\ndefault_role: a\nroles:\n  a: {{{role}}}\n{more}");
+        aos_policy::Policy::parse(&text).unwrap_or_else(|faults| panic!("{faults:?}"))
+    };
+    let fs = "fs: [{path: '**', ops: [read, write]}]";
+    let exec = "exec: {shell: true, programs: [sh]}";
+    let label = "labels: [{when: secret, to: any, do: deny}]\n";
+    let plain = (fs.to_owned(), "");
+    let cases = [
+        (plain.clone(), plain.clone(), vec![]),
+        ((fs.into(), label), plain.clone(), vec!["labels"]),
+        (plain.clone(), (fs.into(), "limits: {spawn: {depth: 1, children: 1}}\n"), vec!["limits"]),
+        (plain.clone(), (fs.into(), "proposals: {ttl: 1h, approvers: [owner]}\n"), vec!["proposals"]),
+        (plain.clone(), (fs.into(), "personal_data: {detect: [email]}\n"), vec!["personal_data"]),
+        (
+            (format!("{fs}, {exec}"), ""),
+            (format!("{fs}, {}", exec.replace("[sh]", "[sh, git]")), ""),
+            vec!["role a: exec"],
+        ),
+        (plain.clone(), (format!("{fs}, models: {{tiers: [small]}}"), ""), vec!["role a: models"]),
+        (plain.clone(), (format!("{fs}, budget: {{usd: 1.00/day}}"), ""), vec!["role a: budget"]),
+        (
+            plain,
+            (fs.replace("]}]", "], undo: 1m}]"), ""),
+            vec!["role a: undo, window, rate, redact or label of FS_READ, FS_WRITE, FS_EDIT"],
+        ),
+    ];
+    for ((old, old_more), (new, new_more), expected) in cases {
+        let found = aos_policy::diff::beside(&policy(&old, old_more), &policy(&new, new_more));
+        assert_eq!(found.len(), expected.len(), "{old} {new}: {found:?}");
+        for (found, expected) in found.iter().zip(&expected) {
+            let begin = expected.split(" of ").next().unwrap_or_default();
+            assert!(found.starts_with(begin), "{found} {expected}");
+        }
+    }
+}
+
 #[test]
 fn a_difference_comes_with_an_example() {
     assert_eq!(changes("{fs: [{path: a/**, ops: [read]}]}", "{fs: [{path: a/**, ops: [read]}]}"), [""; 0]);

@@ -263,6 +263,10 @@ const REFUSED: &[(&str, &str)] = &[
         "5:45 SYS_WEBHOOK_REPLY cannot be undone once it has left → use `verdict: hold`, which waits for a veto",
     ),
     (
+        "calls: [{call: SYS_SCHEDULE, undo: 1m}]",
+        "5:40 nothing is kept of what SYS_SCHEDULE changes, so no undo brings it back → leave `undo` out: it is for files, and commands that change them",
+    ),
+    (
         "calls: [FS_READ]",
         "5:13 `FS_READ` says not on what, and there is no `fs` → add a section `fs`, or a pattern such as `FS_READ **`",
     ),
@@ -400,6 +404,37 @@ fn all_faults_are_shown_at_once_in_the_order_of_the_file() {
             "line 6, column 1: the file has no key `label`",
         ]
     );
+}
+
+/// Each was taken, and did less than it said: a request left the machine.
+#[test]
+fn a_label_rule_says_no_more_than_it_does() {
+    let told = |rule: &str| {
+        let text = format!("version: 1\ndefault_role: a\nroles: {{a: {{calls: []}}}}\nlabels:\n  - {rule}\n");
+        Policy::parse(&text).err().map(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    };
+    let local = "only a model can be chosen for being on this machine";
+    let found = "only personal data is found in a text and replaced";
+    for (rule, said) in [
+        ("{when: personal, to: net, do: local_only}", local),
+        ("{when: personal, to: any, do: local_only}", local),
+        ("{when: personal, calls: [NET_SEND], do: local_only}", local),
+        ("{when: secret, to: model.remote, do: redact}", found),
+        ("{when: untrusted, to: net, do: redact}", found),
+        ("{when: personal, to: model.remote, verdict: ask}", "no prompt waits for a person"),
+        ("{when: secret, to: model.remote, verdict: hold}", "no prompt waits for a person"),
+    ] {
+        assert!(told(rule).is_some_and(|faults| faults.contains(said)), "{rule}: {:?}", told(rule));
+    }
+    for rule in [
+        "{when: personal, to: model.remote, do: local_only}",
+        "{when: secret, to: model.remote, do: local_only}",
+        "{when: personal, to: any, do: redact}",
+        "{when: secret, to: any, verdict: ask}",
+        "{when: secret, to: any, do: deny}",
+    ] {
+        assert_eq!(told(rule), None, "{rule}");
+    }
 }
 
 #[test]

@@ -22,11 +22,11 @@ fn terms() -> impl Strategy<Value = Terms> {
     let verdict = prop::sample::select(vec![Verdict::Deny, Verdict::Ask, Verdict::Hold, Verdict::Allow]);
     let window = || prop::option::of(0u64..4);
     let rates = prop::collection::btree_set((0u64..3, 1u64..3), 0..3);
-    (verdict, window(), window(), any::<[bool; 3]>(), rates, 0usize..4).prop_map(
-        |(verdict, undo_ms, hold_ms, [redact, local_only, log], rates, label)| {
+    (verdict, window(), window(), any::<[bool; 2]>(), rates, 0usize..4).prop_map(
+        |(verdict, undo_ms, hold_ms, [redact, local_only], rates, label)| {
             let rates = rates.into_iter().map(|(count, per_s)| Rate { rule: "r".into(), count, per_s }).collect();
             let labels = [Labels::NONE, Labels::WEB, Labels::SECRET, Labels::UNTRUSTED][label];
-            Terms { verdict, obligations: Obligations { undo_ms, hold_ms, redact, local_only, log, rates, labels } }
+            Terms { verdict, obligations: Obligations { undo_ms, hold_ms, redact, local_only, rates, labels } }
         },
     )
 }
@@ -57,9 +57,9 @@ proptest! {
         let possible = policy.calls(&subject);
         for call in calls {
             let said = policy.explain(&subject, &call);
-            let (verdict, log) = model.judge(&call, untrusted);
+            let (verdict, redact) = model.judge(&call, untrusted);
             prop_assert_eq!(said.verdict, verdict, "{:?}: {}\n{}{:?}", call, said.rule, model.yaml(), model.chain);
-            prop_assert_eq!(said.obligations.log, log, "{:?}\n{}", call, model.yaml());
+            prop_assert_eq!(said.obligations.redact, redact, "{:?}\n{}", call, model.yaml());
             prop_assert!(verdict == Verdict::Deny || possible.contains(call.name()), "{:?} is told about", call);
             // The hint is true: with it, a call that lacked only a grant is no longer denied for that.
             if let (Verdict::Deny, Some(hint), false) = (said.verdict, &said.hint, said.rule.starts_with("floor")) {
@@ -79,7 +79,7 @@ proptest! {
         call in calls(),
     ) {
         let mut stricter = model.clone();
-        let rule = |ops| Rule { pattern: pattern.clone(), ops, verdict, log: false };
+        let rule = |ops| Rule { pattern: pattern.clone(), ops, verdict, redact: false };
         stricter.fs.push(rule(vec!["read", "write", "delete"]));
         stricter.memory.push(rule(vec!["read", "write"]));
         stricter.untrusted.push(verdict);

@@ -146,6 +146,14 @@ pub fn schema(name: Name) -> serde_json::Value {
     value
 }
 
+impl Name {
+    /// Whether what it changes is kept, so that `aos undo` brings it back: files, also those that a command changes.
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        matches!(self, Name::FsWrite | Name::FsEdit | Name::FsDelete | Name::FsMove | Name::ExecCmd)
+    }
+}
+
 /// The manual page of a call, as `aos man NAME` prints it.
 #[must_use]
 pub fn manual(name: Name) -> String {
@@ -160,7 +168,8 @@ pub fn manual(name: Name) -> String {
     let risk = match spec.risk {
         Risk::Own => "changes only the process itself",
         Risk::Read => "only reads",
-        Risk::Undoable => "can be undone",
+        Risk::Undoable if name.is_kept() => "can be undone",
+        Risk::Undoable => "can be taken back, by another call",
         Risk::Irreversible => "cannot be undone once it has left",
     };
     let _ = write!(page, "\nRESULT\n  {}\n\nEFFECT\n  {risk}\n\nEXAMPLE\n  {name} {}\n", spec.result, spec.example);

@@ -181,7 +181,7 @@ syscalls! {
         r#"{"answer": text}"#, r#"{"question":"Which of the two?","options":["a","b"]}"#;
     "PROPOSE" Propose(Propose) Undoable, Handler::Kernel,
         "Ask a person before doing something, even where you would be allowed to.",
-        r#"the call's own result once approved, with "proposal_id""#,
+        r#"what the call itself brings, once somebody has said yes"#,
         r#"{"action":{"name":"FS_DELETE","args":{"path":"old.txt"}},"why":"It is empty."}"#;
 }
 

@@ -5,6 +5,7 @@ use aos_abi::entry::Verdict;
 use aos_abi::syscall::CallSet;
 
 use crate::file::rule;
+use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
 use crate::read::Reader;
 use crate::target::{Kind, kind};
@@ -57,6 +58,9 @@ fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
         _ => reader.fault(node, "a label rule names either `calls` or `to`", "keep one of them"),
     }
     let (Some((place, when)), Some(terms)) = (when, terms) else { return };
+    if let Some((message, hint)) = says_more_than_it_does(when, &terms, to_models, calls) {
+        reader.fault(fields.get("do").or(fields.get("verdict")).unwrap_or(node), message, hint);
+    }
     let text = reader.text(place, "`when`").unwrap_or_default();
     let rule = LabelRule { name: format!("label: labels[{at}] {text}").into(), when, calls, terms };
     if to_models {
@@ -65,6 +69,28 @@ fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
     if rule.calls != CallSet::EMPTY {
         tables.labels.push(rule);
     }
+}
+
+/// What a rule would promise that nobody keeps, and what to write instead.
+fn says_more_than_it_does(
+    when: Labels,
+    terms: &Terms,
+    to_models: bool,
+    calls: CallSet,
+) -> Option<(&'static str, &'static str)> {
+    let obligations = &terms.obligations;
+    if obligations.local_only && calls != CallSet::EMPTY {
+        return Some((
+            "only a model can be chosen for being on this machine",
+            "write `to: model.remote`, or `do: deny`",
+        ));
+    }
+    if obligations.redact && !when.within(Labels::PERSONAL) {
+        return Some(("only personal data is found in a text and replaced", "write `do: deny`, or `do: local_only`"));
+    }
+    let waits = matches!(terms.verdict, Verdict::Ask | Verdict::Hold);
+    (waits && to_models && calls == CallSet::EMPTY)
+        .then_some(("no prompt waits for a person", "write `do: redact`, `do: local_only` or `do: deny`"))
 }
 
 fn call(reader: &mut Reader, node: &Node) -> Option<Name> {

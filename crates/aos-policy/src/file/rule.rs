@@ -13,7 +13,7 @@ use crate::terms::{Obligations, Rate, Terms};
 use crate::yaml::Node;
 
 /// The keys that any rule may have.
-pub(crate) const KEYS: [&str; 6] = ["verdict", "undo", "window", "rate", "log", "redact"];
+pub(crate) const KEYS: [&str; 5] = ["verdict", "undo", "window", "rate", "redact"];
 
 /// The keys of a rule: its own and those of every rule.
 pub(crate) fn with_keys(own: &[&'static str]) -> Vec<&'static str> {
@@ -57,7 +57,6 @@ pub(crate) fn draft(reader: &mut Reader, fields: &Fields<'_>, name: String, call
     {
         obligations.rates.insert(Rate { rule: name.clone(), count, per_s });
     }
-    obligations.log = fields.get("log").and_then(|node| reader.flag(node, "`log`")).unwrap_or(false);
     obligations.redact = fields.get("redact").and_then(|node| reader.flag(node, "`redact`")).unwrap_or(false);
     if let Some(node) = fields.get("label") {
         obligations.labels = label(reader, node).unwrap_or(Labels::NONE);
@@ -76,6 +75,9 @@ fn check_undo(reader: &mut Reader, node: &Node, calls: &[Name]) {
         );
     } else if !calls.is_empty() && !calls.iter().any(|name| name.spec().risk == Risk::Undoable) {
         reader.fault(node, "there is nothing to undo: the rule's calls change nothing", "leave `undo` out");
+    } else if let Some(name) = calls.first().filter(|_| !calls.iter().any(|name| name.is_kept())) {
+        let message = format!("nothing is kept of what {name} changes, so no undo brings it back");
+        reader.fault(node, message, "leave `undo` out: it is for files, and commands that change them");
     }
 }
 

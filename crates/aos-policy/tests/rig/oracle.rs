@@ -14,7 +14,7 @@ pub(crate) struct Rule {
     pub(crate) pattern: String,
     pub(crate) ops: Vec<&'static str>,
     pub(crate) verdict: Verdict,
-    pub(crate) log: bool,
+    pub(crate) redact: bool,
 }
 
 /// A policy of one role.
@@ -41,11 +41,11 @@ impl Model {
             }
             for rule in rules {
                 text += &format!(
-                    "      - {{{key}: '{}', ops: [{}], verdict: {}, log: {}}}\n",
+                    "      - {{{key}: '{}', ops: [{}], verdict: {}, redact: {}}}\n",
                     rule.pattern,
                     rule.ops.join(", "),
                     rule.verdict.as_str(),
-                    rule.log
+                    rule.redact
                 );
             }
             text
@@ -56,9 +56,9 @@ impl Model {
         for rule in &self.net {
             let (host, path) = rule.pattern.split_once('/').expect("a net pattern has a path");
             text += &format!(
-                "      - {{to: '{host}', allow: ['GET /{path}'], verdict: {}, log: {}}}\n",
+                "      - {{to: '{host}', allow: ['GET /{path}'], verdict: {}, redact: {}}}\n",
                 rule.verdict.as_str(),
-                rule.log
+                rule.redact
             );
         }
         text += if self.untrusted.is_empty() { "labels: []\n" } else { "labels:\n" };
@@ -69,12 +69,12 @@ impl Model {
         text
     }
 
-    /// The verdict, and whether it is to be logged.
+    /// The verdict, and whether personal data is replaced.
     pub(crate) fn judge(&self, call: &Syscall, untrusted: bool) -> (Verdict, bool) {
         let mut said = (Verdict::Allow, false);
         for demand in demands(call) {
-            let (verdict, log) = self.by_role(&demand);
-            said = (said.0.min(verdict), said.1 | log);
+            let (verdict, redact) = self.by_role(&demand);
+            said = (said.0.min(verdict), said.1 | redact);
             for grants in &self.chain {
                 let granted = grants.iter().any(|(name, pattern)| {
                     *name == demand.name && demand.values.iter().all(|value| matches(demand.hosts, pattern, value))
@@ -96,7 +96,7 @@ impl Model {
             "memory" => &self.memory,
             _ => &self.net,
         };
-        let (mut granted, mut verdict, mut log) = (false, Verdict::Allow, false);
+        let (mut granted, mut verdict, mut redact) = (false, Verdict::Allow, false);
         for rule in rules {
             let grants = rule.ops.contains(&demand.op);
             let all = demand.values.iter().all(|value| matches(demand.hosts, &rule.pattern, value));
@@ -106,9 +106,9 @@ impl Model {
             }
             granted |= all && rule.verdict > Verdict::Deny;
             verdict = verdict.min(rule.verdict);
-            log |= rule.log;
+            redact |= rule.redact;
         }
-        if granted { (verdict, log) } else { (Verdict::Deny, log && verdict == Verdict::Deny) }
+        if granted { (verdict, redact) } else { (Verdict::Deny, redact && verdict == Verdict::Deny) }
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn net_patterns() -> impl Strategy<Value = String> {
 
 fn rules(patterns: impl Strategy<Value = String>, ops: &'static [&'static str]) -> impl Strategy<Value = Vec<Rule>> {
     let rule = (patterns, prop::sample::subsequence(ops, 1..=ops.len()), verdicts(), any::<bool>())
-        .prop_map(|(pattern, ops, verdict, log)| Rule { pattern, ops, verdict, log });
+        .prop_map(|(pattern, ops, verdict, redact)| Rule { pattern, ops, verdict, redact });
     prop::collection::vec(rule, 0..5)
 }
 

@@ -161,7 +161,7 @@ fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failur
 
 fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
     let (old, new) = (load(old)?, load(new)?);
-    let changes = aos_policy::diff::diff(&old, &new);
+    let (changes, beside) = (aos_policy::diff::diff(&old, &new), aos_policy::diff::beside(&old, &new));
     let turned = turned(cx, &old, &new)?;
     if cx.json {
         let list: Vec<_> = changes
@@ -173,14 +173,17 @@ fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
                 })
             })
             .collect();
-        cx.document(&serde_json::json!({ "changes": list, "decisions": turned }))?;
+        cx.document(&serde_json::json!({ "changes": list, "beside": beside, "decisions": turned }))?;
         return Ok(Exit::Success);
     }
-    if changes.is_empty() {
+    if changes.is_empty() && beside.is_empty() {
         cx.note("they allow the same");
     }
     for change in changes {
         cx.line(&change.to_string())?;
+    }
+    for part in beside {
+        cx.line(&format!("~ {part}: differs, and no call shows it"))?;
     }
     let Some(turned) = turned else {
         cx.note("no decision is recorded in this home yet");
