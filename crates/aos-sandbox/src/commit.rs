@@ -77,7 +77,7 @@ impl Committed {
         let mut steps: Vec<(Name, Step)> = steps.into_iter().map(|(path, step)| (Name::of(&path), step)).collect();
         steps.sort_by(|a, b| a.0.cmp(&b.0));
         let nonce = Some(nonce().map_err(at(layer.dir()))?);
-        let state = State { stage: Stage::Committing, turn: 0, nonce, rested: None, note };
+        let state = State { stage: Stage::Committing, turn: 0, nonce, rested: None, without: Vec::new(), note };
         let record = Record { workspace: Name::of(&workspace), steps, state, bytes: 0, rest: None };
         let mut committed = Committed { layer, record };
         if let Err(full) = committed.look_for_room() {
@@ -268,10 +268,16 @@ impl Committed {
     /// read.
     #[must_use]
     pub fn missing(&self) -> Vec<PathBuf> {
+        let gone = self.not_kept(self.stage()).into_iter().filter(|nth| !self.record.state.without.contains(nth));
+        gone.map(|nth| self.record.steps[nth].0.path().to_owned()).collect()
+    }
+
+    /// The places of the steps of which something is to be kept at a stage, and is not there.
+    fn not_kept(&self, stage: Stage) -> Vec<usize> {
         let is_gone = |place: PathBuf| {
             std::fs::symlink_metadata(place).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
-        let missing = self.record.steps.iter().filter(|(name, step)| match (self.record.state.stage, step) {
+        let not_kept = self.record.steps.iter().enumerate().filter(|(_, (name, step))| match (stage, step) {
             (
                 Stage::Committed,
                 Step::Put { before: Some(_), .. } | Step::Folder { before: Some(_), .. } | Step::Remove { .. },
@@ -279,7 +285,7 @@ impl Committed {
             (Stage::Undone, Step::Put { .. }) => is_gone(self.layer.upper().join(name.path())),
             _ => false,
         });
-        missing.map(|(name, _)| name.path().to_owned()).collect()
+        not_kept.map(|(nth, _)| nth).collect()
     }
 
     /// Bytes of what is kept, with what is written down of it; `None` where that cannot be told.
@@ -382,7 +388,8 @@ impl Committed {
         let before = self.record.state.clone();
         // What the last turn used may have been seen.
         let nonce = Some(nonce().map_err(at(self.layer.dir()))?);
-        let begun = State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), rested: None, note };
+        let begun =
+            State { stage: to, turn: before.turn + 1, nonce: nonce.clone(), rested: None, without: Vec::new(), note };
         if let Err(error) = self.state(begun) {
             let stands =
                 Committed::load(self.dir()).is_ok_and(|found| found.is_some_and(|found| found.stage() == from));
@@ -494,7 +501,8 @@ impl Committed {
         self.sync_moved()?;
         pass();
         let rested = since_1970(SystemTime::now());
-        self.state(State { stage, rested, ..self.record.state.clone() })
+        let without = self.not_kept(stage);
+        self.state(State { stage, rested, without, ..self.record.state.clone() })
     }
 
     /// Does every step that is not done.

@@ -97,6 +97,7 @@ impl Ruleset {
         let handled = if abi >= 5 { (IOCTL_DEV << 1) - 1 } else { (TRUNCATE << 1) - 1 };
         let attr = RulesetAttr {
             handled_access_fs: handled,
+            // A command has a network of its own, from which nothing leads out, and its programs may talk in it.
             handled_access_net: 0,
             scoped: if abi >= 6 { SCOPES } else { 0 },
         };

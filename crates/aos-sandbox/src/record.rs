@@ -53,6 +53,9 @@ pub(crate) struct State {
     /// of version 0.1.0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rested: Option<(i64, i64)>,
+    /// The steps, by their places, of which nothing was there any more to be kept when their turn came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without: Vec<usize>,
     /// The caller's own.
     pub(crate) note: serde_json::Value,
 }

@@ -123,7 +123,7 @@ impl Way<'_> {
             return Ok(());
         }
         if there(to) {
-            return delete(&within(folder, away.as_ref())).map_err(errno);
+            return drop_left(folder, &away, name, to);
         }
         rename(folder, &*away, folder, name, RenameFlags::NOREPLACE)
     }
@@ -263,13 +263,7 @@ impl Way<'_> {
             return back(&by_name);
         }
         crate::failpoint::pass();
-        let left = within(folder, away.as_ref());
-        if there_in(folder, away.as_ref()) {
-            done(Done::Deleting(&left));
-            delete(&left).map_err(errno)
-        } else {
-            Ok(())
-        }
+        if there_in(folder, away.as_ref()) { drop_left(folder, &away, name, to) } else { Ok(()) }
     }
 
     /// Keeps what has a name in a folder at the path `to`, unless that has been done or there is nothing. A file or link stays
@@ -415,6 +409,29 @@ pub(crate) fn end_exchange(
 /// By which device and number a file is told from all others; `None` where nothing is.
 pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Deletes what is left of what was copied to a place of the layer. Where somebody has saved something in it since, which is in no
+/// copy, it gets its name again with all that is left.
+fn drop_left(folder: &OwnedFd, away: &str, name: &OsStr, to: &Path) -> Result<(), Errno> {
+    let left = within(folder, away.as_ref());
+    if !is_copied(&left, to, 0) {
+        return rename(folder, away, folder, name, RenameFlags::NOREPLACE);
+    }
+    done(Done::Deleting(&left));
+    delete(&left).map_err(errno)
+}
+
+/// Whether each file and link at a path, or below it, has its copy. What cannot be looked into was not copied either, and nothing
+/// was begun then.
+fn is_copied(left: &Path, to: &Path, level: usize) -> bool {
+    let Ok(meta) = std::fs::symlink_metadata(left) else { return true };
+    if !meta.is_dir() {
+        return same(left, to) || !(meta.is_file() || meta.is_symlink());
+    }
+    let inside = std::fs::read_dir(left).into_iter().flatten().flatten();
+    level > LEVELS_MAX
+        || inside.map(|entry| entry.file_name()).all(|name| is_copied(&left.join(&name), &to.join(&name), level + 1))
 }
 
 /// Whether a file system knows of no such renames, as some networks' do not.

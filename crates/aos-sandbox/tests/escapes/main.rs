@@ -134,6 +134,7 @@ struct Host {
     listener: std::net::TcpListener,
     _sockets: [UnixListener; 3],
     _pipe: std::fs::File,
+    _leaked: std::fs::File,
     abstract_name: String,
 }
 
@@ -159,7 +160,10 @@ impl Host {
             .expect("it can be made");
         let mut pipe = std::fs::File::options().read(true).write(true).open(pipe).expect("it is there");
         std::io::Write::write_all(&mut pipe, b"ESCAPED").expect("there is room");
-        Host { folder, listener, _sockets: sockets, _pipe: pipe, abstract_name }
+        // Somebody in the daemon forgot to mark it.
+        let leaked = std::fs::File::open(folder.path().join("secret")).expect("it is there");
+        rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("it is open");
+        Host { folder, listener, _sockets: sockets, _pipe: pipe, _leaked: leaked, abstract_name }
     }
 
     fn arguments(&self) -> [String; 5] {

@@ -182,7 +182,7 @@ fn a_removal_that_was_cut_off_is_taken_back_where_somebody_worked_in_the_folder_
 #[test]
 fn a_removal_over_two_file_systems_goes_on_where_its_folder_is_half_deleted() {
     let mut half = 0;
-    for cuts in 0.. {
+    for cuts in (0..).flat_map(|cuts| [cuts, cuts]) {
         let room = Room::new(Place::Other);
         if !cut::at(cuts, || drop(removal(&room))) {
             break;
@@ -198,8 +198,14 @@ fn a_removal_over_two_file_systems_goes_on_where_its_folder_is_half_deleted() {
         {
             half += 1;
             std::fs::remove_file(away.join("one")).unwrap();
+            // Whoever is in the folder can save there still.
+            let saved = half % 2 == 0;
+            if saved {
+                std::fs::write(away.join("deep/theirs"), BY_A_PERSON).unwrap();
+            }
             recover(&room.dir()).unwrap().unwrap();
-            assert!(!room.at("d").exists() && !away.exists(), "{cuts}");
+            assert!(room.at("d/deep/theirs").exists() == saved && !away.exists(), "{cuts}");
+            assert_eq!(room.at("d").exists(), saved, "{cuts}");
         }
     }
     assert!(half > 0 || places().len() == 1, "{half}");

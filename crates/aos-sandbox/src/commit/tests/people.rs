@@ -1,6 +1,7 @@
 //! What people do in a workspace between and beneath commits, and that none of it is lost.
 
 use super::*;
+use crate::failpoint::meanwhile;
 
 /// It said "undone", brought nothing back, and could not be undone any more.
 #[test]
@@ -77,6 +78,33 @@ fn what_is_not_kept_any_more_is_named() {
         std::fs::remove_file(again.kept(Path::new("edited"))).unwrap();
         assert_eq!(again.missing(), [PathBuf::from("edited")], "{place:?}");
     }
+}
+
+/// What a person deletes while a commit is made is kept by nobody, and no reason to refuse its undo.
+#[test]
+fn what_somebody_deletes_meanwhile_hinders_no_undo() {
+    let mut gone = 0;
+    for at in 0..12 {
+        let room = Room::new(Place::Same);
+        let layer = room.layer();
+        for path in ["d/one", "edited"] {
+            layer.write(room.work.path(), Path::new(path), b"new", None).unwrap();
+        }
+        let theirs = room.at("edited");
+        let delete =
+            move || std::fs::read(&theirs).is_ok_and(|text| text != b"new") && std::fs::remove_file(&theirs).is_ok();
+        let (made, deleted) = meanwhile::at(at, delete, || layer.commit(room.work.path(), None, Value::Null));
+        let Ok(committed) = made else { continue };
+        if deleted && !committed.kept(Path::new("edited")).exists() {
+            gone += 1;
+            let committed = Committed::load(committed.dir()).unwrap().unwrap();
+            assert!(committed.missing().is_empty(), "{at}");
+            committed.undo(Value::Null).unwrap();
+            assert!(!room.at("edited").exists(), "{at}: it was deleted");
+            assert_eq!(std::fs::read(room.at("d/one")).unwrap(), b"the old d/one");
+        }
+    }
+    assert!(gone > 0);
 }
 
 pub(super) const BY_A_PERSON: &[u8] = b"by a person";
