@@ -98,9 +98,15 @@ impl<P: PageStore> Kernel<P> {
         match outlook {
             // Once purses are called in there may be enough, and while it waits what others have set aside may be settled.
             Outlook::Soon if !self.holds_purses() && self.begins_at_once(pid, &model, &spec) => Err(all_set_aside()),
+            // All of them could turn out to be refused, too, each time that one of their own is done.
+            Outlook::Soon if self.has_many_asks(pid) => Err(all_set_aside()),
             Outlook::Now | Outlook::Soon => Ok(()),
             Outlook::Later(_, error) | Outlook::Never(error) => Err(error),
         }
+    }
+
+    fn has_many_asks(&mut self, pid: Pid) -> bool {
+        self.table.get(pid).is_some_and(|process| process.asks.len() as u64 >= limits::REFUSALS_PER_MINUTE)
     }
 
     fn begins_at_once(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> bool {
@@ -243,8 +249,8 @@ impl<P: PageStore> Kernel<P> {
             fallback: &config.fallback,
         };
         let said = route::route(&signals, &candidates);
-        if said.order.is_empty() && !ask.needs.is_empty() && !candidates.is_empty() {
-            return Err(unable(&said.barred));
+        if said.order.is_empty() && !candidates.is_empty() {
+            return Err(unable(&said.barred, ask));
         }
         Ok(said.order.into_iter().find(|choice| !ask.tried.contains(&choice.model)))
     }
@@ -525,11 +531,16 @@ fn said_usable(usable: &BTreeSet<String>) -> String {
     if usable.is_empty() { "the key may use none".into() } else { format!("the key may use {}", usable.join(", ")) }
 }
 
-/// None of the models that a key may use does what a request needs.
-fn unable(barred: &[Choice]) -> CallError {
+/// None of the models that a key may use does what a request needs, or has a window for it.
+fn unable(barred: &[Choice], ask: &Ask) -> CallError {
     let why: Vec<String> = barred.iter().map(|bar| format!("`{}`: {}", bar.model, bar.why)).collect();
-    CallError::new(Code::Inval, format!("no model may serve the request ({})", why.join("; ")))
-        .hint("leave out what needs it, name a model instead (it is asked as it is), or say in aos.toml that one can")
+    let error = CallError::new(Code::Inval, format!("no model may serve the request ({})", why.join("; ")));
+    error.hint(match ask.needs.is_empty() {
+        true => "send less at once, or name a model instead (it is asked as it is)",
+        false => {
+            "leave out what needs it, name a model instead (it is asked as it is), or say in aos.toml that one can"
+        }
+    })
 }
 
 /// The most tokens that a model may answer to a request, and the worst that it may cost.

@@ -5,12 +5,15 @@
 //! carry the same id. Deliberately absent: any provider's field names, and deciding whether to try again.
 
 use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
-use aos_abi::limits::REPLY_BYTES_MAX;
+use aos_abi::limits::{CALLS_PER_REPLY_MAX, REPLY_BYTES_MAX};
 
 use crate::pool::Delta;
 
-/// What a call weighs beside its text, so that endless empty calls are bounded too.
+/// What a call weighs beside its text, and the longest id or name.
 const CALL_BYTES: usize = 256;
+/// Most calls of a reply. More than run are kept, so that it can be said how many there were; with each piece of a call all of
+/// these are looked through, while nothing else runs.
+const CALLS_MAX: usize = 4 * CALLS_PER_REPLY_MAX;
 /// Bytes of JSON per token where nobody counted. English prose has about four and code about three, so this
 /// estimate is rather too high, as a budget wants.
 const BYTES_PER_TOKEN: usize = 3;
@@ -139,7 +142,7 @@ impl<'d> Answer<'d> {
 
     /// A call begins.
     pub(crate) fn open_call(&mut self, index: Option<u64>, id: &str, name: &str) {
-        if self.full || self.bytes + CALL_BYTES > REPLY_BYTES_MAX {
+        if self.full || self.calls.len() >= CALLS_MAX || self.bytes + CALL_BYTES > REPLY_BYTES_MAX {
             self.full = true;
             return;
         }
@@ -154,11 +157,14 @@ impl<'d> Answer<'d> {
     /// More of the arguments of the last call that has this number, or of the last call where it has none.
     pub(crate) fn push_arguments(&mut self, index: Option<u64>, arguments: &str) {
         let kept = self.fit(arguments);
+        if kept.is_empty() {
+            return;
+        }
         let found = match index {
             Some(_) => self.calls.iter().rposition(|slot| slot.index == index),
             None => self.calls.len().checked_sub(1),
         };
-        if let Some(call) = found.filter(|_| !kept.is_empty()) {
+        if let Some(call) = found {
             self.calls[call].call.arguments.push_str(kept);
             (self.deltas)(Delta::Arguments { call, text: kept.to_owned() });
         }
@@ -384,6 +390,21 @@ mod tests {
             reply.stop == Stop::Length && (REPLY_BYTES_MAX - 6..=REPLY_BYTES_MAX + 2).contains(&written),
             "{written}"
         );
+    }
+
+    /// A server that opened tens of thousands of them, and went on with the first in tiny pieces, stopped the daemon for minutes.
+    #[test]
+    fn a_reply_has_no_more_calls_than_can_be_looked_through() {
+        let mut drop = |_| ();
+        let mut answer = Answer::new(&mut drop);
+        for index in 0..=CALLS_MAX as u64 {
+            assert!(!answer.done(), "{index}");
+            answer.open_call(Some(index), "\u{1}", &"\u{1}".repeat(CALL_BYTES));
+        }
+        assert!(answer.done());
+        let reply = answer.into_reply("m", &SENT, true);
+        assert_eq!((reply.calls.len(), reply.stop), (CALLS_MAX, Stop::Length));
+        assert!(serde_json::to_string(&reply).unwrap().len() < REPLY_BYTES_MAX);
     }
 
     #[test]

@@ -148,6 +148,8 @@ struct Head<'a> {
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -259,6 +261,7 @@ pub(crate) fn body(
         temperature: wishes.and_then(|wishes| wishes.temperature),
         top_p: wishes.and_then(|wishes| wishes.top_p),
         stop: wishes.map(|wishes| wishes.stop.as_slice()).filter(|stop| !stop.is_empty()),
+        reasoning_effort: wishes.and_then(|wishes| wishes.effort.as_deref()),
     };
     let fixed = declared.as_ref().or(format.as_ref()).map_or(0, |raw| raw.get().len()) + prompt.system.len();
     let mut body = Vec::with_capacity(fixed + written.bytes() + NEW_BYTES);

@@ -34,6 +34,8 @@ pub(crate) struct Wishes {
     /// Texts before which the answer ends.
     pub(crate) stop: Vec<String>,
     pub(crate) form: Option<Form>,
+    /// How long to think, in OpenAI's words; other providers have none like it.
+    pub(crate) effort: Option<String>,
 }
 
 /// A function that the program offers.

@@ -721,6 +721,11 @@ async fn what_the_other_format_does_not_have_is_refused() {
             json!({"model": "m", "messages": [], "tools": [{"name": "bash", "type": "bash_1"}]}),
             "bash",
         ),
+        (Format::Chat, json!({"model": "m", "messages": [], "logprobs": true}), "`logprobs`"),
+        (Format::Chat, json!({"model": "m", "messages": [], "logit_bias": {"5": 1}}), "`logit_bias`"),
+        (Format::Responses, json!({"model": "m", "input": "a", "background": true}), "`background`"),
+        (Format::Responses, json!({"model": "m", "input": "a", "conversation": "c"}), "`conversation`"),
+        (Format::Responses, json!({"model": "m", "input": "a", "prompt": {"id": "p"}}), "`prompt`"),
     ];
     for (format, body, word) in table {
         let refused = relay(&pool, format, &body).await;
@@ -728,4 +733,22 @@ async fn what_the_other_format_does_not_have_is_refused() {
         assert!(misfit.message.contains(word), "{misfit:?}");
     }
     assert_eq!(server.count(), 0);
+}
+
+/// How long to think chose the model, and was not said to it.
+#[tokio::test]
+async fn a_translated_request_says_how_long_to_think_and_what_says_nothing_is_no_hindrance() {
+    let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+    let request = json!({"model": "m", "input": "a", "reasoning": {"effort": "high", "summary": "auto"}, "background": false,
+        "top_logprobs": null, "include": ["reasoning.encrypted_content"], "truncation": "auto", "metadata": {}});
+    let relayed = relay(&pool(&server, Provider::Openai), Format::Responses, &request).await.unwrap();
+    let (answer, _) = all(relayed).await;
+    assert_eq!(told(Format::Responses, false, &answer).0, "ok");
+    let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    assert_eq!(sent["reasoning_effort"], "high");
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "a"}], "reasoning_effort": "low", "logprobs": false});
+    for provider in [Provider::Anthropic, Provider::Gemini] {
+        all(relay(&pool(&server, provider), Format::Chat, &chat).await.unwrap()).await;
+    }
+    assert!(!String::from_utf8_lossy(&server.requests()[2].body).contains("low"), "the others have no such word");
 }

@@ -789,3 +789,22 @@ fn a_request_goes_only_to_models_that_can_do_what_it_needs() {
       → refuse 7: EAGAIN model `shaped`: it failed
     ");
 }
+
+/// It was told that no model may serve its key, and to use those that it may.
+#[test]
+fn a_request_that_no_window_holds_is_refused_with_how_much_there_is() {
+    let told = replay(
+        r#"
+        model tiny tier=nano price=0.1 window=1500
+        model small tier=small price=1 window=1900
+        only tiny,small
+        spawn program model=auto
+        key 2
+        ask 2 1 auto
+        ask 2 2 tiny
+        "#,
+    );
+    let refused = "→ refuse 1: EINVAL no model may serve the request (`small`: 1000 tokens are sent in any case, and its window has room for 900;";
+    assert!(told.contains(refused), "{told}");
+    assert!(told.contains("→ serve 2 2 by tiny"), "whoever names it is asked: {told}");
+}

@@ -29,6 +29,8 @@ struct Request {
     top_p: Option<f64>,
     #[serde(default)]
     stop: Option<OneOrMore>,
+    #[serde(default)]
+    reasoning_effort: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +139,7 @@ pub(super) fn understood(body: &[u8], max_output: u32) -> Result<Understood, Mis
         top_p: request.top_p,
         stop: request.stop.map(OneOrMore::all).unwrap_or_default(),
         form: request.response_format.as_ref().and_then(|format| form(format, format.get("json_schema"))),
+        effort: request.reasoning_effort,
     };
     Ok(Understood { prompt: prompt(system.join("\n\n"), messages, max_output), wishes })
 }

@@ -82,6 +82,7 @@ pub(super) fn understood(body: &[u8], max_output: u32) -> Result<Understood, Mis
         top_p: request.top_p,
         stop: request.stop_sequences.unwrap_or_default(),
         form: None,
+        effort: None,
     };
     let system = request.system.map(|content| text(&content)).unwrap_or_default();
     Ok(Understood { prompt: prompt(system, messages, max_output), wishes })

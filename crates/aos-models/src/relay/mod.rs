@@ -13,6 +13,7 @@ mod bounds;
 mod chat;
 mod count;
 mod embeddings;
+mod lost;
 mod messages;
 mod passed;
 mod peek;
@@ -153,6 +154,9 @@ impl Asked {
 
     /// The conversation in it.
     fn understood(&self, max_output: u32) -> Result<Understood, Misfit> {
+        if matches!(self.format, Format::Chat | Format::Responses) {
+            lost::refused(&self.body)?;
+        }
         match self.format {
             Format::Chat => chat::understood(&self.body, max_output),
             Format::Responses => responses::understood(&self.body, max_output),

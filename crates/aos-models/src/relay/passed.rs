@@ -248,10 +248,11 @@ impl Sieve {
         self.kept.extend_from_slice(piece);
         let mut passed = BytesMut::new();
         let (mut start, mut at) = (0, self.looked);
-        while let Some(length) = self.kept[at..].iter().position(|byte| *byte == b'\n') {
+        while let Some(length) = self.kept[at..].iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             at += length + 1;
             let event = &self.kept[start..at];
-            if event.ends_with(b"\n\n") || event.ends_with(b"\r\n\r\n") {
+            // An empty line, in each of the ways in which lines may end.
+            if [&b"\n\n"[..], b"\n\r\n", b"\r\r"].iter().any(|end| event.ends_with(end)) {
                 if self.all || !tells_usage_only(event) {
                     passed.extend_from_slice(event);
                 }

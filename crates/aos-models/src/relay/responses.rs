@@ -32,6 +32,14 @@ struct Request {
     temperature: Option<f64>,
     #[serde(default)]
     top_p: Option<f64>,
+    #[serde(default)]
+    reasoning: Option<Reasoning>,
+}
+
+#[derive(Deserialize)]
+struct Reasoning {
+    #[serde(default)]
+    effort: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +101,7 @@ pub(super) fn understood(body: &[u8], max_output: u32) -> Result<Understood, Mis
         top_p: request.top_p,
         stop: Vec::new(),
         form: format.and_then(|format| form(format, Some(format))),
+        effort: request.reasoning.and_then(|reasoning| reasoning.effort),
     };
     Ok(Understood { prompt: prompt(system.join("\n\n"), messages, max_output), wishes })
 }
@@ -138,7 +147,7 @@ fn usage(usage: &Usage) -> Value {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
     })
 }
