@@ -89,6 +89,11 @@ impl<'l> Cron<'l> {
     /// At hours that are named: the first time that they are shown, and where they are left out as much later.
     fn once_a_day(&self, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let mut shown = self.zone.to_datetime(now);
+        if let Some(change) = self.zone.preceding(now.checked_add(1.second()).ok()?).next() {
+            // Of what was left out then some may be to come.
+            let before = self.zone.to_offset(change.timestamp().checked_sub(1.second()).ok()?);
+            shown = shown.min(before.to_datetime(now));
+        }
         loop {
             shown = self.after(shown)?;
             let next = self.zone.to_ambiguous_timestamp(shown).compatible().ok()?;
@@ -257,6 +262,9 @@ mod tests {
         assert_eq!(daily, [at("2026-03-29T01:30:00Z"), at("2026-03-30T00:30:00Z")]);
         let daily = all("30 2 * * *", "2026-10-24T12:00:00Z", 2);
         assert_eq!(daily, [at("2026-10-25T00:30:00Z"), at("2026-10-26T01:30:00Z")]);
+        let minutes = all("*/30 2 * * *", "2026-03-28T12:00:00Z", 3);
+        assert_eq!(minutes, [at("2026-03-29T01:00:00Z"), at("2026-03-29T01:30:00Z"), at("2026-03-30T00:00:00Z")]);
+        assert_eq!(all("30 2 * * *", "2026-03-29T01:10:00Z", 1), [at("2026-03-29T01:30:00Z")]);
         // Twice a day, of which one falls on the other.
         assert_eq!(
             all("30 2,3 * * *", "2026-03-29T00:00:00Z", 2),

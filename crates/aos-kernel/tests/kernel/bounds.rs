@@ -223,3 +223,33 @@ fn a_full_inbox_takes_no_more() {
     let shown = told.lines().find(|line| line.contains("infer 2 turn") && line.contains("word 0.")).unwrap();
     assert!(taken[..FULL].iter().all(|word| shown.contains(&format!("message {word}"))), "{shown}");
 }
+
+#[test]
+fn a_timer_that_is_taken_back_fires_no_more() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_SCHEDULE {"seconds":60,"prompt":"gone"} => SYS_SCHEDULE {"seconds":60,"prompt":"stays"}
+        2: => SYS_UNSCHEDULE {"timer_id":"t1"} => SYS_UNSCHEDULE {"timer_id":"t1"}
+        2: ok
+        after 61
+        "#,
+    );
+    let fired: Vec<&str> = told.lines().filter(|line| line.starts_with("2 timer")).collect();
+    assert_eq!(fired, ["2 timer t2: stays"], "{told}");
+    assert_eq!(told.matches("SYS_UNSCHEDULE = {}").count(), 1, "{told}");
+    assert!(told.contains("ENOENT"), "there is none of that name any more: {told}");
+}
+
+#[test]
+fn whoever_reads_its_input_waits_no_longer_than_it_says() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_READ_STDIN {"timeout_s":5}
+        after 4
+        after 2
+        "#,
+    );
+    assert!(told.contains("ETIMEDOUT: no input came within 5 s"), "{told}");
+}
