@@ -163,8 +163,9 @@ impl Passing {
 pub(crate) fn refused(format: Format, error: ApiError) -> Response {
     let json = in_format(format, &error).to_string();
     // The clients ask again after a 409 and any 5xx by themselves, which does not help against these two, nor against what
-    // only a person can mend at a model.
-    let in_vain = matches!(error.status, 409 | 507) || error.code == Code::Io.as_str();
+    // only a person can mend at a model, and each time is paid where the program did not read what it had.
+    let no_sooner = error.status == 503 && error.retry_after_ms.is_none();
+    let in_vain = matches!(error.status, 409 | 507) || error.code == Code::Io.as_str() || no_sooner;
     let mut response = error.into_response();
     *response.body_mut() = Body::from(json);
     if in_vain {

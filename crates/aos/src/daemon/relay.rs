@@ -228,6 +228,7 @@ impl Relays {
         token: CancellationToken,
         asked: &Arc<Asked>,
     ) -> Answer<Option<aos_gateway::Relayed>> {
+        let pid = serve.pid;
         let mut serving = Serving::of(&serve, self.completions.clone());
         let (guard, looked_at) = (serve.guard, Arc::clone(asked));
         let looked =
@@ -260,7 +261,7 @@ impl Relays {
                         serving.relayed = Some(relayed);
                         drop(serving);
                         let whole = match whole {
-                            Some(whole) => Some(Ok(self.backlogs.hold(whole).await?)),
+                            Some(whole) => Some(Ok(self.backlogs.hold(pid, whole, &token).await?)),
                             None => None,
                         };
                         stream::iter(whole).boxed()
@@ -270,7 +271,7 @@ impl Relays {
                         let pieces = stream::unfold(serving, |mut serving| async move {
                             serving.next().await.map(|piece| (piece, serving))
                         });
-                        self.backlogs.read(pieces.boxed(), until, token)
+                        self.backlogs.read(pid, pieces.boxed(), until, token)
                     }
                 };
                 Ok(Some(aos_gateway::Relayed { status, content_type, model: serve.model, body }))
