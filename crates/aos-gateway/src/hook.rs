@@ -113,8 +113,7 @@ pub(crate) async fn answer<S: System>(
     body: Body,
 ) -> Result<Response, ApiError> {
     let Some(route) = shared.within(JOURNAL_WITHIN, shared.system.webhook_route(&path)).await? else {
-        return Err(ApiError::not_found(format!("no agent owns the webhook `{}`", crate::call::shown(&path)))
-            .hint("an agent takes a path with SYS_REGISTER_WEBHOOK and gives it up when it ends"));
+        return Err(nobodys(&path));
     };
     if route.secret.is_none() && from_foreign_page(&request) {
         return Err(ApiError::forbidden("a page of another site may not call an unsigned webhook"));
@@ -137,7 +136,7 @@ pub(crate) async fn answer<S: System>(
     let call = WebhookCall {
         pid: route.pid,
         method: request.method.as_str().to_owned(),
-        path,
+        path: path.clone(),
         query: request.uri.query().map(str::to_owned),
         headers: passed(&request.headers),
         body,
@@ -156,14 +155,24 @@ pub(crate) async fn answer<S: System>(
         shared.seen.lock().unwrap_or_else(PoisonError::into_inner).give_back(proof);
     }
     match delivered {
-        // To a sender a full queue is the server's trouble, and senders repeat a 503.
-        Err(error) if error.status == 429 => Err(ApiError { status: 503, ..error }),
+        // To a sender a full queue is the server's trouble, and senders repeat a 503. Whose it is and how full is not for
+        // strangers.
+        Err(ApiError { status: 429, retry_after_ms, .. }) => {
+            Err(ApiError { retry_after_ms, ..ApiError::unavailable("the agent takes no more requests for now") })
+        }
+        // It ended while the request came.
+        Err(error) if error.status == 404 => Err(nobodys(&path)),
         Err(error) => Err(error),
         Ok(WebhookDelivery { request_id, answer: None }) => {
             json_response(202, &serde_json::json!({ "request_id": request_id }))
         }
         Ok(WebhookDelivery { request_id, answer: Some(answer) }) => written(answer, &request_id),
     }
+}
+
+fn nobodys(path: &str) -> ApiError {
+    ApiError::not_found(format!("no agent owns the webhook `{}`", crate::call::shown(path)))
+        .hint("an agent takes a path with SYS_REGISTER_WEBHOOK and gives it up when it ends")
 }
 
 /// Remembers the signed requests that the last daemon took: they are as little taken again as this one's.

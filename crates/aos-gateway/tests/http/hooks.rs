@@ -132,7 +132,7 @@ async fn the_answer_says_what_became_of_it() {
     }
     let got = door.send_with("POST", "/hooks/full", &[], "hi").await;
     assert_eq!((got.status, got.header("retry-after")), (503, "2"));
-    assert_eq!(got.error(), "EAGAIN: 256 notices wait already");
+    assert_eq!(got.error(), "unavailable: the agent takes no more requests for now");
 }
 
 #[tokio::test]
