@@ -12,6 +12,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use aos_abi::EffectId;
+
 use crate::env::Env;
 
 /// Longest path of a Unix socket, in bytes: `sun_path` of unix(7) less its end mark.
@@ -65,6 +67,24 @@ pub enum Kind {
 
 /// Where changes to files that are at rest are, below [`Home::undo`].
 pub const AT_REST: &str = "kept";
+
+/// The changes to files in [`Home::undo`], or in a folder in it, by their effects.
+///
+/// # Errors
+/// Where the folder cannot be listed; one that is missing holds none.
+pub fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let named = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        found.extend(named.map(|effect| (effect, path)));
+    }
+    Ok(found)
+}
 
 /// Why there is no home to work in.
 #[derive(Debug, thiserror::Error)]
@@ -246,6 +266,7 @@ impl Home {
     pub fn undo(&self) -> PathBuf {
         self.data.join("undo")
     }
+
     /// The folders that hold it all; one, unless XDG says otherwise. No agent may ever see into them, but for workspaces.
     #[must_use]
     pub fn roots(&self) -> Vec<PathBuf> {

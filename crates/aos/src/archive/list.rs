@@ -1,14 +1,14 @@
 //! The list of an archive while it grows: what is in it and what is not, never longer than is read again.
 //!
 //! Start at [`List::fits`]. What always holds: what agents leave in one workspace takes at most half of the room that is left,
-//! so it hinders neither the backup nor what comes after it; what was left out is counted for each workspace. What is in a
-//! folder that is not in the list is not in it either.
+//! and of the holes that may still come, so it hinders neither the backup nor what comes after it; what was left out is
+//! counted for each workspace. What is in a folder that is not in the list is not in it either.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Held, LeftOut, MANIFEST_BYTES_MAX};
+use super::{HOLES_BYTES_MAX, Held, LeftOut, MANIFEST_BYTES_MAX};
 
 /// Kept for what is at the top of a home, and for counts of what was left out.
 const RESERVE_BYTES: usize = MANIFEST_BYTES_MAX / 8;
@@ -22,6 +22,8 @@ pub(super) struct List {
     left_out: Vec<LeftOut>,
     /// Bytes of JSON that may still come.
     room: usize,
+    /// Bytes of holes that may still come.
+    holes: u64,
     part: Part,
 }
 
@@ -30,6 +32,7 @@ pub(super) struct List {
 struct Part {
     name: PathBuf,
     room: usize,
+    holes: u64,
     full: bool,
     named: usize,
     /// What was left out and is not named.
@@ -39,7 +42,7 @@ struct Part {
 impl List {
     pub(super) fn new() -> List {
         let room = MANIFEST_BYTES_MAX - RESERVE_BYTES;
-        List { held: Vec::new(), left_out: Vec::new(), room, part: Part::default() }
+        List { held: Vec::new(), left_out: Vec::new(), room, holes: HOLES_BYTES_MAX, part: Part::default() }
     }
 
     /// Whether there is room for something, which is counted where there is not; then there is none for the rest of its
@@ -56,6 +59,17 @@ impl List {
             self.part.more += 1;
         }
         fits
+    }
+
+    /// Whether there may be so many more bytes of holes, in a file of this name; they count from now on.
+    pub(super) fn takes_holes(&mut self, name: &Path, bytes: u64) -> bool {
+        self.enter(name);
+        let takes = bytes <= self.part.holes;
+        if takes {
+            self.part.holes -= bytes;
+            self.holes -= bytes;
+        }
+        takes
     }
 
     /// Adds what [`List::fits`] had room for.
@@ -102,7 +116,7 @@ impl List {
         let part: PathBuf = name.components().take(levels).collect();
         if part != self.part.name {
             self.leave();
-            self.part = Part { name: part, room: self.room / 2, ..Part::default() };
+            self.part = Part { name: part, room: self.room / 2, holes: self.holes / 2, ..Part::default() };
         }
     }
 

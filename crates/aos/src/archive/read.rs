@@ -139,7 +139,7 @@ impl<'r> Reading<'r> {
                 }
             }
             // The journal or the policy would be elsewhere, such as where an agent may write.
-            EntryType::Symlink if !super::may_have_names(name) => {
+            EntryType::Symlink | EntryType::Link if !super::may_have_names(name) => {
                 return Err(self.damaged(format!("`{}` is a link", name.display())));
             }
             EntryType::Symlink => {

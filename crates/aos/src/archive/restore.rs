@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
 use aos_journal::{Exchange, Report, check_archive};
+use aos_sandbox::{Committed, Stage, recover};
 
 use super::{Error, LeftOut, Manifest, Progress, Whole, folder_of};
-use crate::home::{Home, Kept, Kind};
+use crate::home::{AT_REST, Home, Kept, Kind, changes_in};
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Restored {
     pub replaced: Vec<PathBuf>,
     /// What is in the archive and is not there now, since its path is too long here.
     pub left_out: Vec<LeftOut>,
+    /// Folders of people in which a change that a stop had interrupted was brought to its end.
+    pub finished: Vec<PathBuf>,
 }
 
 /// Puts what an archive holds in the place of what a home holds, which is kept in `replaced-TIME`. `expected` is the hash
@@ -36,8 +39,8 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`aos_journal::Error::Locked`] while a daemon runs; those of [`super::check`]; [`Error::Other`]; with these nothing was
-/// changed. What is refused later on is taken back; where that is refused, too, the home has no journal, and the restore is
-/// to be begun again.
+/// changed. What is refused later on is taken back; where that is refused, too, [`Error::Between`]: the home has no journal,
+/// and the restore is to be begun again.
 pub fn restore(
     archive: &Path,
     home: &Home,
@@ -54,17 +57,56 @@ pub fn restore(
     }
     progress("checking the journal", 0);
     let report = check_archive(&staging.place(Path::new("journal.db")))?;
+    without_changes_under_way(&staging.place(Path::new("undo")))?;
+    let finished = bring_to_rest(home)?;
 
     let aside = Aside::of(home, at);
     let mut moved = Vec::new();
     if let Err(error) = put_in_place(home, &exchange, &staging, &aside, &report, &mut moved) {
-        // Where that fails, too, the home has no journal, and the next start says so.
-        let _ = take_back(home, &exchange, &aside, &moved);
-        aside.kept();
-        return Err(error);
+        let back = take_back(home, &exchange, &aside, &moved);
+        let folders = aside.kept();
+        return Err(match back {
+            Ok(()) => error,
+            Err(back) => Error::Between { error: Box::new(error), back: Box::new(back), folders },
+        });
     }
     home.create()?;
-    Ok(Restored { manifest, sha256, replaced: aside.kept(), left_out })
+    Ok(Restored { manifest, sha256, replaced: aside.kept(), left_out, finished })
+}
+
+/// Brings changes to an end that a stop interrupted, as the next start would have, where they are in folders of people: what
+/// they replace is in this home alone. Which folders these are. What cannot be told of is set aside with the rest.
+fn bring_to_rest(home: &Home) -> Result<Vec<PathBuf>, Error> {
+    let (undo, mut folders) = (home.undo(), Vec::new());
+    for (_, path) in changes_in(&undo).map_err(Error::io("read", &undo))? {
+        let Ok(Some(begun)) = Committed::load(&path) else { continue };
+        let folder = begun.workspace();
+        let rests = matches!(begun.stage(), Stage::Committed | Stage::Undone);
+        if rests || folder.starts_with(home.workspaces()) || !folder.is_dir() {
+            continue;
+        }
+        recover(&path).map_err(|source| Error::UnderWay { path, source })?;
+        folders.push(folder);
+    }
+    folders.sort();
+    folders.dedup();
+    Ok(folders)
+}
+
+/// Takes what was under way out of an archive, as those of before may hold it: it is in the middle of a change of folders that
+/// went on without it.
+fn without_changes_under_way(undo: &Path) -> Result<(), Error> {
+    let found = match fs::read_dir(undo) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(Error::io("read", undo))?,
+    };
+    for entry in found {
+        let path = entry.map_err(Error::io("read", undo))?.path();
+        if path.file_name().is_some_and(|name| name != AT_REST) {
+            aos_sandbox::delete(&path).map_err(Error::io("remove", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// Something that was moved: from where, and to where.
@@ -110,8 +152,9 @@ fn take_back(home: &Home, exchange: &Exchange, aside: &Aside, moved: &[Move]) ->
     }
     exchange.take_back(&aside.folder_for(&home.journal_file())?)?;
     sync(folder_of(&home.journal_file()))?;
-    // Folders that were empty.
-    Ok(home.create()?)
+    // Folders that were empty; a start makes them, too.
+    let _ = home.create();
+    Ok(())
 }
 
 /// Where what is there goes: beside itself, since only that is sure to be on the same file system.

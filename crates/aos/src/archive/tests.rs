@@ -170,13 +170,13 @@ fn with_more(archive: &Path, mut manifest: Manifest, more: &[(PathBuf, Option<&s
 fn a_change_that_is_under_way_stays_where_it_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let home = home_at(&dir.path().join("home"));
-    for change in ["9-0", "kept/5-0"] {
+    for change in ["9.0", "kept/5.0"] {
         fs::create_dir_all(home.undo().join(change)).unwrap();
         fs::write(home.undo().join(change).join("record.json"), "{}").unwrap();
     }
     let held = backed_up(&home, &dir.path().join("a.aos")).held;
     let of_undo: Vec<&str> = held.iter().map(|held| &*held.path).filter(|path| path.starts_with("undo")).collect();
-    assert_eq!(of_undo, ["undo", "undo/kept", "undo/kept/5-0", "undo/kept/5-0/record.json"]);
+    assert_eq!(of_undo, ["undo", "undo/kept", "undo/kept/5.0", "undo/kept/5.0/record.json"]);
 }
 
 /// What a link led to was in the backup, where it took the place of a folder that had been listed.
@@ -351,6 +351,41 @@ fn what_was_there_is_kept_each_time_also_where_configuration_lies_elsewhere() {
     }
 }
 
+/// What was being done in a person's folder stayed half done, and what it had replaced lay in the folder of what was replaced.
+#[test]
+fn a_change_that_was_under_way_is_brought_to_its_end_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, archive) = (home_at(&dir.path().join("home")), dir.path().join("a.aos"));
+    backed_up(&home, &archive);
+    let own = dir.path().join("own");
+    fs::create_dir(&own).unwrap();
+    for name in ["one", "two"] {
+        fs::write(own.join(name), "before").unwrap();
+    }
+    let change = home.undo().join("9.0");
+    let layer = aos_sandbox::Layer::create(&change).unwrap();
+    for name in ["one", "two"] {
+        layer.write(&own, Path::new(name), b"after", None).unwrap();
+    }
+    let committed = layer.commit(&own, None, serde_json::Value::Null).unwrap();
+    // As a kill behind its first step leaves it.
+    fs::rename(own.join("two"), change.join("upper/two")).unwrap();
+    fs::rename(committed.kept(Path::new("two")), own.join("two")).unwrap();
+    let record = fs::read_to_string(change.join("committed.json")).unwrap();
+    fs::write(change.join("committed.json"), record.lines().next().unwrap()).unwrap();
+
+    let restored = restore(&archive, &home, Timestamp(0), None, &mut quiet()).unwrap();
+    let texts = ["one", "two"].map(|name| fs::read_to_string(own.join(name)).unwrap());
+    assert_eq!(restored.finished, [own.canonicalize().unwrap()]);
+    assert!(texts == ["after", "after"] && restored.replaced[0].join("undo/9.0").is_dir(), "{texts:?}");
+
+    // What nobody can tell of, or is of a folder that is gone, is set aside with the rest.
+    fs::create_dir_all(&change).unwrap();
+    fs::write(change.join("committed.json"), "nonsense").unwrap();
+    let restored = restore(&archive, &home, Timestamp(1), None, &mut quiet()).unwrap();
+    assert!(restored.finished.is_empty() && restored.replaced[0].join("undo/9.0").is_dir());
+}
+
 /// It let no backup be made, and the message said that the journal was damaged.
 #[test]
 fn a_damaged_database_costs_only_itself() {
@@ -398,13 +433,18 @@ fn holes_and_further_names_take_no_room_and_come_back() {
     File::create(own.join("hole")).unwrap().set_len(32 << 20).unwrap();
     File::create(own.join("end")).unwrap().write_all_at(b"end", 20_000_003).unwrap();
     File::create(own.join("endless")).unwrap().set_len(HOLES_BYTES_MAX).unwrap();
+    // Nor does one before it leave it none.
+    fs::create_dir_all(home.workspaces().join("2")).unwrap();
+    for name in ["greedy", "more"] {
+        File::create(home.workspaces().join("2").join(name)).unwrap().set_len(HOLES_BYTES_MAX / 2).unwrap();
+    }
     fs::write(own.join("deep/one"), vec![7; 3_000_000]).unwrap();
     (0..9).for_each(|nth| fs::hard_link(own.join("deep/one"), own.join(format!("name{nth}"))).unwrap());
     let manifest = backed_up(&home, &archive);
     let size = fs::metadata(&archive).unwrap().len();
     assert!(size < 8_000_000, "{size}");
     let left: Vec<&str> = manifest.left_out.iter().map(|left| left.path.as_str()).collect();
-    assert_eq!(left, ["workspaces/3/endless"]);
+    assert_eq!(left, ["workspaces/2/more", "workspaces/3/endless"]);
 
     // Those of the first form are read as before.
     let mut bytes = fs::read(&archive).unwrap();

@@ -57,9 +57,10 @@ pub fn write(home: &Home, to: &Path, at: Timestamp, progress: Progress<'_>) -> R
 fn put(archive: &Path, to: &Path) -> Result<(), Error> {
     let named = match renameat_with(CWD, archive, CWD, to, RenameFlags::NOREPLACE) {
         // Of a file system that cannot say so.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if fs::symlink_metadata(to).is_err() => {
-            fs::rename(archive, to)
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(archive, to),
+        },
         named => named.map_err(io::Error::from),
     };
     match named {
@@ -100,7 +101,6 @@ struct Writing<'w, 'p> {
     /// Files with several names, by the first that was taken.
     names: HashMap<Same, PathBuf>,
     bytes: u64,
-    holes: u64,
     progress: Progress<'p>,
 }
 
@@ -116,7 +116,6 @@ impl<'w, 'p> Writing<'w, 'p> {
             list: List::new(),
             names: HashMap::new(),
             bytes: 0,
-            holes: 0,
             progress,
         })
     }
@@ -293,8 +292,12 @@ impl<'w, 'p> Writing<'w, 'p> {
         let length = metadata.len();
         let mut content = Content::of(file, length);
         let holes = length - content.written();
-        if self.holes + holes > HOLES_BYTES_MAX {
-            self.leave_out(name, format!("its holes are {holes} bytes, and a backup holds {HOLES_BYTES_MAX} of them"));
+        if !self.list.takes_holes(name, holes) {
+            let most = HOLES_BYTES_MAX;
+            let why = format!(
+                "its holes are {holes} bytes; of {most} in a backup, half of what is left is for one workspace"
+            );
+            self.leave_out(name, why);
             return Ok(false);
         }
         // Every hash is as long as this one.
@@ -307,7 +310,6 @@ impl<'w, 'p> Writing<'w, 'p> {
         let map = if holes > 0 { content.map(&mut header) } else { Vec::new() };
         let data = map.as_slice().chain(&mut content);
         self.tar.append_data(&mut header, name, data).map_err(Error::io("write", self.archive))?;
-        self.holes += holes;
         self.bytes += length;
         (self.progress)("writing", self.bytes);
         held.sha256 = Some(content.hash());

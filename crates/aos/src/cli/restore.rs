@@ -55,7 +55,7 @@ impl Args {
             cx.document(&serde_json::json!({
                 "last_lsn": manifest.last_lsn, "entries": manifest.entries, "files": manifest.files(),
                 "made_at": manifest.at, "sha256": restored.sha256, "replaced": restored.replaced,
-                "left_out": restored.left_out,
+                "left_out": restored.left_out, "finished": restored.finished,
             }))?;
             return Ok(Exit::Success);
         }
@@ -69,6 +69,10 @@ impl Args {
             cx.note(&format!("left out {}: {}", super::backup::shown(&left.path), left.why));
         }
         cx.note("folders of yours are as they were; what came into them since then counts as clean: look at it first");
+        for folder in &restored.finished {
+            let what = "a change that was under way when the daemon stopped was brought to its end, and is not undone from here";
+            cx.note(&format!("but in {} {what}", folder.display()));
+        }
         for folder in &restored.replaced {
             cx.note(&format!("what was there is in {}; remove it when you need it no more", folder.display()));
         }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use super::heart::Completion;
-use crate::home::AT_REST;
+use crate::home::{AT_REST, changes_in};
 use told::changed;
 use turns::Turns;
 pub(crate) use turns::Wants;
@@ -520,17 +520,6 @@ fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
 /// Whether nothing of a change is under way.
 fn rests(committed: &Committed) -> bool {
     matches!(committed.stage(), Stage::Committed | Stage::Undone)
-}
-
-/// The folders of changes in a folder.
-fn changes_in(dir: &Path) -> io::Result<Vec<(EffectId, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        let named = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-        found.extend(named.map(|effect| (effect, path)));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
