@@ -4,7 +4,9 @@
 //! while it is copied. Deliberately absent: what a process changes in them,
 //! which is `undo`'s affair.
 
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,15 +42,30 @@ pub(crate) fn followed(path: &Path) -> (Vec<PathBuf>, PathBuf) {
 }
 
 /// Copies a workspace for a fork: files and folders; links are copied as links. Holes and names of one file stay what they
-/// are, so a copy takes no more of the disk than what it is of. Nobody else may write to the copy meanwhile.
+/// are, so a copy takes no more of the disk than what it is of. What the daemon may not read is there, but empty: a file may not
+/// be read there either, and a folder not be written to. Nobody else may write to the copy meanwhile.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    copy(Walk::of(from)?, to)
+    copy(from, Walk::of(from)?, to)
 }
 
-fn copy(walk: impl Iterator<Item = (PathBuf, io::Result<Met>)>, to: &Path) -> io::Result<()> {
+fn is_refused<T>(met: &io::Result<T>) -> bool {
+    met.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+fn copy(from: &Path, walk: impl Iterator<Item = (PathBuf, io::Result<Met>)>, to: &Path) -> io::Result<()> {
     let mut copies = Copies::default();
     for (path, met) in walk {
-        let (met, target) = (met?, to.join(path));
+        let target = to.join(&path);
+        if is_refused(&met) {
+            make_way(&target)?;
+            // Of what is in a folder that may be read and not entered, the names alone are known.
+            match std::fs::symlink_metadata(from.join(&path)).is_ok_and(|meta| meta.is_dir()) {
+                true => DirBuilder::new().mode(0o555).create(&target)?,
+                false => unreadable(&target)?,
+            }
+            continue;
+        }
+        let met = met?;
         if met.meta.is_dir() {
             if !std::fs::symlink_metadata(&target).is_ok_and(|meta| meta.is_dir()) {
                 make_way(&target)?;
@@ -58,10 +75,19 @@ fn copy(walk: impl Iterator<Item = (PathBuf, io::Result<Met>)>, to: &Path) -> io
             std::os::unix::fs::symlink(met.link()?, &target)?;
         } else if met.meta.is_file() {
             make_way(&target)?;
-            copies.opened(&met.file()?, &target)?;
+            let file = met.file();
+            if is_refused(&file) {
+                unreadable(&target)?;
+                continue;
+            }
+            copies.opened(&file?, &target)?;
         }
     }
     Ok(())
+}
+
+fn unreadable(target: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o000).open(target).map(drop)
 }
 
 /// What is sent along to a dry run takes the place of what the folder has, also of a link.
@@ -130,7 +156,7 @@ pub(crate) fn copy_apart(folder: &Path, into: &Path, what: &str) -> Result<tempf
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
     use super::*;
 
@@ -148,6 +174,41 @@ mod tests {
         assert_eq!((meta("to/hole").len(), meta("to/hole").blocks() < 2000), (64 << 20, true));
         assert_eq!((meta("to/one").ino(), meta("to/one").nlink()), (meta("to/deep/name").ino(), 2));
         assert_eq!(std::fs::read(at("to/one")).unwrap(), b"of several");
+    }
+
+    /// One such file let no ordinary user's daemon make a copy.
+    #[test]
+    fn what_may_not_be_read_stops_no_copy() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |path: &str| room.path().join(path);
+        std::fs::create_dir_all(at("from/folder/in")).unwrap();
+        for path in ["from/file", "from/other", "from/folder/file"] {
+            std::fs::write(at(path), path).unwrap();
+        }
+        let mode = |path: &str, mode: u32| std::fs::set_permissions(at(path), PermissionsExt::from_mode(mode)).unwrap();
+        let nobody = rustix::process::Uid::from_raw(65534);
+        let root = rustix::process::geteuid().is_root();
+        if root {
+            for path in ["", "from", "from/file", "from/other", "from/folder"] {
+                std::os::unix::fs::lchown(at(path), Some(nobody.as_raw()), None).unwrap();
+            }
+        }
+        mode("from/file", 0o000);
+        mode("from/folder", 0o000);
+        if root {
+            // For this thread alone.
+            rustix::thread::set_thread_res_uid(None, Some(nobody), None).unwrap();
+        }
+        let copied = copy_folder(&at("from"), &at("to"));
+        if root {
+            rustix::thread::set_thread_res_uid(None, Some(rustix::process::Uid::ROOT), None).unwrap();
+        }
+        mode("from/folder", 0o700);
+        copied.unwrap();
+        let meta = |path: &str| std::fs::metadata(at(path)).unwrap();
+        assert_eq!((meta("to/file").len(), meta("to/file").mode() & 0o777), (0, 0o000));
+        assert_eq!(std::fs::read(at("to/other")).unwrap(), b"from/other");
+        assert_eq!((meta("to/folder").mode() & 0o777, std::fs::read_dir(at("to/folder")).unwrap().count()), (0o555, 0));
     }
 
     /// A descriptor stayed open at each level, and the stack grew with them.
@@ -183,7 +244,7 @@ mod tests {
                 ["from/b", "from/z"].into_iter().for_each(swap);
             }
         };
-        copy(Walk::of(&at("from")).unwrap().inspect(swapping), &at("to")).unwrap();
+        copy(&at("from"), Walk::of(&at("from")).unwrap().inspect(swapping), &at("to")).unwrap();
         assert_eq!(std::fs::read_to_string(at("to/b/a")).unwrap(), "from/b/a");
         assert_eq!(at("to/b").read_dir().unwrap().count(), 1);
         assert_eq!(std::fs::read_link(at("to/z")).unwrap(), at("outside"));
