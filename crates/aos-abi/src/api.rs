@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{BoundFile, FileChange, ProposalState, Verdict};
-use crate::model::Ability;
+use crate::model::{Ability, ModelLimits, Price};
 use crate::process::{BudgetSpec, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
@@ -372,6 +372,18 @@ pub struct ModelView {
     pub tier: Option<String>,
     /// Most tokens of prompt and answer together.
     pub context_window: u32,
+    /// Most tokens of one answer.
+    #[serde(default)]
+    pub max_output: u32,
+    /// US dollars for a million tokens; `null` where nobody has said.
+    #[serde(default)]
+    pub price: Option<Price>,
+    /// What it can do, as far as `aos.toml` says.
+    #[serde(default)]
+    pub can: Vec<Ability>,
+    /// What its server allows.
+    #[serde(default)]
+    pub limits: ModelLimits,
     /// What is sent there stays on this machine.
     pub local: bool,
     /// It serves processes that name no model.

@@ -350,6 +350,10 @@ impl System for Fake {
             model: "qwen3:8b".into(),
             tier: None,
             context_window: 32768,
+            max_output: 4096,
+            price: None,
+            can: vec![],
+            limits: Default::default(),
             local: true,
             default: true,
         }])

@@ -47,7 +47,7 @@ impl Args {
                 } else if self.events {
                     format!("{}\n", event_line(&line, width, cx.out))
                 } else {
-                    line.entry.as_deref().map(|entry| told(&mut narrator, entry)).unwrap_or_default()
+                    line.entry.as_deref().map_or_else(|| cx.out.dim(&untold(&line)), |entry| told(&mut narrator, entry))
                 };
                 cx.print(&text)?;
             }
@@ -61,6 +61,13 @@ impl Args {
 
 fn is_since(entry: &Entry, since: Option<Timestamp>) -> bool {
     since.is_none_or(|since| entry.at >= since)
+}
+
+/// The line for an entry of which this program knows no more than that.
+fn untold(line: &Line) -> String {
+    let fields: serde_json::Value = serde_json::from_str(&line.json).unwrap_or_default();
+    let why = fields["error"].as_str().unwrap_or("this release does not know its type; `--json` shows it");
+    format!("entry {}: {}\n", line.lsn.0, clean_line(why))
 }
 
 /// The lines for one entry, with the texts that an attached person would see elsewhere.

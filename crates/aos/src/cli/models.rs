@@ -142,16 +142,26 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
         Column::text("PROVIDER"),
         Column::text("TIER").dispensable(),
         Column::number("WINDOW").dispensable(),
+        Column::text("PRICE OF A MILLION").dispensable(),
+        Column::text("CAN").dispensable(),
         Column::text("WHERE"),
         Column::text("MODEL"),
     ]);
     for model in &data {
+        let price = match (&model.price, model.local) {
+            (Some(price), _) => format!("{} in, {} out", money(price.input), money(price.output)),
+            (None, true) => "-".into(),
+            (None, false) => "unknown".into(),
+        };
+        let can: Vec<&str> = model.can.iter().map(|ability| ability.name()).collect();
         table.row([
             if model.default { "*" } else { "" }.into(),
             model.id.clone(),
             model.provider.clone(),
             model.tier.clone().unwrap_or_else(|| "-".into()),
             count(model.context_window.into()),
+            price,
+            can.join(", "),
             if model.local { "here" } else { "remote" }.into(),
             model.model.clone(),
         ]);

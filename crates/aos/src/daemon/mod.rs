@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aos_abi::api::ModelView;
+use aos_abi::model::Ability;
 use aos_abi::{Body, Lsn, Pid};
 use aos_journal::{Journal, OpenOptions, Opened};
 use aos_models::engine::Engine;
@@ -411,17 +412,24 @@ fn models(config: &Config, home: &Home, policy: &str, listen: Option<&str>) -> S
     let created = u64::try_from(heart::now().0 / 1000).unwrap_or_default();
     let views = table
         .iter()
-        .map(|(name, model)| ModelView {
-            id: name.clone(),
-            object: "model".into(),
-            created,
-            owned_by: word(&model.provider),
-            provider: word(&model.provider),
-            model: model.model.clone(),
-            tier: model.tier.as_ref().map(word),
-            context_window: model.context_window,
-            local: model.local(),
-            default: *name == configured.default_model,
+        .map(|(name, model)| {
+            let spec = model.spec();
+            ModelView {
+                id: name.clone(),
+                object: "model".into(),
+                created,
+                owned_by: word(&model.provider),
+                provider: word(&model.provider),
+                model: model.model.clone(),
+                tier: model.tier.as_ref().map(word),
+                context_window: spec.context_window,
+                max_output: spec.max_output,
+                price: spec.price,
+                can: Ability::ALL.into_iter().filter(|ability| spec.can(*ability)).collect(),
+                limits: spec.limits,
+                local: spec.local,
+                default: *name == configured.default_model,
+            }
         })
         .collect();
     let local = Arc::new(Local::new(home));
