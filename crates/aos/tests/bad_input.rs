@@ -535,7 +535,7 @@ fn the_way_out_that_an_error_names_is_a_way() {
 #[test]
 fn a_home_of_somebody_else_is_refused_in_words() {
     if !rustix::process::geteuid().is_root() {
-        println!("only root can be somebody else; not tried");
+        eprintln!("SKIPPED: only root can be somebody else");
         return;
     }
     let rig = with_a_past();
@@ -620,7 +620,7 @@ fn what_is_said_to_be_tried_can_be_tried() {
 #[test]
 fn a_home_that_cannot_be_written_is_said_to_be_so() {
     if !rustix::process::geteuid().is_root() {
-        println!("only root can be somebody else; not tried");
+        eprintln!("SKIPPED: only root can be somebody else");
         return;
     }
     let rig = Rig::new(vec![]);

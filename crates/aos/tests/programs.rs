@@ -9,7 +9,7 @@ mod rig;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use aos_models::scripted::Answer;
+use aos_models::scripted::{Answer, Fault, Rule, When};
 use rig::{Http, POLICY, Rig, Setup, any, assert_told, say, until};
 use serde_json::{Value, json};
 
@@ -342,4 +342,33 @@ fn texts_become_vectors_by_the_model_that_is_named() {
     let models = rig.tcp("GET", "/v1/models", &[("Authorization", &format!("Bearer {secret}"))], None).json();
     assert!(models["data"][0]["created"].as_u64().unwrap() > 1_700_000_000, "{models}");
     assert_eq!(models["data"][0]["owned_by"], "openai");
+}
+
+/// Before anything was answered the next model is asked, whole and streamed, and what really served is paid and named.
+#[test]
+fn a_program_is_answered_by_the_next_model_where_one_fails() {
+    let of = |model: &str| When { any: Some("alpha".into()), model: Some(model.into()), ..When::default() };
+    let busy = || Fault::Status { status: 503, body: "{}".to_owned(), headers: Default::default() };
+    let rules = vec![
+        Rule { when: of("scripted"), fault: Some(busy()), ..Rule::default() },
+        Rule { when: of("other"), answers: alpha().remove(0).answers, ..Rule::default() },
+    ];
+    let rig = Rig::new(rules);
+    let config = rig::read(rig.file("aos.toml"));
+    let (_, small) = config.split_once("[models.small]").unwrap();
+    let other = small.replace("model = \"scripted\"", "model = \"other\"");
+    let config = format!("{config}\n[models.other]{other}\n[router]\nfallback = [\"other\"]\n");
+    std::fs::write(rig.file("aos.toml"), config).unwrap();
+    let (pid, secret) = key(&rig, &["editor", "--budget", "0.5"]);
+    for stream in [false, true] {
+        let messages = json!([{ "role": "user", "content": "alpha" }]);
+        let body = json!({ "model": "small", "stream": stream, "messages": messages });
+        let answer = ask_of(&rig, &secret, "/v1/chat/completions", &body);
+        assert_eq!((answer.status, answer.header("x-aos-model")), (200, "other"), "{answer:?}");
+        let said = if stream { answer.text().contains("[DONE]") } else { answer.text().contains("It is done.") };
+        assert!(said, "{answer:?}");
+    }
+    let served = until("both are settled", || Some(rig.entries(pid, "charged")).filter(|charged| charged.len() >= 2));
+    assert!(served.iter().any(|entry| entry["model"] == "other"), "{served:?}");
+    assert_eq!(rig.entries(pid, "routed").len(), 2);
 }

@@ -214,7 +214,9 @@ fn caches_forks_and_evictions_change_no_answer() {
     let mut tight = worker(&file, 300 << 10);
     for ((pid, prompt), want) in all.iter().zip(&want) {
         assert_eq!(&answer(&mut tight, *pid, prompt.clone()).text, want, "pid {pid}");
+        assert!(tight.bytes_held() <= 300 << 10, "{} bytes are held", tight.bytes_held());
     }
+    assert!(roomy.bytes_held() > 300 << 10, "which takes evictions");
     // All at once.
     let mut busy = worker(&file, 1 << 30);
     let together = answers(&mut busy, all.iter().map(|(pid, prompt)| (Some(*pid + 10), prompt.clone())));
@@ -510,6 +512,14 @@ fn a_model_is_loaded_when_asked_and_let_go_when_idle() {
     assert!(texts.iter().all(|text| *text == texts[0]), "the same prompt gives the same answer");
     let absent = runtime.ask(&runtime.file("large"), None, prompt("hi", CallSet::EMPTY, 40)).unwrap();
     assert!(matches!(absent.reply.blocking_recv().unwrap(), Err(Fault::Absent(_))));
+    // Once it is let go its file is wanted again.
+    std::fs::remove_file(&file).unwrap();
+    let is_gone = |_| {
+        std::thread::sleep(4 * idle);
+        let asked = runtime.ask(&file, Some(Pid(1)), prompt("hi", CallSet::EMPTY, 40)).unwrap();
+        matches!(asked.reply.blocking_recv().unwrap(), Err(Fault::Absent(_)))
+    };
+    assert!((0..100).any(is_gone), "it was never let go");
 }
 
 #[test]
