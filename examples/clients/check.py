@@ -18,6 +18,8 @@ PARIS = "The capital of France is Paris."
 WEATHER = "How is the weather in Berlin? Use the tool."
 DEGREES = "It is 21 degrees in Berlin."
 RESULT = json.dumps({"celsius": 21})
+# What the scripted server makes of every text.
+VECTOR = [1.0, 0.5]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CHAT_TOOL = {"type": "function", "function": {"name": "get_weather", "description": "The weather.", "parameters": CITY}}
 
@@ -132,6 +134,17 @@ def openai_models(at):
 
 
 @check
+def openai_embeddings(at):
+    """The client asks for base64 of its own accord, and unpacks it."""
+    ask, client = {"model": at.model, "input": ["one", "two"]}, openai_client(at)
+    for answer in (client.embeddings.create(**ask), client.embeddings.create(**ask, encoding_format="float")):
+        same([(datum.index, list(datum.embedding)) for datum in answer.data], [(0, VECTOR), (1, VECTOR)])
+        assert answer.usage.prompt_tokens > 0, answer.usage
+    raw = client.embeddings.with_raw_response.create(**ask)
+    assert all(isinstance(datum["embedding"], str) for datum in json.loads(raw.text)["data"]), raw.text
+
+
+@check
 def anthropic_messages(at):
     answer = anthropic_client(at).messages.create(
         model=at.model, max_tokens=100, system="Be brief.", messages=user(CAPITAL)
@@ -173,7 +186,7 @@ def anthropic_tools(at):
 def langchain(at):
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
-    from langchain_openai import ChatOpenAI
+    from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
     @tool
     def get_weather(city: str) -> str:
@@ -191,6 +204,9 @@ def langchain(at):
     (call,) = turns[-1].tool_calls
     turns.append(ToolMessage(get_weather.invoke(call["args"]), tool_call_id=call["id"]))
     same(able.invoke(turns).content, DEGREES)
+    # Otherwise it fetches a tokenizer to count by, and sends numbers.
+    vectors = OpenAIEmbeddings(model=at.model, base_url=f"{at.base_url}/v1", api_key=at.key, check_embedding_ctx_length=False)
+    same(vectors.embed_documents(["one", "two"]), [VECTOR, VECTOR])
 
 
 @check
@@ -203,6 +219,14 @@ def litellm(at):
         same(litellm.completion(**ask).choices[0].message.content, PARIS)
         pieces = [chunk.choices[0].delta.content for chunk in litellm.completion(stream=True, **ask)]
         same("".join(piece or "" for piece in pieces), PARIS)
+        able = {**ask, "messages": user(WEATHER), "tools": [CHAT_TOOL]}
+        message = litellm.completion(**able).choices[0].message
+        (call,) = message.tool_calls
+        same((call.function.name, json.loads(call.function.arguments)), ("get_weather", {"city": "Berlin"}))
+        able["messages"] += [message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": RESULT}]
+        same(litellm.completion(**able).choices[0].message.content, DEGREES)
+    answer = litellm.embedding(model=f"openai/{at.model}", input=["one"], api_base=f"{at.base_url}/v1", api_key=at.key)
+    same(answer.data[0]["embedding"], VECTOR)
 
 
 @check
