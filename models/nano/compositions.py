@@ -1,6 +1,6 @@
 """Writes compositions/*.jsonl: tasks in held-out wordings of the generator, to be played through the real kernel.
 
-Start at task. The form is that of the tasks written apart (heldout/): {"id", "kind", "steps", "task", "setup", "expect"}.
+Start at task. The form is that of the tasks written apart (evals/nano/): {"id", "kind", "steps", "task", "setup", "expect"}.
 What always holds: wordings and words are those that training never sees; what is set up makes each step succeed; each call
 is expected with its whole arguments, and what was wanted is expected in the answer.
 
