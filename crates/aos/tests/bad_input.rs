@@ -665,5 +665,5 @@ fn webhooks_bring_so_much_in_an_hour_and_then_their_senders_are_told_to_wait() {
     };
     assert_eq!((taken, refused.status), (43, 503), "{refused:?}");
     assert!(refused.header("retry-after").parse::<u64>().unwrap() > 3000, "{refused:?}");
-    assert!(refused.text().contains("no webhook brings more"), "{refused:?}");
+    assert!(refused.text().contains("the agent takes no more requests for now"), "{refused:?}");
 }

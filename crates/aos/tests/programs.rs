@@ -353,7 +353,7 @@ fn a_program_is_answered_by_the_next_model_where_one_fails() {
         Rule { when: of("scripted"), fault: Some(busy()), ..Rule::default() },
         Rule { when: of("other"), answers: alpha().remove(0).answers, ..Rule::default() },
     ];
-    let rig = Rig::new(rules);
+    let rig = Rig::with(rules, Setup { more: "default_model = \"small\"\n".into(), ..Setup::default() });
     let config = rig::read(rig.file("aos.toml"));
     let (_, small) = config.split_once("[models.small]").unwrap();
     let other = small.replace("model = \"scripted\"", "model = \"other\"");

@@ -378,13 +378,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_model_is_done_however_slowly_its_program_reads() {
         let backlogs = Backlogs::new();
-        let (pieces, settled) = answer(500);
+        let (pieces, settled) = answer(300);
         let began = Instant::now();
         let reads = backlogs.read(Pid(2), pieces, soon(), CancellationToken::new());
         settled.cancelled().await;
         assert_eq!(began.elapsed(), 2 * LOOK_EVERY);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(all(reads).await, (500, None), "and it reads all of it");
+        assert_eq!(all(reads).await, (300, None), "and it reads all of it");
         assert_eq!(backlogs.shared.available_permits(), SHARED_BYTES);
     }
 
