@@ -45,6 +45,14 @@ pub enum Stage {
     Undone,
 }
 
+impl Stage {
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn rests(self) -> bool {
+        matches!(self, Stage::Committed | Stage::Undone)
+    }
+}
+
 /// One change of a commit, with what was there before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Altered {
@@ -407,7 +415,7 @@ impl Committed {
     /// Finishes what is under way, or goes back where somebody has changed since what that would take, or where it fails. Where
     /// both ways would, it is left as it is.
     fn settle(&mut self) -> Result<(), Error> {
-        if matches!(self.stage(), Stage::Committed | Stage::Undone) {
+        if self.stage().rests() {
             return Ok(());
         }
         self.end_exchanges()?;

@@ -62,7 +62,7 @@ pub(crate) struct State {
 
 impl State {
     fn rests(&self) -> Option<State> {
-        matches!(self.stage, Stage::Committed | Stage::Undone).then(|| self.clone())
+        self.stage.rests().then(|| self.clone())
     }
 }
 

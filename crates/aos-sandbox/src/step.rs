@@ -218,7 +218,7 @@ impl Step {
         let Step::Put { after, before: Some(before) } = self else { return Ok(()) };
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
-        if before.kind == Kind::Folder || !there(&upper) || !there(&old) {
+        if before.kind == Kind::Folder || !there(&old) || !there(&upper) {
             return Ok(());
         }
         if is_one(&upper, &old) {

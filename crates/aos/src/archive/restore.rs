@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use aos_abi::Timestamp;
 use aos_journal::{Exchange, Report, check_archive};
-use aos_sandbox::{Committed, Stage, recover};
+use aos_sandbox::{Committed, recover};
 
 use super::{Error, LeftOut, Manifest, Progress, Whole, folder_of};
 use crate::home::{AT_REST, Home, Kept, Kind, changes_in};
@@ -81,8 +81,7 @@ fn bring_to_rest(home: &Home) -> Result<Vec<PathBuf>, Error> {
     for (_, path) in changes_in(&undo).map_err(Error::io("read", &undo))? {
         let Ok(Some(begun)) = Committed::load(&path) else { continue };
         let folder = begun.workspace();
-        let rests = matches!(begun.stage(), Stage::Committed | Stage::Undone);
-        if rests || folder.starts_with(home.workspaces()) || !folder.is_dir() {
+        if begun.stage().rests() || folder.starts_with(home.workspaces()) || !folder.is_dir() {
             continue;
         }
         recover(&path).map_err(|source| Error::UnderWay { path, source })?;

@@ -65,7 +65,6 @@ struct Room {
 type Beyond = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// Where there may be room for an answer.
-#[derive(Clone)]
 struct Places {
     own: Arc<Semaphore>,
     key: Arc<Semaphore>,

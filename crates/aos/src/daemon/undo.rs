@@ -276,7 +276,7 @@ impl Undo {
     fn look_after(&self, effect: EffectId, workspace: &Path) {
         match Committed::load(&self.dir.join(effect.to_string())) {
             Ok(None) => return,
-            Ok(Some(committed)) if rests(&committed) => return,
+            Ok(Some(committed)) if committed.stage().rests() => return,
             Ok(Some(_)) | Err(_) => {}
         }
         tracing::warn!(%effect, workspace = %workspace.display(), "a change stopped half-way");
@@ -340,7 +340,7 @@ impl Undo {
     ) -> Result<Value, CallError> {
         let own = self.load(effect).is_some_and(|(committed, note)| {
             let known = (note.pid, &*note.call_id, note.name, note.args);
-            rests(&committed) && known == (pid, call_id, call.name(), brief(call))
+            committed.stage().rests() && known == (pid, call_id, call.name(), brief(call))
         });
         match call {
             Syscall::FsWrite(write) if own => Ok(json!({ "bytes": write.content.len() })),
@@ -398,7 +398,7 @@ impl Undo {
         let dir = self.dir.join(&name);
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(Some(committed)) = Committed::load(&dir) else { return };
-        if rests(&committed)
+        if committed.stage().rests()
             && committed.turn() == changed.turn
             && let Err(error) = std::fs::rename(&dir, self.dir.join(AT_REST).join(name))
         {
@@ -465,7 +465,7 @@ impl Undo {
             let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             let loaded = Committed::load(&self.folder(effect));
             if let Ok(Some(committed)) = loaded
-                && rests(&committed)
+                && committed.stage().rests()
                 && let Err(error) = committed.forget()
             {
                 tracing::warn!(%effect, %error, "what a change replaced could not be deleted");
@@ -515,11 +515,6 @@ fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
         tracing::warn!(folder = %away.display(), "a change of files that the journal does not know was put away");
     }
     Ok(())
-}
-
-/// Whether nothing of a change is under way.
-fn rests(committed: &Committed) -> bool {
-    matches!(committed.stage(), Stage::Committed | Stage::Undone)
 }
 
 #[cfg(test)]
