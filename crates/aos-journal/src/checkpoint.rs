@@ -88,7 +88,7 @@ pub(crate) fn pages_after(db: &Connection, path: &Path, after: Pid, most: usize)
     Ok(pages.map(|page| (page.pid, checked(page).ok().map(|(_, state)| state))).collect())
 }
 
-fn check(at: Place, lsn: Lsn, pid: Pid, digest: &Hash, state: &[u8]) -> Result<(), Error> {
+pub(crate) fn check(at: Place, lsn: Lsn, pid: Pid, digest: &Hash, state: &[u8]) -> Result<(), Error> {
     if chain::state_digest(lsn, pid, state) == *digest {
         return Ok(());
     }
@@ -131,18 +131,18 @@ impl PageReader {
     }
 }
 
-struct Page {
+pub(crate) struct Page {
     pid: Pid,
     lsn: Lsn,
     digest: Hash,
     state: Vec<u8>,
 }
 
-fn read_page(row: &rusqlite::Row<'_>) -> rusqlite::Result<Page> {
+pub(crate) fn read_page(row: &rusqlite::Row<'_>) -> rusqlite::Result<Page> {
     Ok(Page { pid: Pid(row.get(0)?), lsn: Lsn(row.get(1)?), digest: row.get(2)?, state: row.get(3)? })
 }
 
-fn checked(page: Page) -> Result<(Pid, Vec<u8>), Error> {
+pub(crate) fn checked(page: Page) -> Result<(Pid, Vec<u8>), Error> {
     check(Place::Page(page.pid), page.lsn, page.pid, &page.digest, &page.state)?;
     Ok((page.pid, page.state))
 }

@@ -84,6 +84,20 @@ impl Journal {
         mark
     }
 
+    /// Keeps the last checkpoint as the barrier: what is decided after it can be decided again by this version of aos. The
+    /// writer is busy with it for some microseconds a process.
+    pub fn barrier(&self, version: &str, done: impl FnOnce(Result<(), Error>) + Send + 'static) {
+        self.send(Work::Barrier(version.to_owned()), Box::new(done));
+    }
+
+    /// [`Journal::barrier`], waiting. Not for async code.
+    ///
+    /// # Errors
+    /// As `done` gets them there.
+    pub fn barrier_wait(&self, version: &str) -> Result<(), Error> {
+        self.wait(|done| self.barrier(version, done))
+    }
+
     fn send(&self, work: Work, done: Done) {
         let command = Command { work, done };
         let refused = match &self.sender {

@@ -17,6 +17,7 @@
 //! callback), and any memory of past entries beyond SQLite's page caches (2 MiB for each connection).
 
 mod backup;
+mod barrier;
 pub mod chain;
 mod charges;
 mod checkpoint;
@@ -38,6 +39,7 @@ mod verify;
 mod writer;
 
 pub use backup::{Exchange, check_archive, copy_database};
+pub use barrier::{Barrier, BarrierPages};
 pub use chain::Hash;
 pub use charges::{Charge, ChargesBy};
 pub use checkpoint::{Checkpoint, PageReader, SavedPage};

@@ -34,6 +34,15 @@ CREATE TABLE checkpoint(
   only INTEGER PRIMARY KEY CHECK (only = 1), lsn INTEGER NOT NULL, digest BLOB NOT NULL, globals BLOB NOT NULL) STRICT;
 ";
 
+/// Tables that came later; an older release does without them, and does not keep them in step: it has no barrier.
+const LATER: &str = "
+CREATE TABLE IF NOT EXISTS barrier(
+  only INTEGER PRIMARY KEY CHECK (only = 1), lsn INTEGER NOT NULL, version TEXT NOT NULL, digest BLOB NOT NULL,
+  globals BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS barrier_page(
+  pid INTEGER PRIMARY KEY, lsn INTEGER NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL) STRICT;
+";
+
 /// Makes a new, empty journal at `path`, which must not exist.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     let fail = |source| Error::sqlite("create the journal", path, source);
@@ -41,7 +50,7 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(fail)?;
     db.execute_batch(&format!(
-        "PRAGMA synchronous=FULL; BEGIN; {TABLES}
+        "PRAGMA synchronous=FULL; BEGIN; {TABLES} {LATER}
          PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
     ))
     .map_err(fail)?;
@@ -65,6 +74,15 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, Error> {
          PRAGMA secure_delete=ON;",
     )
     .map_err(fail)?;
+    // A read-only look first: a home that has them is opened without a write.
+    let has: bool = db
+        .query_row("SELECT count(*) = 2 FROM sqlite_schema WHERE name IN ('barrier', 'barrier_page')", [], |row| {
+            row.get(0)
+        })
+        .map_err(fail)?;
+    if !has {
+        db.execute_batch(&format!("BEGIN; {LATER} COMMIT;")).map_err(fail)?;
+    }
     Ok(db)
 }
 

@@ -18,7 +18,7 @@ use crate::head::{Head, HeadFile};
 use crate::prune::{self, PrunePlan};
 use crate::row::Row;
 use crate::trail::Index;
-use crate::{Error, chain, schema};
+use crate::{Error, barrier, chain, schema};
 
 /// Most entries of one commit; bounds how long the first of them waits, to some tens of milliseconds.
 const GROUP_ENTRIES_MAX: usize = 8192;
@@ -39,7 +39,12 @@ pub(crate) struct Command {
 pub(crate) enum Work {
     Append(Vec<Row>),
     Checkpoint(Checkpoint),
-    Prune { plan: PrunePlan, mark: Row },
+    Prune {
+        plan: PrunePlan,
+        mark: Row,
+    },
+    /// The last checkpoint is kept as the barrier of this version.
+    Barrier(String),
 }
 
 impl Work {
@@ -47,7 +52,7 @@ impl Work {
         match self {
             Work::Append(rows) => rows.len(),
             Work::Checkpoint(checkpoint) => checkpoint.pages.len() + checkpoint.removed.len() + 1,
-            Work::Prune { .. } => GROUP_ENTRIES_MAX,
+            Work::Prune { .. } | Work::Barrier(_) => GROUP_ENTRIES_MAX,
         }
     }
 
@@ -57,7 +62,7 @@ impl Work {
             Work::Checkpoint(checkpoint) => {
                 checkpoint.globals.len() + checkpoint.pages.iter().map(|(_, state)| state.len()).sum::<usize>()
             }
-            Work::Prune { .. } => GROUP_BYTES_MAX,
+            Work::Prune { .. } | Work::Barrier(_) => GROUP_BYTES_MAX,
         }
     }
 }
@@ -246,6 +251,11 @@ impl Writer {
                 prune::seal(&self.db, &plan)?;
                 self.remains = true;
                 self.insert(&mark)?;
+            }
+            Work::Barrier(version) => {
+                barrier::keep(&self.db, &version)?;
+                // What was pruned may have stood in the one before.
+                self.remains = true;
             }
         }
         Ok(())

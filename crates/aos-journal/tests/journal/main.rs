@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own preparation fails the test")]
 
 mod backup;
+mod barrier;
 mod chain;
 mod child;
 mod contract;
