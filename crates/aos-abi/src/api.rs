@@ -171,6 +171,8 @@ pub struct ForkRequest {
 /// `GET /v1/processes/{pid}/replay`: the decisions of a process, made again offline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayView {
+    /// The entry after which decisions are made again: before it another version of aos decided, or entries were pruned.
+    pub after: Lsn,
     /// Inputs that were fed in again.
     pub inputs: u64,
     /// Facts that came out the same.

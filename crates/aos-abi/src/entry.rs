@@ -42,7 +42,12 @@ pub enum Body {
         /// under it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         configured: Option<Box<Configured>>,
+        /// Processes over whose recovery the kernel failed, with what the fault said: they are set aside first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        faulted: Vec<Unrecovered>,
     },
+    /// Input: the kernel failed over this process, which is set aside.
+    Faulted(Faulted),
     /// Input: what the daemon is made of, looked at when it started.
     Measured(Measured),
     /// Input: the configuration that holds from here on.
@@ -347,6 +352,25 @@ pub enum Body {
         /// How many entries.
         entries: u64,
     },
+}
+
+/// A process that is set aside because the kernel failed over it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Faulted {
+    /// What the fault said.
+    pub why: String,
+    /// The effect whose outcome was left out for it, where that was what the kernel failed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<EffectId>,
+}
+
+/// A process over whose recovery the kernel failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unrecovered {
+    /// Which.
+    pub pid: Pid,
+    /// What the fault said.
+    pub why: String,
 }
 
 /// Requests that were decided while their call ran, in the order in which they were.
@@ -813,6 +837,7 @@ impl Body {
             Body::Booted { .. } => "booted",
             Body::Configured(_) => "configured",
             Body::Measured(_) => "measured",
+            Body::Faulted(_) => "faulted",
             Body::Tick => "tick",
             Body::Spawned(_) => "spawned",
             Body::Input { .. } => "input",

@@ -31,6 +31,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         Body::Result { .. } => Some(ItemKind::Result),
         Body::Compacted { .. } => Some(ItemKind::Summary),
         Body::Booted { .. }
+        | Body::Faulted(_)
         | Body::Configured(_)
         | Body::Measured(_)
         | Body::Tick

@@ -3,18 +3,21 @@
 //! Effects that may be repeated are issued again with the same id; the others come back as `EINTR`, outcome unknown,
 //! and are not run again. Nothing is lost and nothing is done twice.
 
-use aos_abi::entry::{Configured, Purpose, Verdict};
+use aos_abi::entry::{Configured, Purpose, Unrecovered, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
 
 use crate::budget::Need;
 use crate::effect::Effect;
 use crate::labels::reads;
-use crate::process::CallState;
+use crate::process::{CallState, StepCall};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure, outcome};
 
 impl<P: PageStore> Kernel<P> {
-    pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>) {
+    pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>, faulted: &[Unrecovered]) {
+        for Unrecovered { pid, why } in faulted {
+            self.set_aside_for(*pid, why);
+        }
         self.keep_windows_open(before);
         // As it was set aside, by what held then.
         self.cut_off();
@@ -25,10 +28,16 @@ impl<P: PageStore> Kernel<P> {
         self.end_races();
         // Before the calls: one that goes on may begin a watch of its own.
         for pid in self.globals.watchers.clone() {
+            self.works_on(pid);
             self.begin_watches(pid);
         }
         self.examine_again();
         for (id, in_flight) in self.globals.in_flight.clone() {
+            self.works_on(in_flight.pid());
+            if faulted.iter().any(|of| of.pid == in_flight.pid()) {
+                self.never_comes(id);
+                continue;
+            }
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
                 // Its process was killed: nobody wants the answer.
@@ -64,7 +73,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
-    fn never_came(&mut self, id: EffectId) {
+    pub(crate) fn never_came(&mut self, id: EffectId) {
         let Some(InFlight::Infer { pid, model, purpose, reserved_usd, reserved_tokens, price, max_output, .. }) =
             self.globals.in_flight.remove(&id)
         else {
@@ -103,15 +112,17 @@ impl<P: PageStore> Kernel<P> {
             self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
             return;
         }
+        self.cut_short(id, (pid, by, index), &call, "the kernel stopped while this ran");
+    }
+
+    /// A call under way comes to nothing that anybody knows.
+    pub(crate) fn cut_short(&mut self, id: EffectId, (pid, by, index): (Pid, Pid, usize), call: &StepCall, why: &str) {
         self.globals.in_flight.remove(&id);
         self.labels_lost(by, call.made());
-        let error = CallError::new(
-            Code::Intr,
-            "the kernel stopped while this ran; its outcome is unknown and it was not run again",
-        )
-        .hint("look at what there is before you repeat it");
-        let lsn = self
-            .fact(pid, Body::Result { call_id: call.call_id, name: call.name, effect: None, outcome: failure(error) });
+        let error = CallError::new(Code::Intr, format!("{why}; its outcome is unknown and it was not run again"))
+            .hint("look at what there is before you repeat it");
+        let (call_id, name) = (call.call_id.clone(), call.name.clone());
+        let lsn = self.fact(pid, Body::Result { call_id, name, effect: None, outcome: failure(error) });
         let tokens = self.as_notice(lsn).tokens;
         self.with(pid, |process| process.step[index].state = CallState::Done(lsn, tokens));
         self.run_step(pid);

@@ -118,6 +118,7 @@ impl<P: PageStore> Kernel<P> {
             },
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
             Body::Booted { .. }
+            | Body::Faulted(_)
             | Body::Configured(_)
             | Body::Measured(_)
             | Body::Tick

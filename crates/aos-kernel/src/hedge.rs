@@ -179,6 +179,18 @@ impl<P: PageStore> Kernel<P> {
         open.for_each(|race| *race = Race::Alone);
     }
 
+    /// One of two inferences never comes: its process goes on with the other.
+    pub(crate) fn ends_race(&mut self, lost: EffectId) {
+        let Some(other) = self.rival_of(lost) else { return };
+        let Some(pid) = self.globals.in_flight.get(&other).map(InFlight::pid) else { return };
+        self.race(other, Race::Alone);
+        self.with(pid, |process| {
+            if process.phase == Phase::Inferring(lost) {
+                process.phase = Phase::Inferring(other);
+            }
+        });
+    }
+
     fn race(&mut self, effect: EffectId, now: Race) {
         if let Some(InFlight::Infer { race, .. }) = self.globals.in_flight.get_mut(&effect) {
             *race = now;

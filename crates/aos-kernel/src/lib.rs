@@ -12,6 +12,7 @@ pub mod budget;
 pub mod circuit;
 pub mod course;
 pub mod effect;
+pub mod fault;
 pub mod past;
 pub mod preview;
 pub mod process;
@@ -92,6 +93,11 @@ pub struct Kernel<P> {
     to_run: VecDeque<Pid>,
     /// Money was settled, returned or granted: whoever cannot pay is looked at again.
     freed: bool,
+    /// Who is worked on.
+    at_work: Pid,
+    /// Until it fails, where a test wants that.
+    #[cfg(feature = "faults")]
+    fails_after: Option<u32>,
 }
 
 /// Everything that is not of one process. Written whole at each checkpoint, so it stays small.
@@ -222,6 +228,9 @@ impl<P: PageStore> Kernel<P> {
             nth: 0,
             to_run: VecDeque::new(),
             freed: false,
+            at_work: Pid::SYSTEM,
+            #[cfg(feature = "faults")]
+            fails_after: None,
         }
     }
 
@@ -270,7 +279,8 @@ impl<P: PageStore> Kernel<P> {
     fn decide(&mut self, entry: &Entry, before: Timestamp) {
         let pid = entry.pid;
         match &entry.body {
-            Body::Booted { configured, .. } => self.boot(before, configured.as_deref()),
+            Body::Booted { configured, faulted, .. } => self.boot(before, configured.as_deref(), faulted),
+            Body::Faulted(what) => self.faulted(pid, what),
             Body::Configured(config) => self.configure(config),
             Body::Measured(measured) => self.globals.measured.clone_from(measured),
             Body::Tick => self.tick(),
@@ -471,6 +481,9 @@ impl<P: PageStore> Kernel<P> {
         let broke = |process: &Process| matches!(process.phase, Phase::Broke { .. });
         let (state, due, was_broke) = (process.state(), process.due, broke(process));
         let result = change(process);
+        // Half of it is done: the indexes are not in step.
+        #[cfg(feature = "faults")]
+        fault::count_down(&mut self.fails_after);
         let (state_now, due_now, is_broke) = (process.state(), process.earliest_due(), broke(process));
         process.due = due_now;
         if state != state_now {

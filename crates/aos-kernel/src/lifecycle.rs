@@ -218,16 +218,22 @@ impl<P: PageStore> Kernel<P> {
             Signal::Term => self.terminate(pid, lsn),
             Signal::Stop => {
                 self.unqueue(pid);
-                self.with(pid, |process| process.stopped = Some("stopped by a signal".into()));
+                self.with(pid, |process| {
+                    if !process.is_faulted() {
+                        process.stopped = Some("stopped by a signal".into());
+                    }
+                });
             }
             Signal::Cont => self.go_on(pid),
         }
     }
 
     fn go_on(&mut self, pid: Pid) {
-        let was_stopped = self.with(pid, |process| process.stopped.take().is_some()).unwrap_or(false);
-        if !was_stopped {
-            return;
+        let stopped = self.with(pid, |process| (process.is_faulted(), process.stopped.take().is_some()));
+        let Some((was_faulted, true)) = stopped else { return };
+        if was_faulted {
+            // What was seen of its files may be what was left out.
+            self.examine_again();
         }
         self.queue_again(pid);
         match self.table.get(pid).map(|process| process.phase.clone()) {

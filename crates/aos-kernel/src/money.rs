@@ -335,6 +335,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         for pid in self.globals.broke.clone() {
+            self.works_on(pid);
             let Some(Process { phase: Phase::Broke { until, need }, stopped: None, .. }) = self.table.get(pid) else {
                 continue;
             };

@@ -583,7 +583,7 @@ impl Process {
     /// The earliest moment at which something about it is due.
     #[must_use]
     pub fn earliest_due(&self) -> Option<Timestamp> {
-        if self.exited() {
+        if self.exited() || self.is_faulted() {
             return None;
         }
         let phase = match &self.phase {

@@ -486,16 +486,20 @@ impl<P: PageStore> Kernel<P> {
     /// the most that it may have been.
     pub(crate) fn cut_off(&mut self) {
         let served = self.globals.in_flight.iter().filter_map(|(id, in_flight)| match in_flight {
-            InFlight::Serve { max_output, reserved_tokens, .. } => Some((*id, *reserved_tokens, *max_output)),
+            InFlight::Serve { pid, max_output, reserved_tokens, .. } => {
+                Some((*id, *pid, *reserved_tokens, *max_output))
+            }
             InFlight::Infer { .. } | InFlight::Call { .. } => None,
         });
-        for (id, tokens, max_output) in served.collect::<Vec<_>>() {
+        for (id, pid, tokens, max_output) in served.collect::<Vec<_>>() {
+            self.works_on(pid);
             let usage = outcome::at_most(tokens, max_output);
             self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
         }
         self.lose_purses();
         let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();
         for pid in programs {
+            self.works_on(pid);
             self.unqueue(pid);
             self.with(pid, |process| process.asks.clear());
         }

@@ -179,6 +179,7 @@ impl<P: PageStore> Kernel<P> {
     /// After a start: what was being looked at when the last daemon ended is looked at again.
     pub(crate) fn examine_again(&mut self) {
         for (id, pid) in self.globals.proposals.clone() {
+            self.works_on(pid);
             let open = self.open_proposal(pid, &id).filter(|open| open.examined.is_none()).cloned();
             if let Some(look) = open.and_then(|open| self.examination(pid, &id, &open)) {
                 self.perform(look);
@@ -191,6 +192,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn keep_windows_open(&mut self, before: Timestamp) {
         let off_ms = self.globals.at.millis_since(before);
         for (id, pid) in self.globals.proposals.clone() {
+            self.works_on(pid);
             self.with(pid, |process| {
                 if let Some(open) = process.proposals.get_mut(&id).filter(|open| open.hold) {
                     open.expires_at = open.expires_at.plus_millis(off_ms);

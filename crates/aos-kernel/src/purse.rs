@@ -150,7 +150,10 @@ impl<P: PageStore> Kernel<P> {
     /// Gives back what is in every purse; whether there was any.
     pub(crate) fn put_back_all(&mut self) -> bool {
         let held = self.globals.purses.clone();
-        held.iter().for_each(|pid| self.put_back(*pid));
+        for pid in &held {
+            self.works_on(*pid);
+            self.put_back(*pid);
+        }
         !held.is_empty()
     }
 
@@ -164,6 +167,7 @@ impl<P: PageStore> Kernel<P> {
     /// spent.
     pub(crate) fn lose_purses(&mut self) {
         for pid in self.globals.purses.clone() {
+            self.works_on(pid);
             let Some(purse) = self.take_purse(pid) else { continue };
             let lost = purse.total();
             self.settle_all(pid, lost, lost);

@@ -93,12 +93,14 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn questions_are_over(&mut self) {
         const WHY: &str = "the policy has changed since";
         for (id, pid) in self.globals.standing.clone() {
+            self.works_on(pid);
             self.withdraw(pid, &id);
             let why = Some(format!("{WHY} it was approved for the process"));
             self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why });
         }
         let holds = self.policy.generation().to_owned();
         for (id, pid) in self.globals.proposals.clone() {
+            self.works_on(pid);
             let older = self.open_proposal(pid, &id).filter(|open| open.generation != holds).cloned();
             if let Some(open) = older {
                 self.may_ask_again(pid, &open);

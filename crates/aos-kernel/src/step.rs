@@ -39,6 +39,7 @@ impl<P: PageStore> Kernel<P> {
     /// Goes on with everybody whose calls can.
     pub(crate) fn run_steps(&mut self) {
         while let Some(pid) = self.to_run.pop_front() {
+            self.works_on(pid);
             self.advance(pid);
         }
     }

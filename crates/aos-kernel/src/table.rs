@@ -31,6 +31,15 @@ pub enum Page {
     Mended(Vec<u8>),
 }
 
+/// What the kernel ends with where its store fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFailed {
+    /// The process whose page was wanted.
+    pub pid: Pid,
+    /// Why there is none, in words.
+    pub why: String,
+}
+
 /// A store without pages: everything stays in memory.
 #[derive(Clone, Debug, Default)]
 pub struct NoPages;
@@ -108,7 +117,7 @@ impl<P: PageStore> Table<P> {
             return false;
         }
         // Not a fault of the kernel: whoever has the store says what is wrong with it.
-        let unreadable = |why| std::panic::resume_unwind(Box::new(format!("page of process {pid}: {why}")));
+        let unreadable = |why| std::panic::resume_unwind(Box::new(StoreFailed { pid, why }));
         let (page, mended) = match self.pages.load(pid).unwrap_or_else(unreadable) {
             None => return false,
             Some(Page::Stored(page)) => (page, false),

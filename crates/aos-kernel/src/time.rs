@@ -120,6 +120,7 @@ impl<P: PageStore> Kernel<P> {
                 return;
             }
             handled.insert(pid);
+            self.works_on(pid);
             self.due(pid, now);
         }
     }

@@ -55,6 +55,7 @@ impl<P: PageStore> Kernel<P> {
             for model in self.globals.scheduler.waited_for() {
                 let Some(spec) = config.models.get(&model) else {
                     for pid in self.globals.scheduler.dismiss(&model) {
+                        self.works_on(pid);
                         again = true;
                         if self.table.get(pid).is_some_and(|process| process.mode == Mode::Program) {
                             self.refuse_for_want_of(pid, &model);
@@ -71,6 +72,7 @@ impl<P: PageStore> Kernel<P> {
                     continue;
                 };
                 while let Some(pid) = self.globals.scheduler.next(&model, &spec.limits, self.globals.at) {
+                    self.works_on(pid);
                     if self.table.get(pid).is_some_and(|process| process.mode == Mode::Program) {
                         self.serve(pid, &model, spec);
                     } else {

@@ -32,6 +32,8 @@ pub(crate) struct Desk {
     policy: Arc<str>,
     /// When each entry was made, in their order.
     moments: Vec<Timestamp>,
+    /// Starts of the machine, with how long it was off.
+    starts: Vec<(Lsn, u64)>,
     /// Calls that have left the kernel and not yet reached their driver, each with what it may rest on.
     leaving: BTreeMap<EffectId, Leave>,
     /// What was done under which mark.
@@ -206,9 +208,15 @@ impl Desk {
         match &entry.body {
             Body::Booted { .. } => {
                 let off_ms = entry.at.millis_since(before);
+                self.starts.push((entry.lsn, off_ms));
                 for question in self.questions.iter_mut().filter(|question| question.hold) {
                     question.expires_at = question.expires_at.plus_millis(off_ms);
                 }
+            }
+            // It makes no call before somebody lets it go on, which may be too late.
+            Body::Faulted(_) => {
+                let own = self.questions.iter_mut().filter(|question| question.pid == pid);
+                own.for_each(|question| question.disturbed = true);
             }
             Body::Proposal { id, state: ProposalState::Pending, proposal: Some(proposal), .. } => {
                 let call = Syscall::parse(proposal.name.as_str(), &proposal.args.to_string());
@@ -355,6 +363,11 @@ impl Desk {
         self.leaving.clear();
         self.moments.truncate(usize::try_from(durable.0).unwrap_or(usize::MAX));
         self.sent.retain(|_, lsn| *lsn <= durable);
+        // A start that was lost gave nobody more time.
+        while let Some((start, off_ms)) = self.starts.pop_if(|(start, _)| *start > durable) {
+            let held = self.questions.iter_mut().filter(|question| question.hold && question.lsn < start);
+            held.for_each(|question| question.expires_at.0 -= i64::try_from(off_ms).unwrap_or_default());
+        }
         for question in &mut self.questions {
             question.lost |= question.lsn > durable;
             question.words.retain(|(_, _, lsn)| *lsn <= durable);

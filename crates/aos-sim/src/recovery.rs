@@ -103,7 +103,8 @@ pub(crate) fn replay_is_live(sim: &mut Simulation) -> Result<(), Halt> {
     Ok(())
 }
 
-fn restore(sim: &Simulation) -> Result<Kernel<Pages>, Broken> {
+/// The kernel as the journal has it.
+pub(crate) fn restore(sim: &Simulation) -> Result<Kernel<Pages>, Broken> {
     let store = sim.store.borrow();
     let unreadable = |error: aos_journal::Error| broken("the journal reads", error.to_string());
     let pages = Pages(Rc::clone(&sim.store));

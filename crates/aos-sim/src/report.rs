@@ -23,6 +23,8 @@ pub struct Report {
     pub boundaries: u64,
     /// Writes and syncs of the journal that failed.
     pub faults: u64,
+    /// Inputs over which the kernel failed.
+    pub failures: u64,
     /// What was refused because a queue was full.
     pub full: u64,
     /// Inputs after which somebody waited for a limit of a model beside a free slot.

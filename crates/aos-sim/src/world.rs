@@ -12,6 +12,7 @@ use std::sync::Arc;
 use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_journal::{Crash, MemoryStore, Store};
 use aos_kernel::effect::Effect;
+use aos_kernel::fault::{Fault, Instead};
 use aos_kernel::table::{Page, PageStore};
 use aos_kernel::{Applied, Kernel};
 
@@ -85,6 +86,8 @@ pub struct Simulation {
     /// The journal was told to fail.
     faulty: bool,
     faults: u64,
+    /// The kernel failed.
+    pub(crate) failures: u64,
     full: u64,
     /// Words of people that the kernel would not take.
     refused: u64,
@@ -125,6 +128,7 @@ impl Simulation {
             acknowledged: Lsn::ZERO,
             faulty: false,
             faults: 0,
+            failures: 0,
             full: 0,
             refused: 0,
             serial: 0,
@@ -214,6 +218,7 @@ impl Simulation {
             processes: self.kernel.next_pid().0 - 2,
             boundaries: self.boundaries,
             faults: self.faults,
+            failures: self.failures,
             full: self.full,
             limited: self.memory.limited,
             aged: self.memory.aged,
@@ -250,7 +255,7 @@ impl Simulation {
         let first = self.kernel.config().models.is_empty();
         let configured =
             (first || self.chance.percent(20)).then(|| Box::new(setup::configured(&mut self.chance, self.kind)));
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured })
+        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured, faulted: Vec::new() })
     }
 
     fn step(&mut self) -> Result<(), Halt> {
@@ -292,6 +297,7 @@ impl Simulation {
     }
 
     pub(crate) fn apply(&mut self, pid: Pid, body: Body) -> Result<(), Halt> {
+        let Some(body) = self.unless_it_fails(pid, body)? else { return Ok(()) };
         let input = body.clone();
         self.said(pid, &input)?;
         let applied = live_through(&mut self.kernel, &mut self.witness, self.now, pid, body)?;
@@ -312,6 +318,33 @@ impl Simulation {
         self.outside.bill.is_in_the_books(&mut self.kernel)?;
         // An input may be a round of its own, so that the journal may end after each.
         if self.chance.percent(30) { self.commit() } else { Ok(()) }
+    }
+
+    /// Has the kernel fail over an input at times. It is made again as the daemon makes it, and does what it then says instead.
+    fn unless_it_fails(&mut self, pid: Pid, body: Body) -> Result<Option<Body>, Halt> {
+        // Whoever brought an answer to a program has billed it, and would look for it in the books before it is there; and over
+        // a fault nobody may fail.
+        let never = self.outside.calm || matches!(body, Body::Served { .. } | Body::Faulted(_));
+        if never || !matches!(self.stops, Stops::Random) || !self.dice.percent(1) {
+            return Ok(Some(body));
+        }
+        // A kernel that is ahead of the journal, by what fails, must not meet a stop.
+        self.sync()?;
+        let times = self.dice.between(0, 8);
+        self.kernel.fail_after(u32::try_from(times).unwrap_or(u32::MAX));
+        // On a copy: nothing of it may be seen where it does not fail.
+        let Err(fault) = self.kernel.attempt(self.now, pid, body.clone()) else {
+            self.kernel = recovery::restore(self)?;
+            return Ok(Some(body));
+        };
+        self.failures += 1;
+        self.kernel = recovery::restore(self)?;
+        let fatal = |fault: Box<Fault>| broken("a fault of one is not the end", format!("{fault:?}"));
+        let Instead { first, then } = self.kernel.instead(fault).map_err(fatal)?;
+        if let Some((pid, body)) = first {
+            self.apply(pid, body)?;
+        }
+        Ok(then.map(|(_, body)| body))
     }
 
     /// The outside keeps an account of what it tells the kernel, before that can make anything of it.

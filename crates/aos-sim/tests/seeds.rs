@@ -37,6 +37,8 @@ fn a_thousand_seeds_hold() {
     let (limited, aged) = (sum(|report| report.limited), sum(|report| report.aged));
     let rare = faults >= 100 && full >= 30 && limited >= 500 && aged >= 100;
     assert!(rare, "{faults} faults of the disk, {full} full queues, {limited} limits reached, {aged} starts by age");
+    let failures = sum(|report| report.failures);
+    assert!(failures >= 300, "{failures} faults of the kernel");
     let hedged = sum(|report| report.hedged);
     assert!(hedged >= 100, "{hedged} second models were asked");
     let (early, cut_off) = (sum(|report| report.early), sum(|report| report.cut_off));

@@ -262,7 +262,7 @@ impl System for Fake {
     }
     async fn replay(&self, pid: Pid, at: Option<Lsn>) -> Answer<ReplayView> {
         known(pid)?;
-        Ok(ReplayView { inputs: at.map_or(0, |at| at.0), facts: 2, difference: None })
+        Ok(ReplayView { after: Lsn::ZERO, inputs: at.map_or(0, |at| at.0), facts: 2, difference: None })
     }
     async fn budget(&self, pid: Pid, _: BudgetSpec) -> Answer<Accepted> {
         accepted(pid)

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a script that does not parse is a fault of the test")]
 
 mod bounds;
+mod faults;
 mod files;
 mod given;
 mod glance;

@@ -65,7 +65,7 @@ impl World {
             running: None,
             bound: Vec::new(),
         };
-        world.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None });
+        world.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
         world.offer(AGENT, Body::Spawned(Box::new(SpawnSpec { task: Some("t".into()), ..plain(AGENT) })));
         world
@@ -109,7 +109,7 @@ impl World {
         }
         assert_eq!(again, self.journal, "replay equals live");
         self.kernel = kernel;
-        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None });
+        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
     }
 
     fn act(&mut self, act: &Act) {

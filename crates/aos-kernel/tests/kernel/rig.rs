@@ -187,7 +187,7 @@ impl Rig {
             usage: None,
             is_off: false,
         };
-        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None });
+        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
         rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
         rig.out.clear();
         rig
@@ -594,7 +594,7 @@ impl Rig {
         self.kernel = kernel;
         self.calls.clear();
         let configured = (**self.kernel.config() != self.config).then(|| Box::new(self.config.clone()));
-        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured });
+        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured, faulted: Vec::new() });
         if self.kernel.next_deadline().is_some_and(|at| at <= self.now) {
             self.apply(Pid::SYSTEM, Body::Tick);
         }

@@ -66,7 +66,11 @@ fn kernel() -> Kernel<NoPages> {
         ..Configured::default()
     };
     let mut kernel = Kernel::new(NoPages);
-    let _ = kernel.apply(Timestamp(0), Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None });
+    let _ = kernel.apply(
+        Timestamp(0),
+        Pid::SYSTEM,
+        Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() },
+    );
     let _ = kernel.apply(Timestamp(0), Pid::SYSTEM, Body::Configured(Box::new(config)));
     kernel
 }

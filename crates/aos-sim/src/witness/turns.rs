@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::decode::{call_ids, decode};
-use aos_abi::entry::{Configured, InferenceOutcome, Purpose, ServedOutcome};
+use aos_abi::entry::{Configured, Faulted, InferenceOutcome, Purpose, ServedOutcome};
 use aos_abi::inference::{Failure, FailureKind, Stop};
 use aos_abi::model::ModelLimits;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
@@ -154,13 +154,21 @@ impl Turns {
                     self.results.insert(entry.lsn, (*reply, call_id.clone()));
                 }
             }
+            Body::Faulted(Faulted { lost: Some(effect), .. }) => {
+                if let Some((pid, ..)) = self.in_flight.remove(effect)
+                    && self.asking.get(&pid).is_some_and(|asking| asking.contains(effect))
+                {
+                    self.comes_back(pid, *effect, false);
+                    self.owes(pid, *effect);
+                }
+            }
             Body::Exited { .. } => {
                 self.asking.remove(&pid);
             }
-            Body::Booted { configured, .. } => {
+            Body::Booted { .. } => {
                 // What a process that has ended was asking is asked no more, nor what may be asked no more by what holds now.
                 let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
-                let goes_on = |effect: &EffectId| configured.is_none() || self.again.contains(effect);
+                let goes_on = |effect: &EffectId| self.again.contains(effect);
                 // Of two the first goes on.
                 for asking in self.asking.values_mut() {
                     asking.truncate(1);

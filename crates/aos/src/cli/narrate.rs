@@ -157,6 +157,10 @@ impl Narrator {
                 vec![self.lead(&style.yellow("!"), &text)]
             }
             Body::Served { outcome, latency_ms, .. } => vec![self.served(outcome, *latency_ms)],
+            Body::Faulted(what) => {
+                let text = format!("the kernel failed over it, and set it aside: {}", clean_line(&what.why));
+                vec![self.lead(&style.red("✗"), &text)]
+            }
             Body::InferenceStarted { .. }
             | Body::Booted { .. }
             | Body::Configured(_)

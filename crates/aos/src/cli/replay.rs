@@ -26,10 +26,16 @@ impl Args {
             return Ok(exit);
         }
         match &replay.difference {
-            None => cx.line(&format!(
-                "the same: {} decisions came out as recorded from {} inputs",
-                replay.facts, replay.inputs
-            ))?,
+            None => {
+                let after = match replay.after {
+                    Lsn::ZERO => String::new(),
+                    after => format!(" after event {after}, with which this version began or a prune left it"),
+                };
+                cx.line(&format!(
+                    "the same: {} decisions came out as recorded from {} inputs{after}",
+                    replay.facts, replay.inputs
+                ))?;
+            }
             Some(difference) => {
                 let text = |value: &Option<serde_json::Value>| {
                     value.as_ref().map_or_else(|| "nothing".to_owned(), serde_json::Value::to_string)

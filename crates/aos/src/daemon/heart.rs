@@ -5,6 +5,7 @@
 //! What always holds: entries reach the journal in the order they were decided; nothing that changes the outside
 //! leaves, and nobody is told "done", before the entries that say so are on disk, or those that have paid for it ahead.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,17 @@ use aos_abi::api::Accepted;
 use aos_abi::entry::{Configured, Took};
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_journal::Journal;
-use aos_kernel::Kernel;
 use aos_kernel::effect::Effect;
+use aos_kernel::fault::{Fault, Instead};
+use aos_kernel::table::StoreFailed;
+use aos_kernel::{Applied, Kernel};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::edges::Edges;
 use super::pages::Pages;
+use super::{Error, barrier, restore};
 
 /// Inputs taken into one batch at most: a batch is one commit, and the next gathers meanwhile.
 const BATCH_MAX: usize = 512;
@@ -115,10 +119,11 @@ impl Handle {
         self.clock.ahead_s()
     }
 
-    /// Why nobody answers: what made the journal fail, or a stop as somebody wanted it.
+    /// Why nobody answers: what made the journal fail, a fault of the kernel, or a stop as somebody wanted it.
     fn stopping(&self) -> CallError {
         let wanted = || CallError::new(Code::Again, "the daemon is stopping").hint("`aos up` starts it again");
-        self.broken.get().cloned().unwrap_or_else(wanted)
+        let otherwise = || if self.requests.is_closed() { wanted() } else { failed_over_it() };
+        self.broken.get().cloned().unwrap_or_else(otherwise)
     }
 
     /// Remembers what made the journal fail, before anybody is sent away.
@@ -144,6 +149,8 @@ pub(crate) struct Heart {
     saved: Lsn,
     /// The one before that: what nobody has reached for since then may leave.
     saved_before: Lsn,
+    /// Entries were pruned: decisions can be made again from what is now.
+    pruned: bool,
 }
 
 /// What one round of the loop has gathered.
@@ -180,6 +187,7 @@ impl Heart {
             checkpoint,
             saved: checkpoint,
             saved_before: checkpoint,
+            pruned: false,
         };
         (heart, handle)
     }
@@ -191,7 +199,7 @@ impl Heart {
         let mut round = Round::default();
         let configured = (**self.kernel.config() != configured).then(|| Box::new(configured));
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        self.apply(&mut round, Pid::SYSTEM, Body::Booted { version, configured });
+        self.apply_own(&mut round, Body::Booted { version, configured, faulted: Vec::new() });
         self.commit(round);
         let mut completions = Vec::new();
         let mut requests = Vec::new();
@@ -219,16 +227,20 @@ impl Heart {
             for (pid, body) in completions.drain(..) {
                 // An outcome nobody waits for any more (its process was killed) is dropped.
                 if self.kernel.check(pid, &body).is_ok() {
-                    self.apply(&mut round, pid, body);
+                    // Nobody asked for it.
+                    let _ = self.apply(&mut round, pid, body);
                 }
             }
             for request in requests.drain(..) {
                 self.serve(&mut round, request);
             }
             if self.kernel.next_deadline().is_some_and(|at| at <= self.now()) {
-                self.apply(&mut round, Pid::SYSTEM, Body::Tick);
+                self.apply_own(&mut round, Body::Tick);
             }
             self.commit(round);
+            if std::mem::take(&mut self.pruned) {
+                self.renew_barrier();
+            }
             self.save_if_due(false);
             self.make_room();
         }
@@ -244,11 +256,37 @@ impl Heart {
         [deadline, save].into_iter().flatten().min().map(|wait| wait.min(SLEEP_MAX))
     }
 
-    fn apply(&mut self, round: &mut Round, pid: Pid, body: Body) -> Lsn {
-        // The kernel reads no clock; what its decisions took is measured round it and journaled with them.
-        let began = Instant::now();
-        let mut applied = self.kernel.apply(self.now(), pid, body);
-        let took = Took(u64::try_from(began.elapsed().as_micros()).ok());
+    /// Applies an input. Where the kernel fails over it, who it failed over is set aside, and the input is applied without, or
+    /// left out.
+    ///
+    /// # Errors
+    /// What whoever asked for it is told where it was left out.
+    fn apply(&mut self, round: &mut Round, pid: Pid, body: Body) -> Result<Lsn, CallError> {
+        let mut next = Some((pid, body));
+        let mut left_out = None;
+        while let Some((pid, body)) = next.take() {
+            // The kernel reads no clock; what its decisions took is measured round it and journaled with them.
+            let began = Instant::now();
+            match self.kernel.attempt(self.now(), pid, body) {
+                Ok(applied) => return Ok(self.take(round, applied, began.elapsed())),
+                Err(fault) => {
+                    left_out = Some(fault.error());
+                    next = self.without(round, fault);
+                }
+            }
+        }
+        Err(left_out.expect("an input that is not applied has a fault"))
+    }
+
+    /// Applies an input of the daemon's own, which is never left out.
+    fn apply_own(&mut self, round: &mut Round, body: Body) {
+        let applied = self.apply(round, Pid::SYSTEM, body);
+        debug_assert!(applied.is_ok(), "{applied:?}");
+    }
+
+    /// Takes up what an input came to.
+    fn take(&mut self, round: &mut Round, mut applied: Applied, took: Duration) -> Lsn {
+        let took = Took(u64::try_from(took.as_micros()).ok());
         for entry in applied.entries.iter_mut().filter(|entry| matches!(entry.body, Body::Verdict { .. })) {
             if let Body::Verdict { took_us, .. } = &mut Arc::make_mut(entry).body {
                 *took_us = took;
@@ -268,18 +306,71 @@ impl Heart {
         lsn
     }
 
+    /// After a fault: the kernel is made again from the journal, and who it failed over is set aside. Returns the input, where
+    /// it is to be applied without that one.
+    ///
+    /// # Panics
+    /// Where nobody can be set aside for it, or that fails too: the daemon ends, and what is in the journal stays.
+    fn without(&mut self, round: &mut Round, fault: Box<Fault>) -> Option<(Pid, Body)> {
+        tracing::error!("the kernel failed over process {} at `{}`: {}", fault.over, fault.body.kind(), fault.why);
+        self.commit(std::mem::take(round));
+        self.make_again();
+        let Instead { first, then } = self.kernel.instead(fault).unwrap_or_else(|fault| panic!("{}", fault.why));
+        if let Some((pid, body)) = first {
+            let began = Instant::now();
+            let applied = self.kernel.attempt(self.now(), pid, body);
+            let applied = applied.unwrap_or_else(|fault| panic!("process {pid} cannot be set aside: {}", fault.why));
+            self.take(round, applied, began.elapsed());
+        }
+        then
+    }
+
+    /// Reads the kernel. `None` where it failed over that: it is made again then, since nobody knows what a glance has left.
+    fn guarded<T>(&mut self, round: &mut Round, read: impl FnOnce(&mut LiveKernel) -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| read(&mut self.kernel))) {
+            Ok(seen) => Some(seen),
+            Err(said) if said.is::<StoreFailed>() => resume_unwind(said),
+            Err(_) => {
+                tracing::error!("the kernel failed over a request, which is refused");
+                self.commit(std::mem::take(round));
+                self.make_again();
+                None
+            }
+        }
+    }
+
+    /// Makes the kernel again as the journal has it: with all that was applied, and nothing of what failed.
+    fn make_again(&mut self) {
+        // What was handed to it is written first.
+        let made = self.journal.append_wait(Vec::new()).map_err(Error::from);
+        match made.and_then(|()| restore::again(&self.journal, &self.failed)) {
+            Ok((kernel, checkpoint)) => {
+                self.kernel = kernel;
+                (self.checkpoint, self.saved, self.saved_before) = (checkpoint, checkpoint, checkpoint);
+            }
+            Err(error) => panic!("the kernel cannot be made again: {error}"),
+        }
+    }
+
     fn serve(&mut self, round: &mut Round, request: Request) {
         match request {
             Request::Change(build, answer) => {
-                let built = build(&mut self.kernel);
                 let now = self.now();
-                let checked = built.and_then(|(pid, body)| self.kernel.check_at(now, pid, &body).map(|()| (pid, body)));
-                let outcome = checked.map(|(pid, body)| Accepted { pid, lsn: self.apply(round, pid, body) });
+                let checked = self.guarded(round, |kernel| {
+                    let (pid, body) = build(kernel)?;
+                    kernel.check_at(now, pid, &body).map(|()| (pid, body))
+                });
+                let checked = checked.unwrap_or_else(|| Err(failed_over_it()));
+                let outcome = checked.and_then(|(pid, body)| Ok(Accepted { pid, lsn: self.apply(round, pid, body)? }));
                 round.replies.push(Box::new(move || {
                     let _ = answer.send(outcome);
                 }));
             }
-            Request::Look(look) => round.replies.push(look(&mut self.kernel)),
+            // Whoever looks is told by the end of its channel where there is nothing to be seen.
+            Request::Look(look) => {
+                let seen = self.guarded(round, look);
+                round.replies.extend(seen);
+            }
             Request::Prune(plan, answer) => self.prune(round, plan, answer),
             Request::Save(answer) => {
                 // What is in a checkpoint must be in the journal before it.
@@ -319,7 +410,15 @@ impl Heart {
         self.commit(std::mem::take(round));
         let at = self.now();
         let body = plan.mark(self.kernel.lsn().next(), at).body.clone();
-        let mut applied = self.kernel.apply(at, Pid::SYSTEM, body);
+        let mut applied = match self.kernel.attempt(at, Pid::SYSTEM, body) {
+            Ok(applied) => applied,
+            Err(fault) => {
+                tracing::error!("the kernel failed over a prune: {}", fault.why);
+                self.make_again();
+                let _ = answer.send(Err(failed_over_it()));
+                return;
+            }
+        };
         let mark = applied.entries.remove(0);
         let (failed, handle) = (self.failed.clone(), self.handle.clone());
         self.journal.prune(plan, mark.lsn, mark.at, move |outcome| {
@@ -332,6 +431,19 @@ impl Heart {
         });
         round.entries = applied.entries;
         round.effects = applied.effects;
+        self.pruned = true;
+    }
+
+    /// Keeps the state as it is, in place of an older one that holds what was pruned.
+    fn renew_barrier(&mut self) {
+        self.save(None);
+        let (failed, handle) = (self.failed.clone(), self.handle.clone());
+        self.journal.barrier(barrier::VERSION, move |outcome| {
+            if let Err(error) = outcome {
+                handle.broke(&error);
+                let _ = failed.send(error);
+            }
+        });
     }
 
     /// Hands a round to the journal. What waits for the disk is done by the journal's own thread right after the sync.
@@ -365,7 +477,7 @@ impl Heart {
         let quiet = self.requests.is_empty() && self.quiet();
         if (quiet || last) && self.kernel.holds_purses() {
             let mut round = Round::default();
-            self.apply(&mut round, Pid::SYSTEM, Body::Rested);
+            self.apply_own(&mut round, Body::Rested);
             self.commit(round);
         }
         let since = self.kernel.lsn().0 - self.checkpoint.0;
@@ -414,6 +526,11 @@ impl Heart {
     }
 }
 
+fn failed_over_it() -> CallError {
+    CallError::new(Code::Io, "the kernel failed over this request, and nothing was changed")
+        .hint("the daemon's log says more, which is worth a report")
+}
+
 fn journal_failed(error: &aos_journal::Error) -> CallError {
     let code = if matches!(error, aos_journal::Error::Full) { Code::NoSpc } else { Code::Io };
     CallError::new(code, error.to_string()).hint(error.hint())
@@ -424,3 +541,6 @@ pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

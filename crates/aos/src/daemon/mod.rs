@@ -5,6 +5,7 @@
 //! last checkpoint, apply the entries after it, then say `Booted`. Stop: no more requests, a last checkpoint, close.
 
 mod backlog;
+mod barrier;
 mod brought;
 mod clock;
 mod cost;
@@ -110,6 +111,9 @@ pub enum Error {
         /// It was read from the first one on, since this version cannot read the state that was saved.
         from_first: bool,
     },
+    /// The kernel fails over what the journal holds.
+    #[error("this version of aos fails over what the journal holds: {0}")]
+    Fails(String),
     /// The checkpoint is of no use, and what it stands for is in the journal no more.
     #[error("{lost}, and it cannot be made again: entries from {from} on were pruned")]
     Checkpoint {
@@ -153,7 +157,7 @@ impl Error {
             Error::Diverged { from_first: true, .. } => {
                 "go on with the version of aos that wrote it, or begin a new home with this one: `aos --home NEW init`; nothing was changed".into()
             }
-            Error::Diverged { .. } => {
+            Error::Diverged { .. } | Error::Fails(_) => {
                 "start the version of aos that wrote it, stop that with `aos down`, then start this one; nothing was changed".into()
             }
             Error::Policy { .. } => "`aos policy check` shows every fault; until it is mended the daemon does not start".into(),
@@ -183,7 +187,10 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     }
     let journal = Arc::new(journal);
     let mut failures = mpsc::unbounded_channel();
-    let (kernel, checkpoint) = restore::restore(&journal, &mut failures)?;
+    let (mut kernel, mut checkpoint) = restore::restore(&journal, &mut failures)?;
+    if let Some(at) = barrier::renew(&journal, &mut kernel)? {
+        checkpoint = at;
+    }
     let (failed, mut failures) = failures;
     folders::put_away(&home.workspaces(), kernel.next_pid())
         .map_err(|error| Error::Part { what: "the workspaces", why: error.to_string() })?;

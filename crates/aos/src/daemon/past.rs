@@ -7,10 +7,9 @@ use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
 use aos_abi::entry::{Outcome, Proposal, ProposalState, WindowItem};
 use aos_abi::{Body, Entry, Lsn, Name, Pid};
 use aos_journal::{Error, Reader};
-use aos_kernel::Kernel;
 use aos_kernel::preview::preview;
-use aos_kernel::table::NoPages;
 
+use super::barrier;
 use super::undo::{Link, Links};
 
 /// Entries read at once.
@@ -83,12 +82,17 @@ fn each_of(reader: &Reader, pid: Pid, at: Option<Lsn>, mut visit: impl FnMut(Ent
 /// Makes every decision of the journal again, offline, and says where those about `pid` differ. The inner error says
 /// why that cannot be done.
 pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Result<ReplayView, String>, Error> {
-    let mut kernel = Kernel::new(NoPages);
+    let (mut kernel, after) = barrier::origin(reader)?;
+    if at.is_some_and(|at| at <= after) {
+        return Ok(Err(format!(
+            "entries up to {after} were decided by an earlier version of aos, or what led to them was pruned"
+        )));
+    }
     let mut expected: std::collections::VecDeque<std::sync::Arc<Entry>> = Default::default();
-    let mut view = ReplayView { inputs: 0, facts: 0, difference: None };
+    let mut view = ReplayView { after, inputs: 0, facts: 0, difference: None };
     let mut refused = None;
-    let mut last = Lsn::ZERO;
-    reader.for_each_after(Lsn::ZERO, |recorded| {
+    let mut last = after;
+    reader.for_each_after(after, |recorded| {
         if at.is_some_and(|at| recorded.lsn > at) {
             return ControlFlow::Break(());
         }
@@ -205,6 +209,8 @@ mod tests {
     use aos_abi::process::SpawnSpec;
     use aos_abi::{Signal, Timestamp};
     use aos_journal::{Checkpoint, Journal, OpenOptions};
+    use aos_kernel::Kernel;
+    use aos_kernel::table::NoPages;
 
     use super::*;
 

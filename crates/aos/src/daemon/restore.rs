@@ -2,22 +2,23 @@
 //!
 //! Start at [`restore`]. What always holds: what is decided again is compared with the facts that the journal holds; a
 //! checkpoint of another format, or a damaged one, is made again from the entries, which are the truth, where they reach
-//! back to the first one.
+//! back to the barrier or to the first one.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Checkpoint, Journal, Place, Reader};
 use aos_kernel::Kernel;
-use aos_kernel::table::{NoPages, PageStore};
+use aos_kernel::table::PageStore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::heart::LiveKernel;
 use super::pages::Pages;
-use super::{Error, Lost};
+use super::{Error, Lost, barrier};
 
 /// How a kernel that ends because a page of a process cannot be had says why.
 pub(super) type Failures = (UnboundedSender<aos_journal::Error>, UnboundedReceiver<aos_journal::Error>);
@@ -25,6 +26,25 @@ pub(super) type Failures = (UnboundedSender<aos_journal::Error>, UnboundedReceiv
 /// The kernel, and the checkpoint that it began with.
 pub(super) fn restore(journal: &Journal, failures: &mut Failures) -> Result<(LiveKernel, Lsn), Error> {
     let (failed, heard) = failures;
+    match (catch_unwind(AssertUnwindSafe(|| again(journal, failed))), heard.try_recv()) {
+        (Ok(restored), _) => restored,
+        (Err(_), Ok(error)) => Err(error.into()),
+        // What was journaled was applied then, without failing: by another version.
+        (Err(fault), Err(_)) => Err(Error::Fails(said(&*fault))),
+    }
+}
+
+/// What a fault says.
+fn said(fault: &(dyn Any + Send)) -> String {
+    let said = fault.downcast_ref::<String>().map(String::as_str).or(fault.downcast_ref::<&str>().copied());
+    said.unwrap_or("no reason was given").to_owned()
+}
+
+/// The same. It panics where a page cannot be had, which `failed` is told then.
+pub(super) fn again(
+    journal: &Journal,
+    failed: &UnboundedSender<aos_journal::Error>,
+) -> Result<(LiveKernel, Lsn), Error> {
     let pages = || -> Result<Pages, Error> {
         Ok(Pages { pages: journal.page_reader()?, entries: journal.reader(), failed: failed.clone() })
     };
@@ -46,19 +66,14 @@ pub(super) fn restore(journal: &Journal, failures: &mut Failures) -> Result<(Liv
             (kernel, lsn)
         }
     };
-    let entries = journal.reader();
-    let replayed = catch_unwind(AssertUnwindSafe(|| replay(&entries, &mut kernel, checkpoint, None, None)));
-    match (replayed, heard.try_recv()) {
-        (Ok(replayed), _) => replayed.map(|()| (kernel, checkpoint)),
-        (Err(_), Ok(error)) => Err(error.into()),
-        (Err(fault), Err(_)) => resume_unwind(fault),
-    }
+    replay(&journal.reader(), &mut kernel, checkpoint, None, None)?;
+    Ok((kernel, checkpoint))
 }
 
-/// Makes the checkpoint again, from the first entry on.
+/// Makes the checkpoint again, from the barrier on.
 fn rebuild(journal: &Journal, lost: &Lost) -> Result<(Lsn, Vec<u8>), Error> {
-    let mut kernel = Kernel::new(NoPages);
-    replay(&journal.reader(), &mut kernel, Lsn::ZERO, None, Some(lost))?;
+    let (mut kernel, after) = barrier::origin(&journal.reader())?;
+    replay(&journal.reader(), &mut kernel, after, None, Some(lost))?;
     let made = kernel.checkpoint();
     let saved = Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed };
     let again = (saved.lsn, saved.globals.clone());
@@ -68,10 +83,14 @@ fn rebuild(journal: &Journal, lost: &Lost) -> Result<(Lsn, Vec<u8>), Error> {
 
 /// Makes the page of a process again, as the last checkpoint has it: what is not in memory is still as it was then.
 pub(super) fn page(entries: &Reader, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
-    let mut kernel = Kernel::new(NoPages);
+    let (mut kernel, after) = barrier::origin(entries)?;
     let lost = Lost::Damaged(format!("the saved state of process {pid} is damaged"));
-    replay(entries, &mut kernel, Lsn::ZERO, Some(entries.checkpoint()?), Some(&lost))?;
-    Ok(kernel.checkpoint().pages.into_iter().find(|(of, _)| *of == pid).map(|(_, page)| page))
+    replay(entries, &mut kernel, after, Some(entries.checkpoint()?), Some(&lost))?;
+    match kernel.checkpoint().pages.into_iter().find(|(of, _)| *of == pid) {
+        Some((_, page)) => Ok(Some(page)),
+        // It has not changed since the barrier.
+        None => Ok(entries.barrier_pages()?.load(pid)?),
+    }
 }
 
 /// Applies every input after an entry, and up to another one. Effects were performed before the stop, or `Booted` recovers
@@ -115,6 +134,7 @@ mod tests {
     use aos_abi::process::SpawnSpec;
     use aos_abi::{Body, Pid, Signal, Timestamp};
     use aos_journal::OpenOptions;
+    use aos_kernel::table::NoPages;
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;

@@ -1,0 +1,194 @@
+//! Faults of the kernel: a process over which it fails is set aside, and the system goes on without it.
+//!
+//! Start at [`Kernel::attempt`]. A fault of ours in one process's state must not end what others do. An attempt that fails
+//! leaves a kernel that nobody may use any more; whoever runs it makes it again from the journal, which has nothing of what
+//! failed, and asks the new one what to do instead ([`Kernel::instead`]). What always holds: what is journaled was applied
+//! without failing, so that a replay meets no fault that is not new; a process that is set aside is due for nothing and
+//! starts nothing until a person lets it go on, which tries again, or kills it; each fault sets one more process aside, so
+//! that they come to an end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use aos_abi::entry::{Faulted, ServedOutcome, Unrecovered};
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Timestamp};
+
+use crate::process::{CallState, Phase, Process};
+use crate::table::{PageStore, StoreFailed};
+use crate::{Applied, InFlight, Kernel, outcome};
+
+/// How the reason begins for which a process is stopped that was set aside.
+const SET_ASIDE: &str = "faulted: ";
+/// Characters of what the fault said that are kept.
+const WHY_MAX: usize = 500;
+
+/// The kernel failed over an input: it is not to be used any more.
+#[derive(Debug)]
+pub struct Fault {
+    /// What it worked on. [`Pid::SYSTEM`]: on nobody in particular.
+    pub over: Pid,
+    /// What the fault said.
+    pub why: String,
+    /// The input's process.
+    pub pid: Pid,
+    /// The input.
+    pub body: Body,
+}
+
+/// What is to be applied in place of an input over which the kernel failed, in order.
+#[derive(Debug)]
+pub struct Instead {
+    /// Sets a process aside.
+    pub first: Option<(Pid, Body)>,
+    /// The input again, where it may do without that process.
+    pub then: Option<(Pid, Body)>,
+}
+
+impl Fault {
+    /// What whoever asked for the input is told.
+    #[must_use]
+    pub fn error(&self) -> CallError {
+        let message = format!("the kernel failed over process {}, which is set aside: {}", self.over, self.why);
+        CallError::new(Code::Io, message).hint(format!(
+            "nothing of this was done; `aos resume {0}` lets it try again, `aos kill {0}` ends it",
+            self.over
+        ))
+    }
+
+    /// The effect whose outcome is lost where the input is left out.
+    fn lost(&self) -> Option<EffectId> {
+        match &self.body {
+            Body::InferenceCompleted { effect, .. }
+            | Body::Served { effect, .. }
+            | Body::Result { effect: Some(effect), .. } => Some(*effect),
+            _ => None,
+        }
+    }
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// [`Kernel::apply`], where a fault of the kernel's own comes back as one.
+    ///
+    /// # Errors
+    /// With a [`Fault`], after which this kernel is of no more use.
+    ///
+    /// # Panics
+    /// Where a page cannot be read: no kernel could go on.
+    pub fn attempt(&mut self, at: Timestamp, pid: Pid, body: Body) -> Result<Applied, Box<Fault>> {
+        self.at_work = pid;
+        let said = match catch_unwind(AssertUnwindSafe(|| self.apply(at, pid, body))) {
+            Ok(applied) => return Ok(applied),
+            Err(said) if said.is::<StoreFailed>() => resume_unwind(said),
+            Err(said) => said,
+        };
+        let why = said.downcast_ref::<String>().map(String::as_str).or(said.downcast_ref::<&str>().copied());
+        let why: String = why.unwrap_or("no reason was given").chars().take(WHY_MAX).collect();
+        // The first thing that applying does is to make its entry.
+        let input = self.applied.entries.first().expect("an input under way has its entry");
+        Err(Box::new(Fault { over: self.at_work, why, pid: input.pid, body: input.body.clone() }))
+    }
+
+    /// What is to be applied instead, by a kernel that was made again and stands just before the input.
+    ///
+    /// # Errors
+    /// With the fault, where there is nobody that can be set aside for it: the daemon cannot go on.
+    pub fn instead(&mut self, fault: Box<Fault>) -> Result<Instead, Box<Fault>> {
+        let mut can = |pid: Pid| {
+            self.table.get(pid).is_some_and(|process| !process.exited() && !process.is_faulted()).then_some(pid)
+        };
+        if let Body::Booted { version, configured, mut faulted } = fault.body {
+            let again = |faulted| (fault.pid, Body::Booted { version, configured, faulted });
+            let Some(over) = can(fault.over).filter(|over| faulted.iter().all(|of| of.pid != *over)) else {
+                let (pid, body) = again(faulted);
+                return Err(Box::new(Fault { pid, body, ..*fault }));
+            };
+            faulted.push(Unrecovered { pid: over, why: fault.why });
+            return Ok(Instead { first: None, then: Some(again(faulted)) });
+        }
+        // It may have failed over another one that the input leads to, which then does without.
+        let (over, is_left_out) = match can(fault.over) {
+            Some(over) => (Some(over), over == fault.pid),
+            None => (can(fault.pid), true),
+        };
+        if is_left_out && fault.pid <= Pid::INIT {
+            return Err(fault);
+        }
+        let lost = fault.lost().filter(|_| is_left_out);
+        let of = over.unwrap_or(fault.pid);
+        let first =
+            (over.is_some() || lost.is_some()).then(|| (of, Body::Faulted(Faulted { why: fault.why.clone(), lost })));
+        Ok(Instead { first, then: (!is_left_out).then_some((fault.pid, fault.body)) })
+    }
+
+    /// Notes who is worked on, for the case that it fails.
+    pub(crate) fn works_on(&mut self, pid: Pid) {
+        self.at_work = pid;
+        #[cfg(feature = "faults")]
+        count_down(&mut self.fails_after);
+    }
+
+    /// Has the kernel fail, after it has turned to a process or changed one so many times more. For tests.
+    #[cfg(feature = "faults")]
+    pub fn fail_after(&mut self, times: u32) {
+        self.fails_after = Some(times);
+    }
+
+    /// Sets a process aside, and does without an outcome that it waited for.
+    pub(crate) fn faulted(&mut self, pid: Pid, what: &Faulted) {
+        self.set_aside_for(pid, &what.why);
+        if let Some(effect) = what.lost {
+            self.never_comes(effect);
+        }
+    }
+
+    /// Stops a process until a person lets it go on.
+    pub(crate) fn set_aside_for(&mut self, pid: Pid, why: &str) {
+        if self.table.get(pid).is_none_or(Process::exited) {
+            return;
+        }
+        self.unqueue(pid);
+        self.with(pid, |process| process.stopped = Some(format!("{SET_ASIDE}{why}")));
+    }
+
+    /// An outcome that cannot be applied: what it cost is paid at the most that it can have, and its call is over.
+    pub(crate) fn never_comes(&mut self, id: EffectId) {
+        match self.globals.in_flight.get(&id).cloned() {
+            Some(InFlight::Infer { pid, .. }) => {
+                self.ends_race(id);
+                self.never_came(id);
+                self.with(pid, |process| {
+                    if process.phase == Phase::Inferring(id) {
+                        process.phase = Phase::Ready;
+                    }
+                });
+            }
+            Some(InFlight::Call { pid, by, call, .. }) => {
+                let of = self.table.get(pid).and_then(|process| process.step.get(call));
+                match of.filter(|call| call.state == CallState::Running(id)).cloned() {
+                    Some(made) => self.cut_short(id, (pid, by, call), &made, "the kernel failed over its result"),
+                    None => _ = self.globals.in_flight.remove(&id),
+                }
+            }
+            Some(InFlight::Serve { reserved_tokens, max_output, .. }) => {
+                let usage = outcome::at_most(reserved_tokens, max_output);
+                self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Fails where a test wanted it by now.
+#[cfg(feature = "faults")]
+pub(crate) fn count_down(left: &mut Option<u32>) {
+    if let Some(left) = left {
+        *left = left.checked_sub(1).expect("a fault that a test wanted");
+    }
+}
+
+impl Process {
+    /// Whether it was set aside because the kernel failed over it.
+    #[must_use]
+    pub fn is_faulted(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|why| why.starts_with(SET_ASIDE))
+    }
+}

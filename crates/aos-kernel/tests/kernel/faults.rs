@@ -1,0 +1,204 @@
+//! Faults of the kernel's own: who it failed over is set aside, and the others go on.
+
+use std::sync::Arc;
+
+use aos_abi::entry::{Configured, Faulted, InferenceOutcome};
+use aos_abi::inference::{Reply, Stop, Usage};
+use aos_abi::model::ModelSpec;
+use aos_abi::process::SpawnSpec;
+use aos_abi::{Body, EffectId, Entry, Pid, Signal, Timestamp};
+use aos_kernel::Kernel;
+use aos_kernel::effect::Effect;
+use aos_kernel::fault::Instead;
+use aos_kernel::table::NoPages;
+
+use crate::rig::POLICY;
+
+/// A kernel that is made again from its entries whenever it fails.
+struct World {
+    kernel: Kernel<NoPages>,
+    now: Timestamp,
+    entries: Vec<Arc<Entry>>,
+    asked: Vec<(Pid, EffectId)>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world =
+            World { kernel: Kernel::new(NoPages), now: Timestamp(1), entries: Vec::new(), asked: Vec::new() };
+        let model = ModelSpec { context_window: 20_000, max_output: 1000, ..ModelSpec::default() };
+        let config = Configured {
+            models: [("m".to_owned(), model)].into(),
+            default_model: "m".into(),
+            policy: POLICY.into(),
+            ..Configured::default()
+        };
+        world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
+        world
+    }
+
+    fn offer(&mut self, pid: Pid, body: Body) -> bool {
+        let mut next = Some((pid, body));
+        while let Some((pid, body)) = next.take() {
+            match self.kernel.attempt(self.now, pid, body) {
+                Ok(applied) => {
+                    self.asked.extend(applied.effects.iter().filter_map(|effect| match effect {
+                        Effect::Infer(infer) => Some((infer.pid, infer.id)),
+                        _ => None,
+                    }));
+                    self.entries.extend(applied.entries);
+                    return true;
+                }
+                Err(fault) => {
+                    self.make_again();
+                    let Instead { first, then } = self.kernel.instead(fault).unwrap();
+                    if let Some((pid, body)) = first {
+                        assert!(self.offer(pid, body));
+                    }
+                    next = then;
+                }
+            }
+        }
+        false
+    }
+
+    fn make_again(&mut self) {
+        self.kernel = Kernel::new(NoPages);
+        let mut made = Vec::new();
+        for input in self.entries.iter().filter(|entry| entry.cause.is_none()) {
+            made.extend(self.kernel.apply(input.at, input.pid, input.body.clone()).entries);
+        }
+        assert_eq!(made, self.entries);
+    }
+
+    fn spawn(&mut self) -> Pid {
+        let pid = self.kernel.next_pid();
+        let spec = SpawnSpec { task: Some("work".into()), ..SpawnSpec::resident(pid, "You work.", "m") };
+        assert!(self.offer(pid, Body::Spawned(Box::new(spec))));
+        pid
+    }
+
+    fn answer(&mut self, pid: Pid, text: &str) -> bool {
+        let at = self.asked.iter().rposition(|(of, _)| *of == pid).unwrap();
+        let (_, effect) = self.asked.remove(at);
+        let reply = Reply {
+            text: text.into(),
+            calls: Vec::new(),
+            stop: Stop::End,
+            usage: Usage { input_tokens: 5, output_tokens: 5, ..Usage::default() },
+            model: "m".into(),
+        };
+        let outcome = InferenceOutcome::Answered(reply);
+        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, personal: None, outcome })
+    }
+
+    fn state(&mut self, pid: Pid) -> String {
+        self.kernel.view(pid).unwrap().state.as_str().to_owned()
+    }
+
+    fn input(&mut self, pid: Pid, text: &str) -> bool {
+        self.offer(pid, Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT })
+    }
+
+    fn signal(&mut self, pid: Pid, signal: Signal) -> bool {
+        self.offer(pid, Body::Signal { signal, from_pid: Pid::INIT, tree: false })
+    }
+
+    fn faults(&self) -> Vec<(Pid, Option<EffectId>)> {
+        let lost = |entry: &Arc<Entry>| match &entry.body {
+            Body::Faulted(Faulted { lost, .. }) => Some((entry.pid, *lost)),
+            _ => None,
+        };
+        self.entries.iter().filter_map(lost).collect()
+    }
+}
+
+/// A fault ended the daemon, and with it everybody's work.
+#[test]
+fn who_the_kernel_fails_over_is_set_aside_and_the_others_go_on() {
+    let mut world = World::new();
+    let (one, other) = (world.spawn(), world.spawn());
+    assert!(world.answer(one, "done") && world.answer(other, "done"));
+    world.kernel.fail_after(0);
+    assert!(!world.input(one, "more"), "it was left out");
+    assert_eq!(world.faults(), [(one, None)]);
+    assert_eq!(world.state(one), "stopped");
+    let reason = world.kernel.view(one).unwrap().reason.unwrap();
+    assert_eq!(reason, "faulted: a fault that a test wanted");
+    assert!(world.input(other, "more") && world.answer(other, "done again"));
+    // A person lets it try again.
+    assert!(world.signal(one, Signal::Cont) && world.input(one, "more") && world.answer(one, "done"));
+    assert_eq!(world.state(one), "blocked");
+}
+
+/// The answer is lost; its slot is not, and it is paid.
+#[test]
+fn an_outcome_that_cannot_be_applied_gives_its_slot_back_and_is_paid() {
+    let mut world = World::new();
+    let pid = world.spawn();
+    let (_, effect) = world.asked[0];
+    world.kernel.fail_after(0);
+    assert!(!world.answer(pid, "done"));
+    assert_eq!(world.faults(), [(pid, Some(effect))]);
+    assert_eq!(world.kernel.in_flight(), 0);
+    assert_eq!(world.kernel.slots()["m"].used, 0);
+    let charged =
+        world.entries.iter().any(|entry| matches!(&entry.body, Body::Charged { usage, .. } if usage.estimated));
+    assert!(charged);
+    // It asks again once it may go on.
+    assert!(world.signal(pid, Signal::Cont) && world.answer(pid, "done"));
+    assert_eq!(world.state(pid), "blocked");
+}
+
+/// A timer over which the kernel fails would end every start.
+#[test]
+fn a_due_process_that_cannot_be_handled_is_due_no_more() {
+    let mut world = World::new();
+    let pid = world.kernel.next_pid();
+    let budget = aos_abi::process::BudgetSpec { wall_s: Some(10), ..Default::default() };
+    let spec = SpawnSpec { budget, ..SpawnSpec::resident(pid, "You wait.", "m") };
+    assert!(world.offer(pid, Body::Spawned(Box::new(spec))));
+    let other = world.spawn();
+    world.now = world.now.plus_millis(11_000);
+    assert!(world.kernel.next_deadline().is_some_and(|at| at <= world.now));
+    world.kernel.fail_after(0);
+    assert!(world.offer(Pid::SYSTEM, Body::Tick), "it is applied without");
+    assert_eq!(world.faults(), [(pid, None)]);
+    assert!(world.kernel.next_deadline().is_none_or(|at| at > world.now));
+    assert!(world.answer(other, "done"));
+    assert!(world.signal(pid, Signal::Kill));
+    assert_eq!(world.state(pid), "exited");
+}
+
+/// What was under way is recovered in one entry, also where one of them cannot be.
+#[test]
+fn a_start_recovers_all_but_the_one_that_it_fails_over() {
+    let mut world = World::new();
+    let (one, other) = (world.spawn(), world.spawn());
+    world.asked.clear();
+    world.make_again();
+    world.kernel.fail_after(0);
+    let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() };
+    assert!(world.offer(Pid::SYSTEM, booted));
+    let Body::Booted { faulted, .. } = &world.entries.iter().rfind(|entry| entry.cause.is_none()).unwrap().body else {
+        panic!("the start is the last input");
+    };
+    assert_eq!(faulted.iter().map(|of| of.pid).collect::<Vec<_>>(), [one]);
+    assert_eq!((world.state(one), world.state(other)), ("stopped".into(), "running".into()));
+    assert!(world.answer(other, "done"));
+    assert!(world.signal(one, Signal::Cont) && world.answer(one, "done"));
+}
+
+/// Nobody can be set aside for it: the daemon ends, rather than that it goes round for ever.
+#[test]
+fn a_fault_over_nobody_is_given_back() {
+    let mut world = World::new();
+    let pid = world.spawn();
+    world.kernel.fail_after(0);
+    let fault =
+        world.kernel.attempt(world.now, pid, Body::Signal { signal: Signal::Stop, from_pid: Pid::INIT, tree: false });
+    let mut fault = fault.unwrap_err();
+    (fault.over, fault.pid, fault.body) = (Pid::SYSTEM, Pid::SYSTEM, Body::Tick);
+    world.make_again();
+    assert!(world.kernel.instead(fault).is_err());
+}
