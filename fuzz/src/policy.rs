@@ -28,7 +28,8 @@ pub fn policy_file(data: &[u8]) {
     assert_eq!(diff(&policy, &again), [], "a policy does not differ from itself");
     for role in policy.roles() {
         let _ = policy.describe(role);
-        let subject = Subject { pid: Pid(7), role, chain: &[], labels: Labels::NONE, given: Given::default() };
+        let (labels, given) = (Labels::NONE, Given::default());
+        let subject = Subject { pid: Pid(7), role, chain: &[], labels, given, reaches: None };
         let shown = policy.calls(&subject);
         assert_eq!(policy.calls(&subject), shown);
         for name in Name::ALL {

@@ -76,7 +76,7 @@ fn main() {
             ("untrusted: asked for among 4 KiB", by_host(), untrusted(&much, &named, Verdict::Allow)),
             ("untrusted: not asked for in 4 KiB", by_host(), untrusted(&other, &named, Verdict::Ask)),
         ] {
-            let subject = Subject { pid: Pid(7), role: "", chain: &chain, labels, given };
+            let subject = Subject { pid: Pid(7), role: "", chain: &chain, labels, given, reaches: None };
             assert_eq!(policy.explain(&subject, &call).verdict, verdict, "{what}");
             let mut times: Vec<u128> = (0..TIMES)
                 .map(|_| {

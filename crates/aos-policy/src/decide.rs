@@ -31,6 +31,9 @@ pub struct Subject<'a> {
     pub labels: Labels,
     /// What it was given without a label.
     pub given: Given<'a>,
+    /// Whom its `KILL` would reach that is not below it: the name of each, or its pid where it has none. None of these: the
+    /// call is always allowed. `None`: nobody has looked, and whoever the call names counts as such a one.
+    pub reaches: Option<&'a [String]>,
 }
 
 /// What may be done without asking anybody.
@@ -147,7 +150,7 @@ fn decide_one(
         said.rule = "always: one's own results and inputs".to_owned();
         return said;
     }
-    let demands = match target::demands(call) {
+    let demands = match target::demands(call, subject.reaches) {
         Ok(demands) => demands,
         Err(floor) => return Explanation::floor(&floor.why, Some(floor.hint.to_owned())),
     };
@@ -228,7 +231,8 @@ fn reads_own_past(call: &Syscall) -> bool {
 pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target: &Target<'_>) -> Explanation {
     let mut said = Explanation::open();
     if tables.roles.contains_key(role) {
-        let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default() };
+        let (labels, given) = (Labels::NONE, Given::default());
+        let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels, given, reaches: None };
         by_role(tables, &subject, action, target, &mut said);
     } else {
         said.lower(Verdict::Deny, || format!("no role `{role}`"), || None);
@@ -290,7 +294,7 @@ pub(crate) fn narrowest(action: Action, target: &Target<'_>) -> String {
     match target {
         Target::Bare | Target::Command(_) => name.to_string(),
         Target::Words { words, reach } => {
-            let in_words = target::kind(name) == Kind::Word;
+            let in_words = matches!(target::kind(name), Kind::Word | Kind::Process);
             let mut path: Vec<String> = words.iter().map(|word| plain_segment(word)).collect();
             if *reach == Reach::Below {
                 path.push("**".to_owned());

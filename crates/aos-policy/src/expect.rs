@@ -5,7 +5,10 @@
 //! - {call: FS_READ, args: {path: notes.txt}, verdict: allow}
 //! - {call: NET_FETCH, args: {url: "https://example.com/"}, verdict: deny, role: reader, labels: [untrusted.web]}
 //! - {call: FS_READ, args: {path: secret}, verdict: deny, grants: ["FS_READ docs/**"]}
+//! - {call: KILL, args: {pid: 7}, verdict: ask, reaches: [web-1]}
 //! ```
+//! `reaches` names the processes that a signal reaches and that are not below the one that sends it; left out, it is the one
+//! whose pid the call names.
 //! What always holds: an item that cannot be read is a fault, never a pass.
 
 use aos_abi::entry::Verdict;
@@ -58,7 +61,8 @@ pub fn check(policy: &Policy, text: &str) -> Result<Vec<Outcome>, Vec<Fault>> {
 }
 
 fn expectation(reader: &mut Reader, policy: &Policy, node: &Node) -> Option<Outcome> {
-    let fields = reader.fields(node, "an expectation", &["call", "args", "verdict", "role", "labels", "grants"])?;
+    let fields =
+        reader.fields(node, "an expectation", &["call", "args", "verdict", "role", "labels", "grants", "reaches"])?;
     let expected = reader.need(&fields, "verdict").and_then(|node| rule::verdict(reader, node));
     let call = reader.need(&fields, "call").and_then(|node| call(reader, &fields, node));
     let role = fields.get("role").and_then(|node| role(reader, policy, node)).unwrap_or("");
@@ -70,8 +74,13 @@ fn expectation(reader: &mut Reader, policy: &Policy, node: &Node) -> Option<Outc
         }
     };
     let chain: Vec<Grants> = fields.get("grants").and_then(|list| grants(reader, list)).into_iter().collect();
+    let reaches = fields.get("reaches").map(|list| {
+        let names = reader.list(list, "`reaches`").iter().filter_map(|item| reader.text(item, "a process"));
+        names.map(str::to_owned).collect::<Vec<String>>()
+    });
     let (expected, call) = (expected?, call?);
-    let said = policy.explain(&Subject { pid: Pid::INIT, role, chain: &chain, labels, given: Given::default() }, &call);
+    let (given, reaches) = (Given::default(), reaches.as_deref());
+    let said = policy.explain(&Subject { pid: Pid::INIT, role, chain: &chain, labels, given, reaches }, &call);
     let text = format!("{} {}", call.name(), call.args());
     Some(Outcome { line: node.place.line, call: text, expected, said: said.verdict, rule: said.rule })
 }

@@ -52,6 +52,10 @@ impl FromStr for Grant {
         };
         let mut scopes = Vec::new();
         let mut add = |name: Name, pattern: Option<&str>| {
+            // Alone it is what everybody may: whoever asks for it asks for nobody else's processes.
+            if kind(name) == Kind::Process && pattern.is_none() {
+                return Ok(());
+            }
             let scope = Scope::grant(name, pattern).map_err(|(why, hint)| fault(why, hint))?;
             let parts: &[Action] = match name {
                 Name::FsMove => &[Action::MOVE_TO, Action::MOVE_READ],

@@ -234,7 +234,9 @@ impl Policy {
     /// three patterns meet in one target is not decided here.
     #[must_use]
     pub fn calls(&self, subject: &Subject<'_>) -> CallSet {
-        let possible = |name: &Name| kind(*name) == Kind::Always || self.is_possible(subject, *name);
+        // Everybody may signal what is below it.
+        let always = |name: Name| matches!(kind(name), Kind::Always | Kind::Process);
+        let possible = |name: &Name| always(*name) || self.is_possible(subject, *name);
         Name::ALL.iter().copied().filter(possible).collect()
     }
 
@@ -282,6 +284,9 @@ impl Policy {
             .map(|(rule, verdict, calls)| {
                 // Rules are named `role NAME: SECTION[N] PATTERN`; what concerns a process is the pattern.
                 let pattern = rule.rsplit_once("] ").map_or("", |(_, pattern)| pattern);
+                // Those of `calls` begin with the call's own name.
+                let pattern =
+                    calls.iter().find_map(|call| pattern.strip_prefix(call)?.strip_prefix(' ')).unwrap_or(pattern);
                 let on = if pattern.is_empty() || calls.contains(&pattern) {
                     String::new()
                 } else {

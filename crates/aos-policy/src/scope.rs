@@ -71,6 +71,11 @@ impl Scope {
                 "*" | "**" => Ok(Scope::Any),
                 _ => pattern(Domain::Word, text).map(Scope::Words),
             },
+            Kind::Process => match text {
+                // Written out, since the call alone is what needs no grant.
+                "*" | "**" => Ok(Scope::Words(Pattern::everything(Domain::Word))),
+                _ => pattern(Domain::Word, text).map(Scope::Words),
+            },
             Kind::Channel => {
                 let (channel, to) = text.split_once('/').unwrap_or((text, "**"));
                 Ok(Scope::Channel { channel: pattern(Domain::Word, channel)?, to: pattern(Domain::Address, to)? })
@@ -127,7 +132,7 @@ impl Scope {
         match target::kind(name) {
             Kind::Always | Kind::Bare => None,
             Kind::File | Kind::Memory | Kind::Webhook => Some(Scope::Words(Pattern::everything(Domain::Path))),
-            Kind::Word => Some(Scope::Words(Pattern::everything(Domain::Word))),
+            Kind::Word | Kind::Process => Some(Scope::Words(Pattern::everything(Domain::Word))),
             Kind::Channel => Some(Scope::Channel {
                 channel: Pattern::everything(Domain::Word),
                 to: Pattern::everything(Domain::Address),

@@ -5,7 +5,7 @@
 //! covers these very arguments alone; it lifts a question or a wait of a role's rule, never a denial, a rule about labels
 //! or the floor (`decide`).
 
-use aos_abi::Syscall;
+use aos_abi::{Name, Syscall};
 
 use crate::decide::narrowest;
 use crate::grant::Grant;
@@ -34,7 +34,9 @@ impl Standing {
     pub fn of(id: &str, call: &Syscall) -> Standing {
         let exactly =
             || Covers::Exactly { print: fingerprint(call.name().as_str(), &call.args()), name: call.name().as_str() };
-        let covers = match target::demands(call).as_deref() {
+        // A process is the one that its number names, whatever it is called.
+        let demands = if call.name() == Name::Kill { Ok(Vec::new()) } else { target::demands(call, None) };
+        let covers = match demands.as_deref() {
             Ok([(action, target @ (Target::Words { .. } | Target::Net { .. } | Target::Channel { .. }))]) => {
                 let text = narrowest(*action, target);
                 // What a pattern cannot write stands there as `*`, which would cover more than was shown.
@@ -52,7 +54,7 @@ impl Standing {
     pub fn covers(&self, call: &Syscall) -> bool {
         match &self.covers {
             Covers::Exactly { print, .. } => *print == fingerprint(call.name().as_str(), &call.args()),
-            Covers::On(grant) => target::demands(call).is_ok_and(|demands| {
+            Covers::On(grant) => target::demands(call, None).is_ok_and(|demands| {
                 !demands.is_empty() && demands.iter().all(|(action, target)| grant.covers(*action, target))
             }),
         }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use aos_abi::syscall::Kill;
 use aos_abi::{Name, Syscall};
 
 use crate::address::{Address, Class};
@@ -63,6 +64,8 @@ pub(crate) enum Kind {
     Channel,
     /// One name in [`Domain::Word`]: a tool, peer or entity.
     Word,
+    /// A process, by its name or else its pid, in [`Domain::Word`]: those below the caller always, any other by a grant.
+    Process,
     /// A webhook path.
     Webhook,
 }
@@ -70,13 +73,10 @@ pub(crate) enum Kind {
 /// What the target of a call of this name is. Exhaustive, so that a new call cannot be forgotten here.
 pub(crate) fn kind(name: Name) -> Kind {
     match name {
-        Name::SysExit
-        | Name::Sleep
-        | Name::SysWriteStdout
-        | Name::SysReadStdin
-        | Name::RecvMsg
-        | Name::Wait
-        | Name::Kill => Kind::Always,
+        Name::SysExit | Name::Sleep | Name::SysWriteStdout | Name::SysReadStdin | Name::RecvMsg | Name::Wait => {
+            Kind::Always
+        }
+        Name::Kill => Kind::Process,
         Name::SpawnAgent
         | Name::ExecCmd
         | Name::FsUnwatch
@@ -157,8 +157,11 @@ pub(crate) struct Floor {
     pub(crate) hint: &'static str,
 }
 
-/// What a call asks for, in order. Always-allowed calls ask for nothing.
-pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor> {
+/// What a call asks for, in order. Always-allowed calls ask for nothing. `reaches`: see [`crate::Subject`].
+pub(crate) fn demands<'a>(
+    call: &'a Syscall,
+    reaches: Option<&'a [String]>,
+) -> Result<Vec<(Action, Target<'a>)>, Floor> {
     let action = Action::of(call.name());
     let target = match call {
         Syscall::SysExit(_)
@@ -166,8 +169,8 @@ pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor
         | Syscall::SysWriteStdout(_)
         | Syscall::SysReadStdin(_)
         | Syscall::RecvMsg(_)
-        | Syscall::Wait(_)
-        | Syscall::Kill(_) => return Ok(Vec::new()),
+        | Syscall::Wait(_) => return Ok(Vec::new()),
+        Syscall::Kill(args) => return signalled(args, reaches),
         Syscall::SpawnAgent(_)
         | Syscall::FsUnwatch(_)
         | Syscall::ThreadDetach(_)
@@ -222,6 +225,19 @@ pub(crate) fn demands(call: &Syscall) -> Result<Vec<(Action, Target<'_>)>, Floor
 
 fn floor(why: &'static str, hint: &'static str) -> Floor {
     Floor { why: why.into(), hint }
+}
+
+/// Whom a signal reaches that is not below whoever sends it. Where nobody has looked, a process counts as such a one.
+fn signalled<'a>(args: &'a Kill, reaches: Option<&'a [String]>) -> Result<Vec<(Action, Target<'a>)>, Floor> {
+    let action = Action::of(Name::Kill);
+    match (args.pid, &args.group, reaches) {
+        (Some(_), Some(_), _) | (None, None, _) => {
+            Err(floor("a signal goes to one process or to one group", "give `pid` or `group`, not both"))
+        }
+        (_, _, Some(others)) => Ok(others.iter().map(|other| (action, word(other))).collect()),
+        (Some(pid), None, None) => Ok(vec![(action, words(vec![Cow::Owned(pid.to_string())]))]),
+        (None, Some(_), None) => Err(floor("nobody knows here who is in the group", "name a process by its `pid`")),
+    }
 }
 
 fn words(words: Vec<Cow<'_, str>>) -> Target<'_> {

@@ -126,7 +126,7 @@ fn what_was_given_then_is_given_again() {
     let denies = file("labels: [{when: untrusted, calls: [EXEC_CMD], verdict: deny}]\n");
     let call = Syscall::parse("EXEC_CMD", r#"{"cmd":"make"}"#).unwrap();
     let said = |policy: &Policy, labels: Labels, given: bool| {
-        let subject = Subject { pid: Pid(2), role: "", chain: &[], labels, given: Given::default() };
+        let subject = Subject { pid: Pid(2), role: "", chain: &[], labels, given: Given::default(), reaches: None };
         policy.explain_past(&subject, given, &call).verdict
     };
     assert_eq!(said(&asks, Labels::WEB, false), Verdict::Ask);

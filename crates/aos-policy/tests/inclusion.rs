@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use aos_abi::Syscall;
 use aos_abi::entry::Verdict;
-use aos_policy::{Grants, Policy};
+use aos_policy::{Grants, Policy, Subject};
 use proptest::prelude::*;
 use rig::{role, subject};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct Family {
     world: fn() -> Vec<Value>,
 }
 
-const FAMILIES: [Family; 7] = [
+const FAMILIES: [Family; 8] = [
     Family {
         call: "NET_FETCH",
         patterns: &[
@@ -65,6 +65,8 @@ const FAMILIES: [Family; 7] = [
         patterns: WORDS,
         world: || words().map(|to| json!({ "to": to, "content": "" })).collect(),
     },
+    // Whom it names has no arguments: see `allowed`.
+    Family { call: "KILL", patterns: WORDS, world: || words().map(|group| json!({ "group": group })).collect() },
     Family {
         call: "TOOL_CALL",
         patterns: WORDS,
@@ -174,7 +176,16 @@ impl Family {
 
 /// The calls of a world that a role's rules and the grants of a process and its ancestors allow.
 fn allowed(policy: &Policy, chain: &[Grants], world: &[Syscall]) -> Vec<bool> {
-    world.iter().map(|call| policy.explain(&subject(chain), call).verdict == Verdict::Allow).collect()
+    let said = |call: &Syscall| {
+        // The process that a signal reaches, under the name that stands here for it.
+        let reaches = match call {
+            Syscall::Kill(kill) => Some([kill.group.clone().unwrap_or_default()]),
+            _ => None,
+        };
+        let reaches = reaches.as_ref().map(<[String; 1]>::as_slice);
+        policy.explain(&Subject { reaches, ..subject(chain) }, call).verdict
+    };
+    world.iter().map(|call| said(call) == Verdict::Allow).collect()
 }
 
 /// A call, and patterns for a role, for a parent where it has grants, and for a child.

@@ -42,6 +42,9 @@ args! {
         /// A short name others can send messages to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// The group it belongs to, which KILL can signal as one; yours if left out, none if empty.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<String>,
         /// Give it untrusted content and no permissions at all. Of its result only numbers, booleans and words in quotes in its task are trusted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quarantine: Option<bool>,
@@ -63,8 +66,12 @@ args! {
     }
     /// Arguments of `KILL`.
     Kill {
-        /// The process to signal: yourself or one of your descendants.
-        pid: Pid,
+        /// The process to signal: yourself, one of your descendants, or another one that you were granted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<Pid>,
+        /// In its place, every living process of this group that you may signal, but for yourself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<String>,
         /// TERM (default), KILL, STOP or CONT.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<Signal>,

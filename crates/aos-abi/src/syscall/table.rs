@@ -83,8 +83,8 @@ syscalls! {
         "Wait until a child ends and take its result.",
         r#"{"pid": number, "exit_code": number, "result": any}"#, r#"{"pid":7,"timeout_s":60}"#;
     "KILL" Kill(Kill) Irreversible, Handler::Kernel,
-        "Send a signal to yourself or one of your descendants.",
-        "{}", r#"{"pid":7,"signal":"TERM"}"#;
+        "Send a signal to yourself, to one of your descendants, or to another process that you were granted.",
+        r#"{}, or of a group {"signalled": [pids], "left_out": [pids]}"#, r#"{"pid":7,"signal":"TERM"}"#;
     "EXEC_CMD" ExecCmd(ExecCmd) Undoable, Handler::Exec,
         "Run a command line in the sandbox, in your workspace.",
         r#"{"stdout": text, "stderr": text, "exit_code": number, "changed": [paths]}"#, r#"{"cmd":"wc -w notes.txt"}"#;

@@ -73,7 +73,7 @@ fn section_of(name: Name) -> Option<&'static str> {
         Kind::Memory => Some("memory"),
         Kind::Net => Some("net"),
         Kind::Channel => Some("channels"),
-        Kind::Always | Kind::Bare | Kind::Word | Kind::Webhook => match name {
+        Kind::Always | Kind::Bare | Kind::Word | Kind::Process | Kind::Webhook => match name {
             Name::ExecCmd => Some("exec"),
             Name::ToolCall => Some("tools"),
             Name::SendMsg => Some("ipc"),
@@ -105,6 +105,13 @@ fn calls(reader: &mut Reader, fields: &Fields<'_>, role: &mut Role) {
             }
         };
         let names: Vec<Name> = grant.scopes.iter().map(|(action, _)| action.name()).collect();
+        if grant.scopes.is_empty() {
+            if terms.is_some() {
+                let why = format!("`{text}` alone is always allowed: it reaches what is below the process");
+                reader.fault(text_node, why, format!("name whom else it may reach, such as `{text} web-*`"));
+            }
+            continue;
+        }
         let bare = grant.scopes.iter().any(|(_, scope)| matches!(scope, Scope::Any)) && !text.trim().contains(' ');
         if let Some(section) = names.first().and_then(|name| section_of(*name)).filter(|_| bare) {
             if fields.get(section).is_none() {
@@ -316,16 +323,23 @@ fn memory(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     }
 }
 
-/// `{peer: "*", ops: [send], rate: 60/min}`.
+/// `{peer: "*", ops: [send, signal], rate: 60/min}`.
 fn ipc(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     let Some(fields) = reader.fields(node, "a rule of `ipc`", &with_keys(&["peer", "ops"])) else { return };
-    let peer = reader.need(&fields, "peer").and_then(|node| named(reader, node, Name::SendMsg));
-    if let Some(node) = reader.need(&fields, "ops") {
-        words(reader, node, "operation", &["send"]);
+    let ops = reader.need(&fields, "ops").map(|node| words(reader, node, "operation", &["send", "signal"]));
+    let calls = ops.unwrap_or_default().into_iter().map(|op| if op == "send" { Name::SendMsg } else { Name::Kill });
+    let calls: Vec<Name> = calls.collect();
+    let Some(peer) = reader.need(&fields, "peer") else { return };
+    let mut scopes = Vec::new();
+    for call in &calls {
+        let Some((text, scope)) = named(reader, peer, *call) else { return };
+        scopes.push((text, Action::of(*call), scope));
     }
-    let Some((text, scope)) = peer else { return };
-    let draft = draft(reader, &fields, format!("{name} {text}"), &[Name::SendMsg]);
-    role.add(Action::of(Name::SendMsg), scope, &draft);
+    let Some((text, ..)) = scopes.first() else { return };
+    let draft = draft(reader, &fields, format!("{name} {text}"), &calls);
+    for (_, action, scope) in scopes {
+        role.add(action, scope, &draft);
+    }
 }
 
 /// `{tool: "github.*", verdict: ask}`.

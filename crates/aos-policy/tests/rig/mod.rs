@@ -32,7 +32,7 @@ pub(crate) fn grants(texts: &[&str]) -> Grants {
 
 /// Process 7 of the default role.
 pub(crate) fn subject(chain: &[Grants]) -> Subject<'_> {
-    Subject { pid: Pid(7), role: "", chain, labels: Labels::NONE, given: Given::default() }
+    Subject { pid: Pid(7), role: "", chain, labels: Labels::NONE, given: Given::default(), reaches: None }
 }
 
 /// What the policy says to process 7 without grants of its own.

@@ -8,7 +8,7 @@ use aos_abi::Syscall;
 use aos_abi::entry::Verdict;
 use proptest::prelude::*;
 
-/// A rule about files, memory or requests.
+/// A rule about files, memory, requests or signals.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) pattern: String,
@@ -23,13 +23,15 @@ pub(crate) struct Model {
     pub(crate) fs: Vec<Rule>,
     pub(crate) memory: Vec<Rule>,
     pub(crate) net: Vec<Rule>,
-    /// Verdicts on `EXEC_CMD`, `MEM_READ`, `NET_FETCH` and `FS_DELETE` while the window is untrusted.
+    /// Of processes without names that are below nobody.
+    pub(crate) ipc: Vec<Rule>,
+    /// Verdicts on `MEM_READ`, `NET_FETCH`, `FS_DELETE` and `KILL` while the window is untrusted.
     pub(crate) untrusted: Vec<Verdict>,
     /// Grants, nearest first: `(call, pattern)`.
     pub(crate) chain: Vec<Vec<(&'static str, String)>>,
 }
 
-pub(crate) const LABELED: [&str; 3] = ["MEM_READ", "NET_FETCH", "FS_DELETE"];
+pub(crate) const LABELED: [&str; 4] = ["MEM_READ", "NET_FETCH", "FS_DELETE", "KILL"];
 
 impl Model {
     pub(crate) fn yaml(&self) -> String {
@@ -52,6 +54,7 @@ impl Model {
         };
         text += &section("fs", "path", &self.fs);
         text += &section("memory", "namespace", &self.memory);
+        text += &section("ipc", "peer", &self.ipc);
         text += if self.net.is_empty() { "    net: []\n" } else { "    net:\n" };
         for rule in &self.net {
             let (host, path) = rule.pattern.split_once('/').expect("a net pattern has a path");
@@ -94,6 +97,7 @@ impl Model {
         let rules = match demand.section {
             "fs" => &self.fs,
             "memory" => &self.memory,
+            "ipc" => &self.ipc,
             _ => &self.net,
         };
         let (mut granted, mut verdict, mut redact) = (false, Verdict::Allow, false);
@@ -173,6 +177,10 @@ fn demands(call: &Syscall) -> Vec<Demand> {
         Syscall::NetFetch(args) => {
             vec![demand("net", "get", vec![args.url["https://".len()..].to_owned()], vec![])]
         }
+        Syscall::Kill(args) => {
+            let pid = args.pid.expect("a call of this file names a pid");
+            vec![demand("ipc", "signal", vec![pid.to_string()], vec![])]
+        }
         other => panic!("the oracle knows no {other:?}"),
     }
 }
@@ -235,6 +243,10 @@ pub(crate) fn net_patterns() -> impl Strategy<Value = String> {
     (host, path_patterns()).prop_map(|(host, path)| format!("{host}/{path}"))
 }
 
+fn pid_patterns() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["1", "2", "12", "1*", "*2", "*", "**"]).prop_map(str::to_owned)
+}
+
 fn rules(patterns: impl Strategy<Value = String>, ops: &'static [&'static str]) -> impl Strategy<Value = Vec<Rule>> {
     let rule = (patterns, prop::sample::subsequence(ops, 1..=ops.len()), verdicts(), any::<bool>())
         .prop_map(|(pattern, ops, verdict, redact)| Rule { pattern, ops, verdict, redact });
@@ -246,16 +258,18 @@ pub(crate) fn models() -> impl Strategy<Value = Model> {
     let grant = prop_oneof![
         8 => (prop::sample::select(files.to_vec()), path_patterns()).boxed(),
         1 => net_patterns().prop_map(|pattern| ("NET_FETCH", pattern)).boxed(),
+        1 => pid_patterns().prop_map(|pattern| ("KILL", pattern)).boxed(),
     ];
     let chain = prop::collection::vec(prop::collection::vec(grant, 0..12), 0..3);
     (
         rules(path_patterns(), &["read", "write", "delete"]),
         rules(path_patterns(), &["read", "write"]),
         rules(net_patterns(), &["get"]),
+        rules(pid_patterns(), &["signal"]),
         prop::collection::vec(verdicts(), 0..2),
         chain,
     )
-        .prop_map(|(fs, memory, net, untrusted, chain)| Model { fs, memory, net, untrusted, chain })
+        .prop_map(|(fs, memory, net, ipc, untrusted, chain)| Model { fs, memory, net, ipc, untrusted, chain })
 }
 
 /// Calls that the oracle knows.
@@ -263,7 +277,8 @@ pub(crate) fn calls() -> impl Strategy<Value = Syscall> {
     let word = prop::sample::select(vec!["a", "b", "ab", "c", "cb", "ac"]);
     let path = prop::collection::vec(word, 1..=3).prop_map(|words| words.join("/"));
     let host = prop::sample::select(vec!["a.com", "b.com", "x.a.com", "y.x.a.com", "c.com"]);
-    (0usize..9, path.clone(), path, host).prop_map(|(kind, path, other, host)| {
+    let pid = prop::sample::select(vec![1, 2, 3, 12, 21, 112]);
+    (0usize..10, path.clone(), path, host, pid).prop_map(|(kind, path, other, host, pid)| {
         let (name, args) = match kind {
             0 => ("FS_READ", serde_json::json!({ "path": path })),
             1 => ("FS_SEARCH", serde_json::json!({ "pattern": "x", "path": path })),
@@ -273,6 +288,7 @@ pub(crate) fn calls() -> impl Strategy<Value = Syscall> {
             5 => ("FS_MOVE", serde_json::json!({ "from": path, "to": other })),
             6 => ("MEM_READ", serde_json::json!({ "query": "q", "namespace": path })),
             7 => ("MEM_WRITE", serde_json::json!({ "key": "k", "value": "v", "namespace": path })),
+            8 => ("KILL", serde_json::json!({ "pid": pid, "signal": "STOP" })),
             _ => ("NET_FETCH", serde_json::json!({ "url": format!("https://{host}/{path}") })),
         };
         Syscall::parse(name, &args.to_string()).expect("the arguments fit")
