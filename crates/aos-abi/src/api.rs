@@ -55,6 +55,9 @@ pub struct SpawnRequest {
     /// A name others can send to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The group it belongs to, and its children unless they are told otherwise; a signal to the group reaches all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Whether it ends with its first answer.
     #[serde(default = "SpawnRequest::default_mode")]
     pub mode: Mode,
@@ -154,6 +157,15 @@ pub struct SignalRequest {
     /// To all its descendants too.
     #[serde(default)]
     pub tree: bool,
+}
+
+/// What a signal to a group came to; durable when it is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupSignalled {
+    /// The entry it became.
+    pub lsn: Lsn,
+    /// The processes that got it.
+    pub pids: Vec<Pid>,
 }
 
 /// `POST /v1/processes/{pid}/fork`.

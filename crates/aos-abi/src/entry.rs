@@ -88,6 +88,21 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         tree: bool,
     },
+    /// Input: a person signals every living member of a group; each member's own `signal` is a fact of it.
+    GroupSignal {
+        /// Which group.
+        group: String,
+        /// Which signal.
+        signal: Signal,
+        /// To all their descendants too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        tree: bool,
+    },
+    /// Input: a person cancelled a timer of the process.
+    Unscheduled {
+        /// Which.
+        timer_id: String,
+    },
     /// Fact: a timer fired.
     Timer {
         /// Which.
@@ -843,6 +858,8 @@ impl Body {
             Body::Input { .. } => "input",
             Body::Message { .. } => "message",
             Body::Signal { .. } => "signal",
+            Body::GroupSignal { .. } => "group_signal",
+            Body::Unscheduled { .. } => "unscheduled",
             Body::Timer { .. } => "timer",
             Body::Webhook(_) => "webhook",
             Body::Watch { .. } => "watch",

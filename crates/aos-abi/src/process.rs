@@ -15,6 +15,9 @@ pub struct SpawnSpec {
     /// Its name; unique among live processes where given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The group it belongs to; a signal to the group reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Who it is and how it works, as text.
     pub role: String,
     /// What it should do first.
@@ -52,12 +55,13 @@ pub struct SpawnSpec {
 }
 
 impl SpawnSpec {
-    /// A resident process that a person starts in a folder of its own, with nothing else said: no name, task, limits or
-    /// grants of its own.
+    /// A resident process that a person starts in a folder of its own, with nothing else said: no name, group, task,
+    /// limits or grants of its own.
     pub fn resident(pid: Pid, role: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             parent: Pid::INIT,
             name: None,
+            group: None,
             role: role.into(),
             task: None,
             mode: Mode::Resident,
@@ -174,6 +178,9 @@ pub struct ProcessView {
     pub parent: Pid,
     /// Its name, or the first words of its task.
     pub name: String,
+    /// The group it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Its state.
     pub state: State,
     /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle), `model`,
@@ -314,6 +321,16 @@ pub struct TimerView {
     pub schedule: String,
     /// What the process is told.
     pub prompt: String,
+}
+
+/// A timer in a list of those of many processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldTimer {
+    /// Whose it is.
+    pub pid: Pid,
+    /// What it is.
+    #[serde(flatten)]
+    pub timer: TimerView,
 }
 
 /// How full a window is.

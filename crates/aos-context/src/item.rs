@@ -56,6 +56,8 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Served { .. }
         | Body::Forked { .. }
         | Body::Budgeted { .. }
+        | Body::GroupSignal { .. }
+        | Body::Unscheduled { .. }
         | Body::Labelled { .. }
         | Body::Stopped { .. }
         | Body::Pruned { .. } => None,

@@ -67,6 +67,11 @@ impl<P: PageStore> Kernel<P> {
                 Ok(())
             }
             Body::Signal { .. } => self.live(pid).map(|_| ()),
+            Body::GroupSignal { group, .. } => self.check_members(group),
+            Body::Unscheduled { timer_id } => {
+                let process = self.live(pid)?;
+                if process.timers.contains_key(timer_id) { Ok(()) } else { Err(process.no_timer(timer_id)) }
+            }
             Body::Webhook(_) => {
                 let process = self.live(pid)?;
                 if process.is_full() {
@@ -183,19 +188,25 @@ impl<P: PageStore> Kernel<P> {
 
     /// A name that a new process may have.
     pub(crate) fn check_name(&self, name: &str) -> Result<(), CallError> {
-        let fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let bad = name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !name.chars().all(fine);
-        if bad || name.chars().all(|c| c.is_ascii_digit()) {
-            let hint =
-                format!("letters, digits, `-`, `_` and `.`, at most {} bytes, not only digits", limits::NAME_BYTES_MAX);
-            return Err(CallError::new(Code::Inval, "that is no name for a process").hint(hint));
-        }
+        check_plain("a process", name)?;
         match self.globals.names.get(name) {
             Some(pid) => Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))
                 .hint("choose another name, or none")),
             None => Ok(()),
         }
     }
+}
+
+/// A name as processes and groups have them. One of digits alone would be taken for a pid.
+pub(crate) fn check_plain(of: &str, name: &str) -> Result<(), CallError> {
+    let fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let bad = name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !name.chars().all(fine);
+    if bad || name.chars().all(|c| c.is_ascii_digit()) {
+        let hint =
+            format!("letters, digits, `-`, `_` and `.`, at most {} bytes, not only digits", limits::NAME_BYTES_MAX);
+        return Err(CallError::new(Code::Inval, format!("that is no name for {of}")).hint(hint));
+    }
+    Ok(())
 }
 
 fn busy(message: String) -> CallError {

@@ -180,6 +180,7 @@ impl Authority {
             chain: &self.chain,
             labels: self.labels,
             given: Given { files: self.files, ..Given::default() },
+            reaches: None,
         }
     }
 

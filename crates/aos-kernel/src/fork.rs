@@ -46,6 +46,7 @@ impl<P: PageStore> Kernel<P> {
         let mut spec = SpawnSpec {
             policy_role: Some(process.policy_role.clone()).filter(|role| !role.is_empty()),
             priority: process.priority,
+            group: process.group.clone(),
             // The nearest grants lie within all above them, so they alone say what it may do.
             grants: process.chain.first().map(Grants::texts),
             // The person forks it, so it is the person's: outside the tree of the first one, with that one's grants.

@@ -12,6 +12,7 @@ use aos_policy::{Labels, Lacking, Named, Policy, Subject};
 use serde_json::Value;
 
 use crate::Kernel;
+use crate::groups::About;
 use crate::labels::Reads;
 use crate::process::{Phase, Wait};
 use crate::table::PageStore;
@@ -26,9 +27,14 @@ const MASK: char = '\u{fffc}';
 
 impl<P: PageStore> Kernel<P> {
     /// Asks the policy about a call of a process, with everything that the process was given.
-    pub(crate) fn judge<R>(&mut self, pid: Pid, call: Name, ask: impl FnOnce(&Policy, &Subject<'_>) -> R) -> Option<R> {
+    pub(crate) fn judge<R>(
+        &mut self,
+        pid: Pid,
+        call: About,
+        ask: impl FnOnce(&Policy, &Subject<'_>) -> R,
+    ) -> Option<R> {
         let labelled = self.labels_of(pid).any_of(Labels::UNTRUSTED);
-        let files = match call {
+        let files = match call.name {
             Name::ExecCmd => self.labels_run(pid),
             _ if labelled => self.labels_read(pid, Reads::Files),
             _ => Labels::NONE,
@@ -38,6 +44,7 @@ impl<P: PageStore> Kernel<P> {
         let mut subject = process.subject();
         subject.given.files = files;
         subject.given.pids = Some(&children);
+        subject.reaches = call.reaches.as_deref();
         Some(ask(&self.policy, &subject))
     }
 
@@ -76,7 +83,7 @@ impl<P: PageStore> Kernel<P> {
         if !labels.any_of(Labels::UNTRUSTED) {
             return labels;
         }
-        let given = self.judge(pid, call.name(), |_, subject| subject.given.lacks(call).is_none());
+        let given = self.judge(pid, About::of(call.name()), |_, subject| subject.given.lacks(call).is_none());
         if given == Some(true) { labels.without(Labels::UNTRUSTED) } else { labels }
     }
 

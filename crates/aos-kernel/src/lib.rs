@@ -28,6 +28,7 @@ mod check;
 mod deadlock;
 mod fork;
 mod given;
+mod groups;
 mod hedge;
 mod input;
 mod labels;
@@ -110,6 +111,8 @@ struct Globals {
     config: String,
     counts: [u64; State::ALL.len()],
     names: BTreeMap<String, Pid>,
+    /// The living members of each group; a group without any is not kept.
+    groups: BTreeMap<String, BTreeSet<Pid>>,
     /// Programs by the SHA-256 of their keys.
     keys: BTreeMap<String, Pid>,
     routes: BTreeMap<String, Pid>,
@@ -287,6 +290,8 @@ impl<P: PageStore> Kernel<P> {
             Body::Spawned(spec) => self.born(pid, spec, true),
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
             Body::Signal { signal, from_pid, tree } => self.signal_tree(pid, *signal, *from_pid, *tree),
+            Body::GroupSignal { group, signal, tree } => self.signal_group(group, *signal, *tree),
+            Body::Unscheduled { timer_id } => _ = self.with(pid, |process| process.timers.remove(timer_id)),
             Body::Webhook(request) => self.webhook(pid, request),
             Body::Watch { watch_id, .. } => {
                 let labels = self.labels_of_watch(pid, watch_id);
@@ -513,6 +518,9 @@ impl<P: PageStore> Kernel<P> {
         self.globals.counts[process.state() as usize] += 1;
         if let Some(name) = &process.name {
             self.globals.names.insert(name.clone(), pid);
+        }
+        if let Some(group) = &process.group {
+            self.globals.groups.entry(group.clone()).or_default().insert(pid);
         }
         if process.root != pid {
             *self.globals.trees.entry(process.root).or_default() += 1;

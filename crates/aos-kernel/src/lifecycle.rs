@@ -92,6 +92,7 @@ impl<P: PageStore> Kernel<P> {
             pid,
             parent: spec.parent,
             name: spec.name.clone(),
+            group: spec.group.clone(),
             title: spec
                 .task
                 .as_deref()
@@ -184,7 +185,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// The living processes below one, parents first.
-    fn below(&mut self, pid: Pid) -> Vec<Pid> {
+    pub(crate) fn below(&mut self, pid: Pid) -> Vec<Pid> {
         let mut found = Vec::new();
         let mut next = vec![pid];
         while let Some(at) = next.pop() {
@@ -200,7 +201,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Keeps a process that is about to end from starting anything when another end reaches it first.
-    fn freeze(&mut self, pid: Pid) {
+    pub(crate) fn freeze(&mut self, pid: Pid) {
         if self.table.get(pid).is_some_and(|process| !process.exited() && process.stopped.is_none()) {
             self.unqueue(pid);
             self.with(pid, |process| process.stopped = Some("ending".into()));
@@ -354,7 +355,7 @@ impl<P: PageStore> Kernel<P> {
     /// Gives back everything that has one owner.
     fn release(&mut self, pid: Pid) {
         let Some(process) = self.table.get(pid) else { return };
-        let name = process.name.clone();
+        let (name, group) = (process.name.clone(), process.group.clone());
         let phase = process.phase.clone();
         let calls: Vec<_> = process
             .step
@@ -366,6 +367,9 @@ impl<P: PageStore> Kernel<P> {
             .collect();
         if let Some(name) = name {
             self.globals.names.remove(&name);
+        }
+        if let Some(group) = group {
+            self.leaves(pid, &group);
         }
         self.unqueue(pid);
         if let Phase::Inferring(effect) = phase

@@ -29,6 +29,8 @@ pub struct Process {
     pub parent: Pid,
     /// Unique among live processes where given.
     pub name: Option<String>,
+    /// The group it belongs to; the kernel's index has its living members.
+    pub group: Option<String>,
     /// The first words of its task, for lists.
     pub title: String,
     /// Who it is, as text.
@@ -565,7 +567,15 @@ impl Process {
             pids: None,
             files: Labels::UNTRUSTED,
         };
-        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels, given }
+        // Whom a signal reaches is for the whole table to say.
+        let reaches = None;
+        Subject { pid: self.pid, role: &self.policy_role, chain: &self.chain, labels: self.labels, given, reaches }
+    }
+
+    /// Whether it is a program outside, with a key.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        self.mode == Mode::Program
     }
 
     /// Whether it has ended.

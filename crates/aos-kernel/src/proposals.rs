@@ -363,14 +363,16 @@ impl<P: PageStore> Kernel<P> {
     /// while it waited.
     fn asks_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
         let call = Syscall::parse(&open.name, &open.args).ok()?;
-        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &[], &call))?;
+        let about = self.about(pid, &call);
+        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &[], &call))?;
         (said.verdict == Verdict::Ask).then_some(said.rule)
     }
 
     /// What a person should know who is asked about it now.
     pub(crate) fn risk_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
         let call = Syscall::parse(&open.name, &open.args).ok()?;
-        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &[], &call))?;
+        let about = self.about(pid, &call);
+        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &[], &call))?;
         said.lacking.map(|lacking| self.risk(pid, &lacking))
     }
 
@@ -469,8 +471,9 @@ impl<P: PageStore> Kernel<P> {
         };
         let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
         let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
+        let about = self.about(pid, &call);
         let said = |policy: &Policy, subject: &Subject<'_>| policy.authorize_approved(subject, call, &approval);
-        let ruling = self.judge(pid, approval.name, said)?;
+        let ruling = self.judge(pid, about, said)?;
         Some(ruling.permit.ok_or_else(|| {
             let message = format!("the policy denies {} by now: {}", open.name, ruling.rule);
             CallError { hint: ruling.hint, ..CallError::new(Code::Perm, message) }

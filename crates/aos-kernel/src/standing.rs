@@ -48,7 +48,8 @@ impl<P: PageStore> Kernel<P> {
             return Err(CallError::new(Code::Perm, message).hint("approve it once"));
         };
         let call = Syscall::parse(&open.name, &open.args)?;
-        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &[stands], &call));
+        let about = self.about(pid, &call);
+        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &[stands], &call));
         match said {
             Some(said) if said.standing.is_some() && said.verdict == aos_abi::entry::Verdict::Allow => Ok(()),
             Some(said) => Err(CallError::new(

@@ -12,6 +12,7 @@ use aos_policy::terms::HOLD_MS;
 use aos_policy::{Explanation, Labels, Permit, Ruling, Subject};
 
 use crate::effect::{Authority, Effect};
+use crate::groups::About;
 use crate::labels::{Reads, reads, told};
 use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, StepCall, Wait};
@@ -148,7 +149,8 @@ impl<P: PageStore> Kernel<P> {
         let own = [&process.model, &process.course.asked];
         let other = other.filter(|model| !own.contains(&model)).map(|model| (process.policy_role.clone(), model));
         let standing = self.standing(pid);
-        let ruling = self.judge(pid, call.name(), |policy, subject| policy.authorize_with(subject, &standing, call))?;
+        let about = self.about(pid, &call);
+        let ruling = self.judge(pid, about, |policy, subject| policy.authorize_with(subject, &standing, call))?;
         if let Some(stricter) = stricter.filter(|stricter| stricter.verdict < ruling.verdict) {
             return Some(Ruling { verdict: stricter.verdict, rule: stricter.rule, permit: None, ..ruling });
         }
@@ -175,7 +177,7 @@ impl<P: PageStore> Kernel<P> {
             _ => return None,
         };
         let otherwise = Syscall::SendMsg(SendMsg { to_pid, to, ..args.clone() });
-        let said = self.judge(pid, call.name(), |policy, subject| {
+        let said = self.judge(pid, About::of(call.name()), |policy, subject| {
             policy.explain(&Subject { labels: Labels::NONE, ..*subject }, &otherwise)
         })?;
         // Where a grant is wanting, no rule has spoken.

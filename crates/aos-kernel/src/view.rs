@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use aos_abi::api::{CallView, ExplainView, ProposalView};
 use aos_abi::entry::{ProposalState, Verdict};
-use aos_abi::process::{ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
+use aos_abi::process::{HeldTimer, ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
 use aos_abi::syscall::SendMsg;
 use aos_abi::{CallError, Code, Pid, Syscall, Timestamp, Usd};
 
@@ -34,15 +34,26 @@ impl<P: PageStore> Kernel<P> {
         pids
     }
 
-    /// Every process of these that there is; without `all` only those that live.
-    pub fn list(&mut self, pids: impl IntoIterator<Item = Pid>, all: bool) -> Vec<ProcessView> {
+    /// Every process of these that there is, with `group` those that belong to it; without `all` only those that live.
+    pub fn list(&mut self, pids: impl IntoIterator<Item = Pid>, all: bool, group: Option<&str>) -> Vec<ProcessView> {
         pids.into_iter()
             .filter_map(|pid| {
                 let process = self.table.get(pid)?;
                 (all || !process.exited()).then_some(())?;
+                group.is_none_or(|group| process.group.as_deref() == Some(group)).then_some(())?;
                 self.view(pid)
             })
             .collect()
+    }
+
+    /// The timers of these processes.
+    pub fn timers(&mut self, pids: impl IntoIterator<Item = Pid>) -> Vec<HeldTimer> {
+        let mut held = Vec::new();
+        for pid in pids {
+            let timers = self.table.get(pid).into_iter().flat_map(|process| &process.timers);
+            held.extend(timers.map(|(id, timer)| HeldTimer { pid, timer: timer_view(id, timer) }));
+        }
+        held
     }
 
     /// One process as lists show it.
@@ -55,6 +66,7 @@ impl<P: PageStore> Kernel<P> {
             pid,
             parent: process.parent,
             name: process.name.clone().unwrap_or_else(|| process.title.clone()),
+            group: process.group.clone(),
             state: process.state(),
             waiting_for: process.waiting_for().map(str::to_owned),
             question: process.question(),
@@ -147,7 +159,8 @@ impl<P: PageStore> Kernel<P> {
         // The files that it runs may have been changed since it was asked.
         let by_now = self.table.get(pid)?.proposals.get(id).filter(|open| open.risk.is_none()).cloned();
         let by_now = by_now.and_then(|open| self.risk_by_now(pid, &open));
-        let receiver = self.table.get(pid)?.proposals.get(id).cloned().and_then(|open| self.receiver_by_now(&open));
+        let receiver =
+            self.table.get(pid)?.proposals.get(id).cloned().and_then(|open| self.receiver_by_now(pid, &open));
         let process = self.table.get(pid)?;
         let (open, state) = match process.proposals.get(id) {
             Some(open) => (open, ProposalState::Pending),
@@ -177,10 +190,12 @@ impl<P: PageStore> Kernel<P> {
         Some(view)
     }
 
-    /// Who has the name by now that a message is for.
-    fn receiver_by_now(&self, open: &OpenProposal) -> Option<String> {
-        let Ok(Syscall::SendMsg(SendMsg { to: Some(name), .. })) = Syscall::parse(&open.name, &open.args) else {
-            return None;
+    /// Who has the name by now that a message is for, or whom a signal reaches.
+    fn receiver_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
+        let name = match Syscall::parse(&open.name, &open.args) {
+            Ok(Syscall::SendMsg(SendMsg { to: Some(name), .. })) => name,
+            Ok(Syscall::Kill(args)) => return self.reached_by_now(pid, &args),
+            _ => return None,
         };
         let has = self.globals.names.get(&name).map_or("nobody".to_owned(), |pid| format!("process {pid}"));
         Some(format!("the name `{name}` is that of {has} by now"))
@@ -240,7 +255,8 @@ impl<P: PageStore> Kernel<P> {
     pub fn explain(&mut self, pid: Pid, name: &str, args: &str) -> Result<ExplainView, CallError> {
         let call = Syscall::parse(name, args)?;
         let standing = self.standing(pid);
-        let said = self.judge(pid, call.name(), |policy, subject| policy.explain_with(subject, &standing, &call));
+        let about = self.about(pid, &call);
+        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &standing, &call));
         let mut said = said.ok_or_else(|| no_process(pid))?;
         if let Some(stricter) = self.rule_of_receiver(pid, &call).filter(|stricter| stricter.verdict < said.verdict) {
             said = stricter;

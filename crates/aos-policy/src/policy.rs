@@ -240,6 +240,12 @@ impl Policy {
         Name::ALL.iter().copied().filter(possible).collect()
     }
 
+    /// Whether a process could be allowed to signal any that is not below it.
+    #[must_use]
+    pub fn signals_others(&self, subject: &Subject<'_>) -> bool {
+        self.is_possible(subject, Name::Kill)
+    }
+
     fn is_possible(&self, subject: &Subject<'_>, name: Name) -> bool {
         let Some(role) = self.tables.role(subject.role) else { return false };
         let action = Action::of(name);

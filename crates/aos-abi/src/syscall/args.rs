@@ -42,7 +42,7 @@ args! {
         /// A short name others can send messages to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// The group it belongs to, which KILL can signal as one; yours if left out, none if empty.
+        /// Its group, for KILL; yours if left out, none if empty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<String>,
         /// Give it untrusted content and no permissions at all. Of its result only numbers, booleans and words in quotes in its task are trusted.
@@ -66,10 +66,10 @@ args! {
     }
     /// Arguments of `KILL`.
     Kill {
-        /// The process to signal: yourself, one of your descendants, or another one that you were granted.
+        /// The process to signal: yourself, a descendant, or one granted to you.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pid: Option<Pid>,
-        /// In its place, every living process of this group that you may signal, but for yourself.
+        /// Instead: all of this group that you may signal, but for yourself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<String>,
         /// TERM (default), KILL, STOP or CONT.

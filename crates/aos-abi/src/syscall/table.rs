@@ -83,7 +83,7 @@ syscalls! {
         "Wait until a child ends and take its result.",
         r#"{"pid": number, "exit_code": number, "result": any}"#, r#"{"pid":7,"timeout_s":60}"#;
     "KILL" Kill(Kill) Irreversible, Handler::Kernel,
-        "Send a signal to yourself, to one of your descendants, or to another process that you were granted.",
+        "Send a signal to yourself, a descendant, or a process granted to you.",
         r#"{}, or of a group {"signalled": [pids], "left_out": [pids]}"#, r#"{"pid":7,"signal":"TERM"}"#;
     "EXEC_CMD" ExecCmd(ExecCmd) Undoable, Handler::Exec,
         "Run a command line in the sandbox, in your workspace.",

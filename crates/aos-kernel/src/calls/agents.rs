@@ -1,14 +1,15 @@
-//! `SPAWN_AGENT`, `WAIT`, `KILL`.
+//! `SPAWN_AGENT`, `WAIT`.
 
 use aos_abi::entry::Verdict;
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::syscall::SendMsg;
-use aos_abi::syscall::{Kill, SpawnAgent, Wait as WaitArgs, WorkspaceArg};
-use aos_abi::{Body, CallError, Code, Name, Pid, Signal, Syscall, limits};
+use aos_abi::syscall::{SpawnAgent, Wait as WaitArgs, WorkspaceArg};
+use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, limits};
 use aos_policy::{Grants, Labels, Permit};
 use serde_json::{Value, json};
 
 use super::invalid;
+use crate::check::check_plain;
 use crate::effect::Effect;
 use crate::labels::Reads;
 use crate::process::{CallState, Phase, Process, StepCall, Wait};
@@ -16,9 +17,6 @@ use crate::route::Asked;
 use crate::step::Done;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, no_peer, no_process};
-
-/// How the reason begins for which a process is stopped that an agent has stopped.
-const BY_AGENT: &str = "stopped by process ";
 
 impl<P: PageStore> Kernel<P> {
     /// `attached`: the calls that bring what the child is to be shown.
@@ -172,6 +170,8 @@ impl<P: PageStore> Kernel<P> {
         Ok(SpawnSpec {
             parent: pid,
             name: args.name,
+            // One without a name is none.
+            group: args.group.or_else(|| parent.group.clone()).filter(|group| !group.is_empty()),
             role: args.role,
             mode: if args.task.is_some() { Mode::OneShot } else { Mode::Resident },
             task: args.task,
@@ -200,6 +200,9 @@ impl<P: PageStore> Kernel<P> {
         self.check_text("task", spec.task.as_deref().unwrap_or_default())?;
         if let Some(name) = &spec.name {
             self.check_name(name)?;
+        }
+        if let Some(group) = &spec.group {
+            check_plain("a group", group)?;
         }
         let asked = self.check_asked(&spec.model)?;
         if let Some(to) = spec.pipe_to
@@ -380,50 +383,5 @@ impl<P: PageStore> Kernel<P> {
         self.will_see(pid, zombie.notice.labels);
         let result: Value = serde_json::from_str(&zombie.result).unwrap_or(Value::Null);
         Some(json!({ "pid": zombie.pid, "exit_code": zombie.exit_code, "result": result }))
-    }
-
-    pub(super) fn kill(&mut self, pid: Pid, index: usize, args: &Kill) -> Done {
-        let signal = args.signal.unwrap_or(Signal::Term);
-        let Some(target) = self.table.get(args.pid) else { return Done::Now(Err(no_peer(args.pid))) };
-        if target.exited() {
-            return Done::Now(Err(CallError::new(Code::Srch, format!("process {} has ended", args.pid))));
-        }
-        let was = target.stopped.clone();
-        if !self.descends_from(args.pid, pid) {
-            return Done::Now(Err(CallError::new(Code::Perm, format!("process {} is not below you", args.pid))
-                .hint("you may signal yourself, your children and theirs")));
-        }
-        if args.pid == pid && signal != Signal::Kill {
-            // The call itself is over before the signal takes hold, else it would wait for its own result.
-            self.finish_call(pid, index, Ok(json!({})));
-            let lsn = self.fact(pid, Body::Signal { signal, from_pid: pid, tree: false });
-            self.signal(pid, signal, lsn);
-            return Done::Ended;
-        }
-        // What a person has stopped, or what waits for one, no agent lets go on, not even for a last turn.
-        let by_agent = was.as_ref().is_none_or(|why| why.starts_with(BY_AGENT));
-        if matches!(signal, Signal::Cont | Signal::Term) && !by_agent {
-            let message = format!("process {} is stopped until a person lets it go on", args.pid);
-            let hint = "ask with ASK_USER, or go on without it; KILL ends it as it is";
-            return Done::Now(Err(CallError::new(Code::Perm, message).hint(hint)));
-        }
-        let lsn = self.fact(args.pid, Body::Signal { signal, from_pid: pid, tree: false });
-        self.signal(args.pid, signal, lsn);
-        if signal == Signal::Stop {
-            let why = if by_agent { Some(format!("{BY_AGENT}{pid}")) } else { was };
-            self.with(args.pid, |process| process.stopped = why);
-        }
-        if self.table.get(pid).is_none_or(|process| process.exited()) { Done::Ended } else { Done::Now(Ok(json!({}))) }
-    }
-
-    fn descends_from(&mut self, pid: Pid, ancestor: Pid) -> bool {
-        let mut at = pid;
-        while at != ancestor {
-            match self.table.get(at) {
-                Some(process) if process.parent > Pid::INIT => at = process.parent,
-                _ => return false,
-            }
-        }
-        true
     }
 }

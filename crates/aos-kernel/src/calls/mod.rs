@@ -3,6 +3,7 @@
 //! Start at [`Kernel::kernel_call`]. Each family checks its arguments, changes the table and says what the call came to.
 
 mod agents;
+mod kill;
 mod messages;
 mod person;
 mod stdio;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::invalid;
 use crate::Kernel;
-use crate::process::{Timer, TimerRule};
+use crate::process::{Process, Timer, TimerRule};
 use crate::table::PageStore;
 use crate::time::next_after;
 
@@ -49,9 +49,21 @@ impl<P: PageStore> Kernel<P> {
     }
 
     pub(super) fn cancel_timer(&mut self, pid: Pid, args: &SysUnschedule) -> Result<Value, CallError> {
-        match self.with(pid, |process| process.timers.remove(&args.timer_id)) {
-            Some(Some(_)) => Ok(json!({})),
-            _ => Err(CallError::new(Code::NoEnt, format!("no timer `{}`", args.timer_id))),
-        }
+        let id = &args.timer_id;
+        let cancelled = self.with(pid, |process| process.timers.remove(id).ok_or_else(|| process.no_timer(id)));
+        cancelled.unwrap_or_else(|| Err(crate::no_process(pid))).map(|_| json!({}))
+    }
+}
+
+impl Process {
+    /// It has no timer of this id; it has those that the hint names.
+    pub(crate) fn no_timer(&self, id: &str) -> CallError {
+        let shown = |(id, timer): (&String, &Timer)| {
+            let name = timer.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
+            format!("{id}{name}, next at {}", timer.next_at)
+        };
+        let has: Vec<String> = self.timers.iter().map(shown).collect();
+        let has = if has.is_empty() { "no timer is set".to_owned() } else { format!("there are: {}", has.join("; ")) };
+        CallError::new(Code::NoEnt, format!("no timer `{id}`")).hint(has)
     }
 }

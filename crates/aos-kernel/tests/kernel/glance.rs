@@ -47,14 +47,14 @@ fn a_list_of_all_leaves_memory_as_it_was() {
     let pids = kernel.next_pids(Pid::SYSTEM, &saved, 1000);
     assert_eq!((pids.len(), pids.last()), (51, Some(&new)));
     pages.1.set(0);
-    let listed = kernel.glance(Vec::new(), |kernel| kernel.list(pids.iter().copied(), true));
+    let listed = kernel.glance(Vec::new(), |kernel| kernel.list(pids.iter().copied(), true, None));
     assert_eq!((listed.len(), kernel.resident(), pages.1.get()), (51, 1, 50));
 
     // With pages that were read before, of which one is older than what is in memory: an agent without a model stops.
     let _ = kernel.apply(Timestamp(3), Pid(2), Body::Input { text: "hi".into(), eof: false, from_pid: Pid::INIT });
     let read = pages.0.borrow().values().map(|page| decode(page).unwrap()).collect();
     pages.1.set(0);
-    let listed = kernel.glance(read, |kernel| kernel.list(pids.iter().copied(), true));
+    let listed = kernel.glance(read, |kernel| kernel.list(pids.iter().copied(), true, None));
     assert_eq!((listed.len(), kernel.resident(), pages.1.get()), (51, 2, 0));
     assert_eq!(listed[0].state, aos_abi::process::State::Stopped, "{:?}", listed[0]);
     assert_eq!(listed[1].state, aos_abi::process::State::Blocked, "{:?}", listed[1]);

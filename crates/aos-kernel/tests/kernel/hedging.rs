@@ -47,14 +47,14 @@ fn the_first_answer_counts_and_the_other_is_given_up_and_paid() {
     2 asks quick too: the next tier up, `standard`
       → infer 2 turn [input hello]
     > budgets
-    2 of $1: spent $0, reserved $0.053571, carved $0
+    2 of $1: spent $0, reserved $0.054228, carved $0
     > silent 2
     refused: ENOENT effect 11.0 is not waited for, or not for the first time
     > 2@quick: I am here.
       → cancel
     > 2@slow fails cancelled
     > budgets
-    2 of $1: spent $0.020057, reserved $0, carved $0
+    2 of $1: spent $0.020276, reserved $0, carved $0
     > input 2 and now?
       → infer 2 turn [input hello, turn, input and now?]
     > silent 2
@@ -64,7 +64,7 @@ fn the_first_answer_counts_and_the_other_is_given_up_and_paid() {
       → cancel
     > 2@quick: Too late, and paid as it says.
     > budgets
-    2 of $1: spent $0.023357, reserved $0, carved $0
+    2 of $1: spent $0.023576, reserved $0, carved $0
     ");
 }
 
@@ -106,7 +106,7 @@ fn a_person_who_waits_for_the_money_is_still_waited_for() {
     > spawn resident model=auto usd=0.001
     > input 2 hello
     2 runs on slow: `small` is the lowest tier that may serve
-    2 stopped: the budget is spent: $0.001 left, up to $0.017857 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.001 left, up to $0.018076 needed; `aos budget 2 --usd MORE` gives it more
     > budget 2 usd=1
       → infer 2 turn [input hello]
     > silent 2
@@ -255,11 +255,11 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
       → cancel
       → cancel
     > 2@quick fails cancelled
-    2 charged 16857 + 1000 tokens, $0.035714
+    2 charged 17076 + 1000 tokens, $0.036152
     > 2@slow fails cancelled
-    2 charged 16857 + 1000 tokens, $0.017857
+    2 charged 17076 + 1000 tokens, $0.018076
     > budgets
-    2 of $1: spent $0.053571, reserved $0, carved $0, closed
+    2 of $1: spent $0.054228, reserved $0, carved $0, closed
     > spawn resident model=auto usd=1
     > input 3 hello
     3 runs on slow: `small` is the lowest tier that may serve
@@ -270,12 +270,12 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
     > boot
       → infer 3 turn [input hello]
     > budgets
-    2 of $1: spent $0.053571, reserved $0, carved $0, closed
-    3 of $1: spent $0.035714, reserved $0.017857, carved $0
+    2 of $1: spent $0.054228, reserved $0, carved $0, closed
+    3 of $1: spent $0.036152, reserved $0.018076, carved $0
     > 3@slow: I am here.
     > budgets
-    2 of $1: spent $0.053571, reserved $0, carved $0, closed
-    3 of $1: spent $0.036814, reserved $0, carved $0
+    2 of $1: spent $0.054228, reserved $0, carved $0, closed
+    3 of $1: spent $0.037252, reserved $0, carved $0
     > spawn resident model=auto usd=1
     > input 4 hello
     4 runs on slow: `small` is the lowest tier that may serve
@@ -288,8 +288,8 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
       → infer 4 turn [input hello]
     > 4@quick: Here too.
     > budgets
-    2 of $1: spent $0.053571, reserved $0, carved $0, closed
-    3 of $1: spent $0.036814, reserved $0, carved $0
+    2 of $1: spent $0.054228, reserved $0, carved $0, closed
+    3 of $1: spent $0.037252, reserved $0, carved $0
     4 of $1: spent $0.0022, reserved $0, carved $0
     ");
 }

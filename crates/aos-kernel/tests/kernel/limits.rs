@@ -22,7 +22,7 @@ roles:
   cheap:
     calls: [SPAWN_AGENT]
     fs: [{path: "**", ops: [read]}]
-    budget: {usd: 0.01104/h, tokens: 1M/day, calls: 3/h, wall: 4h}
+    budget: {usd: 0.01117/h, tokens: 1M/day, calls: 3/h, wall: 4h}
   tiny:
     budget: {tokens: 10/day}
 proposals: {ttl: 1h, max_asks: 2/h}
@@ -106,17 +106,17 @@ fn the_budget_of_a_role_holds() {
       → infer 2 turn [task]
     > 2: ok
     > input 2 more
-    2 waits until 2026-11-22T01:00:00.000Z: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
+    2 waits until 2026-11-22T01:00:00.000Z: role cheap: budget.usd of $0.01117 is spent: $0.01007 left, up to $0.01108 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > ps 2
-    2 is blocked for budget: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.01084 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
+    2 is blocked for budget: role cheap: budget.usd of $0.01117 is spent: $0.01007 left, up to $0.01108 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > after 3600
       → infer 2 turn [task, turn, input more]
     > 2: ok
     > budgets
     2 of no limit: spent $0.0022, reserved $0, carved $0
     > spawn oneshot role=cheap parent=2 below
-    3 exited 5: role cheap: budget.usd of $0.01104 is spent: $0.00994 left, up to $0.0106 needed; it renews at 2026-11-22T02:00:00.000Z; policy.yaml changes it
-    2 stopped: the budget is too small: role cheap: budget.usd of $0.01104, up to $0.011329 needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    3 exited 5: role cheap: budget.usd of $0.01117 is spent: $0.01007 left, up to $0.01084 needed; it renews at 2026-11-22T02:00:00.000Z; policy.yaml changes it
+    2 stopped: the budget is too small: role cheap: budget.usd of $0.01117, up to $0.011572 needed; raise it in policy.yaml, or let the model answer less (`max_output`)
     > spawn oneshot role=cheap other
       → infer 4 turn [task]
     > input 2 more
@@ -162,11 +162,11 @@ fn a_role_may_be_too_poor_for_its_model() {
     );
     assert_snapshot!(told, @r#"
     > spawn oneshot role=tiny go
-    2 exited 5: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5938 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    2 exited 5: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 6070 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
     > spawn resident role=tiny go
-    3 stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5926 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    3 stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 6058 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
     > ps 3
-    3 is stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 5926 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
+    3 is stopped: the budget is too small: role tiny: budget.tokens of 10 tokens, up to 6058 tokens needed; raise it in policy.yaml, or let the model answer less (`max_output`)
     "#);
 }
 

@@ -144,9 +144,9 @@ fn more_money_does_not_continue_what_was_stopped() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.018037 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.018037 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > signal 2 STOP
     > budget 2 usd=1
     > ps 2
@@ -293,12 +293,12 @@ fn a_share_is_not_spent_twice() {
     3 exited 137: killed
       → cancel
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018346, carved $0.4
-    3 of $0.4: spent $0, reserved $0.005935, carved $0, ended
+    2 of $1: spent $0.0011, reserved $0.018565, carved $0.4
+    3 of $0.4: spent $0, reserved $0.006067, carved $0, ended
     > 3: too late
     3 charged 1000 + 100 tokens, $0.0011
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018346, carved $0
+    2 of $1: spent $0.0022, reserved $0.018565, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -328,18 +328,18 @@ fn a_first_limit_moves_what_was_used_so_far() {
       → infer 2 turn [task, turn, spawn_agent]
     > 2: ok
     > budgets
-    2 of $1: spent $0.0022, reserved $0.005935, carved $0
-    3 of no limit: spent $0, reserved $0.005935, carved $0
+    2 of $1: spent $0.0022, reserved $0.006067, carved $0
+    3 of no limit: spent $0, reserved $0.006067, carved $0
     > budget 3 usd=0.5
     > budgets
     2 of $1: spent $0.0022, reserved $0, carved $0.5
-    3 of $0.5: spent $0, reserved $0.005935, carved $0
+    3 of $0.5: spent $0, reserved $0.006067, carved $0
     > 3: done
     3 charged 1000 + 100 tokens, $0.0011
     3 exited 0: answered = "done"
       → infer 2 turn [task, turn, spawn_agent, turn, end of 3]
     > budgets
-    2 of $1: spent $0.0033, reserved $0.018685, carved $0
+    2 of $1: spent $0.0033, reserved $0.018904, carved $0
     3 of $0.5: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -369,7 +369,7 @@ fn a_process_without_its_model_says_so() {
     > input 2 hello
     2 stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > boot
-    3 charged 16830 + 1000 tokens, $0.01783
+    3 charged 17049 + 1000 tokens, $0.018049
     3 exited 1: no model `b` is configured; configured are: free, m, small, wide
     > ps 2
     2 is stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
@@ -393,7 +393,7 @@ fn a_freed_slot_is_used_at_once() {
     > 2: => SPAWN_AGENT {"role":"r","task":"t","model":"m","budget":{"usd":0.001}} => WAIT {}
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    3 exited 5: the budget is spent: $0.001 left, up to $0.005935 needed; start it again with a larger budget
+    3 exited 5: the budget is spent: $0.001 left, up to $0.006067 needed; start it again with a larger budget
     2 WAIT = {"pid":3,"exit_code":5,"result":null}
       → infer 2 turn [task, turn, spawn_agent, wait]
     "#);
@@ -562,7 +562,7 @@ fn a_turn_that_is_put_off_shows_what_it_would_have_shown() {
     > 2: => SEND_MSG {"to_pid":2,"content":"a note"}
     2 message from 2: a note
     2 SEND_MSG = {"message_id":"m9"}
-    2 stopped: the budget is spent: $0.0174 left, up to $0.018334 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.0174 left, up to $0.018553 needed; `aos budget 2 --usd MORE` gives it more
     > budget 2 usd=1
       → infer 2 turn [task, turn, send_msg]
     > 2: ok
@@ -587,7 +587,7 @@ fn a_last_turn_that_a_person_pays_in_time_is_had() {
       → infer 2 turn [task]
     > 2: ok
     > signal 2 TERM
-    2 stopped: the budget is spent: $0.0174 left, up to $0.018112 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.0174 left, up to $0.018331 needed; `aos budget 2 --usd MORE` gives it more
     > budget 2 usd=1
       → infer 2 turn [task, turn, term]
     > 2: bye

@@ -637,10 +637,10 @@ fn what_the_budget_does_not_cover_is_passed_over() {
     2 runs on mid: a lower tier, `standard`; `big` costs more than the budget has left
       → infer 2 turn [task]
     > spawn oneshot model=big usd=0.03 go
-    3 exited 5: the budget is spent: $0.03 left, up to $0.17833 needed; run it again with a larger --budget
+    3 exited 5: the budget is spent: $0.03 left, up to $0.18052 needed; run it again with a larger --budget
     > spawn oneshot model=auto usd=0.0001 go
     4 runs on tiny: `nano` is the lowest tier that may serve
-    4 exited 5: the budget is spent: $0.0001 left, up to $0.0017833 needed; run it again with a larger --budget
+    4 exited 5: the budget is spent: $0.0001 left, up to $0.0018052 needed; run it again with a larger --budget
     ");
 }
 
@@ -705,7 +705,7 @@ fn usage_that_cannot_be_is_not_charged() {
     > usage 9000000000 9000000000
     > 2: ok
     > budgets
-    2 of $0.03: spent $0.017818, reserved $0, carved $0
+    2 of $0.03: spent $0.018037, reserved $0, carved $0
     ");
 }
 

@@ -131,16 +131,16 @@ fn what_is_given_up_is_paid() {
       → cancel
     > usage 0 40
     > 3 fails cancelled
-    3 charged 5607 + 40 tokens, $0.005647
+    3 charged 5680 + 40 tokens, $0.00572
     > usage 0 0
     > 4 fails cancelled
     > 5 fails cancelled
-    5 charged 16821 + 1000 tokens, $0.017821
+    5 charged 17040 + 1000 tokens, $0.01804
     > budgets
-    2 of $0.1: spent $0.023468, reserved $0.017818, carved $0
-    3 of $0.02: spent $0.005647, reserved $0, carved $0, closed
+    2 of $0.1: spent $0.02376, reserved $0.018037, carved $0
+    3 of $0.02: spent $0.00572, reserved $0, carved $0, closed
     4 of $0.02: spent $0, reserved $0, carved $0, closed
-    5 of $0.02: spent $0.017821, reserved $0, carved $0, closed
+    5 of $0.02: spent $0.01804, reserved $0, carved $0, closed
     ");
 }
 
@@ -165,11 +165,11 @@ fn what_was_given_up_before_a_restart_is_paid() {
     3 exited 137: killed
       → cancel
     > boot
-    3 charged 16821 + 1000 tokens, $0.017821
+    3 charged 17040 + 1000 tokens, $0.01804
       → infer 2 turn [task]
     > budgets
-    2 of $0.1: spent $0.017821, reserved $0.017818, carved $0
-    3 of $0.02: spent $0.017821, reserved $0, carved $0, closed
+    2 of $0.1: spent $0.01804, reserved $0.018037, carved $0
+    3 of $0.02: spent $0.01804, reserved $0, carved $0, closed
     ");
 }
 
@@ -203,8 +203,8 @@ fn what_is_thought_before_an_answer_is_cut_off_is_paid() {
     > 3 cut: a word
       → infer 3 turn [task, turn]
     > budgets
-    2 of $0.1: spent $0.003, reserved $0.018031, carved $0
-    3 of $0.1: spent $0.00203, reserved $0.018031, carved $0
+    2 of $0.1: spent $0.003, reserved $0.01825, carved $0
+    3 of $0.1: spent $0.00203, reserved $0.01825, carved $0
     ");
 }
 
@@ -240,7 +240,7 @@ fn a_share_that_is_about_to_come_back_is_waited_for() {
     3 charged 1000 + 100 tokens, $0.0011
       → infer 2 turn [task, turn, spawn_agent, sleep]
     > budgets
-    2 of $0.04: spent $0.0022, reserved $0.018658, carved $0
+    2 of $0.04: spent $0.0022, reserved $0.018877, carved $0
     3 of $0.03: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -261,7 +261,7 @@ fn a_share_that_was_given_away_is_gone() {
     2 charged 1000 + 100 tokens, $0.0011
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
-    2 exited 5: the budget is spent: $0.0089 left, up to $0.018367 needed; run it again with a larger --budget
+    2 exited 5: the budget is spent: $0.0089 left, up to $0.018586 needed; run it again with a larger --budget
     "#);
 }
 
@@ -288,12 +288,12 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     assert_snapshot!(told, @"
     > day 0.01
     > spawn resident go
-    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.01 is spent: $0.01 left, up to $0.018037 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 is blocked for budget: the day's budget of $0.01 is spent: $0.01 left, up to $0.018037 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > day 0.005
     > ps 2
-    2 is blocked for budget: the day's budget of $0.005 is spent: $0.005 left, up to $0.017818 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 is blocked for budget: the day's budget of $0.005 is spent: $0.005 left, up to $0.018037 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > day 1
       → infer 2 turn [task]
     > ps 2
@@ -301,7 +301,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
     > 2: ok
     > day 0
     > input 2 more
-    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0 is spent: $0 left, up to $0.018076 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0 is spent: $0 left, up to $0.018295 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > off 10
     > day 2
       → infer 2 turn [task, turn, input more]
@@ -315,7 +315,7 @@ fn more_money_for_the_day_wakes_whoever_waits_for_it() {
 fn more_money_for_a_parent_wakes_its_children() {
     let told = replay(
         r#"
-        spawn resident usd=0.018 go
+        spawn resident usd=0.0185 go
         2: => SPAWN_AGENT {"role":"r","permissions":[]} => SEND_MSG {"to_pid":3,"content":"go"}
         ps 2
         ps 3
@@ -325,17 +325,17 @@ fn more_money_for_a_parent_wakes_its_children() {
         "#,
     );
     assert_snapshot!(told, @r#"
-    > spawn resident usd=0.018 go
+    > spawn resident usd=0.0185 go
       → infer 2 turn [task]
     > 2: => SPAWN_AGENT {"role":"r","permissions":[]} => SEND_MSG {"to_pid":3,"content":"go"}
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
     2 SEND_MSG = {"message_id":"m13"}
-    2 stopped: the budget is spent: $0.01089 left, up to $0.018643 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.011258 left, up to $0.018862 needed; `aos budget 2 --usd MORE` gives it more
       → infer 3 turn [message go]
     > ps 2
-    2 is stopped: the budget is spent: $0.01089 left, up to $0.018643 needed; `aos budget 2 --usd MORE` gives it more
+    2 is stopped: the budget is spent: $0.011258 left, up to $0.018862 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
     3 is running
     > budget 2 usd=1
@@ -367,7 +367,7 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     > input 2 more
-    2 stopped: the budget is spent: $0.0189 left, up to $1807.6 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.0189 left, up to $1829.5 needed; `aos budget 2 --usd MORE` gives it more
     ");
 }
 
@@ -407,12 +407,12 @@ fn a_process_killed_in_its_inference_still_pays() {
     > spawn resident usd=1 go
       → infer 2 turn [task]
     > budgets
-    2 of $1: spent $0, reserved $0.017818, carved $0
+    2 of $1: spent $0, reserved $0.018037, carved $0
     > signal 2 KILL
     2 exited 137: killed
       → cancel
     > budgets
-    2 of $1: spent $0, reserved $0.017818, carved $0, ended
+    2 of $1: spent $0, reserved $0.018037, carved $0, ended
     > 2: never seen
     2 charged 1000 + 100 tokens, $0.0011
     > budgets
@@ -441,13 +441,13 @@ fn a_share_is_carved_settled_and_closed() {
       → infer 3 turn [task]
       → infer 2 turn [task, turn, spawn_agent, spawn_agent]
     > budgets
-    2 of $1: spent $0.0011, reserved $0.018796, carved $0.4
-    3 of $0.4: spent $0, reserved $0.005935, carved $0
+    2 of $1: spent $0.0011, reserved $0.019015, carved $0.4
+    3 of $0.4: spent $0, reserved $0.006067, carved $0
     > 3: done
     3 charged 1000 + 100 tokens, $0.0011
     3 exited 0: answered = "done"
     > budgets
-    2 of $1: spent $0.0022, reserved $0.018796, carved $0
+    2 of $1: spent $0.0022, reserved $0.019015, carved $0
     3 of $0.4: spent $0.0011, reserved $0, carved $0, closed
     "#);
 }
@@ -519,9 +519,9 @@ fn a_day_that_is_spent_renews_at_midnight() {
       → infer 2 turn [task, turn, input more]
     > 2: hi
     > input 2 more
-    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018553 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > ps 2
-    2 is blocked for budget: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018334 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
+    2 is blocked for budget: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018553 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
     > idle
     due at 2026-11-23T00:00:00.000Z
     > after 86400

@@ -436,9 +436,9 @@ fn cost_is_not_counted_after_the_call_alone() {
     );
     assert_snapshot!(told, @"
     > spawn oneshot usd=0.001 go
-    2 exited 5: the budget is spent: $0.001 left, up to $0.01783 needed; run it again with a larger --budget
+    2 exited 5: the budget is spent: $0.001 left, up to $0.018049 needed; run it again with a larger --budget
     > ps 2
-    2 is exited: the budget is spent: $0.001 left, up to $0.01783 needed; run it again with a larger --budget
+    2 is exited: the budget is spent: $0.001 left, up to $0.018049 needed; run it again with a larger --budget
     ");
 }
 

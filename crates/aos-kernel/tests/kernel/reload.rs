@@ -144,6 +144,6 @@ fn what_a_stop_interrupted_goes_on_by_what_was_changed_meanwhile() {
       → infer 2 turn [task]
     > meanwhile model m price=1000
     > boot
-    2 stopped: the budget is spent: $0.032182 left, up to $17.818 needed; `aos budget 2 --usd MORE` gives it more
+    2 stopped: the budget is spent: $0.031963 left, up to $18.037 needed; `aos budget 2 --usd MORE` gives it more
     "#);
 }

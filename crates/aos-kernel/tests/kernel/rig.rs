@@ -4,7 +4,7 @@
 //!
 //! | command | does |
 //! |---|---|
-//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `model`, `folder` (to work on), `copy` (of a folder, to work on), `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
+//! | `spawn MODE [key=value…] [TASK]` | a person starts a `resident` or `oneshot` process; keys are `name`, `group`, `model`, `folder` (to work on), `copy` (of a folder, to work on), `role` (of the policy), `usd`, `tokens`, `calls`, `wall`, `parent`, `pipe`, `grants` (by commas) |
 //! | `PID: TEXT` | its model answers that; with ` => NAME {json}` parts it makes these calls |
 //! | `PID cut: TEXT` | the same, cut off at its length limit |
 //! | `PID fails KIND [MS]` | its model fails; `MS`: when to try again |
@@ -12,6 +12,7 @@
 //! | `done PID NAME [JSON]` · `lost PID NAME` | the driver's result of its first running call of that name · an `EIO` |
 //! | `reaches PID NAME` | that call is let reach something of the network |
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
+//! | `group NAME SIGNAL [tree]` · `unschedule PID TIMER` | a person signals a group · cancels a timer |
 //! | `key PID [rpm=N] [tiers=…]` · `ask PID N MODEL [MOST]` · `hangup PID N` | a program (`spawn program`) gets a key · asks, under a number · gives up |
 //! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
@@ -253,6 +254,13 @@ impl Rig {
                 let (name, tree) = tail.split_once(' ').map_or((tail, false), |(name, tree)| (name, tree == "tree"));
                 self.offer(pid, Body::Signal { signal: name.parse().unwrap(), from_pid: Pid::INIT, tree });
             }
+            // `group GROUP SIGNAL [tree]`, by a person.
+            "group" => {
+                let (name, tree) = tail.split_once(' ').map_or((tail, false), |(name, tree)| (name, tree == "tree"));
+                let (group, signal) = (first.to_owned(), name.parse().unwrap());
+                self.offer(Pid::SYSTEM, Body::GroupSignal { group, signal, tree });
+            }
+            "unschedule" => self.offer(pid, Body::Unscheduled { timer_id: tail.to_owned() }),
             "budget" => {
                 let keys = keys(tail).0;
                 self.offer(pid, Body::Budgeted { budget: budget(&keys) });
@@ -397,6 +405,7 @@ impl Rig {
         let spec = SpawnSpec {
             parent: number("parent").unwrap_or(Pid::INIT),
             name: keys.get("name").cloned(),
+            group: keys.get("group").cloned(),
             task: (!task.is_empty()).then_some(task),
             mode: match mode {
                 "oneshot" => Mode::OneShot,
