@@ -50,6 +50,8 @@ pub(crate) struct Turns {
     pub(crate) starts: BTreeMap<String, u64>,
     /// What the input under way has models asked.
     pub(crate) again: BTreeSet<EffectId>,
+    /// Those of `in_flight` that were under way when the configuration changed: a start may ask them no more.
+    outdated: BTreeSet<EffectId>,
     /// Who started with the last input, on what.
     pub(crate) begun: Vec<(Pid, String)>,
     /// Starts of the last minute by model, with the tokens they might take.
@@ -165,10 +167,14 @@ impl Turns {
             Body::Exited { .. } => {
                 self.asking.remove(&pid);
             }
-            Body::Booted { .. } => {
+            Body::Configured(_) => self.outdated.extend(self.in_flight.keys()),
+            Body::Booted { configured, faulted, .. } => {
                 // What a process that has ended was asking is asked no more, nor what may be asked no more by what holds now.
                 let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
-                let goes_on = |effect: &EffectId| self.again.contains(effect);
+                let (outdated, again) = (std::mem::take(&mut self.outdated), &self.again);
+                let undisturbed = configured.is_none() && faulted.is_empty();
+                let as_before = |effect: &EffectId| undisturbed && !outdated.contains(effect);
+                let goes_on = |effect: &EffectId| as_before(effect) || again.contains(effect);
                 // Of two the first goes on.
                 for asking in self.asking.values_mut() {
                     asking.truncate(1);
@@ -188,6 +194,7 @@ impl Turns {
                 }
                 // Nor is anybody whose model is configured no more.
                 let in_flight = &self.in_flight;
+                self.outdated = outdated.into_iter().filter(|effect| in_flight.contains_key(effect)).collect();
                 self.asking.retain(|_, asking| asking.iter().all(|effect| in_flight.contains_key(effect)));
             }
             _ => {}
