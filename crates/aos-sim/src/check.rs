@@ -16,7 +16,7 @@ use aos_kernel::table::PageStore;
 
 use crate::outside::Outside;
 use crate::report::{Broken, broken};
-use crate::setup::{NAMES, PATHS};
+use crate::setup::{GROUPS, NAMES, PATHS};
 use crate::witness::Witness;
 
 /// How long a process waits before it counts as aged, in milliseconds: the scheduler's own number.
@@ -70,6 +70,7 @@ pub(crate) fn state<P: PageStore>(
     let mut waiting: BTreeMap<(Pid, String), Waiter> = BTreeMap::new();
     let mut budgets = BTreeMap::new();
     let mut names = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<Pid>> = BTreeMap::new();
     let mut trees: BTreeMap<Pid, u32> = BTreeMap::new();
     for pid in (2..kernel.next_pid().0).map(Pid) {
         let Some(process) = kernel.process(pid) else { continue };
@@ -103,6 +104,9 @@ pub(crate) fn state<P: PageStore>(
         if let Some(name) = process.name.clone().filter(|_| !process.exited()) {
             names.insert(name, pid);
         }
+        if let Some(group) = process.group.clone().filter(|_| !process.exited()) {
+            groups.entry(group).or_default().push(pid);
+        }
     }
     if witness.ticked && due.is_some_and(|due| due < now) {
         return Err(broken("what is due happens", format!("{due:?} was due before a tick at {now}")));
@@ -118,6 +122,12 @@ pub(crate) fn state<P: PageStore>(
     }
     witness.money.accounts(&budgets)?;
     owners(kernel, &names)?;
+    for group in GROUPS {
+        let (members, real) = (kernel.reached(group, false), groups.remove(group).unwrap_or_default());
+        if members != real {
+            return Err(broken("a group is its living members", format!("{group}: {members:?}, there are {real:?}")));
+        }
+    }
     standing(kernel)?;
     slots(kernel, witness, &waiting, due, memory)?;
     queue(kernel, witness, waiting, memory)

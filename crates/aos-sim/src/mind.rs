@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::need::{ONCE, PROPOSED};
-use crate::setup::{ASKED, NAMES, PATHS};
+use crate::setup::{ASKED, GROUPS, NAMES, PATHS};
 
 /// What a mind knows of its process when it answers.
 #[derive(Clone, Debug, Default)]
@@ -304,6 +304,10 @@ fn args(chance: &mut Chance, scene: &Scene, name: Name) -> Value {
         Name::Wait => {
             json!({ "pid": chance.percent(50).then(|| somebody(chance, scene)), "timeout_s": seconds(chance) })
         }
+        Name::Kill if chance.percent(25) => json!({
+            "group": chance.one(&GROUPS),
+            "signal": chance.one(&["TERM", "KILL", "STOP", "CONT", "CONT"]),
+        }),
         Name::Kill => json!({
             "pid": somebody(chance, scene),
             "signal": chance.one(&["TERM", "TERM", "TERM", "KILL", "KILL", "STOP", "CONT"]),
@@ -402,6 +406,7 @@ fn spawn(chance: &mut Chance, scene: &Scene) -> Value {
         "budget": chance.percent(50).then_some(budget),
         "pipe_to": chance.percent(25).then(|| somebody(chance, scene)),
         "name": chance.percent(25).then(|| chance.one(&NAMES)),
+        "group": chance.percent(20).then(|| chance.one(&["day", "night", ""])),
         "model": chance.percent(30).then(|| chance.one(&ASKED)),
         "quarantine": quarantine.then_some(true),
         "attachments": (quarantine && chance.percent(60)).then(|| [chance.one(&["a.txt", "docs/b.md", "../etc/passwd"])]),

@@ -13,7 +13,7 @@ use aos_kernel::Kernel;
 use aos_kernel::table::PageStore;
 
 use crate::chance::Chance;
-use crate::setup::{self, ASKED, Kind, NAMES, PATHS};
+use crate::setup::{self, ASKED, GROUPS, Kind, NAMES, PATHS};
 
 /// What people do next.
 pub(crate) fn act<P: PageStore>(
@@ -26,9 +26,9 @@ pub(crate) fn act<P: PageStore>(
     let anybody = Pid(chance.between(2, next.0.max(3) - 1));
     // A busy world has enough of everybody.
     let weights = match kind {
-        Kind::Mixed => [18, 22, 12, 3, 5, 4, 12, 10, 2, 3],
-        Kind::Busy => [0, 22, 0, 0, 0, 0, 12, 10, 2, 3],
-        Kind::Asking => [6, 22, 4, 1, 0, 1, 40, 2, 1, 3],
+        Kind::Mixed => [18, 22, 12, 3, 5, 4, 12, 10, 2, 3, 2, 2],
+        Kind::Busy => [0, 22, 0, 0, 0, 0, 12, 10, 2, 3, 0, 1],
+        Kind::Asking => [6, 22, 4, 1, 0, 1, 40, 2, 1, 3, 1, 0],
     };
     let body = match chance.weighted(&weights) {
         0 => return Some((next, Body::Spawned(Box::new(spawn(chance, next, anybody))))),
@@ -54,7 +54,17 @@ pub(crate) fn act<P: PageStore>(
             let pids = kernel.prunable(&(2..next.0).map(Pid).collect::<Vec<_>>(), None);
             return Some((Pid::SYSTEM, Body::Pruned { pids, entries: 0 }));
         }
-        _ => Body::Signal { signal: Signal::Cont, from_pid: Pid::INIT, tree: false },
+        9 => Body::Signal { signal: Signal::Cont, from_pid: Pid::INIT, tree: false },
+        10 => {
+            let signal = [Signal::Term, Signal::Kill, Signal::Stop, Signal::Cont][chance.weighted(&[15, 15, 25, 45])];
+            let (group, tree) = (chance.one(&GROUPS).to_owned(), chance.percent(30));
+            return Some((Pid::SYSTEM, Body::GroupSignal { group, signal, tree }));
+        }
+        _ => {
+            let pids: Vec<Pid> = (2..next.0).map(Pid).collect();
+            let timer = chance.pick(&kernel.timers(pids))?;
+            return Some((timer.pid, Body::Unscheduled { timer_id: timer.timer.timer_id }));
+        }
     };
     Some((anybody, body))
 }
@@ -84,6 +94,7 @@ fn spawn(chance: &mut Chance, next: Pid, anybody: Pid) -> SpawnSpec {
     SpawnSpec {
         parent: if chance.percent(90) { Pid::INIT } else { anybody },
         name: chance.percent(30).then(|| chance.one(&NAMES).to_owned()),
+        group: chance.percent(30).then(|| chance.one(&GROUPS).to_owned()),
         task: chance.percent(70).then(|| "do something".to_owned()),
         mode: if chance.percent(50) { Mode::OneShot } else { Mode::Resident },
         model: chance.one(&ASKED).to_owned(),

@@ -21,6 +21,8 @@ pub(crate) const ASKED: [&str; 5] = [NATIVE, TEXT, CONSTRAINED, "auto", "standar
 pub(crate) const PATHS: [&str; 3] = ["orders", "mail/in", "x"];
 /// Names that processes take.
 pub(crate) const NAMES: [&str; 3] = ["ann", "bob", "cat"];
+/// Groups that they are in.
+pub(crate) const GROUPS: [&str; 2] = ["day", "night"];
 
 const LENIENT: &str = r#"
 version: 1
@@ -39,6 +41,7 @@ roles:
       - {namespace: "self/**", ops: [read, write, forget]}
     ipc:
       - {peer: "*", ops: [send], rate: 6/min}
+      - {peer: "bob", ops: [signal], rate: 3/min}
     budget: {usd: 0.60/h, tokens: 900k/h, calls: 60/h, wall: 5d}
 labels:
   - {when: untrusted, calls: [EXEC_CMD, SPAWN_AGENT], verdict: ask}
