@@ -18,7 +18,7 @@ use aos_abi::{Code, Lsn, Pid, Signal, Timestamp, Usd, limits};
 use crate::error::ApiError;
 use crate::query::{
     CostBy, CostQuery, EventsQuery, ExportQuery, KillQuery, ListQuery, MemoryExportQuery, MemoryListQuery,
-    MemorySearchQuery, ReplayQuery, WaitQuery,
+    MemorySearchQuery, ProcessesQuery, ReplayQuery, TimersQuery, UnscheduleQuery, WaitQuery,
 };
 use crate::route::Operation;
 
@@ -30,7 +30,7 @@ pub const MEMORY_LIMIT_MAX: u32 = 1000;
 /// What a request holds, raw.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming<'a> {
-    /// The variable part of the path, percent-decoded: a pid, a proposal, a memory or a webhook path.
+    /// The variable part of the path, percent-decoded: a pid, a proposal, a memory, a group or a webhook path.
     pub subject: &'a str,
     /// What follows `?`, as sent.
     pub query: &'a str,
@@ -49,12 +49,15 @@ pub enum Call {
     OpenApi,
     Syscalls,
     Status,
-    Processes { all: bool },
+    Processes(ProcessesQuery),
     Spawn(Box<SpawnRequest>),
     MakeKey(KeyRequest),
     Process(Pid),
     Input(Pid, InputRequest),
     Signal(Pid, SignalRequest),
+    SignalGroup(String, SignalRequest),
+    Timers(Option<Pid>),
+    Unschedule(Pid, String),
     Fork(Pid, ForkRequest),
     Replay(Pid, Option<Lsn>),
     Budget(Pid, BudgetSpec),
@@ -95,7 +98,7 @@ impl Call {
             Operation::OpenApi => Call::OpenApi,
             Operation::Syscalls => Call::Syscalls,
             Operation::Status => Call::Status,
-            Operation::Processes => Call::Processes { all: query::<ListQuery>(from.query)?.all },
+            Operation::Processes => Call::Processes(query(from.query)?),
             Operation::Spawn => Call::Spawn(Box::new(check_spawn(body(from.body)?)?)),
             Operation::Process => Call::Process(pid(from.subject)?),
             Operation::Kill => {
@@ -108,6 +111,9 @@ impl Call {
                 Call::Input(pid(from.subject)?, request)
             }
             Operation::Signal => Call::Signal(pid(from.subject)?, body(from.body)?),
+            Operation::SignalGroup => Call::SignalGroup(from.subject.to_owned(), body(from.body)?),
+            Operation::Timers => Call::Timers(query::<TimersQuery>(from.query)?.pid),
+            Operation::Unschedule => Call::Unschedule(pid(from.subject)?, query::<UnscheduleQuery>(from.query)?.id),
             Operation::Fork => {
                 let request: ForkRequest = body_or_default(from.body)?;
                 check_name(request.name.as_deref())?;
@@ -272,6 +278,7 @@ fn check_spawn(request: SpawnRequest) -> Result<SpawnRequest, ApiError> {
     check_text("/task", request.task.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     check_text("/role", request.role.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     check_name(request.name.as_deref())?;
+    check_text("/group", request.group.as_deref().unwrap_or(""), limits::NAME_BYTES_MAX)?;
     check_budget("/budget", &request.budget)?;
     if let Some(folder) = &request.workspace {
         check_absolute("/workspace", folder)?;

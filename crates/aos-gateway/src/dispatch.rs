@@ -294,12 +294,15 @@ async fn perform<S: System>(
             Ok(typed("application/json", shared.syscalls.get_or_init(|| document(&openapi::syscalls())).clone()))
         }
         Call::Status => json_response(200, &system.status().await?),
-        Call::Processes { all } => lines::processes(shared, all).await,
+        Call::Processes(wanted) => lines::processes(shared, wanted).await,
         Call::MakeKey(request) => json_response(route.status, &system.make_key(request).await?),
         Call::Spawn(request) => json_response(route.status, &system.spawn(*request).await?),
         Call::Process(pid) => json_response(200, &system.process(pid).await?),
         Call::Input(pid, request) => json_response(200, &system.input(pid, request).await?),
         Call::Signal(pid, request) => json_response(200, &system.signal(pid, request).await?),
+        Call::SignalGroup(group, request) => json_response(200, &system.signal_group(group, request).await?),
+        Call::Timers(pid) => lines::timers(shared, pid).await,
+        Call::Unschedule(pid, id) => json_response(200, &system.unschedule(pid, id).await?),
         Call::Fork(pid, request) => json_response(route.status, &system.fork(pid, request).await?),
         Call::Replay(pid, at) => json_response(200, &system.replay(pid, at).await?),
         Call::Budget(pid, budget) => json_response(200, &system.budget(pid, budget).await?),

@@ -1,7 +1,7 @@
 //! Long answers, page by page, so that what is of any length passes through little memory: exports with one JSON
-//! document per line, and the process table as one array.
+//! document per line, and the process table and the timers as one array.
 //!
-//! Start at [`audit`], [`memory`] and [`processes`]. What always holds: the first page is read before the status is sent; a fault
+//! Start at [`audit`], [`memory`], [`processes`] and [`timers`]. What always holds: the first page is read before the status is sent; a fault
 //! after that cuts the transfer short, so that half an export is never taken for a whole one.
 
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
+use aos_abi::process::HeldTimer;
 use aos_abi::{Lsn, Pid, Timestamp};
 
 use crate::dispatch::Shared;
 use crate::error::ApiError;
-use crate::query::MemoryExportQuery;
+use crate::query::{MemoryExportQuery, ProcessesQuery};
 use crate::system::System;
 
 /// How long one page may take.
@@ -43,8 +44,16 @@ pub(crate) async fn memory<S: System>(shared: &Arc<Shared<S>>, query: MemoryExpo
 }
 
 /// The process table.
-pub(crate) async fn processes<S: System>(shared: &Arc<Shared<S>>, all: bool) -> Result<Response, ApiError> {
-    respond(shared, Source::Processes { all, after: Some(Pid::SYSTEM), head: "[" }).await
+pub(crate) async fn processes<S: System>(
+    shared: &Arc<Shared<S>>,
+    wanted: ProcessesQuery,
+) -> Result<Response, ApiError> {
+    respond(shared, Source::Processes { wanted, array: Array::default() }).await
+}
+
+/// The timers of one process, or of all.
+pub(crate) async fn timers<S: System>(shared: &Arc<Shared<S>>, pid: Option<Pid>) -> Result<Response, ApiError> {
+    respond(shared, Source::Timers { pid, array: Array::default() }).await
 }
 
 /// Where a long answer stands.
@@ -53,15 +62,47 @@ enum Source {
     Audit(Lsn),
     /// After the memory with this id.
     Memory { query: MemoryExportQuery, after: Option<String> },
-    /// After this process; `head` is what stands before the next one.
-    Processes { all: bool, after: Option<Pid>, head: &'static str },
+    /// Rows of processes.
+    Processes { wanted: ProcessesQuery, array: Array },
+    /// Rows of timers, of one process or of all.
+    Timers { pid: Option<Pid>, array: Array },
+}
+
+/// Where an array stands that comes in pieces.
+struct Array {
+    /// After this process; `None` at the end.
+    after: Option<Pid>,
+    /// What stands before the next row.
+    head: &'static str,
+}
+
+impl Default for Array {
+    fn default() -> Array {
+        Array { after: Some(Pid::SYSTEM), head: "[" }
+    }
+}
+
+impl Array {
+    /// One more piece, after which it goes on at `next`.
+    fn piece<T: Serialize>(&mut self, rows: &[T], next: Option<Pid>) -> Result<Bytes, ApiError> {
+        let mut text = Vec::new();
+        for row in rows {
+            text.extend_from_slice(std::mem::replace(&mut self.head, ",").as_bytes());
+            write(&mut text, row)?;
+        }
+        if next.is_none() {
+            text.extend_from_slice(if self.head == "[" { b"[]" } else { b"]" });
+        }
+        self.after = next;
+        Ok(text.into())
+    }
 }
 
 impl Source {
     fn content_type(&self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Source::Audit(_) | Source::Memory { .. } => "application/x-ndjson",
-            Source::Processes { .. } => "application/json",
+            Source::Processes { .. } | Source::Timers { .. } => "application/json",
         })
     }
 
@@ -82,19 +123,21 @@ impl Source {
                 *after = Some(id.ok_or_else(|| ApiError::internal("a memory without an id"))?);
                 lines(&page).map(Some)
             }
-            Source::Processes { all, after, head } => {
-                let Some(from) = *after else { return Ok(None) };
-                let (views, next) = shared.system.processes(*all, from).await?;
-                let mut text = Vec::new();
-                for view in views {
-                    text.extend_from_slice(std::mem::replace(head, ",").as_bytes());
-                    write(&mut text, &view)?;
-                }
-                if next.is_none() {
-                    text.extend_from_slice(if *head == "[" { b"[]" } else { b"]" });
-                }
-                *after = next;
-                Ok(Some(text.into()))
+            Source::Processes { wanted, array } => {
+                let Some(from) = array.after else { return Ok(None) };
+                let (views, next) = shared.system.processes(wanted, from).await?;
+                array.piece(&views, next).map(Some)
+            }
+            Source::Timers { pid, array } => {
+                let Some(from) = array.after else { return Ok(None) };
+                let (timers, next) = match *pid {
+                    None => shared.system.timers(from).await?,
+                    Some(pid) => {
+                        let timers = shared.system.process(pid).await?.timers;
+                        (timers.into_iter().map(|timer| HeldTimer { pid, timer }).collect(), None)
+                    }
+                };
+                array.piece(&timers, next).map(Some)
             }
         }
     }

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use aos_abi::{Lsn, Timestamp};
+use aos_abi::{Lsn, Pid, Timestamp};
 
 /// `?all=`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -14,6 +14,35 @@ pub struct ListQuery {
     /// Also what is over (false).
     #[serde(default)]
     pub all: bool,
+}
+
+/// Which processes a list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessesQuery {
+    /// Also those that have ended (false).
+    #[serde(default)]
+    pub all: bool,
+    /// Only those of this group.
+    #[serde(default)]
+    pub group: Option<String>,
+}
+
+/// `?pid=`.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimersQuery {
+    /// Only those of this process.
+    #[serde(default)]
+    pub pid: Option<Pid>,
+}
+
+/// `?id=`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnscheduleQuery {
+    /// The timer, such as `t1`.
+    pub id: String,
 }
 
 /// `?tree=`.

@@ -10,16 +10,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, KeyMade, KeyRequest, ProposalView, PruneRequest, PruneView, RejectRequest, ReplayView,
-    RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
+    ForkRequest, GroupSignalled, InputRequest, KeyMade, KeyRequest, ProposalView, PruneRequest, PruneView,
+    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
 use aos_abi::inference::Format;
-use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
+use aos_abi::process::{BudgetSpec, HeldTimer, PolicyView, ProcessDetail, ProcessView, StatusView};
 
 use crate::openapi::{Forgotten, Health, Hits, Memories, ModelList, SyscallView, Versions};
 use crate::query::{
     CostQuery, EventsQuery, ExportQuery, KillQuery, ListQuery, MemoryExportQuery, MemoryListQuery, MemorySearchQuery,
-    ReplayQuery, WaitQuery,
+    ProcessesQuery, ReplayQuery, TimersQuery, UnscheduleQuery, WaitQuery,
 };
 
 /// What a route does.
@@ -68,6 +68,9 @@ pub enum Operation {
     Messages,
     MakeKey,
     Embeddings,
+    SignalGroup,
+    Timers,
+    Unschedule,
 }
 
 /// The method of a route.
@@ -278,7 +281,8 @@ pub const ROUTES: &[Route] = &[
     route(Op::OpenApi, Get, "/openapi.json", "This document.", json::<Json>()),
     route(Op::Syscalls, Get, "/v1/syscalls", "Every system call with its schema.", json::<Vec<SyscallView>>()),
     route(Op::Status, Get, "/v1/status", "The daemon and its processes in numbers.", json::<StatusView>()),
-    route(Op::Processes, Get, "/v1/processes", "The process table.", json::<Vec<ProcessView>>()).query(of::<ListQuery>),
+    route(Op::Processes, Get, "/v1/processes", "The process table.", json::<Vec<ProcessView>>())
+        .query(of::<ProcessesQuery>),
     route(Op::Spawn, Post, "/v1/processes", "Start a process.", json::<Started>())
         .files_body(of::<SpawnRequest>)
         .status(201),
@@ -405,6 +409,17 @@ pub const ROUTES: &[Route] = &[
         Content::Model,
     )
     .program(Format::Embeddings),
+    route(
+        Op::SignalGroup,
+        Post,
+        "/v1/groups/{group}/signal",
+        "Send a signal to every living process of a group.",
+        json::<GroupSignalled>(),
+    )
+    .body(of::<SignalRequest>),
+    route(Op::Timers, Get, "/v1/timers", "The timers of processes.", json::<Vec<HeldTimer>>()).query(of::<TimersQuery>),
+    route(Op::Unschedule, Delete, "/v1/processes/{pid}/timers", "Cancel a timer of a process.", json::<Accepted>())
+        .query(of::<UnscheduleQuery>),
 ];
 
 /// What this version does not have yet: the path and what it would be.

@@ -15,16 +15,16 @@ use serde_json::Value;
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, RejectRequest,
-    ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
+    ForkRequest, GroupSignalled, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView,
+    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
 };
 use aos_abi::inference::Format;
-use aos_abi::process::{BudgetSpec, PolicyView, ProcessDetail, ProcessView, StatusView};
+use aos_abi::process::{BudgetSpec, HeldTimer, PolicyView, ProcessDetail, ProcessView, StatusView};
 use aos_abi::{Entry, Lsn, Pid, Timestamp};
 
 use crate::error::ApiError;
 use crate::metrics::Metrics;
-use crate::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use crate::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
 use crate::subscription::Subscription;
 
 /// What a request came to.
@@ -41,15 +41,29 @@ pub trait System: Send + Sync + 'static {
     fn status(&self) -> impl Future<Output = Answer<StatusView>> + Send;
     /// Starts a process.
     fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Answer<Started>> + Send;
-    /// Some of the process table, those after `after` in order of pid, and where to go on; `None` at the end. With `all`
-    /// the exited ones too. A piece may be empty before the end.
-    fn processes(&self, all: bool, after: Pid) -> impl Future<Output = Answer<(Vec<ProcessView>, Option<Pid>)>> + Send;
+    /// Some of the process table, those after `after` in order of pid, and where to go on; `None` at the end. A piece may be
+    /// empty before the end.
+    fn processes(
+        &self,
+        wanted: &ProcessesQuery,
+        after: Pid,
+    ) -> impl Future<Output = Answer<(Vec<ProcessView>, Option<Pid>)>> + Send;
+    /// The timers of processes after `after`, likewise in pieces.
+    fn timers(&self, after: Pid) -> impl Future<Output = Answer<(Vec<HeldTimer>, Option<Pid>)>> + Send;
+    /// A person cancels a timer of a process.
+    fn unschedule(&self, pid: Pid, timer_id: String) -> impl Future<Output = Answer<Accepted>> + Send;
     /// Everything about one process, exited ones included; `ESRCH` where there never was one or it was pruned.
     fn process(&self, pid: Pid) -> impl Future<Output = Answer<ProcessDetail>> + Send;
     /// Text for its standard input.
     fn input(&self, pid: Pid, request: InputRequest) -> impl Future<Output = Answer<Accepted>> + Send;
     /// A signal.
     fn signal(&self, pid: Pid, request: SignalRequest) -> impl Future<Output = Answer<Accepted>> + Send;
+    /// A signal to every living process of a group; `ESRCH` where there is none.
+    fn signal_group(
+        &self,
+        group: String,
+        request: SignalRequest,
+    ) -> impl Future<Output = Answer<GroupSignalled>> + Send;
     /// A second process from its past.
     fn fork(&self, pid: Pid, request: ForkRequest) -> impl Future<Output = Answer<Accepted>> + Send;
     /// Its decisions made again, up to `at` or to its end.

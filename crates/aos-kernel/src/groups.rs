@@ -143,9 +143,8 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// A person's signal to every member of a group, or to all below them too.
-    pub(crate) fn signal_group(&mut self, group: &str, signal: Signal, tree: bool) {
-        // Taken before anything happens: nobody may leave, or be born into it, in between.
+    /// Whom a person's signal to a group reaches: every member, with `tree` all below them too. In order of pids.
+    pub fn reached(&mut self, group: &str, tree: bool) -> Vec<Pid> {
         let mut reached = self.members(group);
         if tree {
             let below: Vec<Pid> = reached.iter().flat_map(|member| self.below(*member)).collect();
@@ -153,6 +152,13 @@ impl<P: PageStore> Kernel<P> {
             reached.sort_unstable();
             reached.dedup();
         }
+        reached
+    }
+
+    /// A person's signal to a group.
+    pub(crate) fn signal_group(&mut self, group: &str, signal: Signal, tree: bool) {
+        // Taken before anything happens: nobody may leave, or be born into it, in between.
+        let reached = self.reached(group, tree);
         if signal == Signal::Kill {
             reached.iter().for_each(|pid| self.freeze(*pid));
         }

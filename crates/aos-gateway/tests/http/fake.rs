@@ -10,7 +10,7 @@ use aos_abi::entry::{Body, ProposalState, Verdict};
 use aos_abi::inference::Format;
 use aos_abi::process::*;
 use aos_abi::{CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
-use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
 use aos_gateway::*;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -160,6 +160,7 @@ fn view(pid: Pid) -> ProcessView {
         pid,
         parent: Pid::INIT,
         name: "count".into(),
+        group: None,
         state: State::Exited,
         waiting_for: None,
         question: None,
@@ -174,6 +175,11 @@ fn view(pid: Pid) -> ProcessView {
         result: Some(json!("42 words")),
         reason: None,
     }
+}
+
+fn timer() -> TimerView {
+    let (timer_id, next_at, schedule, prompt) = ("t1".into(), Timestamp(0), "every 60 s".into(), "look".into());
+    TimerView { timer_id, name: None, next_at, schedule, prompt }
 }
 
 fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
@@ -227,10 +233,24 @@ impl System for Fake {
         Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None, beyond_role: Vec::new() })
     }
     /// Three, one to a piece, of which only the one in the middle lives.
-    async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
+    async fn processes(&self, wanted: &ProcessesQuery, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
         let next = Pid(after.0.max(6) + 1);
-        let shown = all || next == Pid(8);
+        let shown = (wanted.all || next == Pid(8)) && (wanted.group.is_none() || next == Pid(9));
         Ok((shown.then(|| view(next)).into_iter().collect(), (next < Pid(9)).then_some(next)))
+    }
+    async fn timers(&self, after: Pid) -> Answer<(Vec<HeldTimer>, Option<Pid>)> {
+        let next = Pid(after.0.max(6) + 1);
+        let held = (next > Pid(7)).then(|| HeldTimer { pid: next, timer: timer() });
+        Ok((held.into_iter().collect(), (next < Pid(9)).then_some(next)))
+    }
+    async fn unschedule(&self, pid: Pid, _: String) -> Answer<Accepted> {
+        accepted(pid)
+    }
+    async fn signal_group(&self, group: String, _: SignalRequest) -> Answer<GroupSignalled> {
+        match group.as_str() {
+            "night" => Ok(GroupSignalled { lsn: Lsn(1), pids: vec![Pid(7), Pid(9)] }),
+            _ => Err(CallError::new(Code::Srch, "no process of that group lives").into()),
+        }
     }
     async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
         known(pid)?;
@@ -245,7 +265,7 @@ impl System for Fake {
             pipe_to: None,
             workspace: Workspace::Home(pid),
             inbox: 0,
-            timers: vec![],
+            timers: vec![timer()],
             webhooks: vec![],
             watches: vec![],
             window: WindowView::default(),

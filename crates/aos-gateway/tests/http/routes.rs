@@ -24,6 +24,9 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::Kill => ("7", "?tree=true", ""),
         Operation::Input => ("7", "", r#"{"text":"hi"}"#),
         Operation::Signal => ("7", "", r#"{"signal":"TERM"}"#),
+        Operation::SignalGroup => ("night", "", r#"{"signal":"TERM"}"#),
+        Operation::Timers => ("", "", ""),
+        Operation::Unschedule => ("7", "?id=t1", ""),
         Operation::Fork => ("7", "", ""),
         Operation::ProcessEvents => ("7", "?follow=false", ""),
         Operation::Wait => ("7", "?timeout_s=0.5", ""),
@@ -113,6 +116,21 @@ async fn answers_are_those_of_the_system() {
     assert_eq!(pids(door.get("/v1/processes").await.json()), [8]);
     let all = door.get("/v1/processes?all=true").await.json();
     assert_eq!((&all[0]["result"], pids(all.clone())), (&"42 words".into(), vec![7, 8, 9]));
+    assert_eq!(pids(door.get("/v1/processes?all=true&group=night").await.json()), [9]);
+    let held = |table: serde_json::Value| -> Vec<(u64, String)> {
+        let row =
+            |row: &serde_json::Value| (row["pid"].as_u64().unwrap(), row["timer_id"].as_str().unwrap().to_owned());
+        table.as_array().unwrap().iter().map(row).collect()
+    };
+    let timer = |pid| (pid, "t1".to_owned());
+    assert_eq!(held(door.get("/v1/timers").await.json()), [timer(8), timer(9)]);
+    assert_eq!(held(door.get("/v1/timers?pid=7").await.json()), [timer(7)]);
+    assert_eq!(door.get("/v1/timers?pid=404").await.status, 404);
+    assert_eq!(door.send("DELETE", "/v1/processes/7/timers?id=t1", "").await.body, r#"{"pid":7,"lsn":41}"#);
+    assert_eq!(door.send("DELETE", "/v1/processes/7/timers", "").await.status, 400, "which?");
+    let got = door.send("POST", "/v1/groups/night/signal", r#"{"signal":"STOP","tree":true}"#).await;
+    assert_eq!(got.body, r#"{"lsn":1,"pids":[7,9]}"#);
+    assert_eq!(door.send("POST", "/v1/groups/day/signal", r#"{"signal":"STOP"}"#).await.status, 404);
     assert_eq!(door.get("/v1/processes/7/replay?at=5").await.json()["inputs"], 5);
     assert_eq!(door.get("/v1/cost?by=pid").await.json()["groups"]["Pid"]["inferences"], 3);
     assert_eq!(door.get("/v1/cost").await.json()["groups"]["Day"]["inferences"], 3);
@@ -132,8 +150,9 @@ async fn what_there_is_not_is_a_404_of_the_same_form() {
     let server = Server::start().await;
     let door = server.tcp();
     for route in ROUTES.iter().filter(|route| route.path.contains('{')) {
-        let (_, body) = example(route);
-        let got = door.send(method(route), &filled(route, "404"), body).await;
+        let (path, body) = example(route);
+        let query = path.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
+        let got = door.send(method(route), &format!("{}{query}", filled(route, "404")), body).await;
         assert_eq!(got.status, 404, "{}: {got:?}", route.path);
         got.error();
     }

@@ -45,7 +45,7 @@ impl Args {
             return Ok(Exit::Success);
         }
         let processes = match self.pid {
-            None => view::processes(&client, false).await?,
+            None => view::processes(&client, false, None).await?,
             Some(pid) => vec![client.get::<ProcessDetail>(&view::process(pid)).await?.process],
         };
         if cx.json {

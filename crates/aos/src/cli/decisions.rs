@@ -11,6 +11,7 @@ use std::fmt;
 
 use aos_abi::entry::Verdict;
 use aos_abi::process::SpawnSpec;
+use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallId, Entry, Lsn, Pid, Syscall, Timestamp};
 use aos_journal::{Error, Reader};
 use aos_policy::{Given, Grants, Labels, Policy, Subject};
@@ -163,6 +164,7 @@ impl Past<'_> {
             return Ok(());
         };
         self.turned.decided += 1;
+        let reaches = self.reaches(&recorded.rule, &call)?;
         let subject = Subject {
             pid,
             role: &held.role,
@@ -170,6 +172,7 @@ impl Past<'_> {
             labels: recorded.labels,
             // What the files of a command carried stands among the labels.
             given: Given::default(),
+            reaches: reaches.as_deref(),
         };
         let old = self.old.explain_past(&subject, recorded.given, &call);
         let new = self.new.explain_past(&subject, recorded.given, &call);
@@ -196,6 +199,17 @@ impl Past<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Whom a signal reached that was not below its process, by the name that it was made with. What was always allowed
+    /// reached nobody else; who was in a group then is told by nothing.
+    fn reaches(&self, rule: &str, call: &Syscall) -> Result<Option<Vec<String>>, Error> {
+        let Syscall::Kill(Kill { pid: Some(to), .. }) = call else { return Ok(Some(Vec::new())) };
+        if rule.starts_with("always:") {
+            return Ok(Some(Vec::new()));
+        }
+        let name = self.spec(*to)?.and_then(|spec| spec.name);
+        Ok(Some(vec![name.unwrap_or_else(|| to.to_string())]))
     }
 
     /// What a process was; `None` where that is gone from the journal.

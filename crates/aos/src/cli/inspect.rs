@@ -45,6 +45,9 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
         line("asks", view::question(question));
         line("", format!("answer it with: aos send {} TEXT", process.pid));
     }
+    if let Some(group) = &process.group {
+        line("group", group.clone());
+    }
     line("parent", process.parent.to_string());
     let pids: Vec<String> = detail.children.iter().map(Pid::to_string).collect();
     if !pids.is_empty() {

@@ -53,6 +53,7 @@ mod run;
 mod send;
 mod spawn;
 mod status;
+mod timers;
 mod tree;
 mod undo;
 mod up;
@@ -129,6 +130,7 @@ pub enum Command {
     Kill(kill::Args),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Timers(timers::Args),
     Fork(fork::Args),
     Replay(replay::Args),
     Proposals(proposals::Args),
@@ -258,6 +260,7 @@ impl Command {
             Command::Kill(args) => wait_for(args.perform(cx)),
             Command::Pause(args) => wait_for(args.perform(cx)),
             Command::Resume(args) => wait_for(args.perform(cx)),
+            Command::Timers(args) => wait_for(args.perform(cx)),
             Command::Fork(args) => wait_for(args.perform(cx)),
             Command::Replay(args) => wait_for(args.perform(cx)),
             Command::Proposals(args) => wait_for(args.perform(cx)),

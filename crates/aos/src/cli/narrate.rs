@@ -83,6 +83,12 @@ impl Narrator {
                 self.proposal(id, *state, proposal.as_deref(), why.as_deref())
             }
             Body::Signal { signal, from_pid, .. } => vec![self.lead("←", &format!("signal {signal} from {from_pid}"))],
+            Body::GroupSignal { group, signal, .. } => {
+                vec![self.lead("←", &format!("signal {signal} to the group {}", clean_line(group)))]
+            }
+            Body::Unscheduled { timer_id } => {
+                vec![self.lead("←", &format!("timer {} cancelled by a person", clean_line(timer_id)))]
+            }
             Body::Charged { usage, cost_usd, .. } => {
                 self.tokens.0 += usage.input_tokens;
                 self.tokens.1 += usage.output_tokens;

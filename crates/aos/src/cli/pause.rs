@@ -1,39 +1,32 @@
 //! `aos pause` and `aos resume`.
 
-use aos_abi::{Pid, Signal};
+use aos_abi::Signal;
 
-use super::{Context, Exit, Failure, kill};
+use super::kill::{Whom, send};
+use super::{Context, Exit, Failure};
 
 /// Let processes finish what they are at and start nothing new
 #[derive(Debug, clap::Args)]
 pub struct Pause {
-    /// Which
-    #[arg(required = true)]
-    pid: Vec<Pid>,
-    /// All their descendants too
-    #[arg(long)]
-    tree: bool,
+    #[command(flatten)]
+    whom: Whom,
 }
 
 /// Let paused or stopped processes go on
 #[derive(Debug, clap::Args)]
 pub struct Resume {
-    /// Which
-    #[arg(required = true)]
-    pid: Vec<Pid>,
-    /// All their descendants too
-    #[arg(long)]
-    tree: bool,
+    #[command(flatten)]
+    whom: Whom,
 }
 
 impl Pause {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        kill::send(cx, &self.pid, Signal::Stop, self.tree).await
+        send(cx, &self.whom, Signal::Stop).await
     }
 }
 
 impl Resume {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        kill::send(cx, &self.pid, Signal::Cont, self.tree).await
+        send(cx, &self.whom, Signal::Cont).await
     }
 }

@@ -59,7 +59,7 @@ impl Args {
             return Ok(Exit::Success);
         }
         // For people, what agents ask waits beside what they want to do.
-        let asking = if self.id.is_empty() { view::processes(&client, false).await? } else { Vec::new() };
+        let asking = if self.id.is_empty() { view::processes(&client, false, None).await? } else { Vec::new() };
         let questions = questions(&asking, cx.width, cx.out);
         if !questions.is_empty() && proposals.is_empty() {
             cx.print(&questions)?;

@@ -12,18 +12,22 @@ pub struct Args {
     /// The exited ones too
     #[arg(short, long)]
     all: bool,
+    /// Only those of this group
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
 }
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let processes = view::processes(&cx.client()?, self.all).await?;
+        let processes = view::processes(&cx.client()?, self.all, self.group.as_deref()).await?;
         if cx.json {
             cx.document(&processes)?;
         } else if processes.is_empty() {
-            cx.note(if self.all {
-                "there was no process yet"
-            } else {
-                "no process lives; aos ps -a shows those that ended"
+            cx.note(match (&self.group, self.all) {
+                (Some(_), true) => "there was no process of that group",
+                (Some(_), false) => "no process of that group lives; aos ps -a shows those that ended",
+                (None, true) => "there was no process yet",
+                (None, false) => "no process lives; aos ps -a shows those that ended",
             });
         } else {
             cx.print(&shown(&processes, now(), cx.width, cx.out))?;

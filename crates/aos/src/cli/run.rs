@@ -58,6 +58,9 @@ pub struct Args {
     /// Allow only this: a call, or a call and a pattern, such as "FS_READ docs/**"; may be repeated
     #[arg(long, value_name = "CALL [PATTERN]")]
     grant: Vec<String>,
+    /// The group it and its children belong to; `aos kill --group` reaches all of it
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// Show what it would change in the folder, and leave it alone
     #[arg(long)]
     dry_run: bool,
@@ -74,6 +77,7 @@ impl Args {
             task: Some(task),
             role: None,
             name: None,
+            group: self.group,
             mode: Mode::OneShot,
             model: self.model.filter(|model| !model.is_empty()),
             priority: None,

@@ -25,6 +25,9 @@ pub struct Args {
     /// A name that other agents can send to
     #[arg(long)]
     name: Option<String>,
+    /// The group it and its children belong to; `aos kill --group` reaches all of it
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// The model it runs on
     #[arg(short, long, env = "AOS_MODEL", hide_env = true)]
     model: Option<String>,
@@ -72,6 +75,7 @@ impl Args {
             task: task.filter(|task| !task.trim().is_empty()),
             role: self.role,
             name: self.name,
+            group: self.group,
             mode: Mode::Resident,
             model: self.model.filter(|model| !model.is_empty()),
             priority: self.priority,

@@ -17,7 +17,7 @@ pub struct Args {
 
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let processes = view::processes(&cx.client()?, self.all).await?;
+        let processes = view::processes(&cx.client()?, self.all, None).await?;
         if cx.json {
             cx.document(&nested(&processes))?;
         } else if processes.is_empty() {

@@ -15,10 +15,11 @@ pub(super) fn process(pid: Pid) -> Address {
     Address::of("/v1/processes").then(pid)
 }
 
-/// The process table; with `all` the exited ones too.
-pub(super) async fn processes(client: &Client, all: bool) -> Result<Vec<ProcessView>, Failure> {
+/// The process table, or one group of it; with `all` the exited ones too.
+pub(super) async fn processes(client: &Client, all: bool, group: Option<&str>) -> Result<Vec<ProcessView>, Failure> {
     let address = Address::of("/v1/processes");
     let address = if all { address.with("all", true) } else { address };
+    let address = if let Some(group) = group { address.with("group", group) } else { address };
     Ok(client.get(&address).await?)
 }
 

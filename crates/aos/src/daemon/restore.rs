@@ -168,12 +168,12 @@ mod tests {
         let (journal, _) = of_another_version(&home);
         let (mut kernel, checkpoint) = restore(&journal, &mut unbounded_channel()).unwrap();
         assert_eq!((kernel.lsn(), checkpoint), (journal.last(), journal.last()));
-        let listed = kernel.list([Pid(2), Pid(3)], true);
+        let listed = kernel.list([Pid(2), Pid(3)], true, None);
         let states: Vec<_> = listed.iter().map(|view| (view.name.as_str(), view.state.as_str())).collect();
         assert_eq!(states, [("kept", "stopped"), ("kept", "exited")]);
         // From now on it is an ordinary one.
         assert!(Kernel::restore(&journal.load_globals().unwrap().unwrap().1, NoPages).is_ok());
-        assert_eq!(restore(&journal, &mut unbounded_channel()).unwrap().0.list([Pid(2)], true), listed[..1]);
+        assert_eq!(restore(&journal, &mut unbounded_channel()).unwrap().0.list([Pid(2)], true, None), listed[..1]);
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         damage(&home, "2");
         assert!(journal.reader().page(Pid(2)).is_err());
         let (mut kernel, _) = restore(&journal, &mut unbounded_channel()).unwrap();
-        let listed = kernel.glance(Vec::new(), |kernel| kernel.list([Pid(2), Pid(3)], true));
+        let listed = kernel.glance(Vec::new(), |kernel| kernel.list([Pid(2), Pid(3)], true, None));
         assert_eq!(listed.iter().map(|view| view.state.as_str()).collect::<Vec<_>>(), ["blocked", "exited"]);
         let mended = kernel.checkpoint();
         assert_eq!(mended.pages, [(Pid(2), page)]);

@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView, Reach,
-    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
+    ForkRequest, GroupSignalled, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView,
+    Reach, RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest,
+    UndoView,
 };
 use aos_abi::entry::{Key, ProposalState, Verdict, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::process::{
-    BudgetSpec, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView, Workspace,
+    BudgetSpec, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView,
+    Workspace,
 };
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
-use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery};
+use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
 use aos_gateway::{
     Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, TakenWebhook, WebhookCall, WebhookDelivery,
     WebhookRoute,
@@ -90,8 +92,8 @@ impl Daemon {
         let policy = self.drivers.policy();
         let policy = policy.borrow();
         let role = request.policy_role.as_deref().unwrap_or_default();
-        let subject =
-            Subject { pid: Pid::INIT, role, chain: &[], labels: Labels::NONE, given: aos_policy::Given::default() };
+        let (labels, given) = (Labels::NONE, aos_policy::Given::default());
+        let subject = Subject { pid: Pid::INIT, role, chain: &[], labels, given, reaches: None };
         let exceeds = |text: &&String| {
             Grants::parse(&[text]).is_ok_and(|grant| policy.check_child(&subject, grant.as_slice()).is_err())
         };
@@ -431,8 +433,17 @@ impl System for Daemon {
         self.edges.relays().relay(&self.heart, pid, format, body).await
     }
 
-    async fn processes(&self, all: bool, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
-        self.glance(after, move |kernel, pids| kernel.list(pids.iter().copied(), all)).await
+    async fn processes(&self, wanted: &ProcessesQuery, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
+        let ProcessesQuery { all, group } = wanted.clone();
+        self.glance(after, move |kernel, pids| kernel.list(pids.iter().copied(), all, group.as_deref())).await
+    }
+
+    async fn timers(&self, after: Pid) -> Answer<(Vec<HeldTimer>, Option<Pid>)> {
+        self.glance(after, |kernel, pids| kernel.timers(pids.iter().copied())).await
+    }
+
+    async fn unschedule(&self, pid: Pid, timer_id: String) -> Answer<Accepted> {
+        self.change(pid, Body::Unscheduled { timer_id }).await
     }
 
     async fn process(&self, pid: Pid) -> Answer<ProcessDetail> {
@@ -454,6 +465,20 @@ impl System for Daemon {
 
     async fn signal(&self, pid: Pid, request: SignalRequest) -> Answer<Accepted> {
         self.change(pid, Body::Signal { signal: request.signal, from_pid: Pid::INIT, tree: request.tree }).await
+    }
+
+    async fn signal_group(&self, group: String, request: SignalRequest) -> Answer<GroupSignalled> {
+        let SignalRequest { signal, tree } = request;
+        let (sender, reached) = std::sync::mpsc::channel();
+        let accepted = self
+            .heart
+            .change(move |kernel| {
+                // It becomes an entry before anything else does, so these are whom it reaches.
+                let _ = sender.send(kernel.reached(&group, tree));
+                Ok((Pid::SYSTEM, Body::GroupSignal { group, signal, tree }))
+            })
+            .await?;
+        Ok(GroupSignalled { lsn: accepted.lsn, pids: reached.try_recv().unwrap_or_default() })
     }
 
     async fn fork(&self, pid: Pid, request: ForkRequest) -> Answer<Accepted> {
@@ -809,6 +834,8 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
     SpawnSpec {
         parent: Pid::INIT,
         name: request.name,
+        // One without a name is none.
+        group: request.group.filter(|group| !group.is_empty()),
         role: request.role.unwrap_or_else(|| DEFAULT_ROLE.to_owned()),
         task: request.task,
         mode: request.mode,

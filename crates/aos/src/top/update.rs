@@ -243,6 +243,7 @@ fn born(pid: Pid, at: Timestamp, spec: &aos_abi::process::SpawnSpec) -> ProcessV
         pid,
         parent: spec.parent,
         name: spec.name.clone().unwrap_or_else(|| words.chars().take(40).collect()),
+        group: spec.group.clone(),
         state: ProcessState::Ready,
         waiting_for: None,
         question: None,
