@@ -21,7 +21,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Whom {
     /// Which
-    #[arg(required_unless_present = "group", conflicts_with = "group")]
+    #[arg(required = true, conflicts_with = "group")]
     pid: Vec<Pid>,
     /// Every living process of this group
     #[arg(long, value_name = "NAME")]

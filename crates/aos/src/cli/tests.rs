@@ -37,6 +37,7 @@ fn help_for_newcomers() {
       kill        End processes: TERM gives one last turn and 5 s, then KILL
       pause       Let processes finish what they are at and start nothing new
       resume      Let paused or stopped processes go on
+      timers      List what wakes processes at its time, or cancel one
       fork        Start a second process from the past of a first one; prints its pid
       replay      Make a process's decisions again, offline, and say where they differ from what was
                   recorded
@@ -104,6 +105,8 @@ fn help_of_run() {
           --timeout <TIME>          End it after this time with exit code 124: 90s, 10m, 2h
           --grant <CALL [PATTERN]>  Allow only this: a call, or a call and a pattern, such as "FS_READ
                                     docs/**"; may be repeated
+          --group <NAME>            The group it and its children belong to; `aos kill --group` reaches
+                                    all of it
           --dry-run                 Show what it would change in the folder, and leave it alone
       -h, --help                    Print help (see more with '--help')
 
