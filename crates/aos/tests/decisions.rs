@@ -123,3 +123,24 @@ fn commands_are_decided_again_by_what_they_carried_then() {
     assert_eq!(counts(&found["decisions"]), [1, 0, 1, 0, 0], "{found}");
     assert_eq!(found["decisions"]["examples"][0]["old"], "allow", "{found}");
 }
+
+#[test]
+fn a_signal_of_then_reached_whom_it_reached_by_the_name_that_it_had() {
+    let signals = vec![
+        call("SPAWN_AGENT", json!({ "role": "a helper" })),
+        call("KILL", json!({ "pid": 4, "signal": "KILL" })),
+        call("KILL", json!({ "pid": 2, "signal": "KILL" })),
+        say("{{last_result.error.code}}"),
+    ];
+    let rig = Rig::new(vec![any("go round", signals), any("", vec![say("ready")])]);
+    let web = rig.spawn(&["--name", "web-1", "wait"]);
+    rig.until_idle(web);
+    assert_eq!(rig.aos(&["run", "go round"]).out, "EPERM\n");
+    assert_eq!(rig.process(4)["exit_code"], 137, "its own helper");
+    let with =
+        |peer: &str| POLICY.replace("    ipc:\n", &format!("    ipc:\n      - {{peer: \"{peer}\", ops: [signal]}}\n"));
+    let found = decisions(&rig, &with("web-*"));
+    assert_eq!(counts(&found), [3, 1, 0, 0, 0], "{found}");
+    assert_eq!(found["examples"][0]["args"]["pid"], web);
+    assert_eq!(counts(&decisions(&rig, &with("db"))), [3, 0, 0, 0, 0]);
+}
