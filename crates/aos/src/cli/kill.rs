@@ -10,11 +10,11 @@ use crate::client::Address;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  aos kill 7\n  aos kill -s KILL --tree 7 8\n  aos kill --group nightly")]
 pub struct Args {
-    #[command(flatten)]
-    whom: Whom,
     /// TERM, KILL, STOP or CONT
     #[arg(short, long, default_value = "TERM")]
     signal: Signal,
+    #[command(flatten)]
+    whom: Whom,
 }
 
 /// Whom a signal goes to.
@@ -23,7 +23,7 @@ pub(super) struct Whom {
     /// Which
     #[arg(required = true, conflicts_with = "group")]
     pid: Vec<Pid>,
-    /// Every living process of this group
+    /// In place of pids, every living process of this group
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// All their descendants too
