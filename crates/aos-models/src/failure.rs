@@ -99,6 +99,12 @@ fn judge(status: u16, said: &Said, wait: Option<Duration>, headers: &HeaderMap, 
         let hint = format!("set a smaller context_window for [models.{}], or let the server take more", about.name);
         return Failure { kind: FailureKind::TooLarge, hint: Some(hint), ..transient(answered) };
     }
+    // It comes with statuses of all kinds, 500 among them, and no time mends it. A program's tools are its own affair.
+    if !about.program && status >= 400 && lacks_tools(&words) {
+        let hint =
+            format!("set tools = \"text\" in [models.{}] of aos.toml: calls are then written as text", about.name);
+        return permanent(answered, hint);
+    }
     // An agent's request is written here, so what is wrong with it a person must mend; a program's is its own affair.
     let programs = about.program && matches!(status, 400 | 422) && !owners(said);
     if status == 402 || any(NO_CREDIT) && !programs {
@@ -149,10 +155,7 @@ fn hint(status: u16, words: &str, about: &About<'_>) -> String {
         (404 | 405, _) => {
             format!("check base_url of [models.{name}]; for servers like OpenAI's it usually ends in /v1")
         }
-        _ if words.contains("does not support tools")
-            || words.contains("tool choice requires")
-            || openai::ORDER_REFUSED.iter().any(|said| words.contains(said)) =>
-        {
+        _ if openai::ORDER_REFUSED.iter().any(|said| words.contains(said)) => {
             format!("set tools = \"text\" in [models.{name}]")
         }
         _ => format!("the request does not suit this server; try `aos models test {name}`"),
@@ -175,6 +178,27 @@ const TOO_LONG: &[&str] = &[
     "reduce the length of the messages",
     "too large for model with",
     "exceeds the context window",
+];
+
+/// Whether a server says, in lower case here, that it or the model makes no tool calls.
+pub(crate) fn lacks_tools(words: &str) -> bool {
+    NO_TOOLS.iter().any(|said| words.contains(said))
+}
+
+/// How servers say that tools are not theirs, in lower case. Ollama; vLLM (two); llama-server (three); OpenRouter;
+/// DeepInfra; Groq; DeepSeek; Gemini, for Gemma.
+const NO_TOOLS: &[&str] = &[
+    "does not support tools",
+    "tool choice requires",
+    "requires --tool-call-parser",
+    "tools param requires --jinja",
+    "unsupported param: tools",
+    "unable to generate parser for this template",
+    "no endpoints found that support tool use",
+    "tool calling is not supported",
+    "tool calling` is not supported",
+    "does not support function calling",
+    "function calling is not enabled for",
 ];
 
 /// How servers say that no credit is left. OpenAI (two); Anthropic; OpenRouter and DeepSeek; Gemini's prepaid plans.
@@ -311,6 +335,35 @@ mod tests {
 
     fn kind(status: u16, body: &str) -> FailureKind {
         classify(status, &HeaderMap::new(), body.as_bytes(), &ABOUT).kind
+    }
+
+    /// Before, llama-server's came with 500, which was asked again and again, and OpenRouter's with a hint about the address.
+    #[test]
+    fn a_server_without_tools_is_told_with_the_way_out() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"registry.ollama.ai/library/gemma3:4b does not support tools","type":"api_error"}}"#,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","type":"BadRequestError","code":400}"#,
+            ),
+            (500, r#"{"error":{"code":500,"message":"tools param requires --jinja flag","type":"server_error"}}"#),
+            (500, r#"{"error":{"code":500,"message":"Unsupported param: tools","type":"server_error"}}"#),
+            (404, r#"{"error":{"message":"No endpoints found that support tool use. Try another model","code":404}}"#),
+            (405, r#"{"error":{"message":"Tool calling is not supported for model: a/b","type":"APIError"}}"#),
+            (
+                400,
+                r#"{"error":{"message":"deepseek-reasoner does not support Function Calling","type":"invalid_request_error"}}"#,
+            ),
+        ] {
+            let failure = classify(status, &HeaderMap::new(), body.as_bytes(), &ABOUT);
+            assert_eq!(failure.kind, FailureKind::Permanent, "{body}");
+            assert!(failure.hint.as_ref().is_some_and(|hint| hint.contains("tools = \"text\"")), "{failure:?}");
+            let program = classify(status, &HeaderMap::new(), body.as_bytes(), &About { program: true, ..ABOUT });
+            assert!(!format!("{program:?}").contains("aos.toml"), "a program's tools are its own: {program:?}");
+        }
     }
 
     /// Bodies as the providers' documentation and users' reports show them.
@@ -461,7 +514,7 @@ mod tests {
         insta::assert_snapshot!(hint(401, "{}"), @"check the key in THE_KEY, and that it may use gpt-x");
         insta::assert_snapshot!(hint(404, r#"{"error":"model 'gpt-x' not found"}"#), @"the server has no model gpt-x; `aos models test small` lists what it has");
         insta::assert_snapshot!(hint(404, "404 page not found"), @"check base_url of [models.small]; for servers like OpenAI's it usually ends in /v1");
-        insta::assert_snapshot!(hint(400, r#"{"error":"gemma does not support tools"}"#), @r#"set tools = "text" in [models.small]"#);
+        insta::assert_snapshot!(hint(400, r#"{"error":"gemma does not support tools"}"#), @r#"set tools = "text" in [models.small] of aos.toml: calls are then written as text"#);
         insta::assert_snapshot!(hint(400, r#"{"object":"error","message":"Unexpected role 'user' after role 'tool'","type":"invalid_request_message_order","code":"3230"}"#), @r#"set tools = "text" in [models.small]"#);
         let mut headers = HeaderMap::new();
         headers.insert("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT".parse().unwrap());

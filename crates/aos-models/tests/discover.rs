@@ -1,10 +1,14 @@
 //! Discovery against servers on loopback.
 
+#![expect(clippy::unwrap_used, reason = "functions that tests share are tests too")]
+
 use std::sync::Arc;
 
+use aos_abi::inference::Encoding;
 use aos_models::Env;
-use aos_models::discover::{Probe, discover, known_servers};
-use aos_models::scripted::{Script, Server};
+use aos_models::discover::{Candidate, Probe, discover, known_servers};
+use aos_models::scripted::{Page, Script, Server};
+use serde_json::{Value, json};
 
 fn env(set: &'static [&'static str]) -> Env {
     Arc::new(move |name| set.contains(&name).then(|| "sk-secret".to_owned()))
@@ -43,6 +47,139 @@ async fn servers_come_before_keys_and_silence_is_no_candidate() {
     }
 }
 
+/// What is found at a server of this kind that has these models and these documents.
+async fn at(kind: &str, models: &[&str], pages: Vec<Page>) -> (Vec<Candidate>, Server) {
+    let models = models.iter().map(|name| (*name).to_owned()).collect();
+    let server = Server::start(Script { models, pages, ..Script::default() }).await.unwrap();
+    let probes = [probe(kind, format!("http://{}", server.address()))];
+    (discover(&probes, &env(&[])).await, server)
+}
+
+/// What `/api/show` says of a model.
+fn show(model: &str, document: Value) -> Page {
+    Page { body: Some(format!("\"{model}\"")), ..Page::new("/api/show", document) }
+}
+
+fn table(candidate: &Candidate) -> (&str, &str, Encoding, u32) {
+    let config = &candidate.config;
+    (&candidate.name, &config.model, config.tools, config.context_window)
+}
+
+/// Before, a model without tools was asked with tools, and failed at its first task.
+#[tokio::test]
+async fn a_model_of_ollama_without_tools_is_asked_in_text_and_one_with_them_goes_before() {
+    let trained = |length: u32| json!({"general.architecture": "a", "a.context_length": length, "a.block_count": 9});
+    let pages = vec![
+        show("gemma3:4b", json!({"capabilities": ["completion", "vision"], "model_info": trained(131_072)})),
+        show(
+            "qwen3:8b",
+            json!({
+                "capabilities": ["completion", "tools"],
+                "parameters": "stop                           \"x\"\nnum_ctx                        16384",
+            }),
+        ),
+        show("vectors:small", json!({"capabilities": ["embedding"]})),
+        show("tiny:1b", json!({"capabilities": ["completion"], "model_info": trained(8192)})),
+        show("old:70b", json!({"error": "no such document"})),
+        Page::new("/api/ps", json!({"models": [{"name": "old:70b", "model": "old:70b", "context_length": 4096}]})),
+    ];
+    let names = ["vectors:small", "gemma3:4b", "qwen3:8b", "tiny:1b", "old:70b"];
+    let (found, _server) = at("ollama", &names, pages).await;
+    assert_eq!(
+        found.iter().map(table).collect::<Vec<_>>(),
+        [
+            ("ollama", "qwen3:8b", Encoding::Native, 16_384),
+            ("ollama-nano", "tiny:1b", Encoding::Text, 8192),
+            ("ollama-strong", "old:70b", Encoding::Native, 4096),
+        ]
+    );
+    assert!(toml::to_string(&found[1].config).unwrap().contains("tools = \"text\""));
+    assert!(found[1].reason.contains("no tool calls"), "{}", found[1].reason);
+    assert!(found[2].reason.contains("OLLAMA_CONTEXT_LENGTH of 32768"), "{}", found[2].reason);
+    assert!(found.iter().all(|one| one.config.max_output <= one.config.context_window / 2));
+
+    let (alone, _server) = at("ollama", &["gemma3:4b"], vec![show("gemma3:4b", json!({"capabilities": []}))]).await;
+    assert_eq!(table(&alone[0]), ("ollama", "gemma3:4b", Encoding::Text, 32_768));
+}
+
+#[tokio::test]
+async fn llama_server_says_its_window_and_whether_its_template_knows_tools() {
+    let props = |more: Value| {
+        let mut props = json!({"default_generation_settings": {"n_ctx": 12_288}, "total_slots": 1});
+        props.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        vec![Page::new("/props", props)]
+    };
+    for (more, tools) in [
+        (json!({"chat_template_caps": {"supports_tools": false}, "chat_template": "{{ tools }}"}), Encoding::Text),
+        (json!({"chat_template_caps": {"supports_tools": true}}), Encoding::Native),
+        (json!({"chat_template": "{{ messages }}"}), Encoding::Text),
+        (json!({"chat_template": "{% if tools %}{% endif %}"}), Encoding::Native),
+        (json!({"chat_template": "{{ messages }}", "chat_template_tool_use": "{{ tools }}"}), Encoding::Native),
+        (json!({}), Encoding::Native),
+    ] {
+        let (found, _server) = at("llama-server", &["a-7b.gguf"], props(more.clone())).await;
+        assert_eq!(table(&found[0]), ("llama-server", "a-7b.gguf", tools, 12_288), "{more}");
+    }
+    let (silent, _server) = at("llama-server", &["a-7b.gguf"], vec![]).await;
+    assert_eq!(table(&silent[0]), ("llama-server", "a-7b.gguf", Encoding::Native, 32_768));
+}
+
+#[tokio::test]
+async fn vllm_says_its_window_and_refuses_tools_where_it_was_not_started_for_them() {
+    let listing = |len: Value| {
+        Page::new("/v1/models", json!({"object": "list", "data": [{"id": "Qwen/Qwen3-8B", "max_model_len": len}]}))
+    };
+    let answer =
+        |status: u16, document: Value| Page { status: Some(status), ..Page::new("/v1/chat/completions", document) };
+    let refusal = json!({
+        "object": "error", "type": "BadRequestError", "code": 400,
+        "message": "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+    });
+    for (status, document, tools) in [
+        (400, refusal.clone(), Encoding::Text),
+        (400, json!({"error": {"message": "something else"}}), Encoding::Native),
+        (200, json!({"choices": [{"message": {"role": "assistant", "content": "H"}}]}), Encoding::Native),
+    ] {
+        let pages = vec![listing(json!(40_960)), answer(status, document)];
+        let (found, server) = at("vllm", &[], pages).await;
+        assert_eq!(table(&found[0]), ("vllm", "Qwen/Qwen3-8B", tools, 40_960), "{status}");
+        let asked: Value = serde_json::from_slice(&server.requests().last().unwrap().body).unwrap();
+        assert_eq!((&asked["max_tokens"], asked["tools"].as_array().map(Vec::len)), (&json!(1), Some(1)));
+    }
+    // What says no window is no vLLM, and is not made to compute.
+    let (found, server) = at("vllm", &[], vec![listing(Value::Null), answer(400, refusal)]).await;
+    assert_eq!(table(&found[0]), ("vllm", "Qwen/Qwen3-8B", Encoding::Native, 32_768));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn lm_studio_says_the_window_of_what_is_loaded_and_the_largest_of_the_rest() {
+    let model = |id: &str, more: Value| {
+        let mut model = json!({"id": id, "object": "model", "type": "llm", "state": "not-loaded"});
+        model.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        model
+    };
+    let models = json!({"data": [
+        model("vectors-of-7b", json!({"type": "embeddings", "max_context_length": 2048})),
+        model("plain-8b", json!({"max_context_length": 131_072, "capabilities": []})),
+        model("able-30b", json!({
+            "state": "loaded", "max_context_length": 131_072, "loaded_context_length": 20_000, "capabilities": ["tool_use"],
+        })),
+        model("short-70b", json!({"max_context_length": 8192})),
+    ]});
+    let names = ["vectors-of-7b", "plain-8b", "able-30b", "short-70b"];
+    let (found, _server) = at("lm-studio", &names, vec![Page::new("/api/v0/models", models)]).await;
+    assert_eq!(
+        found.iter().map(table).collect::<Vec<_>>(),
+        [
+            ("lm-studio", "plain-8b", Encoding::Text, 32_768),
+            ("lm-studio-standard", "able-30b", Encoding::Native, 20_000),
+            ("lm-studio-strong", "short-70b", Encoding::Native, 8192),
+        ]
+    );
+    assert!(found[0].reason.contains("not loaded") && !found[1].reason.contains("not loaded"), "{found:?}");
+}
+
 #[tokio::test]
 async fn nothing_here_is_nothing_found() {
     assert_eq!(discover(&[], &env(&[])).await, []);
@@ -50,5 +187,18 @@ async fn nothing_here_is_nothing_found() {
 
 #[test]
 fn only_loopback_is_ever_asked() {
-    assert!(known_servers().iter().all(|probe| probe.root.starts_with("http://127.0.0.1:")));
+    for (host, root) in [
+        (None, "http://127.0.0.1:11434"),
+        (Some("127.0.0.1:11500"), "http://127.0.0.1:11500"),
+        (Some("http://0.0.0.0:11500/"), "http://127.0.0.1:11500"),
+        (Some("localhost"), "http://127.0.0.1:11434"),
+        (Some("gpu.example:11500"), "http://127.0.0.1:11434"),
+        (Some("10.0.0.7"), "http://127.0.0.1:11434"),
+        (Some("https://ollama.example"), "http://127.0.0.1:11434"),
+    ] {
+        let env: Env = Arc::new(move |name| host.filter(|_| name == "OLLAMA_HOST").map(str::to_owned));
+        let servers = known_servers(&env);
+        assert_eq!(servers[0].root, root, "{host:?}");
+        assert!(servers.iter().all(|probe| probe.root.starts_with("http://127.0.0.1:")));
+    }
 }

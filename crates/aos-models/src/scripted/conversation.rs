@@ -212,14 +212,21 @@ impl<'b> Conversation<'b> {
         })
     }
 
-    /// Results of the text form, one line each: `[RESULT call_id NAME] {json}`.
+    /// Results of the text form: `[result call_id NAME]` with the JSON in the next line, as a context shows it, or
+    /// `[RESULT call_id NAME] {json}`, as native ones are written for a model without tools.
     fn text_results(&self) -> Vec<CallResult> {
-        let line = |line: &str| {
-            let (head, content) = line.strip_prefix("[RESULT ")?.split_once("] ")?;
-            let (_, name) = head.split_once(' ')?;
-            Some(CallResult { name: name.to_owned(), content: parsed(content) })
-        };
-        self.last().lines().filter_map(line).collect()
+        let mut lines = self.last().lines();
+        let mut results = Vec::new();
+        while let Some(line) = lines.next() {
+            let shown = line.strip_prefix("[result ").and_then(|rest| rest.strip_suffix(']'));
+            let written = line.strip_prefix("[RESULT ").and_then(|rest| rest.split_once("] "));
+            let Some((head, content)) = shown.and_then(|head| Some((head, lines.next()?))).or(written) else {
+                continue;
+            };
+            let Some((_, name)) = head.split_once(' ') else { continue };
+            results.push(CallResult { name: name.to_owned(), content: parsed(content) });
+        }
+        results
     }
 }
 

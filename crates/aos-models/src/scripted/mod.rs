@@ -13,5 +13,5 @@ mod script;
 mod server;
 mod template;
 
-pub use script::{Answer, Call, Fault, Rule, Script, StopAs, UsageAs, When};
+pub use script::{Answer, Call, Fault, Page, Rule, Script, StopAs, UsageAs, When};
 pub use server::{Error, RECORDED_MAX, Recorded, Server};

@@ -24,12 +24,39 @@ pub struct Script {
     /// The models it says it has; `scripted` if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
+    /// What it answers at other paths than those for answers and vectors, such as `/api/show`; before everything else.
+    #[serde(default, rename = "page", skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Page>,
     /// Answers every request with this text at once, without reading it. For benchmarks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instant: Option<String>,
     /// The first that matches answers; where none does, the request fails with 400.
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
+}
+
+/// One document at a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// Its path, without a query.
+    pub path: String,
+    /// Only for requests whose body holds this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// The status; 200 if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The document.
+    pub document: Value,
+}
+
+impl Page {
+    /// The document that every request for a path gets.
+    #[must_use]
+    pub fn new(path: impl Into<String>, document: Value) -> Page {
+        Page { path: path.into(), document, ..Page::default() }
+    }
 }
 
 /// One rule.

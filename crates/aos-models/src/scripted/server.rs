@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use regex::Regex;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::{Piece, Reset, Sending};
 use super::conversation::{Conversation, Wire};
 use super::render::{self, Filled, FilledCall};
-use super::script::{Answer, Fault, Rule, Script, UsageAs, When};
+use super::script::{Answer, Fault, Page, Rule, Script, UsageAs, When};
 use super::template::Known;
 use crate::config::{ModelConfig, Provider};
 
@@ -216,6 +217,9 @@ impl State {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<Sending>, Reset> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
+        if self.script.pages.iter().any(|page| page.path == path) {
+            return self.page(head, body).await;
+        }
         if head.method == Method::GET {
             return Ok(if path.ends_with("/models") { self.models() } else { not_found() });
         }
@@ -247,6 +251,23 @@ impl State {
             return Ok(response(StatusCode::OK, "text/event-stream", sending));
         }
         if let Some(answer) = self.answer(wire, stream, &body) { answer } else { std::future::pending().await }
+    }
+
+    /// The first document of a path that fits; these requests are kept too.
+    async fn page(&self, head: Parts, body: Incoming) -> Result<Response<Sending>, Reset> {
+        let Ok(body) = http_body_util::Limited::new(body, REQUEST_BYTES_MAX).collect().await else { return Err(Reset) };
+        let body = body.to_bytes();
+        let text = String::from_utf8_lossy(&body);
+        let fits = |page: &&Page| {
+            page.path == head.uri.path() && page.body.as_ref().is_none_or(|needle| text.contains(needle.as_str()))
+        };
+        let answer = self.script.pages.iter().find(fits).map_or_else(not_found, |page| {
+            let status = page.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
+            response(status, "application/json", Sending::whole(page.document.to_string().into()))
+        });
+        let path = head.uri.path_and_query().map_or_else(String::new, |path| path.as_str().to_owned());
+        self.record(Recorded { path, headers: head.headers, body });
+        Ok(answer)
     }
 
     fn record(&self, request: Recorded) {

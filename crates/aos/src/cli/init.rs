@@ -154,9 +154,9 @@ fn with_models(text: &str, models: &[Candidate]) -> String {
 /// The models of this machine and of the environment's keys, the best choice first, with the reason for each; and what
 /// was left out.
 fn discover(env: &Env) -> (Vec<Candidate>, Vec<String>) {
-    let (probes, left) = trusted(discover::known_servers());
     let keys = env.clone();
     let lookup: aos_models::Env = Arc::new(move |name: &str| keys.text(name).map(str::to_owned));
+    let (probes, left) = trusted(discover::known_servers(&lookup));
     // A thread with a runtime of its own, since this runs inside of others.
     let search = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;

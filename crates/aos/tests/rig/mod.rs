@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aos_models::config::Provider;
-use aos_models::scripted::{Rule, Script, Server};
+use aos_models::scripted::{Page, Rule, Script, Server};
 use serde_json::Value;
 
 #[allow(unused_imports, reason = "each test file uses its own part of the furniture")]
@@ -74,6 +74,8 @@ pub(crate) struct Setup {
     pub(crate) more: String,
     /// Where the model is; the scripted server if left out.
     pub(crate) base_url: Option<String>,
+    /// What the model's server answers at other paths.
+    pub(crate) pages: Vec<Page>,
 }
 
 impl Default for Setup {
@@ -84,6 +86,7 @@ impl Default for Setup {
                 .to_owned(),
             more: String::new(),
             base_url: None,
+            pages: Vec::new(),
         }
     }
 }
@@ -106,7 +109,7 @@ impl Rig {
     pub(crate) fn with(rules: Vec<Rule>, setup: Setup) -> Rig {
         let root = tempfile::Builder::new().prefix("aos-e2e-").tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.block_on(Server::start(Script::new(rules))).unwrap();
+        let server = runtime.block_on(Server::start(Script { pages: setup.pages, ..Script::new(rules) })).unwrap();
         let rig = Rig { root, server, runtime };
         fs::create_dir(rig.home()).unwrap();
         let base_url = setup.base_url.unwrap_or_else(|| rig.server.base_url(Provider::Openai));
@@ -323,12 +326,18 @@ impl Rig {
 
     /// The requests that reached the model, oldest first.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        self.server.requests().iter().map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
+        let asked = self.server.requests().into_iter().filter(|request| !request.body.is_empty());
+        asked.map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
     }
 
     /// The requests that hold this text somewhere.
     pub(crate) fn requests_with(&self, text: &str) -> Vec<Value> {
         self.requests().into_iter().filter(|request| words(request).contains(text)).collect()
+    }
+
+    /// Where the scripted server is, as `host:port`.
+    pub(crate) fn server_address(&self) -> String {
+        self.server.address().to_string()
     }
 
     /// How many requests for an answer came.
