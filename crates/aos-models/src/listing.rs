@@ -11,8 +11,14 @@ use crate::target::Target;
 /// Largest listing that is read, in bytes; OpenRouter's, the longest known, is under one million.
 pub(crate) const LISTING_BYTES_MAX: usize = 8 << 20;
 
-/// Asks for the listing. The caller sets the deadline.
+/// Asks for the names of the listing. The caller sets the deadline.
 pub(crate) async fn of(target: &Target<'_>) -> Result<Vec<String>, Failure> {
+    let names = names(&document(target).await?);
+    names.ok_or_else(|| transient(format!("{} sent what is no listing of models", target.host)))
+}
+
+/// Asks for the whole listing. The caller sets the deadline.
+pub(crate) async fn document(target: &Target<'_>) -> Result<Value, Failure> {
     let headers = target.headers(EffectId { cause: Lsn::ZERO, nth: 0 });
     let failed = |error| client::failed(error, &target.host, target.near);
     let mut response = target.client.get(target.url.clone()).headers(headers).send().await.map_err(failed)?;
@@ -26,9 +32,8 @@ pub(crate) async fn of(target: &Target<'_>) -> Result<Vec<String>, Failure> {
     if !response.status().is_success() {
         return Err(failure::classify(response.status().as_u16(), response.headers(), &body, &target.about()));
     }
-    let listing: Option<Value> = serde_json::from_slice(&body).ok();
-    let names = listing.as_ref().and_then(names);
-    names.ok_or_else(|| transient(format!("{} sent what is no listing of models", target.host)))
+    let no_listing = |_| transient(format!("{} sent what is no listing of models", target.host));
+    serde_json::from_slice(&body).map_err(no_listing)
 }
 
 /// The names in a listing: OpenAI's and Anthropic's `data[].id`, Gemini's `models[].name`.

@@ -113,8 +113,10 @@ fn path(name: &str, config: &ModelConfig, ask: Ask) -> Result<String, Failure> {
             let of = config.model.trim_start_matches("models/");
             format!("/models/{of}:streamGenerateContent?alt=sse")
         }
-        (Provider::Anthropic, Ask::Models) => format!("{version}/models"),
-        (Provider::Openai | Provider::Gemini, Ask::Models) => "/models".to_owned(),
+        // All at once: by themselves these two send 20 and 50, and more when asked again.
+        (Provider::Anthropic, Ask::Models) => format!("{version}/models?limit=1000"),
+        (Provider::Gemini, Ask::Models) => "/models?pageSize=1000".to_owned(),
+        (Provider::Openai, Ask::Models) => "/models".to_owned(),
         (Provider::Local, _) => {
             return Err(permanent(
                 format!("the local runtime that {name} needs is not part of this pool"),

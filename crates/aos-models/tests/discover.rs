@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use aos_abi::inference::Encoding;
-use aos_models::Env;
-use aos_models::discover::{Candidate, Probe, discover, known_servers};
+use aos_models::discover::{Account, Candidate, Found, Probe, discover, known_accounts, known_servers};
 use aos_models::scripted::{Page, Script, Server};
+use aos_models::{Env, Provider, Tier};
 use serde_json::{Value, json};
 
 fn env(set: &'static [&'static str]) -> Env {
@@ -31,9 +31,12 @@ async fn servers_come_before_keys_and_silence_is_no_candidate() {
         probe("embedding", format!("http://{}", embedding.address())),
         probe("ollama", format!("http://{}", found.address())),
     ];
-    let candidates = discover(&probes, &env(&["GEMINI_API_KEY", "ANTHROPIC_API_KEY"])).await;
+    let nobody = [Provider::Openai, Provider::Anthropic, Provider::Gemini]
+        .map(|provider| Account { provider, address: format!("http://{closed}") });
+    let all = discover(&probes, &nobody, &env(&["GEMINI_API_KEY", "ANTHROPIC_API_KEY"])).await;
+    let candidates = all.models;
     let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
-    let keyed = ["anthropic", "anthropic-small", "anthropic-strong", "gemini", "gemini-small", "gemini-strong"];
+    let keyed = ["anthropic", "anthropic-small", "anthropic-frontier", "gemini", "gemini-small", "gemini-strong"];
     assert_eq!(names, [&["ollama", "ollama-strong"], &keyed[..]].concat());
     assert_eq!(candidates[1].config.model, "llama3.3:70b");
     let ollama = &candidates[0];
@@ -45,6 +48,154 @@ async fn servers_come_before_keys_and_silence_is_no_candidate() {
         assert_eq!(toml::from_str::<aos_models::ModelConfig>(&text).unwrap(), candidate.config, "{text}");
         assert!(candidate.config.price.is_some());
     }
+    // Offline, those that are usual are taken, and it is said why.
+    assert_eq!((all.proposed, all.notes.len()), (vec![], 2));
+    assert!(all.notes.iter().all(|note| note.contains("did not list") && note.contains("cannot connect")));
+    assert!(candidates.iter().any(|one| one.config.tier == Some(Tier::Frontier)));
+}
+
+/// What is found with each provider's key at servers that list these documents, and the servers.
+async fn with_keys(pages: [(Provider, Page); 3]) -> (Found, Vec<Server>) {
+    let (mut servers, mut accounts) = (Vec::new(), Vec::new());
+    for (provider, page) in pages {
+        let server = Server::start(Script { pages: vec![page], ..Script::default() }).await.unwrap();
+        accounts.push(Account { provider, address: server.base_url(provider) });
+        servers.push(server);
+    }
+    let keys: Env = Arc::new(|name| name.strip_suffix("_API_KEY").map(|provider| format!("key-of-{provider}")));
+    (discover(&[], &accounts, &keys).await, servers)
+}
+
+fn priced(found: &[Candidate]) -> Vec<(&str, &str, &str, u32, bool)> {
+    let row = |one: &'_ Candidate| {
+        let tier = one.config.tier.map_or("", Tier::name);
+        (tier, one.config.context_window, one.config.price.is_some())
+    };
+    found
+        .iter()
+        .map(|one| {
+            let (tier, window, price) = row(one);
+            (one.name.as_str(), one.config.model.as_str(), tier, window, price)
+        })
+        .collect()
+}
+
+/// Before, no provider was asked, so models that were gone were configured and the tier `frontier` never was.
+#[tokio::test]
+async fn a_key_goes_to_its_own_provider_and_what_that_lists_is_the_pool() {
+    let openai = json!({"object": "list", "data": [
+        {"id": "gpt-5-nano"}, {"id": "gpt-5-mini-2025-08-07"}, {"id": "gpt-5-mini"}, {"id": "gpt-5.4-mini"},
+        {"id": "gpt-5.4"}, {"id": "gpt-5.4-2026-03-01"}, {"id": "gpt-5-pro"}, {"id": "gpt-4o"}, {"object": "model"},
+        {"id": "text-embedding-3-small"}, {"id": "gpt-5-chat-latest"},
+    ]});
+    let anthropic = json!({"data": [
+        {"type": "model", "id": "claude-opus-4-5-20251101", "max_input_tokens": 1_000_000},
+        {"type": "model", "id": "claude-haiku-4-5-20251001", "max_input_tokens": 100_000},
+        {"type": "model", "id": "claude-sonnet-6-20260901", "max_input_tokens": 1_000_000},
+        {"type": "model", "id": "claude-fable-5-2"},
+    ], "has_more": false});
+    let gemini = json!({"models": [
+        {"name": "models/gemini-2.5-pro", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536},
+        {"name": "models/gemini-2.5-flash", "inputTokenLimit": 1_048_576},
+        {"name": "models/gemini-3-pro-preview", "inputTokenLimit": 1_048_576},
+    ]});
+    let (found, servers) = with_keys([
+        (Provider::Openai, Page::new("/v1/models", openai)),
+        (Provider::Anthropic, Page::new("/v1/models", anthropic)),
+        (Provider::Gemini, Page::new("/v1beta/models", gemini)),
+    ])
+    .await;
+    assert_eq!(found.notes, Vec::<String>::new());
+    assert_eq!(
+        priced(&found.models),
+        [
+            ("openai", "gpt-5-mini", "standard", 400_000, true),
+            ("openai-small", "gpt-5-nano", "small", 400_000, true),
+            ("anthropic-small", "claude-haiku-4-5", "small", 100_000, true),
+            ("anthropic-frontier", "claude-opus-4-5", "frontier", 200_000, true),
+            ("gemini", "gemini-2.5-flash", "standard", 1_048_576, true),
+            ("gemini-strong", "gemini-2.5-pro", "strong", 200_000, true),
+        ]
+    );
+    assert_eq!(
+        priced(&found.proposed),
+        [
+            ("openai-strong", "gpt-5.4", "strong", 400_000, false),
+            ("openai-frontier", "gpt-5-pro", "frontier", 400_000, false),
+            ("anthropic", "claude-sonnet-6-20260901", "standard", 1_000_000, false),
+            ("anthropic-fable", "claude-fable-5-2", "frontier", 200_000, false),
+        ]
+    );
+    for one in found.models.iter().chain(&found.proposed) {
+        assert_eq!(one.reason.contains("price is not known"), one.config.price.is_none(), "{}", one.reason);
+        assert_eq!(one.config.base_url, None, "the provider's own address");
+    }
+    // Each server was asked once and saw its own key alone, in a header.
+    for (server, (header, key, query)) in servers.iter().zip([
+        ("authorization", "Bearer key-of-OPENAI", ""),
+        ("x-api-key", "key-of-ANTHROPIC", "limit=1000"),
+        ("x-goog-api-key", "key-of-GEMINI", "pageSize=1000"),
+    ]) {
+        let asked = server.requests();
+        assert_eq!((asked.len(), server.count()), (1, 0), "{asked:?}");
+        assert_eq!(asked[0].headers[header], key);
+        assert!(asked[0].path.ends_with(query), "{}", asked[0].path);
+        assert_eq!(format!("{asked:?}").matches("key-of-").count(), 1, "{asked:?}");
+    }
+    assert!(!format!("{found:?}").contains("key-of-"));
+}
+
+/// Where no model with a known price is left, those that are there serve, but for the dearest.
+#[tokio::test]
+async fn a_provider_without_any_known_price_is_used_and_it_is_said_that_no_budget_bounds_it() {
+    let openai = json!({"data": [{"id": "gpt-9-mini"}, {"id": "gpt-9"}, {"id": "gpt-9-pro"}]});
+    let nothing = || json!({"data": []});
+    let (found, _servers) = with_keys([
+        (Provider::Openai, Page::new("/v1/models", openai)),
+        (Provider::Anthropic, Page::new("/v1/models", nothing())),
+        (Provider::Gemini, Page::new("/v1beta/models", nothing())),
+    ])
+    .await;
+    let models = ["gpt-9-mini", "gpt-9"];
+    assert_eq!(found.models.iter().map(|one| one.config.model.as_str()).collect::<Vec<_>>(), models);
+    assert!(found.models.iter().all(|one| one.reason.contains("no budget in dollars bounds it")), "{found:?}");
+    assert_eq!((found.proposed.len(), found.proposed[0].config.model.as_str()), (1, "gpt-9-pro"));
+    assert_eq!(found.notes.len(), 2, "the other two list nothing: {:?}", found.notes);
+}
+
+#[tokio::test]
+async fn a_provider_that_refuses_or_lists_nothing_known_is_told() {
+    let refusal =
+        json!({"error": {"message": "Incorrect API key provided: key-of-OPENAI.", "code": "invalid_api_key"}});
+    let (found, _servers) = with_keys([
+        (Provider::Openai, Page { status: Some(401), ..Page::new("/v1/models", refusal) }),
+        (Provider::Anthropic, Page::new("/v1/models", json!({"data": [{"id": "claude-2.1"}]}))),
+        (Provider::Gemini, Page::new("/v1beta/models", json!("a web page"))),
+    ])
+    .await;
+    let names: Vec<&str> = found.models.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["openai", "openai-small", "openai-strong", "gemini", "gemini-small", "gemini-strong"]);
+    assert!(found.models.iter().all(|one| one.config.price.is_some()));
+    let [openai, anthropic, gemini] = &found.notes[..] else { panic!("{:?}", found.notes) };
+    assert!(openai.contains("answered 401") && openai.contains("[key]") && !openai.contains("key-of"), "{openai}");
+    assert!(anthropic.contains("lists no model that is known here"), "{anthropic}");
+    assert!(gemini.contains("no list of models"), "{gemini}");
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_is_not_waited_for() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let accounts =
+        [Account { provider: Provider::Gemini, address: format!("http://{}", silent.local_addr().unwrap()) }];
+    let found = discover(&[], &accounts, &env(&["GEMINI_API_KEY"])).await;
+    assert!(found.notes[0].contains("no answer within 2 s") && found.models.len() == 3, "{found:?}");
+}
+
+#[test]
+fn a_key_is_only_ever_sent_to_its_provider() {
+    let accounts = known_accounts();
+    assert_eq!(accounts.len(), 3);
+    assert!(accounts.iter().all(|one| one.address == one.provider.base_url() && one.address.starts_with("https://")));
 }
 
 /// What is found at a server of this kind that has these models and these documents.
@@ -52,7 +203,7 @@ async fn at(kind: &str, models: &[&str], pages: Vec<Page>) -> (Vec<Candidate>, S
     let models = models.iter().map(|name| (*name).to_owned()).collect();
     let server = Server::start(Script { models, pages, ..Script::default() }).await.unwrap();
     let probes = [probe(kind, format!("http://{}", server.address()))];
-    (discover(&probes, &env(&[])).await, server)
+    (discover(&probes, &[], &env(&[])).await.models, server)
 }
 
 /// What `/api/show` says of a model.
@@ -182,7 +333,7 @@ async fn lm_studio_says_the_window_of_what_is_loaded_and_the_largest_of_the_rest
 
 #[tokio::test]
 async fn nothing_here_is_nothing_found() {
-    assert_eq!(discover(&[], &env(&[])).await, []);
+    assert_eq!(discover(&[], &known_accounts(), &env(&[])).await, Found::default());
 }
 
 #[test]

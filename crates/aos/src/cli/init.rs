@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aos_models::discover::{self, Candidate, Probe};
+use aos_models::discover::{self, Candidate, Found, Probe};
 use aos_policy::Policy;
 
 use super::{Context, Exit, Failure};
@@ -39,7 +39,7 @@ impl Args {
         if cx.json {
             cx.document(&serde_json::json!({
                 "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
-                "added": made.added, "left_out": made.left, "nano": made.models.is_empty(),
+                "added": made.added, "left_out": made.left, "notes": made.notes, "nano": made.models.is_empty(),
             }))?;
         } else {
             for line in made.lines() {
@@ -64,6 +64,7 @@ pub(super) struct Made {
     reasons: Vec<String>,
     /// Servers that were not taken.
     left: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Made {
@@ -76,6 +77,7 @@ impl Made {
         }
         lines.extend(self.reasons.iter().map(|reason| format!("found: {reason}")));
         lines.extend(self.left.iter().map(|why| format!("left out: {why}")));
+        lines.extend(self.notes.iter().cloned());
         lines.push(match self.models.as_slice() {
             [] => "no model was found: nano, the small one inside aos, answers until `aos init` finds one or you add it to aos.toml".into(),
             [only] => format!("the model is `{only}`"),
@@ -108,16 +110,17 @@ pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
     write(home.config_file(), &|| config_text(free_port(), &found))?;
     home.token()?;
     let config = Config::load(&home.config_file(), env)?;
-    let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
     let models = config.models.keys().cloned().collect();
-    Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons, left })
+    let (reasons, notes) = told(found);
+    Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons, left, notes })
 }
 
 /// Looks for models again and adds them to an `aos.toml` that has none.
 fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
     let (found, left) = discover(env);
-    if found.is_empty() {
-        return Ok(Made { left, ..made });
+    if found.models.is_empty() {
+        let notes = told(found).1;
+        return Ok(Made { left, notes, ..made });
     }
     // A link stays one: what it leads to is written.
     let file = home.config_file().canonicalize().unwrap_or_else(|_| home.config_file());
@@ -128,19 +131,29 @@ fn add_models(home: &Home, env: &Env, made: Made) -> Result<Made, Failure> {
     let config = Config::parse(&new, env).map_err(|error| {
         Failure::new("the models that were found do not fit into aos.toml as it is written; nothing was changed")
             .why(error.to_string())
-            .hint(format!("add them yourself:\n{}", tables(&found).trim()))
+            .hint(format!("add them yourself:\n{}", tables(&found.models).trim()))
     })?;
     Home::write_private(&file, &new)?;
-    let added = found.iter().map(|candidate| candidate.name.clone()).collect();
-    let reasons = found.into_iter().map(|candidate| candidate.reason).collect();
+    let added = found.models.iter().map(|candidate| candidate.name.clone()).collect();
     let models = config.models.keys().cloned().collect();
-    Ok(Made { added, models, default_model: config.default_model, reasons, left, ..made })
+    let (reasons, notes) = told(found);
+    Ok(Made { added, models, default_model: config.default_model, reasons, left, notes, ..made })
+}
+
+/// What is said of what was found: the reason for each model, and notes.
+fn told(found: Found) -> (Vec<String>, Vec<String>) {
+    let mut notes = found.notes;
+    if !found.proposed.is_empty() {
+        let names: Vec<&str> = found.proposed.iter().map(|candidate| candidate.config.model.as_str()).collect();
+        notes.push(format!("commented out in aos.toml, since the price is not known here: {}", names.join(", ")));
+    }
+    (found.models.into_iter().map(|candidate| candidate.reason).collect(), notes)
 }
 
 /// The text of an `aos.toml` with these models behind everything else, and the router before several.
-fn with_models(text: &str, models: &[Candidate]) -> String {
+fn with_models(text: &str, found: &Found) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if let [_, _, ..] = models {
+    if let [_, _, ..] = &found.models[..] {
         let default = format!("default_model = \"{AUTO}\"");
         let is_daemon = |line: &String| line.split('#').next().is_some_and(|code| code.trim() == "[daemon]");
         match lines.iter().position(is_daemon) {
@@ -148,23 +161,26 @@ fn with_models(text: &str, models: &[Candidate]) -> String {
             None => lines.extend([String::new(), "[daemon]".to_owned(), default]),
         }
     }
-    format!("{}\n{}", lines.join("\n"), tables(models))
+    format!("{}\n{}{}", lines.join("\n"), tables(&found.models), proposals(&found.proposed))
 }
 
 /// The models of this machine and of the environment's keys, the best choice first, with the reason for each; and what
 /// was left out.
-fn discover(env: &Env) -> (Vec<Candidate>, Vec<String>) {
+fn discover(env: &Env) -> (Found, Vec<String>) {
     let keys = env.clone();
     let lookup: aos_models::Env = Arc::new(move |name: &str| keys.text(name).map(str::to_owned));
     let (probes, left) = trusted(discover::known_servers(&lookup));
     // A thread with a runtime of its own, since this runs inside of others.
     let search = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        Some(runtime.block_on(discover::discover(&probes, &lookup)))
+        Some(runtime.block_on(discover::discover(&probes, &discover::known_accounts(), &lookup)))
     };
-    let found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
+    let mut found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
     // A window smaller than that is refused in aos.toml.
-    (found.into_iter().filter(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN).collect(), left)
+    for models in [&mut found.models, &mut found.proposed] {
+        models.retain(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN);
+    }
+    (found, left)
 }
 
 /// The servers that no other person of this machine runs, and why the rest is left out. A model of this machine is shown
@@ -187,8 +203,8 @@ fn trusted(probes: Vec<Probe>) -> (Vec<Probe>, Vec<String>) {
 }
 
 /// The text of a new `aos.toml`.
-pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
-    let default = match models {
+pub(super) fn config_text(port: u16, found: &Found) -> String {
+    let default = match &found.models[..] {
         [] => "# The model of a process that names none. Without any model the small one inside aos answers.\n# default_model = \"small\"".to_owned(),
         [only] => format!("# The model of a process that names none.\ndefault_model = \"{}\"", only.name),
         _ => format!(
@@ -199,7 +215,7 @@ pub(super) fn config_text(port: u16, models: &[Candidate]) -> String {
     TEMPLATE
         .replace("@LISTEN@", &format!("{}:{port}", Ipv4Addr::LOCALHOST))
         .replace("@DEFAULT_MODEL@", &default)
-        .replace("@MODELS@", &tables(models))
+        .replace("@MODELS@", &format!("{}{}", tables(&found.models), proposals(&found.proposed)))
 }
 
 /// The tables of models, each with the reason why it is there.
@@ -215,6 +231,24 @@ fn tables(models: &[Candidate]) -> String {
         .collect()
 }
 
+/// The tables of models that a person may take in, as comments, with the price to fill in.
+fn proposals(models: &[Candidate]) -> String {
+    // No configuration as it stands, so that nobody takes it in without.
+    let price = "price = { input = LOOK_UP, output = LOOK_UP }   # US dollars per million tokens\n";
+    let commented = |model: &Candidate| {
+        let table = tables(std::slice::from_ref(model));
+        // Before the tables inside it, which end the model's own keys.
+        let at = table.find("\n[models.").and_then(|from| table[from + 1..].find("\n[").map(|to| from + 1 + to + 1));
+        let (own, inner) = table.split_at(at.unwrap_or(table.len()));
+        let whole = format!("{}\n{price}{inner}", own.trim_end());
+        let comment = |line: &str| {
+            if line.is_empty() || line.starts_with("# ") { format!("{line}\n") } else { format!("# {line}\n") }
+        };
+        whole.lines().map(comment).collect::<String>()
+    };
+    models.iter().map(commented).collect()
+}
+
 /// The first port from [`PORT`] on that nobody listens on now.
 fn free_port() -> u16 {
     (PORT..PORT + PORTS).find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).unwrap_or(0)
@@ -225,6 +259,10 @@ mod tests {
     use aos_models::config::{ModelConfig, Provider};
 
     use super::*;
+
+    fn of(models: Vec<Candidate>) -> Found {
+        Found { models, ..Found::default() }
+    }
 
     #[test]
     fn what_is_written_can_be_read_and_is_not_written_twice() {
@@ -242,14 +280,14 @@ mod tests {
 
     #[test]
     fn the_template_with_and_without_models_is_a_configuration() {
-        let config = Config::parse(&config_text(7717, &[]), &Env::default()).unwrap();
+        let config = Config::parse(&config_text(7717, &Found::default()), &Env::default()).unwrap();
         assert!(config.has_no_model());
         let mut model = ModelConfig::new(Provider::Openai, "qwen3:8b");
         model.base_url = Some("http://127.0.0.1:11434/v1".into());
         model.price = Some(aos_abi::model::Price::default());
         let found = |name: &str, config| Candidate { name: name.into(), config, reason: "it\nanswers".into() };
         let models = [found("small", model.clone()), found("b", ModelConfig::new(Provider::Gemini, "g"))];
-        let config = Config::parse(&config_text(7718, &models), &Env::default()).unwrap();
+        let config = Config::parse(&config_text(7718, &of(models.to_vec())), &Env::default()).unwrap();
         assert_eq!((config.listen.port(), config.default_model.as_str()), (7718, "auto"));
         assert_eq!(config.models["small"], model);
     }
@@ -278,9 +316,9 @@ mod tests {
             config: ModelConfig::new(Provider::Gemini, "g"),
             reason: "a key".into(),
         };
-        for before in ["", "# mine\n[daemon] # here\nlisten = \"127.0.0.1:0\"", &config_text(7717, &[])] {
+        for before in ["", "# mine\n[daemon] # here\nlisten = \"127.0.0.1:0\"", &config_text(7717, &Found::default())] {
             for models in [vec![found("a")], vec![found("b"), found("a")]] {
-                let after = with_models(before, &models);
+                let after = with_models(before, &of(models.clone()));
                 let config = Config::parse(&after, &Env::default()).unwrap_or_else(|error| panic!("{error}\n{after}"));
                 let default = if models.len() > 1 { AUTO } else { &models[0].name };
                 assert_eq!((config.models.len(), config.default_model.as_str()), (models.len(), default), "{after}");
@@ -288,6 +326,30 @@ mod tests {
                 assert!(before.lines().all(|line| lines.any(|other| other == line)), "a line is gone:\n{after}");
             }
         }
+    }
+
+    #[test]
+    fn a_model_whose_price_is_not_known_is_a_comment_that_can_be_taken_in() {
+        let mut config = ModelConfig::new(Provider::Openai, "gpt-9-pro");
+        config.api_key_env = Some("OPENAI_API_KEY".into());
+        let proposed = vec![Candidate { name: "dear".into(), config, reason: "gpt-9-pro is listed".into() }];
+        let found = Found { proposed, ..Found::default() };
+        for text in [config_text(7717, &found), with_models("", &found)] {
+            assert!(Config::parse(&text, &Env::default()).unwrap().has_no_model(), "{text}");
+            let at = text.find("# gpt-9-pro is listed").unwrap();
+            let (before, rest) = text.split_at(at);
+            let (table, behind) = rest.split_once("\n\n").unwrap_or((rest, ""));
+            let lines = table.lines().skip(1).map(|line| line.strip_prefix("# ").unwrap());
+            let table = format!("{}\n{behind}", lines.collect::<Vec<_>>().join("\n"));
+            assert!(Config::parse(&format!("{before}{table}"), &Env::default()).is_err(), "without a price:\n{table}");
+            let table = table.replace("LOOK_UP", "15.0");
+            let taken = Config::parse(&format!("{before}{table}"), &Env::default());
+            let taken = taken.unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(taken.models["dear"].model, "gpt-9-pro");
+            assert!(taken.models["dear"].price.is_some(), "{text}");
+        }
+        let (_, notes) = told(found);
+        assert!(notes[0].contains("gpt-9-pro") && notes[0].contains("price"), "{notes:?}");
     }
 
     /// What this version writes is kept in `config/written/`, where a test of `config` reads what every version wrote.
@@ -304,8 +366,8 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/written");
         let version = env!("CARGO_PKG_VERSION");
         for (name, written) in [
-            (format!("{version}.toml"), config_text(7717, &[])),
-            (format!("{version}-models.toml"), config_text(7717, &models)),
+            (format!("{version}.toml"), config_text(7717, &Found::default())),
+            (format!("{version}-models.toml"), config_text(7717, &of(models.to_vec()))),
             (format!("{version}-policy.yaml"), Policy::default_text().to_owned()),
         ] {
             let path = folder.join(&name);
@@ -317,7 +379,7 @@ mod tests {
     #[test]
     fn every_commented_default_is_one() {
         // Each example in the template, taken in, must be a configuration.
-        let text: String = config_text(7717, &[])
+        let text: String = config_text(7717, &Found::default())
             .lines()
             .map(|line| match line.strip_prefix("# ") {
                 Some(rest)
