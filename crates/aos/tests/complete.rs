@@ -5,9 +5,10 @@
 
 mod rig;
 
+use aos_models::scripted::Call;
 use serde_json::json;
 
-use rig::{Rig, Setup, any, call, results, say};
+use rig::{Rig, Setup, any, call, calls, results, say};
 
 const COMPLETE: &str = include_str!("../../aos-policy/tests/complete.yaml");
 
@@ -98,4 +99,44 @@ fn the_complete_file_is_taken_and_decides_every_call_that_it_speaks_of() {
     let tested = rig.aos(&["policy", "test", expectations.to_str().unwrap()]);
     assert!(tested.code == 1 && tested.out.starts_with("line 2: FS_WRITE "), "{tested:?}");
     assert!(tested.out.contains("is ask (role assistant: fs[1] contracts/**), not allow"), "{tested:?}");
+}
+
+/// The registry has a row for each of them, so they are parsed, documented and granted like every other call; nothing
+/// carries them out.
+#[test]
+fn what_nothing_carries_out_yet_is_answered_plainly_and_offered_to_nobody() {
+    let absent = [
+        ("THREAD_ATTACH", json!({"entity": "client:acme"}), "MEM_WRITE"),
+        ("THREAD_DETACH", json!({"entity": "client:acme"}), "MEM_WRITE"),
+        ("TOOL_SEARCH", json!({"query": "create an issue"}), "other system calls"),
+        ("TOOL_CALL", json!({"name": "clock.now", "args": {}}), "other system calls"),
+        ("CHANNEL_SEND", json!({"channel": "telegram", "to": "@me", "content": "x"}), "SYS_WRITE_STDOUT"),
+    ];
+    let tried = absent.iter().map(|(name, args, _)| Call::new(*name, args.clone())).collect();
+    let more = "calls: [THREAD_ATTACH, THREAD_DETACH, TOOL_SEARCH]";
+    let policy = format!(
+        "version: 1\ndefault_role: assistant\nroles:\n  assistant:\n    {more}\n    tools: [{{tool: \"*\"}}]\n    \
+         channels: [{{channel: \"*\", to: [\"*\"]}}]\n    fs: [{{path: \"**\", ops: [read]}}]\n"
+    );
+    let setup = Setup { policy: Some(policy), ..Setup::default() };
+    let rig = Rig::with(vec![any("alpha", vec![calls(tried), say("done")])], setup);
+    let ran = rig.aos(&["run", "alpha"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{ran:?}");
+    let requests = rig.requests();
+    let offered = requests[0]["tools"].to_string();
+    assert!(offered.contains("\"FS_READ\""), "{offered}");
+    let told = results(&requests[1]);
+    assert_eq!(told.len(), absent.len());
+    for ((name, _, way), (_, result)) in absent.iter().zip(&told) {
+        assert!(!requests[0].to_string().contains(name), "{name} is offered or granted in the prompt");
+        let error = &result["error"];
+        assert_eq!((&error["code"], &error["message"]), (&json!("ENOSYS"), &json!(format!("{name} is not there yet"))));
+        assert!(error["hint"].as_str().unwrap().contains(way), "{name}: {error}");
+        let page = rig.aos(&["man", name]);
+        assert!(page.code == 0 && page.out.contains(way), "{page:?}");
+    }
+    // Nothing was decided or carried out: there is no verdict, and no effect.
+    let pid = rig.get("/v1/processes?all=true")[0]["pid"].as_u64().unwrap();
+    assert!(rig.entries(pid, "verdict").is_empty());
+    assert!(rig.entries(pid, "result").iter().all(|entry| entry["effect"].is_null()));
 }

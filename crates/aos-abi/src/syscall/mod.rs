@@ -223,6 +223,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_nobody_carries_out_yet_is_known_by_name_and_says_what_to_do_instead() {
+        let absent = Name::ALL.iter().filter_map(|name| match name.spec().handler {
+            Handler::Absent(hint) => Some((name.as_str(), hint)),
+            _ => None,
+        });
+        let absent: Vec<(&str, &str)> = absent.collect();
+        let names: Vec<&str> = absent.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["THREAD_ATTACH", "THREAD_DETACH", "TOOL_SEARCH", "TOOL_CALL", "CHANNEL_SEND"]);
+        for (name, hint) in absent {
+            assert!(hint.contains("use "), "{name}: {hint}");
+            assert!(manual(name.parse().unwrap()).contains(hint), "its manual page says so");
+        }
+    }
+
+    #[test]
     fn every_example_is_correct() {
         for name in Name::ALL {
             let call = Syscall::parse(name.as_str(), name.spec().example).unwrap_or_else(|e| panic!("{name}: {e}"));
