@@ -126,6 +126,13 @@ impl Drivers {
         })
     }
 
+    /// With these in the place of its own, for tests of what a driver may do wrong.
+    #[cfg(test)]
+    pub(crate) fn with(self, memory: Arc<dyn MemoryStore>, resolver: Arc<dyn net::Resolve>) -> Drivers {
+        let net = Arc::new(net::Driver::with_resolver(net::Options::default(), resolver));
+        Drivers { memory, net, ..self }
+    }
+
     /// From whom commands are started.
     pub(crate) fn helper(&self) -> &Helper {
         &self.helper

@@ -477,30 +477,4 @@ fn bounded(result: Result<Value, CallError>) -> Result<Value, CallError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a process is told of a call of which the driver does this.
-    async fn told(driver: impl FnOnce() -> Value + Send + 'static, blocks: bool) -> String {
-        let work = async move {
-            let result = if blocks { blocking(move || Ok(driver())).await } else { Ok(driver()) };
-            Body::Result { call_id: "c".into(), name: "X".into(), effect: None, outcome: Outcome::from(result) }
-        };
-        let broken = || {
-            let outcome = Outcome::Error { error: driver_broke() };
-            Body::Result { call_id: "c".into(), name: "X".into(), effect: None, outcome }
-        };
-        serde_json::to_string(&settled(work, broken).await).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_panic_in_one_tool_does_not_end_every_agent() {
-        for blocks in [true, false] {
-            let broke = told(|| panic!("a bug in a tool"), blocks).await;
-            assert!(broke.contains("EIO") && broke.contains("the driver failed unexpectedly"), "{broke}");
-            assert!(!broke.contains("a bug in a tool"), "{broke}");
-            let after = told(|| 7.into(), blocks).await;
-            assert!(after.contains("SUCCESS"), "{after}");
-        }
-    }
-}
+mod tests;
