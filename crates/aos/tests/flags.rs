@@ -5,7 +5,8 @@
 
 mod rig;
 
-use rig::{Rig, any, assert_told, call, echo, say};
+use aos_models::scripted::{Fault, Rule};
+use rig::{Rig, Running, Terminal, any, assert_told, call, echo, say};
 use serde_json::{Value, json};
 
 #[test]
@@ -71,6 +72,77 @@ fn the_model_may_stand_in_the_environment() {
     assert_eq!(ran("small").0, 0);
     let (code, told) = ran("nowhere");
     assert!(code != 0 && told.contains("nowhere"), "{code} {told}");
+}
+
+#[test]
+fn the_log_says_as_much_as_aos_log_lets_it() {
+    let busy = Fault::Status { status: 503, body: "{}".to_owned(), headers: Default::default() };
+    let once = || Rule { times: Some(1), fault: Some(busy.clone()), ..any("alpha", vec![]) };
+    for (filter, retries, ready) in [
+        (None, false, true),
+        (Some("debug"), true, true),
+        (Some("info,aos_models=debug"), true, true),
+        (Some("warn,aos_models=debug"), true, false),
+        (Some("error"), false, false),
+        (Some("off"), false, false),
+    ] {
+        let rig = Rig::new(vec![once(), any("alpha", vec![say("done")])]);
+        let mut command = rig.command(&["run", "alpha"]);
+        if let Some(filter) = filter {
+            command.env("AOS_LOG", filter);
+        }
+        let ran = Running::new(command).end();
+        assert_eq!((ran.code, rig.request_count()), (0, 2), "{filter:?}: {ran:?}");
+        let log = rig.log();
+        assert_eq!(log.contains("trying again"), retries, "{filter:?}: {log}");
+        assert_eq!(log.contains("ready"), ready, "{filter:?}: {log}");
+    }
+    let rig = Rig::new(vec![]);
+    let mut command = rig.command(&["up", "--foreground"]);
+    command.env("AOS_LOG", "aos=louder");
+    assert_told(&Running::new(command).end(), 2, &["AOS_LOG is no filter", "why: ", "try: ", "AOS_LOG=debug"]);
+}
+
+/// The beginning of a terminal's colours, of which `m` is the last letter; others clear a line or move the cursor.
+fn coloured(shown: &str) -> bool {
+    let last = |rest: &str| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').chars().next();
+    shown.split("\u{1b}[").skip(1).any(|rest| last(rest) == Some('m'))
+}
+
+#[test]
+fn colours_are_where_a_person_wants_them() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    for (no_color, auto) in [(None, true), (Some(""), true), (Some("1"), false)] {
+        for (color, expected) in [("auto", auto), ("always", true), ("never", false)] {
+            let terminal = Terminal::new();
+            let mut command = rig.command(&["--color", color, "run", "alpha"]);
+            if let Some(value) = no_color {
+                command.env("NO_COLOR", value);
+            }
+            assert_eq!(terminal.start(command).end().code, 0);
+            let shown = terminal.all();
+            assert_eq!(coloured(&shown), expected, "NO_COLOR={no_color:?} --color {color}: {shown:?}");
+        }
+    }
+    // Where nobody looks, only who asks for it gets colours.
+    for (color, expected) in [("auto", false), ("always", true)] {
+        let ran = rig.aos(&["--color", color, "run", "alpha"]);
+        assert_eq!(coloured(&ran.err), expected, "{color}: {ran:?}");
+    }
+}
+
+/// It ended in a fault of its own there: colours were asked of a log that has none.
+#[test]
+fn a_daemon_runs_at_a_terminal_and_logs_there() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    let terminal = Terminal::new();
+    let running = terminal.start(rig.command(&["--color", "always", "up", "--foreground"]));
+    terminal.see("ready");
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.down();
+    assert_eq!(running.end().code, 0);
+    let shown = terminal.all();
+    assert!(shown.contains("INFO aos::daemon: ready") && !coloured(&shown), "{shown:?}");
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn log_to_stderr(cx: &Context) -> Result<(), Failure> {
                 .hint("such as AOS_LOG=debug or AOS_LOG=info,aos_kernel=trace")
         })?,
     };
-    let written = tracing_subscriber::fmt::layer().with_writer(|| Covered).with_ansi(cx.err_terminal);
+    // Without colours also at a terminal: the library is built without them, and fails where they are asked for.
+    let written = tracing_subscriber::fmt::layer().with_writer(|| Covered).with_ansi(false);
     tracing_subscriber::registry()
         .with(written)
         .with(filter)
