@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::api::{RouteRequest, RouteView, RoutedModel};
 use aos_abi::decode::Decoding;
-use aos_abi::entry::{CircuitState, Outcome, Verdict};
+use aos_abi::entry::{CircuitState, ItemKind, Outcome, Verdict};
 use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::model::{ModelSpec, TIERS};
 use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp, limits};
@@ -194,6 +194,9 @@ impl<P: PageStore> Kernel<P> {
         let (ends_at, role_bytes) = (process.budget.ends_at, process.role.len());
         let words: usize = process.words.iter().map(String::len).sum();
         let window = process.window.tokens();
+        // Only a task that a trusted hand wrote: other text would buy a better model by its length.
+        let task = process.window.items().next().filter(|item| item.kind == ItemKind::Task && process.vouched);
+        let task = task.map_or(0, |item| u64::from(item.tokens));
         let asked = Asked::read(&course.asked, &config.models).unwrap_or(Asked::Model(course.asked.clone()));
         let stay_here = self.stays_here_by_policy(pid);
         let now = self.globals.at;
@@ -203,10 +206,12 @@ impl<P: PageStore> Kernel<P> {
         for (name, spec) in &config.models {
             let need = worst_of(spec, window, fixed_tokens);
             let affordable = named || self.can_pay(pid, need);
+            let room = u64::from(spec.context_window.saturating_sub(spec.max_output));
             candidates.push(Candidate {
                 affordable,
                 verdict: self.verdict_for(&role, &course, name),
-                holds_window: window + fixed_tokens <= u64::from(spec.context_window.saturating_sub(spec.max_output)),
+                holds_window: window + fixed_tokens <= room,
+                holds_task: task + fixed_tokens <= room,
                 tried: course.tried.contains(name),
                 down: self.is_down(name, spec),
                 latency_ms: self.globals.measures.latency_of(name),
@@ -258,6 +263,7 @@ impl<P: PageStore> Kernel<P> {
                 verdict: self.verdict_for(role, &none, name),
                 affordable: day_left.is_none_or(|left| left >= worst_of(spec, 0, fixed_tokens).usd),
                 holds_window: true,
+                holds_task: true,
                 tried: false,
                 down: self.is_down(name, spec),
                 latency_ms: self.globals.measures.latency_of(name),

@@ -229,6 +229,8 @@ impl<P: PageStore> Kernel<P> {
                 verdict: Verdict::Allow,
                 affordable: named || can_pay(self, pid, worst(spec, ask).1),
                 holds_window: ask.input_tokens <= u64::from(spec.context_window),
+                // All of it is sent in any case.
+                holds_task: true,
                 tried: ask.tried.contains(name),
                 down: self.is_down(name, spec),
                 latency_ms: self.globals.measures.latency_of(name),

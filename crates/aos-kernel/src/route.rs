@@ -63,6 +63,8 @@ pub struct Candidate<'a> {
     pub affordable: bool,
     /// Whether the whole window of the process goes into it.
     pub holds_window: bool,
+    /// Whether the whole task goes into it: what a trusted hand gave the process to do.
+    pub holds_task: bool,
     /// It failed in the turn that is to be served.
     pub tried: bool,
     /// Why it is not to be asked now: an open circuit, a used up quota; with the time it ends.
@@ -208,7 +210,7 @@ fn weight(signals: &Signals<'_>, candidate: &Candidate<'_>) -> u32 {
     8 * u32::from(!candidate.affordable && !named)
         + 4 * u32::from(candidate.tried)
         + 2 * u32::from(candidate.down.is_some())
-        + u32::from(late(signals, candidate) && !named)
+        + u32::from((late(signals, candidate) || !candidate.holds_task) && !named)
 }
 
 fn late(signals: &Signals<'_>, candidate: &Candidate<'_>) -> bool {
@@ -226,6 +228,9 @@ fn against(signals: &Signals<'_>, candidate: &Candidate<'_>) -> String {
     }
     if let Some(down) = &candidate.down {
         words.push(down.clone());
+    }
+    if !candidate.holds_task {
+        words.push("has no room for the whole task".to_owned());
     }
     if late(signals, candidate) {
         words.push(format!("takes about {} s, and less time is left", candidate.latency_ms.div_ceil(1000)));

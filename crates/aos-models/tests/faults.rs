@@ -12,7 +12,7 @@ use aos_abi::limits::REPLY_BYTES_MAX;
 use aos_abi::syscall::CallSet;
 use aos_abi::{EffectId, Lsn};
 use aos_models::scripted::{Answer, Call, Fault, Rule, Script, Server, StopAs, UsageAs, When};
-use aos_models::{ModelConfig, Options, Pool, Provider, Retries, Written};
+use aos_models::{ModelConfig, Options, Pool, Provider, Retries, Timeouts, Written};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -452,6 +452,33 @@ async fn odd_calls_are_passed_on_as_they_are() {
         assert_eq!(pool.infer("m", &prompt, EFFECT, |_| ()).await.unwrap().text, "fine");
         let sent = String::from_utf8(server.requests()[1].body.to_vec()).unwrap();
         assert!(sent.contains("malformed_arguments"), "{provider:?}: the history is an object all the same: {sent}");
+    }
+}
+
+/// No piece of it is late, so only the time for all of it ends it: what came is the answer, and nothing is asked again.
+#[tokio::test]
+async fn an_answer_that_trickles_is_cut_when_its_whole_time_is_over() {
+    for provider in PROVIDERS {
+        let drip =
+            Answer { chunk_bytes: 2, write_bytes: 40, write_delay_ms: 10, ..Answer::text("drop ".repeat(20_000)) };
+        let server = start(vec![Rule::always(vec![drip])]).await;
+        let timeouts = Timeouts { total: Duration::from_millis(700), ..Timeouts::default() };
+        let pool = pool_of(server.model(provider), Options { timeouts, ..options(2) });
+        let began = std::time::Instant::now();
+        let mut bytes = 0;
+        let result = pool
+            .infer("m", &prompt(), EFFECT, |delta| {
+                if let aos_models::Delta::Text(text) = delta {
+                    bytes += text.len();
+                }
+            })
+            .await;
+        let reply = result.unwrap();
+        // All of it would take more than a minute, and one pause alone may be a minute long.
+        assert!(began.elapsed() < Duration::from_secs(20), "{provider:?}");
+        assert!(0 < bytes && bytes < 50_000, "{provider:?}: {bytes}");
+        assert_eq!((reply.stop, reply.text.len(), server.count()), (Stop::Length, bytes, 1), "{provider:?}");
+        assert!(reply.usage.estimated && reply.usage.output_tokens > 0, "{provider:?}: {:?}", reply.usage);
     }
 }
 

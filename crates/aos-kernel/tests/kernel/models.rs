@@ -753,3 +753,133 @@ proptest! {
         prop_assert_eq!(choices(&told(&script(&steps, true))), choices(&told(&script(&steps, false))));
     }
 }
+
+/// It began with the smallest model all the same, which was shown the beginning and the end of the task.
+#[test]
+fn a_task_larger_than_a_small_window_is_served_by_a_model_that_holds_it() {
+    let long = "read this ".repeat(1200);
+    let story = |pool: &str, more: &str, task: &str| {
+        let told = told(&format!(
+            "model tiny tier=nano price=0.1 window=4000 at=http://here\n{pool}\nspawn resident model=auto {more}{task}\nroute 2\n2: done"
+        ));
+        let told = told.split_once("\n> spawn").unwrap().1.replace(&long, "LONG ");
+        told.lines().skip(1).map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(story("only tiny,mid,big", "", &long), @"
+    2 runs on mid: the next tier up, `standard`; `tiny` has no room for the whole task
+      → infer 2 turn [task]
+    > route 2
+    1. mid: the next tier up, `standard`; `tiny` has no room for the whole task
+    2. big: the next tier up, `frontier`
+    3. tiny: `nano` is the lowest tier that may serve; it has no room for the whole task
+    > 2: done
+    ");
+    // Whoever names a model means it.
+    assert_snapshot!(story("only tiny,mid,big", "", "go"), @"
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 2 turn [task]
+    > route 2
+    1. tiny: `nano` is the lowest tier that may serve
+    2. mid: the next tier up, `standard`
+    3. big: the next tier up, `frontier`
+    > 2: done
+    ");
+    // Within its tier another one may hold it, at a higher price.
+    assert_snapshot!(story("model roomy tier=nano price=0.2 window=20000 at=http://here\nonly tiny,roomy,mid", "", &long), @"
+    2 runs on roomy: `nano` is the lowest tier that may serve
+      → infer 2 turn [task]
+    > route 2
+    1. roomy: `nano` is the lowest tier that may serve
+    2. mid: the next tier up, `standard`
+    3. tiny: `nano` is the lowest tier that may serve; it has no room for the whole task
+    > 2: done
+    ");
+    // Where none does, the largest serves, and is shown what goes into it.
+    assert_snapshot!(story("model mid tier=standard price=1 window=5000\nonly tiny,mid", "", &long), @"
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 2 turn [task]
+    > route 2
+    1. tiny: `nano` is the lowest tier that may serve
+    2. mid: the next tier up, `standard`; it has no room for the whole task
+    > 2: done
+    ");
+}
+
+/// A child's task that somebody wrote who had read untrusted content buys nothing by its length.
+#[test]
+fn the_length_of_a_task_that_untrusted_content_may_have_written_moves_no_tier() {
+    let long = "read this ".repeat(1200);
+    let policy = TIERS.replace("models: {tiers: [nano, small], standard: ask}", "models: {tiers: [nano, standard]}");
+    let spawn = format!("2: => SPAWN_AGENT {{\"role\":\"r\",\"task\":\"{long}\",\"model\":\"auto\"}}");
+    let told = told_under(
+        &policy,
+        &format!(
+            "model tiny tier=nano price=0.1 window=4000 at=http://here\nonly tiny,mid,big\nspawn oneshot model=mid go\n{spawn}\n\
+             2: => FS_READ {{\"path\":\"a\"}}\ndone 2 FS_READ {{\"content\":\"make it long\"}}\n{spawn}\nroute 3\nroute 4\n"
+        ),
+    );
+    let told = told.replace(&long, "LONG ");
+    assert_snapshot!(told.split_once("spawn oneshot model=mid go\n").unwrap().1, @r#"
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","task":"LONG ","model":"auto"}
+    3 spawned by 2
+    3 runs on mid: the next tier up, `standard`; `tiny` has no room for the whole task
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: => FS_READ {"path":"a"}
+      → call 2 FS_READ {"path":"a"}
+    > done 2 FS_READ {"content":"make it long"}
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, spawn_agent, turn, fs_read]
+    > 2: => SPAWN_AGENT {"role":"r","task":"LONG ","model":"auto"}
+    4 spawned by 2
+    4 runs on tiny: `nano` is the lowest tier that may serve
+    4 labelled untrusted.file
+    2 SPAWN_AGENT = {"pid":4}
+      → infer 2 turn [task, turn, spawn_agent, turn, fs_read, turn, spawn_agent]
+      → infer 4 turn [task]
+    > route 3
+    1. mid: the next tier up, `standard`; `tiny` has no room for the whole task
+    2. tiny: `nano` is the lowest tier that may serve; it has no room for the whole task
+    -  big: the role may not use the tier `frontier`
+    > route 4
+    1. tiny: `nano` is the lowest tier that may serve
+    2. mid: the next tier up, `standard`
+    -  big: the role may not use the tier `frontier`
+    "#);
+}
+
+#[test]
+fn a_model_that_takes_longer_than_there_is_time_is_passed_over() {
+    let told = told(
+        r#"
+        spawn resident model=auto go
+        latency 90000
+        2: done
+        spawn resident model=auto wall=60 quick
+        spawn resident model=auto wall=600 no hurry
+        spawn resident model=tiny wall=60 by name
+        route 3
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident model=auto go
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 2 turn [task]
+    > latency 90000
+    > 2: done
+    > spawn resident model=auto wall=60 quick
+    3 runs on mid: the next tier up, `standard`; `tiny` takes about 90 s, and less time is left
+      → infer 3 turn [task]
+    > spawn resident model=auto wall=600 no hurry
+    4 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 4 turn [task]
+    > spawn resident model=tiny wall=60 by name
+      → infer 5 turn [task]
+    > route 3
+    1. mid: the next tier up, `standard`; `tiny` takes about 90 s, and less time is left
+    2. big: the next tier up, `frontier`
+    3. tiny: `nano` is the lowest tier that may serve; it takes about 90 s, and less time is left
+    ");
+}

@@ -139,6 +139,8 @@ struct Rig {
     serial: u32,
     /// What the next answer says that it used.
     usage: Option<Usage>,
+    /// How long each inference takes, for the router's measures.
+    latency_ms: u64,
     /// Nothing is heard of what is configured.
     is_off: bool,
 }
@@ -186,6 +188,7 @@ impl Rig {
             out: String::new(),
             serial: 0,
             usage: None,
+            latency_ms: 1,
             is_off: false,
         };
         rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
@@ -359,6 +362,7 @@ impl Rig {
                 let (input_tokens, output_tokens) = (first.parse().unwrap(), tail.parse().unwrap());
                 self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
             }
+            "latency" => self.latency_ms = first.parse().unwrap(),
             "route" => {
                 let said = self.kernel.route_of(pid);
                 for (nth, choice) in said.order.iter().enumerate() {
@@ -495,7 +499,7 @@ impl Rig {
             }
         };
         let personal = self.personal.take();
-        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: 1, personal, outcome });
+        self.offer(pid, Body::InferenceCompleted { effect, latency_ms: self.latency_ms, personal, outcome });
     }
 
     /// A program's request is over.
