@@ -557,6 +557,31 @@ fn step() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Two models: one that stands in where the other fails, and is asked beside it where that is silent.
+const TWO: &str = "model m tier=small\nmodel spare tier=standard price=5\nonly m,spare\nfallback spare,m\nhedge 1000\n";
+
+/// The same with fallback, hedging, and programs that ask by themselves.
+fn step_of_two() -> impl Strategy<Value = String> {
+    let pid = || 2u32..9;
+    let request = || 1u32..12;
+    let tokens = || prop_oneof![4 => 0u64..3_000, 2 => 3_000u64..60_000, 1 => Just(u64::MAX)];
+    let model = || prop_oneof![Just("m"), Just("spare")];
+    let fault = || prop_oneof![3 => Just("transient"), 1 => Just("permanent"), 1 => Just("cancelled")];
+    let usage = move |line: String| tokens().prop_map(move |tokens| format!("usage {tokens} {tokens}\n{line}"));
+    prop_oneof![
+        12 => step(),
+        6 => pid().prop_map(|pid| format!("input {pid} hello\nsilent {pid}")),
+        6 => (pid(), model()).prop_map(|(pid, of)| format!("{pid}@{of}: said")).prop_flat_map(usage),
+        4 => (pid(), model(), fault()).prop_map(|(pid, of, how)| format!("{pid}@{of} fails {how}")),
+        3 => (1u32..30, 2u32..5).prop_map(|(cents, pid)| format!("spawn program model=auto usd=0.{cents:02}\nkey {pid}")),
+        6 => (pid(), request(), prop_oneof![Just("auto"), Just("m"), Just("spare")], 1u32..3000)
+            .prop_map(|(pid, request, of, most)| format!("ask {pid} {request} {of} {most}")),
+        6 => request().prop_map(|request| format!("serve {request}")).prop_flat_map(usage),
+        3 => (request(), fault()).prop_map(|(request, how)| format!("serve {request} fails {how}")),
+        1 => (pid(), request()).prop_map(|(pid, request)| format!("hangup {pid} {request}")),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -569,4 +594,28 @@ proptest! {
             prop_assert!(spent <= granted, "{} was granted {} and spent {}\n{}", pid, granted, spent, told);
         }
     }
+
+    /// Neither does one whose models stand in for each other, are asked two at a time, or answer other programs.
+    #[test]
+    fn no_tree_spends_more_where_models_stand_in_and_programs_ask(
+        steps in proptest::collection::vec(step_of_two(), 5..60),
+    ) {
+        let start = "spawn program model=auto usd=0.10\nkey 2\nspawn resident model=auto usd=0.20 go";
+        let (told, spent) = ledger(&format!("{TWO}{start}\n{}", steps.join("\n")));
+        for (pid, (granted, spent)) in spent {
+            prop_assert!(spent <= granted, "{} was granted {} and spent {}\n{}", pid, granted, spent, told);
+        }
+    }
+}
+
+/// The property above is empty unless its steps lead there and are charged.
+#[test]
+fn the_steps_of_the_property_reach_what_it_speaks_of() {
+    let story = "spawn program model=auto usd=0.10\nkey 2\nspawn resident model=auto usd=0.20 go\n3: said\ninput 3 hello\n\
+                 silent 3\nusage 900 90\n3@spare: said\n3@m fails cancelled\nusage 900 90\nask 2 1 auto 50\nserve 1 fails transient\nserve 1";
+    let (told, spent) = ledger(&format!("{TWO}{story}"));
+    for part in ["3 asks spare too", "2 goes from m to spare"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(spent.values().all(|(granted, spent)| 0 < *spent && spent <= granted), "{spent:?} {told}");
 }

@@ -508,7 +508,7 @@ impl Rig {
         let Some((pid, effect)) = self.serving.remove(&words.next().unwrap().parse().unwrap()) else {
             return self.out.push_str("it is not served\n");
         };
-        let usage = Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() };
+        let usage = self.usage.unwrap_or(Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() });
         let outcome = match (words.next(), words.next()) {
             (Some("fails"), Some(kind)) => {
                 let kind = match kind {
