@@ -6,6 +6,7 @@ use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{Configured, Faulted, InferenceOutcome, Purpose, ServedOutcome};
 use aos_abi::inference::{Failure, FailureKind, Stop};
 use aos_abi::model::ModelLimits;
+use aos_abi::process::Mode;
 use aos_abi::{Body, CallId, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_kernel::effect::Infer;
 
@@ -33,6 +34,9 @@ pub(crate) struct Turns {
     announced: BTreeSet<EffectId>,
     /// Inferences of two that were given up with the last input, each with the least that it must be charged.
     unpaid: Vec<(Pid, u64)>,
+    /// Inferences of agents by process and model that are not charged yet.
+    uncharged: BTreeMap<(Pid, String), u64>,
+    programs: BTreeSet<Pid>,
     /// How many seconds there were.
     pub(crate) hedged: u64,
     /// Replies with the ids of their calls, in order.
@@ -59,10 +63,31 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// Whoever serves is paid, whatever was asked first, and once: a fallback at its own price, each of two for itself.
+    fn charged(&mut self, pid: Pid, model: &str) -> Result<(), Broken> {
+        // What programs ask is counted by `bill`, which knows what their purses held.
+        if self.programs.contains(&pid) {
+            return Ok(());
+        }
+        match self.uncharged.get_mut(&(pid, model.to_owned())) {
+            Some(left @ 1..) => {
+                *left -= 1;
+                Ok(())
+            }
+            _ => Err(broken("a charge is for the model that was asked", format!("{pid} is charged for {model}"))),
+        }
+    }
+
     pub(crate) fn entry(&mut self, entry: &Entry, config: Option<&Configured>) -> Result<(), Broken> {
         let pid = entry.pid;
         match &entry.body {
-            Body::Spawned(_) | Body::Forked { .. } => {
+            Body::Spawned(spec) => {
+                self.born.insert(pid, entry.lsn);
+                if spec.mode == Mode::Program {
+                    self.programs.insert(pid);
+                }
+            }
+            Body::Forked { .. } => {
                 self.born.insert(pid, entry.lsn);
             }
             Body::InferenceStarted { effect, model, purpose, input_tokens, max_output } => {
@@ -76,6 +101,9 @@ impl Turns {
                     minute.pop_front();
                 }
                 self.outputs.insert(*effect, (*max_output).into());
+                if *purpose != Purpose::Request {
+                    *self.uncharged.entry((pid, model.clone())).or_default() += 1;
+                }
                 if self.announced.remove(effect) {
                     return self.second(pid, *effect, model, *purpose);
                 }
@@ -101,7 +129,8 @@ impl Turns {
                 self.raced.extend([*effect, *by]);
                 self.announced.insert(*by);
             }
-            Body::Charged { usage, .. } => {
+            Body::Charged { usage, model, .. } => {
+                self.charged(pid, model)?;
                 let tokens = usage.input_tokens + usage.output_tokens;
                 if let Some(at) = self.unpaid.iter().position(|(of, least)| *of == pid && *least <= tokens) {
                     self.unpaid.swap_remove(at);
