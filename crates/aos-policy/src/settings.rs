@@ -63,10 +63,21 @@ impl Default for SandboxLimits {
 pub struct Exec {
     /// Whether a command line may use the shell's language; else it is plain words and the first names a program.
     pub shell: bool,
-    /// The only programs that can be executed inside.
+    /// The only programs that can be executed inside: names, absolute paths, and [`OWN_PROGRAMS`].
     pub programs: Vec<String>,
     /// Which network it has.
     pub net: ExecNet,
+}
+
+/// What stands in `programs` for all that lies in the workspace or is made by the command itself.
+pub const OWN_PROGRAMS: &str = "./**";
+
+impl Exec {
+    /// Whether what lies in the workspace, and what a command makes, can be executed.
+    #[must_use]
+    pub fn runs_own(&self) -> bool {
+        self.programs.iter().any(|program| program == OWN_PROGRAMS)
+    }
 }
 
 /// The network of commands.

@@ -279,6 +279,10 @@ const REFUSED: &[(&str, &str)] = &[
         "5:13 `SPAWN_AGENT x` is no grant: SPAWN_AGENT takes no pattern → write `SPAWN_AGENT` alone",
     ),
     ("exec: {shell: no, programs: [sh]}", "5:19 `shell` is neither true nor false → write `true` or `false`"),
+    (
+        "exec: {shell: true, programs: [sh, ./build/**]}",
+        "5:40 `./build/**` is no program → `./**` is all that lies in the workspace; name others by an absolute path",
+    ),
     ("exec: {shell: true}", "5:11 `programs` is missing → add `programs: …`"),
     ("net: [{to: 'a.com', allow: ['GET a']}]", "5:33 `GET a` is no method and path → write it such as `GET /repos/**`"),
     (

@@ -178,6 +178,22 @@ fn only_the_first_word_of_a_command_is_not_what_is_checked() {
 }
 
 #[test]
+fn what_lies_in_the_workspace_is_a_program_where_a_word_says_so() {
+    let may = |programs: &str, cmd: &str| {
+        let policy = role(&format!("{{exec: {{shell: false, programs: [{programs}]}}}}"));
+        let args = serde_json::json!({ "cmd": cmd });
+        let own = policy.role("r").unwrap().exec.as_ref().unwrap().runs_own();
+        (say(&policy, &format!("EXEC_CMD {args}")).verdict == Verdict::Allow, own)
+    };
+    assert_eq!(may("git, ./**", "./a.out -n 3"), (true, true));
+    assert_eq!(may("git, ./**", "./build/deep/a.out"), (true, true));
+    assert_eq!(may("git", "./a.out"), (false, false));
+    for denied in ["./../a.out", "./a/../../b", "a.out", "build/a.out", "/tmp/a.out", "./a.out; id", "../a.out"] {
+        assert_eq!(may("git, ./**", denied), (false, true), "{denied}");
+    }
+}
+
+#[test]
 fn private_and_metadata_addresses_are_not_reached() {
     let policy =
         role("{net: [{to: '**:*', allow: ['GET /**']}, {to: '127.0.0.1:8080', allow: ['GET /**'], private: true}]}");

@@ -52,6 +52,8 @@ pub(crate) struct Walls {
     pub(crate) layer: Option<OsString>,
     /// The granted programs' absolute host paths, or the whole system.
     pub(crate) programs: Option<Vec<OsString>>,
+    /// Whether what is in the workspace and on memory can be executed.
+    pub(crate) own: bool,
     /// The network.
     pub(crate) network: Network,
     /// Where programs that know of no proxy are let through: ports, and addresses that are meant as they are.

@@ -113,7 +113,7 @@ impl Seen {
 /// What Landlock has to allow for the root that [`Root::finish`] made.
 pub(crate) fn rules(walls: &Walls, companions: &[PathBuf]) -> Result<Ruleset, Failure> {
     let ruleset = Ruleset::new()?;
-    let write = if walls.programs.is_none() { Right::All } else { Right::Write };
+    let changed = |executable: bool| if executable { Right::All } else { Right::Write };
     match &walls.programs {
         None => ruleset.allow(Path::new("/"), Right::Execute)?,
         Some(programs) => {
@@ -128,14 +128,14 @@ pub(crate) fn rules(walls: &Walls, companions: &[PathBuf]) -> Result<Ruleset, Fa
         }
     }
     for folder in ON_MEMORY.into_iter().chain([WORKSPACE]) {
-        ruleset.allow(Path::new(folder), write)?;
+        ruleset.allow(Path::new(folder), changed(walls.own))?;
     }
     for device in DEVICES {
         ruleset.allow(&Path::new("/dev").join(device), Right::Device)?;
     }
     for (_, at, access, _) in &walls.mounts {
         if *access == Access::Write {
-            ruleset.allow(Path::new(at), write)?;
+            ruleset.allow(Path::new(at), changed(walls.programs.is_none()))?;
         }
     }
     Ok(ruleset)
@@ -209,10 +209,10 @@ impl Root {
             Network::Host => self.settings(SETTINGS_OF_NETWORK)?,
             Network::Proxy => self.file(Path::new("etc/resolv.conf"), RESOLVER.as_bytes())?,
         }
-        let executable = walls.programs.is_none();
+        let (executable, own) = (walls.programs.is_none(), walls.own);
         // Both are on memory, which is dearer than disk.
-        self.scratch("tmp", job.limits.disk.min(job.limits.memory), executable)?;
-        self.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), executable)?;
+        self.scratch("tmp", job.limits.disk.min(job.limits.memory), own)?;
+        self.scratch("dev/shm", job.limits.memory.min(SHARED_MAX), own)?;
         let workspace = match sources.layer {
             Some(layer) => {
                 let below = |source: &Source| source.at.strip_prefix(WORKSPACE).ok().map(Path::to_owned);
@@ -221,7 +221,7 @@ impl Root {
             }
             None => sources.workspace,
         };
-        self.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, executable)?;
+        self.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, own)?;
         for source in sources.mounts {
             let tree = match source.folder && !source.writable {
                 true => self.veiled(source.tree, &source.at)?,

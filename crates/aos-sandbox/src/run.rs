@@ -138,7 +138,7 @@ fn check(spec: &Spec) -> Result<(), Error> {
         return refuse("mounts and layers need isolation".into());
     }
     let plain = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
-    if let Programs::Only(paths) = &spec.programs
+    if let Some(paths) = spec.programs.granted()
         && let Some(path) = paths.iter().find(|path| !path.is_absolute() || !plain(path))
     {
         return refuse(format!("the granted program {} is no absolute path", path.display()));
@@ -198,10 +198,8 @@ fn walls(spec: &Spec) -> Result<Option<Walls>, Error> {
     };
     Ok(Some(Walls {
         mounts: spec.mounts.iter().map(mount).collect::<Result<_, Error>>()?,
-        programs: match &spec.programs {
-            Programs::System => None,
-            Programs::Only(paths) => Some(paths.iter().map(|path| path.clone().into()).collect()),
-        },
+        programs: spec.programs.granted().map(|paths| paths.iter().map(|path| path.clone().into()).collect()),
+        own: !matches!(spec.programs, Programs::Only(_)),
         layer: spec.layer.as_ref().map(|layer| layer.dir().into()),
         network: spec.network,
         through: spec.proxy.as_ref().map(|proxy| (proxy.ports.clone(), proxy.addresses.clone())).unwrap_or_default(),

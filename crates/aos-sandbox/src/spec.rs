@@ -125,6 +125,19 @@ pub enum Programs {
     /// No other program file is even visible, and what the command writes cannot be executed. Programs under `/usr/lib`
     /// and `/usr/libexec` remain: they are parts of the granted ones (`git` keeps its commands there).
     Only(Vec<PathBuf>),
+    /// The same, and what lies in the workspace, `/tmp` or `/dev/shm`, whoever put it there: a command that has an
+    /// interpreter or a compiler can run anything anyhow, behind the same walls. What is mounted stays closed.
+    AndOwn(Vec<PathBuf>),
+}
+
+impl Programs {
+    /// The host's files that are granted; `None` where all are.
+    pub(crate) fn granted(&self) -> Option<&[PathBuf]> {
+        match self {
+            Programs::System => None,
+            Programs::Only(paths) | Programs::AndOwn(paths) => Some(paths),
+        }
+    }
 }
 
 /// The most a command may use. A limit is for the whole tree unless it says otherwise.

@@ -74,6 +74,37 @@ fn a_command_sees_what_its_process_may_read_and_no_more() {
     assert_eq!(texts(&folder), ["a", "signed", "the secret"]);
 }
 
+/// Nothing that a command had made could be executed, whatever the policy said.
+#[test]
+fn a_command_runs_what_it_made_where_the_policy_says_so_and_is_told_the_word_where_not() {
+    let script = "printf '#!/bin/sh\\necho ran\\n' > notes/s.sh && chmod +x notes/s.sh && ./notes/s.sh";
+    let program = "printf '#include <stdio.h>\\nint main() { puts(\"ran\"); }\\n' > notes/h.c && \
+        gcc notes/h.c -o notes/h && ./notes/h";
+    let mut commands = vec![script];
+    match Path::new("/usr/bin/gcc").exists() {
+        true => commands.push(program),
+        false => eprintln!("SKIPPED: there is no gcc"),
+    }
+    for cmd in commands {
+        for (programs, code, printed) in
+            [("[sh, coreutils, gcc, './**']", 0, "ran\n"), ("[sh, coreutils, gcc]", 126, "")]
+        {
+            let policy = POLICY.replace("[sh, coreutils]", programs);
+            let rig = Rig::with(vec![command(cmd)], Setup { policy: Some(policy), ..Setup::default() });
+            let folder = rig.folder("mine");
+            fs::create_dir_all(folder.join("notes")).unwrap();
+            if !rig.isolates() {
+                return;
+            }
+            let result = ran(&rig, &folder);
+            let said = &result["result"];
+            assert_eq!((said["exit_code"].as_i64(), said["stdout"].as_str()), (Some(code), Some(printed)), "{result}");
+            let hint = said["hint"].as_str().unwrap_or("");
+            assert_eq!(hint.contains("`./**` to `programs`"), code == 126, "{result}");
+        }
+    }
+}
+
 #[test]
 fn a_command_changes_nothing_where_one_change_would_be_asked_about_or_denied() {
     for (cmd, path) in [

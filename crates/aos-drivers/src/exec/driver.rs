@@ -25,6 +25,10 @@ const CHANGED_MAX: usize = limits::LISTING_MAX;
 /// What a shell ends with where a file is there and may not be executed.
 const NOT_EXECUTABLE: i32 = 126;
 
+/// What an agent is told then, where only granted programs run.
+const NOT_GRANTED: &str = "only granted programs can be executed; run a script by its interpreter: `sh s.sh`. What lies in \
+    the workspace can be executed where a person adds `./**` to `programs` in the role's `exec`";
+
 /// Where and within which walls a command runs: what policy and configuration say.
 #[derive(Clone, Debug)]
 pub struct Scene {
@@ -148,7 +152,7 @@ impl Driver {
         if let (Ok(result), End::Exited(NOT_EXECUTABLE), Isolation::Full, Programs::Only(_)) =
             (&mut answer, outcome.end, &spec.isolation, &spec.programs)
         {
-            result["hint"] = "only granted programs can be executed; run a script by its interpreter: `sh s.sh`".into();
+            result["hint"] = NOT_GRANTED.into();
         }
         let Some(layer) = layer else { return Ok(Ran { answer, committed: None }) };
         if !wanted {

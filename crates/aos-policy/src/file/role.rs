@@ -14,7 +14,7 @@ use crate::pattern::{Domain, Pattern};
 use crate::read::{Fields, Reader};
 use crate::role::{Draft, Role};
 use crate::scope::{NetScope, Scope};
-use crate::settings::{Exec, ExecNet, Mount};
+use crate::settings::{Exec, ExecNet, Mount, OWN_PROGRAMS};
 use crate::target::{self, Action, Kind, SEND_METHODS, kind};
 use crate::terms::Terms;
 use crate::yaml::{Node, Value};
@@ -381,11 +381,25 @@ fn channel(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     }
 }
 
+/// `[sh, git, /opt/x/bin/y, "./**"]`: names, absolute paths, and what lies in the workspace, which is granted whole.
+fn programs(reader: &mut Reader, node: &Node) -> Vec<String> {
+    let found = texts(reader, node, "`programs`");
+    let Value::List(items) = &node.value else { return found };
+    for item in items {
+        let Value::Scalar(text, _) = &item.value else { continue };
+        if text.starts_with('.') && text.contains('/') && text != OWN_PROGRAMS {
+            let hint = format!("`{OWN_PROGRAMS}` is all that lies in the workspace; name others by an absolute path");
+            reader.fault(item, format!("`{text}` is no program"), hint);
+        }
+    }
+    found
+}
+
 /// `{shell: true, programs: [sh, git], net: none, …}`.
 fn exec(reader: &mut Reader, node: &Node, role: &mut Role) {
     let Some(fields) = reader.fields(node, "`exec`", &with_keys(&["shell", "programs", "net"])) else { return };
     let shell = reader.need(&fields, "shell").and_then(|node| reader.flag(node, "`shell`"));
-    let programs = reader.need(&fields, "programs").map(|node| texts(reader, node, "`programs`"));
+    let programs = reader.need(&fields, "programs").map(|node| programs(reader, node));
     let net = match fields.get("net").map(|node| reader.word(node, "network for commands", &["none", "rules"])) {
         Some(Some("rules")) => ExecNet::Rules,
         _ => ExecNet::Closed,

@@ -7,7 +7,7 @@ mod rig;
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -330,7 +330,7 @@ fn only_granted_programs_run() {
         "cp /bin/cat /tmp/mine && /lib64/ld-linux-x86-64.so.2 /tmp/mine /etc/passwd",
         "cp /bin/cat ./mine && /lib64/ld-linux-x86-64.so.2 ./mine /etc/passwd",
         "python3 -c 'import os; os.memfd_create(\"x\")'",
-        "python3 -c 'import mmap; mmap.mmap(open(\"/tmp/x\", \"w+b\").fileno(), 9, prot=mmap.PROT_EXEC)'",
+        "echo 123456789 > /tmp/x; python3 -c 'import mmap; f = open(\"/tmp/x\", \"r+b\"); mmap.mmap(f.fileno(), 9, prot=mmap.PROT_READ | mmap.PROT_EXEC); print(1)'",
     ] {
         let out = sh(script);
         assert!(!out.success() && out.stdout.bytes.is_empty(), "{script}: {out:?}");
@@ -343,6 +343,46 @@ fn only_granted_programs_run() {
     let mut spec = rig.spec(&["grep", "x"]);
     spec.programs = Programs::Only(vec!["/bin/sh".into()]);
     assert!(matches!(go(&spec), Err(Error::Program { .. })));
+}
+
+/// What is made inside runs where that is granted, and gains nothing by it; all else of the host stays as it was.
+#[test]
+fn what_a_command_makes_runs_where_that_is_granted() {
+    let Some(rig) = rig() else { return };
+    let shown = tempfile::tempdir().expect("a temporary folder");
+    std::fs::copy("/bin/cat", shown.path().join("cat")).expect("it can be copied");
+    let granted: Vec<PathBuf> = ["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", PYTHON, "/usr/bin/gcc"]
+        .into_iter()
+        .map(PathBuf::from)
+        .filter(|path| path.exists())
+        .collect();
+    let sh = |own: bool, script: &str| {
+        let mut spec = rig.spec(&["sh", "-c", script]);
+        spec.mounts.push(Mount { host: shown.path().into(), at: "/shelf".into(), access: Access::Write, is: None });
+        spec.programs = if own { Programs::AndOwn(granted.clone()) } else { Programs::Only(granted.clone()) };
+        go(&spec).expect("the shell starts")
+    };
+    let mut makes = vec![
+        "printf '#!/bin/sh\necho made\n' > s.sh && chmod +x s.sh && ./s.sh",
+        "printf '#!/bin/sh\necho made\n' > /tmp/s.sh && chmod +x /tmp/s.sh && /tmp/s.sh",
+        "cp /bin/cat mine && chmod +x mine && echo made | ./mine",
+        "echo 123456789 > x; python3 -c 'import mmap; f = open(\"x\", \"r+b\"); mmap.mmap(f.fileno(), 9, prot=mmap.PROT_READ | mmap.PROT_EXEC); print(\"made\")'",
+    ];
+    if granted.iter().any(|path| path.ends_with("gcc")) {
+        makes.push("printf '#include <stdio.h>\nint main() { puts(\"made\"); }\n' > h.c && gcc h.c && ./a.out");
+    } else {
+        eprintln!("SKIPPED: there is no gcc");
+    }
+    for script in makes {
+        let (own, not) = (sh(true, script), sh(false, script));
+        assert_eq!(own.stdout.text(), "made\n", "{script}: {own:?}");
+        assert!(!not.success() && not.stdout.bytes.is_empty(), "{script}: {not:?}");
+    }
+    // What is the host's is not theirs: neither what is mounted nor a program that is not granted.
+    for script in ["/shelf/cat /etc/passwd", "cp /bin/cat /shelf/new && /shelf/new /etc/passwd", "/usr/bin/id"] {
+        let out = sh(true, script);
+        assert!(!out.success() && out.stdout.bytes.is_empty(), "{script}: {out:?}");
+    }
 }
 
 #[test]

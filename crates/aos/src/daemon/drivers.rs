@@ -333,7 +333,7 @@ impl Drivers {
             note: keeping.note,
             mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),
-            programs: super::programs::found(&settings.programs),
+            programs: super::programs::found(settings),
             limits: limits(&policy.limits().sandbox),
             network,
             proxy: (network == Network::Proxy).then(|| outlet.server()),

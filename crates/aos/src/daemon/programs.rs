@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use aos_policy::Policy;
+use aos_policy::settings::{Exec, OWN_PROGRAMS};
 use aos_sandbox::Programs;
 
 /// Where programs are looked for, in this order.
@@ -19,18 +20,23 @@ const DIFFUTILS: &str = "cmp diff diff3 sdiff";
 
 /// The named programs that this host has. A name that it does not have is left out: whoever runs it is told so by the
 /// shell.
-pub(crate) fn found(names: &[String]) -> Programs {
-    let mut paths: Vec<PathBuf> = names.iter().flat_map(|name| each(name)).filter_map(find).collect();
+pub(crate) fn found(settings: &Exec) -> Programs {
+    let mut paths: Vec<PathBuf> = named(settings).flat_map(|name| each(name)).filter_map(find).collect();
     paths.sort_unstable();
     paths.dedup();
-    Programs::Only(paths)
+    if settings.runs_own() { Programs::AndOwn(paths) } else { Programs::Only(paths) }
+}
+
+/// What stands for programs of the host.
+fn named(settings: &Exec) -> impl Iterator<Item = &String> {
+    settings.programs.iter().filter(|name| *name != OWN_PROGRAMS)
 }
 
 /// What roles name of which this host has nothing, with the way out; `None` where there is no such name. A name that
 /// stands for many programs is missed only where none of them is there.
 pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
-    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(|exec| &exec.programs);
+    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named);
     let absent: BTreeSet<&str> =
         named.filter(|name| each(name).all(|program| find(program).is_none())).map(String::as_str).collect();
     let what = format!(
@@ -63,9 +69,18 @@ mod tests {
 
     #[test]
     fn packages_stand_for_their_programs_and_what_is_missing_is_left_out() {
-        let Programs::Only(paths) = found(&["coreutils".into(), "sh".into(), "no-such-program".into()]) else {
+        let names = |own: Option<&str>| {
+            let programs = ["coreutils", "sh", "no-such-program"].into_iter().chain(own);
+            Exec {
+                shell: true,
+                programs: programs.map(Into::into).collect(),
+                net: aos_policy::settings::ExecNet::Closed,
+            }
+        };
+        let Programs::Only(paths) = found(&names(None)) else {
             panic!("a list was asked for");
         };
+        assert_eq!(found(&names(Some("./**"))), Programs::AndOwn(paths.clone()));
         assert!(paths.iter().any(|path| path.ends_with("cat")));
         assert!(paths.iter().any(|path| path.ends_with("sh")));
         assert!(!paths.iter().any(|path| path.ends_with("no-such-program")));
@@ -81,6 +96,7 @@ mod tests {
         };
         assert!(of("[sh, coreutils, no-such-program]").ends_with(": no-such-program"));
         assert!(of("[/opt/none/x, coreutils]").ends_with(": /opt/none/x, no-such-program"));
+        assert!(of("[sh, ./**]").ends_with(": no-such-program"), "what lies in the workspace is nothing of the host");
         let policy = Policy::parse("version: 1\ndefault_role: a\nroles:\n  a: {calls: []}\n").unwrap();
         assert_eq!(missing(&policy), None);
     }
