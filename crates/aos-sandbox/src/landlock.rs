@@ -78,6 +78,17 @@ pub(crate) fn abi() -> io::Result<i32> {
     if abi < 0 { Err(io::Error::last_os_error()) } else { Ok(abi as i32) }
 }
 
+/// The rights and the scopes that a kernel of this version keeps, all of which are used; without those of
+/// [`LANDLOCK_ABI_MIN`] there is no wall.
+fn handled_by(abi: i32) -> Result<(u64, u64), Failure> {
+    if abi < LANDLOCK_ABI_MIN {
+        let missing = FailureKind::Missing(Feature::Landlock);
+        return Err(Failure::new(missing, io::Error::from_raw_os_error(libc::ENOSYS)));
+    }
+    let handled = if abi >= 5 { (IOCTL_DEV << 1) - 1 } else { (TRUNCATE << 1) - 1 };
+    Ok((handled, if abi >= 6 { SCOPES } else { 0 }))
+}
+
 /// Everything is denied that no rule allows.
 pub(crate) struct Ruleset {
     fd: OwnedFd,
@@ -87,20 +98,13 @@ pub(crate) struct Ruleset {
 impl Ruleset {
     /// A ruleset that handles all rights this kernel knows.
     pub(crate) fn new() -> Result<Self, Failure> {
-        let abi = abi().needs(Feature::Landlock)?;
-        if abi < LANDLOCK_ABI_MIN {
-            return Err(Failure::new(
-                FailureKind::Missing(Feature::Landlock),
-                io::Error::from_raw_os_error(libc::ENOSYS),
-            ));
-        }
-        let handled = if abi >= 5 { (IOCTL_DEV << 1) - 1 } else { (TRUNCATE << 1) - 1 };
-        let attr = RulesetAttr {
-            handled_access_fs: handled,
-            // A command has a network of its own, from which nothing leads out, and its programs may talk in it.
-            handled_access_net: 0,
-            scoped: if abi >= 6 { SCOPES } else { 0 },
-        };
+        let (handled, scoped) = handled_by(abi().needs(Feature::Landlock)?)?;
+        Self::handling(handled, scoped)
+    }
+
+    fn handling(handled: u64, scoped: u64) -> Result<Self, Failure> {
+        // A command has a network of its own, from which nothing leads out, and its programs may talk in it.
+        let attr = RulesetAttr { handled_access_fs: handled, handled_access_net: 0, scoped };
         // An older kernel takes the larger structure as long as what it does not know is zero.
         let size = std::mem::size_of::<RulesetAttr>();
         // SAFETY: the kernel reads `size` bytes of `attr`; the descriptor it returns is ours alone.
@@ -136,5 +140,75 @@ impl Ruleset {
         // SAFETY: takes two numbers.
         let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.fd.as_raw_fd(), 0u32) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()).needs(Feature::Landlock) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn a_kernel_that_keeps_no_truncation_is_refused_and_a_newer_one_is_used_whole() {
+        for abi in [-1, 0, 1, 2] {
+            let refused: Error = handled_by(abi).unwrap_err().into();
+            assert!(matches!(&refused, Error::Missing { feature: Feature::Landlock, .. }), "ABI {abi}: {refused}");
+            assert!(refused.to_string().contains("Landlock"), "ABI {abi}: {refused}");
+        }
+        assert_eq!(LANDLOCK_ABI_MIN, 3);
+        let kept = |abi| handled_by(abi).unwrap();
+        assert_eq!(kept(3), (0x7fff, 0), "all up to truncation");
+        assert_eq!(kept(4), kept(3), "what is new in it is about the network");
+        assert_eq!(kept(5), (0xffff, 0), "control of devices too");
+        assert_eq!(kept(6), (0xffff, 0b11), "and no way to processes outside");
+        assert_eq!(kept(99), kept(6));
+    }
+
+    /// What becomes of a file outside the granted folder whose owner truncates it by its path, and of one inside. Landlock
+    /// holds for the thread that asks for it, so each has one of its own.
+    fn truncated(handled: u64) -> (io::Result<()>, io::Result<()>) {
+        let [granted, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let file = |folder: &tempfile::TempDir| folder.path().join("file");
+        for folder in [&granted, &outside] {
+            std::fs::write(file(folder), "content").unwrap();
+        }
+        let cut = |folder: &tempfile::TempDir| {
+            let path = std::ffi::CString::new(file(folder).into_os_string().into_encoded_bytes()).unwrap();
+            // SAFETY: the path is a string that ends with a zero byte and lives as long as the call.
+            match unsafe { libc::truncate(path.as_ptr(), 0) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let said = std::thread::scope(|scope| {
+            let under = || {
+                rustix::thread::set_no_new_privs(true).unwrap();
+                let ruleset = Ruleset::handling(handled, 0).map_err(Error::from).unwrap();
+                ruleset.allow(Path::new("/"), Right::Read).map_err(Error::from).unwrap();
+                ruleset.allow(granted.path(), Right::Write).map_err(Error::from).unwrap();
+                ruleset.restrict_self().map_err(Error::from).unwrap();
+                (cut(&outside), cut(&granted))
+            };
+            scope.spawn(under).join().unwrap()
+        });
+        let left = std::fs::read_to_string(file(&outside)).unwrap();
+        assert_eq!(left.is_empty(), said.0.is_ok(), "what is said is what was done");
+        said
+    }
+
+    /// The suite of escapes tries it on mounts that are read-only anyhow, where another wall says no first.
+    #[test]
+    fn a_file_that_may_only_be_read_is_not_truncated_although_its_mount_can_be_written() {
+        if abi().is_ok_and(|abi| abi >= LANDLOCK_ABI_MIN) {
+            let (outside, granted) = truncated(handled_by(LANDLOCK_ABI_MIN).unwrap().0);
+            assert_eq!(outside.unwrap_err().raw_os_error(), Some(libc::EACCES));
+            granted.unwrap();
+            // By the rights of ABI 2 it would have been: that is why it is too old.
+            let (outside, granted) = truncated(TRUNCATE - 1);
+            outside.unwrap();
+            granted.unwrap();
+        } else {
+            eprintln!("SKIPPED: this kernel has no Landlock of ABI {LANDLOCK_ABI_MIN}");
+        }
     }
 }

@@ -7,7 +7,12 @@ use super::{Attempt, NAMESPACES, READ_ONLY, READS, attempt};
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt("a file outside by its path", NAMESPACES, Sh("cat \"$1\""), READS),
     attempt("a file outside by ..", NAMESPACES, Sh("cat \"../../../../../..$1\""), READS),
-    attempt("the host's passwords", NAMESPACES, Sh("cat /etc/shadow /etc/gshadow /etc/sudoers && echo ESCAPED"), READS),
+    attempt(
+        "the host's passwords",
+        NAMESPACES,
+        Sh("for f in /etc/shadow /etc/gshadow /etc/sudoers; do cat $f && echo ESCAPED; done"),
+        READS,
+    ),
     attempt(
         "homes and state",
         NAMESPACES,

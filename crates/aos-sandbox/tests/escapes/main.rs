@@ -5,6 +5,7 @@
 //! to this list. Where the host cannot isolate, everything here says "SKIPPED" and why, and fails where that is not to be.
 
 mod calls;
+mod controls;
 mod files;
 mod limits;
 mod network;
@@ -16,6 +17,7 @@ mod system;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aos_sandbox::{Access, Error, Isolation, Layer, Mount, Network, Outcome, Programs, ProxyServer};
@@ -54,10 +56,19 @@ const fn attempt(name: &'static str, wall: &'static str, how: How, beside: &'sta
 const PRELUDE: &str = "import ctypes, errno, mmap, os, resource, shutil, socket, stat, struct, sys, threading, time
 l = ctypes.CDLL(None, use_errno=True)
 SECRET, PORT, SOCK, ABSTRACT, HOSTPID = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
+NAMES = int(sys.argv[6])
 def tries(*fs):
   for f in fs:
     try: r = f()
     except (OSError, ValueError, MemoryError, PermissionError): continue
+    print('ESCAPED', r)
+def unreachable(*fs):
+  for f in fs:
+    try: r = f()
+    except OSError as e:
+      # No way there at all, which is another thing than an answer that does not come.
+      if e.errno in (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT): continue
+      r = e
     print('ESCAPED', r)
 def calls(*cs):
   for name, *args in cs:
@@ -132,6 +143,8 @@ fn attempts() -> Vec<&'static Attempt> {
 struct Host {
     folder: tempfile::TempDir,
     listener: std::net::TcpListener,
+    /// Answers whoever asks for a name, on the host's loopback.
+    names: std::net::UdpSocket,
     _sockets: [UnixListener; 3],
     _pipe: std::fs::File,
     _leaked: std::fs::File,
@@ -143,6 +156,13 @@ impl Host {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("secret"), "ESCAPED").expect("it can be written");
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("the host has a loopback");
+        let names = std::net::UdpSocket::bind("127.0.0.1:0").expect("the host has a loopback");
+        let answers = names.try_clone().expect("a descriptor is free");
+        std::thread::spawn(move || {
+            while let Ok((_, from)) = answers.recv_from(&mut [0; 512]) {
+                let _ = answers.send_to(b"ESCAPED", from);
+            }
+        });
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let nth = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let abstract_name = format!("aos-escapes-{}-{nth}", std::process::id());
@@ -163,17 +183,41 @@ impl Host {
         // Somebody in the daemon forgot to mark it.
         let leaked = std::fs::File::open(folder.path().join("secret")).expect("it is there");
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("it is open");
-        Host { folder, listener, _sockets: sockets, _pipe: pipe, _leaked: leaked, abstract_name }
+        Host { folder, listener, names, _sockets: sockets, _pipe: pipe, _leaked: leaked, abstract_name }
     }
 
-    fn arguments(&self) -> [String; 5] {
+    fn arguments(&self) -> [String; 6] {
         let path = |name: &str| self.folder.path().join(name).to_str().expect("plain").to_owned();
         let port = self.listener.local_addr().expect("it is bound").port();
-        [path("secret"), port.to_string(), path("socket"), self.abstract_name.clone(), std::process::id().to_string()]
+        let names = self.names.local_addr().expect("it is bound").port().to_string();
+        let me = std::process::id().to_string();
+        [path("secret"), port.to_string(), path("socket"), self.abstract_name.clone(), me, names]
     }
 }
 
-fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Result<Outcome, Error> {
+/// Programs of the host by their names, as far as it has them.
+fn granted(names: &str) -> Vec<PathBuf> {
+    let find =
+        |name| ["/usr/bin", "/bin", "/usr/sbin"].iter().map(|at| Path::new(at).join(name)).find(|at| at.exists());
+    names.split_whitespace().filter_map(find).collect()
+}
+
+/// The programs with which a row is tried: all of the host, as few as it says, or a list as roles have it, with and without
+/// what commands make themselves.
+fn programs(how: &How) -> Vec<Programs> {
+    const FEW: &str = "sh cat cp chmod env head";
+    const MANY: &str = "sh bash awk cat chmod cp date env find git grep head id ionice kill ln ls mkdir mkfifo mknod mv nice \
+        perl printf prlimit python3 renice rm sed sleep su sudo taskset tee test touch truncate true uname";
+    match how {
+        Narrow(_) => vec![Programs::Only(granted(FEW))],
+        NarrowPy(_) => vec![Programs::Only(granted(&format!("{FEW} python3")))],
+        Sh(_) | Py(_) | Tight(_) => {
+            vec![Programs::System, Programs::Only(granted(MANY)), Programs::AndOwn(granted(MANY))]
+        }
+    }
+}
+
+fn run(rig: &Rig, host: &Host, how: &How, programs: Programs, layer: Option<Layer>) -> Result<Outcome, Error> {
     let arguments = host.arguments();
     let python = |text: &str| format!("{}{PRELUDE}{text}", numbers());
     let argv: Vec<String> = match how {
@@ -190,18 +234,44 @@ fn run(rig: &Rig, host: &Host, how: &How, layer: Option<Layer>) -> Result<Outcom
         // Counted with all that the user runs, a fork bomb of the test beside this one too.
         spec.limits.pids = 4096;
     }
-    if let Narrow(_) | NarrowPy(_) = how {
-        let mut granted =
-            vec!["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", "/usr/bin/env", "/usr/bin/head"];
-        granted.extend(matches!(how, NarrowPy(_)).then_some("/usr/bin/python3"));
-        spec.programs = Programs::Only(granted.into_iter().map(Into::into).collect());
+    if programs == Programs::System && matches!(how, Narrow(_) | NarrowPy(_)) {
+        // As a control, in which some of what is started stays.
+        spec.limits.wall = Duration::from_secs(10);
     }
+    spec.programs = programs;
     if let Tight(_) = how {
         (spec.limits.pids, spec.limits.memory, spec.limits.files) = (64, 256 << 20, 256);
         (spec.limits.disk, spec.limits.output) = (8 << 20, 1 << 20);
         spec.limits.wall = Duration::from_secs(60);
     }
     go(&spec)
+}
+
+/// What is wrong with an attempt that is made with these programs.
+fn faults(rig: &Rig, host: &Host, attempt: &Attempt, programs: &Programs) -> Vec<String> {
+    let mut faults = Vec::new();
+    let kind = match programs {
+        Programs::System => "all programs",
+        Programs::Only(_) => "granted programs",
+        Programs::AndOwn(_) => "granted programs and its own",
+    };
+    let mut fault = |said: String| faults.push(format!("{} ({kind}): {said}", attempt.name));
+    let python = matches!(attempt.how, Py(_) | NarrowPy(_) | Tight(_));
+    match run(rig, host, &attempt.how, programs.clone(), None) {
+        Err(error) => fault(error.to_string()),
+        Ok(out) => {
+            let (stdout, stderr) = (out.stdout.text(), out.stderr.text());
+            // An attack that breaks by itself proves nothing.
+            if stdout.contains("ESCAPED") || (python && stderr.contains("Traceback")) {
+                fault(format!("{stdout}{stderr}").chars().take(600).collect());
+            }
+        }
+    }
+    match run(rig, host, &Sh(attempt.beside), programs.clone(), None) {
+        Ok(out) if out.stdout.text() == "ok\n" => {}
+        other => fault(format!("beside it: {other:?}")),
+    }
+    faults
 }
 
 #[test]
@@ -215,25 +285,10 @@ fn no_attempt_gets_out_and_ordinary_work_goes_on() {
         for _ in 0..3 {
             scope.spawn(|| {
                 while let Some(attempt) = attempts.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                    let Some(rig) = rig() else { return };
-                    let fault =
-                        |said: String| failed.lock().expect("no panic").push(format!("{}: {said}", attempt.name));
-                    let python = matches!(attempt.how, Py(_) | NarrowPy(_) | Tight(_));
-                    match run(&rig, &host, &attempt.how, None) {
-                        Err(error) => fault(error.to_string()),
-                        Ok(out) => {
-                            let (stdout, stderr) = (out.stdout.text(), out.stderr.text());
-                            // An attack that breaks by itself proves nothing.
-                            if stdout.contains("ESCAPED") || (python && stderr.contains("Traceback")) {
-                                fault(format!("{stdout}{stderr}").chars().take(600).collect());
-                            }
-                        }
-                    }
-                    let narrow = matches!(attempt.how, Narrow(_) | NarrowPy(_));
-                    let beside = if narrow { Narrow(attempt.beside) } else { Sh(attempt.beside) };
-                    match run(&rig, &host, &beside, None) {
-                        Ok(out) if out.stdout.text() == "ok\n" => {}
-                        other => fault(format!("beside it: {other:?}")),
+                    for programs in programs(&attempt.how) {
+                        // The workspace of one must not help the next.
+                        let Some(rig) = rig() else { return };
+                        failed.lock().expect("no panic").extend(faults(&rig, &host, attempt, &programs));
                     }
                 }
             });
@@ -243,28 +298,6 @@ fn no_attempt_gets_out_and_ordinary_work_goes_on() {
     assert!(failed.is_empty(), "{failed:#?}");
     let secret = std::fs::read_to_string(host.folder.path().join("secret")).expect("it is there");
     assert_eq!(secret, "ESCAPED");
-}
-
-/// Without walls the same attacks succeed, so what the test above looks for is what an escape says.
-#[test]
-fn without_walls_an_attempt_is_seen_to_escape() {
-    let (rig, host) = (Rig::new(rig::unsandboxed()), Host::new());
-    for name in
-        ["a file outside by its path", "the host's loopback", "an abstract socket of the host", "signals to the host"]
-    {
-        let attempt = attempts().into_iter().find(|attempt| attempt.name == name).expect("it is in the list");
-        // Signal 0 only asks; the one that kills is left out here.
-        let harmless = match attempt.how {
-            Py(_) if name == "signals to the host" => Py("tries(lambda: os.kill(HOSTPID, 0))"),
-            Py(text) => Py(text),
-            Sh(text) => Sh(text),
-            Narrow(text) => Narrow(text),
-            NarrowPy(text) => NarrowPy(text),
-            Tight(text) => Tight(text),
-        };
-        let out = run(&rig, &host, &harmless, None).expect("it starts");
-        assert!(out.stdout.text().contains("ESCAPED"), "{name}: {out:?}");
-    }
 }
 
 /// What a command leaves in its layer: only files, folders and links arrive, without set-id bits, under their own names.
@@ -277,7 +310,7 @@ fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let attack = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; cp /usr/bin/id sid; chmod 6755 sid; \
         echo x > out/planted; echo x > \"$(printf 'new\\nline')\"; echo x > ..x; echo x > -rf; ln -s ../../etc/passwd climbs; echo ok > plain";
-    let out = run(&rig, &host, &Sh(attack), Some(layer.clone())).expect("it starts");
+    let out = run(&rig, &host, &Sh(attack), Programs::System, Some(layer.clone())).expect("it starts");
     let committed = layer.commit(&rig.path(), None, serde_json::Value::Null).expect("it commits");
     let names: Vec<_> = committed.changes().into_iter().map(|change| change.path).collect();
     for absent in ["fifo", "sock"] {

@@ -94,7 +94,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(
         "a planted shell profile",
         "a home of its own in each run",
-        Sh("echo 'echo ESCAPED' | tee .profile .bashrc /tmp/.profile > /dev/null"),
-        RUNS,
+        // Whoever logs in afterwards, in a run of its own, is beside it.
+        Sh("echo 'echo ESCAPED' | tee .profile .bashrc .bash_profile ~/.profile ~/.bashrc /tmp/.profile > /dev/null"),
+        "sh -l -c 'echo ok'",
     ),
 ];

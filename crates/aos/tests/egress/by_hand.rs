@@ -10,9 +10,10 @@ use super::rig::{any, calls, results, say};
 use super::web::Web;
 use super::{policy, rig};
 
-/// Says each text of a list to the proxy, on a connection of its own, and prints what came of it.
+/// Says each text of a list to the proxy, on a connection of its own, and prints what came of it. Then asks for something
+/// within TLS through a tunnel to each place of another list, as a program that trusts the authority does.
 const RAW: &str = r#"
-import json, os, socket, urllib.parse
+import json, os, socket, ssl, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ['HTTP_PROXY'])
 said = []
 for attempt in json.load(open('attempts.json')):
@@ -22,6 +23,18 @@ for attempt in json.load(open('attempts.json')):
         s.sendall(attempt.encode('latin-1'))
         while piece := s.recv(65536): text += piece
     except OSError: pass
+    said.append(text.decode('latin-1'))
+for to, path in json.load(open('tunnels.json')):
+    text = b''
+    try:
+        s = socket.create_connection((proxy.hostname, proxy.port), 30)
+        s.sendall(f'CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n'.encode())
+        head = b''
+        while b'\r\n\r\n' not in head: head += s.recv(1) or 1 / 0
+        t = ssl.create_default_context().wrap_socket(s, server_hostname=to.rsplit(':', 1)[0])
+        t.sendall(f'GET {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n'.encode())
+        while piece := t.recv(65536): text += piece
+    except OSError as error: text += repr(error).encode()
     said.append(text.decode('latin-1'))
 print(json.dumps(said))
 "#;
@@ -112,21 +125,33 @@ fn what_is_said_to_the_proxy_by_hand_reaches_nothing_else() {
     let texts: Vec<&str> = all.iter().map(|(_, text)| text.as_str()).collect();
     fs::write(folder.join("attempts.json"), json!(texts).to_string()).unwrap();
     fs::write(folder.join("raw.py"), RAW).unwrap();
+    let other = format!("127.0.0.1:{}", elsewhere.port);
+    // Of these a rule allows the path at every host, but for what the floor closes.
+    let tunnels = [(&*to, "/closed"), (&*other, "/open/a"), ("169.254.169.254:80", "/open/a"), (&*daemon, "/open/a")];
+    fs::write(folder.join("tunnels.json"), json!(tunnels).to_string()).unwrap();
     let ran = rig.aos(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
     assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
     let shown = results(&rig.requests()[1])[0].1["result"].clone();
     let said: Vec<String> =
         serde_json::from_str(shown["stdout"].as_str().unwrap()).unwrap_or_else(|_| panic!("{shown}"));
+    let (said, within) = said.split_at(all.len());
     let (ordinary, said) = said.split_last().unwrap();
     assert!(ordinary.starts_with("HTTP/1.1 200") && ordinary.ends_with("open a"), "{ordinary}");
     let table = include_str!("../../../../docs/sandbox.md");
     for ((what, _), answer) in all.iter().zip(said) {
         assert!(!answer.contains("top secret"), "{what}: {answer}");
-        // Where rules name paths a tunnel is opened here, and what comes in it must be TLS.
-        let opened = usize::from(what.starts_with("a tunnel to "));
-        assert!(answer.matches("HTTP/1.1 200").count() <= opened, "{what}: {answer}");
+        let (head, rest) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+        match what.starts_with("a tunnel to ") {
+            // Where rules name paths the proxy answers itself, and the tunnel ends at once, since what comes in it is no TLS.
+            true => assert!(!rest.contains("HTTP/") && rest.len() < 64, "{what}: {answer:?}"),
+            false => assert!(!head.starts_with("HTTP/1.1 200"), "{what}: {answer}"),
+        }
+        assert!(!rest.contains("HTTP/1.1 200"), "{what}: {answer}");
         assert!(!answer.contains("open a"), "{what}: {answer}");
         assert!(table.contains(&format!("| {what} |")), "docs/sandbox.md does not list: {what}");
+    }
+    for (tunnel, answer) in tunnels.iter().zip(within) {
+        assert!(answer.starts_with("HTTP/1.1 403"), "within TLS to {tunnel:?}: {answer}");
     }
     assert!(elsewhere.asked().is_empty(), "{:?}", elsewhere.asked());
     let beside: Vec<String> = web.asked().into_iter().filter(|asked| asked.contains("/closed")).collect();
