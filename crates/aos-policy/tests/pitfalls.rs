@@ -193,6 +193,21 @@ fn what_lies_in_the_workspace_is_a_program_where_a_word_says_so() {
     }
 }
 
+/// A denial of beginning one thing denied ending every other.
+#[test]
+fn who_may_not_begin_one_thing_may_end_others() {
+    let watch = role("{fs: [{path: '**', ops: [read]}], calls: [{call: FS_WATCH private/**, verdict: deny}]}");
+    assert_eq!(say(&watch, r#"FS_WATCH {"path":"private/a"}"#).verdict, Verdict::Deny);
+    assert_eq!(say(&watch, r#"FS_UNWATCH {"watch_id":"w1"}"#).verdict, Verdict::Allow);
+    // Where the end itself is named it is denied, and with it alone there is nothing to end.
+    for denies in ["{call: FS_UNWATCH, verdict: deny}", "{call: 'FS_* private/**', verdict: deny}"] {
+        let closed = role(&format!("{{fs: [{{path: '**', ops: [read]}}], calls: [{denies}]}}"));
+        assert_eq!(say(&closed, r#"FS_UNWATCH {"watch_id":"w1"}"#).verdict, Verdict::Deny, "{denies}");
+    }
+    let alone = role("{calls: [{call: FS_WATCH private/**, verdict: deny}]}");
+    assert_eq!(say(&alone, r#"FS_UNWATCH {"watch_id":"w1"}"#).verdict, Verdict::Deny);
+}
+
 #[test]
 fn private_and_metadata_addresses_are_not_reached() {
     let policy =

@@ -7,7 +7,7 @@ use aos_abi::entry::Verdict;
 use aos_policy::loosen::loosen;
 use aos_policy::{Grants, Labels, Policy, Standing, Subject};
 use proptest::prelude::*;
-use rig::oracle::{calls, models};
+use rig::universe::{calls, models};
 use rig::{call, file, subject};
 
 fn standing(text: &str) -> Standing {
@@ -108,7 +108,7 @@ proptest! {
     ) {
         let policy = file(&model.yaml());
         let chain: Vec<Grants> = model.chain.iter().map(|grants| {
-            let texts: Vec<String> = grants.iter().map(|(name, pattern)| format!("{name} {pattern}")).collect();
+            let texts: Vec<String> = grants.iter().map(|(name, pattern)| format!("{name} {pattern}").trim().to_owned()).collect();
             Grants::parse(&texts).unwrap()
         }).collect();
         let stands: Vec<Standing> = given.iter().map(|call| Standing::of("p1", call)).collect();

@@ -130,7 +130,13 @@ fn calls(reader: &mut Reader, fields: &Fields<'_>, role: &mut Role) {
             Some(terms) => draft(reader, terms, format!("{place} {text}"), &names),
             None => Draft { name: format!("{place} {text}").into(), terms: Terms::unbounded(), private: false },
         };
+        let head = text.split_whitespace().next().unwrap_or_default();
+        let says = |name: &str| head == name || head.strip_suffix('*').is_some_and(|family| name.starts_with(family));
         for (action, scope) in grant.scopes {
+            // Whoever may not begin one thing may end others.
+            if draft.terms.verdict == Verdict::Deny && !says(action.name().as_str()) {
+                continue;
+            }
             role.add(action, scope, &draft);
         }
     }

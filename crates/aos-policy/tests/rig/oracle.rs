@@ -1,119 +1,252 @@
 //! A reference evaluator: the meaning of a policy told as simply as possible, with none of the crate's matching code.
 //!
-//! A policy is a [`Model`]; it is written out as YAML for the crate and judged here rule by rule. What a call reaches
-//! below a folder is told by enumeration: a rule covers a tree when it matches every sample below it, and touches it
-//! when it matches some sample.
+//! A policy is a [`Model`]; it is written out as YAML for the crate and judged here rule by rule, for every call that there
+//! is. What a call reaches below a folder is told by enumeration: a rule covers a tree when it matches every sample below it,
+//! and touches it when it matches some sample. Not in its universes: the floor, what people gave, and attachments.
 
-use aos_abi::Syscall;
+use std::collections::{BTreeMap, BTreeSet};
+
 use aos_abi::entry::Verdict;
-use proptest::prelude::*;
+use aos_abi::{Pid, Syscall};
+use aos_policy::{Labels, Obligations};
 
-/// A rule about files, memory, requests or signals.
+/// A rule of a section.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
+    /// What it is about; `CHANNEL/RECEIVER`, `HOST/PATH`, and of commands whether the shell's language is allowed.
     pub(crate) pattern: String,
+    /// Operations, methods, the programs of commands, or the name of a call.
     pub(crate) ops: Vec<&'static str>,
     pub(crate) verdict: Verdict,
     pub(crate) redact: bool,
+    /// In minutes, as the next.
+    pub(crate) undo: Option<u64>,
+    pub(crate) window: Option<u64>,
+    /// In a minute.
+    pub(crate) rate: Option<u64>,
+    pub(crate) label: Option<&'static str>,
+}
+
+impl Rule {
+    pub(crate) fn new(pattern: String, ops: Vec<&'static str>, verdict: Verdict) -> Rule {
+        Rule { pattern, ops, verdict, redact: false, undo: None, window: None, rate: None, label: None }
+    }
+}
+
+/// A rule about what carries a label.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelRule {
+    pub(crate) when: &'static str,
+    /// `calls`, or `to` where it is one word in small letters.
+    pub(crate) about: Vec<&'static str>,
+    /// `None`: personal data is replaced.
+    pub(crate) verdict: Option<Verdict>,
 }
 
 /// A policy of one role.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    pub(crate) fs: Vec<Rule>,
-    pub(crate) memory: Vec<Rule>,
-    pub(crate) net: Vec<Rule>,
-    /// Of processes without names that are below nobody.
-    pub(crate) ipc: Vec<Rule>,
-    /// Verdicts on `MEM_READ`, `NET_FETCH`, `FS_DELETE` and `KILL` while the window is untrusted.
-    pub(crate) untrusted: Vec<Verdict>,
+    /// By section.
+    pub(crate) rules: BTreeMap<&'static str, Vec<Rule>>,
+    pub(crate) labels: Vec<LabelRule>,
     /// Grants, nearest first: `(call, pattern)`.
     pub(crate) chain: Vec<Vec<(&'static str, String)>>,
 }
 
-pub(crate) const LABELED: [&str; 4] = ["MEM_READ", "NET_FETCH", "FS_DELETE", "KILL"];
+/// What has to be done with a call, without the names of rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Duties {
+    undo_ms: Option<u64>,
+    hold_ms: Option<u64>,
+    redact: bool,
+    local_only: bool,
+    rates: BTreeSet<(u64, u64)>,
+    labels: Labels,
+}
+
+impl Duties {
+    pub(crate) fn of(said: &Obligations) -> Duties {
+        let Obligations { undo_ms, hold_ms, redact, local_only, labels, .. } = *said;
+        let rates = said.rates.iter().map(|rate| (rate.count, rate.per_s)).collect();
+        Duties { undo_ms, hold_ms, redact, local_only, rates, labels }
+    }
+
+    fn add(&mut self, rule: &Rule, kept: bool) {
+        let ms = |minutes: Option<u64>| minutes.map(|minutes| minutes * 60_000);
+        self.undo_ms = self.undo_ms.max(ms(rule.undo).filter(|_| kept));
+        self.hold_ms = self.hold_ms.max(ms(rule.window));
+        self.redact |= rule.redact;
+        self.rates.extend(rule.rate.map(|count| (count, 60)));
+        self.label(rule);
+    }
+
+    fn label(&mut self, rule: &Rule) {
+        self.labels = self.labels.and(rule.label.and_then(Labels::named).unwrap_or(Labels::NONE));
+    }
+}
+
+/// Where content of a label rule flows to.
+fn sink(to: &str) -> &'static [&'static str] {
+    match to {
+        "net" => &["NET_FETCH", "NET_SEND"],
+        "channel" => &["CHANNEL_SEND"],
+        "tool" => &["TOOL_CALL"],
+        "webhook" => &["SYS_WEBHOOK_REPLY"],
+        "message" => &["SEND_MSG"],
+        "any" => &["NET_FETCH", "NET_SEND", "CHANNEL_SEND", "TOOL_CALL", "SYS_WEBHOOK_REPLY", "SEND_MSG"],
+        _ => &[],
+    }
+}
+
+/// The call after which this one ends what was begun: who may begin may end.
+fn begins(name: &str) -> Option<&'static str> {
+    match name {
+        "FS_UNWATCH" => Some("FS_WATCH"),
+        "SYS_UNSCHEDULE" => Some("SYS_SCHEDULE"),
+        "SYS_WEBHOOK_REPLY" => Some("SYS_REGISTER_WEBHOOK"),
+        "THREAD_DETACH" => Some("THREAD_ATTACH"),
+        _ => None,
+    }
+}
 
 impl Model {
     pub(crate) fn yaml(&self) -> String {
-        let mut text = "version: 1\ndefault_role: r\nroles:\n  r:\n    calls: [ASK_USER]\n".to_owned();
-        let section = |name: &str, key: &str, rules: &[Rule]| {
-            let mut text = format!("    {name}:\n");
-            if rules.is_empty() {
-                text = format!("    {name}: []\n");
-            }
+        let mut text = "version: 1\ndefault_role: r\nroles:\n  r:\n    budget: {calls: 9/min}\n".to_owned();
+        for (section, rules) in self.rules.iter().filter(|(_, rules)| !rules.is_empty()) {
+            text += &format!("    {section}:{}", if *section == "exec" { " " } else { "\n" });
             for rule in rules {
-                text += &format!(
-                    "      - {{{key}: '{}', ops: [{}], verdict: {}, redact: {}}}\n",
-                    rule.pattern,
-                    rule.ops.join(", "),
-                    rule.verdict.as_str(),
-                    rule.redact
-                );
+                let (mark, end) = if *section == "exec" { ("", "\n") } else { ("      - ", "\n") };
+                text += &format!("{mark}{{{}{}}}{end}", about(section, rule), terms(rule));
             }
-            text
-        };
-        text += &section("fs", "path", &self.fs);
-        text += &section("memory", "namespace", &self.memory);
-        text += &section("ipc", "peer", &self.ipc);
-        text += if self.net.is_empty() { "    net: []\n" } else { "    net:\n" };
-        for rule in &self.net {
-            let (host, path) = rule.pattern.split_once('/').expect("a net pattern has a path");
-            text += &format!(
-                "      - {{to: '{host}', allow: ['GET /{path}'], verdict: {}, redact: {}}}\n",
-                rule.verdict.as_str(),
-                rule.redact
-            );
         }
-        text += if self.untrusted.is_empty() { "labels: []\n" } else { "labels:\n" };
-        for verdict in &self.untrusted {
-            let calls = LABELED.join(", ");
-            text += &format!("  - {{when: untrusted, calls: [{calls}], verdict: {}}}\n", verdict.as_str());
+        text += if self.labels.is_empty() { "labels: []\n" } else { "labels:\n" };
+        for LabelRule { when, about, verdict } in &self.labels {
+            let about = match about.as_slice() {
+                [to] if !sink(to).is_empty() => format!("to: {to}"),
+                calls => format!("calls: [{}]", calls.join(", ")),
+            };
+            let said = match verdict {
+                Some(verdict) => format!("verdict: {}", verdict.as_str()),
+                None => "do: redact".to_owned(),
+            };
+            text += &format!("  - {{when: {when}, {about}, {said}}}\n");
         }
         text
     }
 
-    /// The verdict, and whether personal data is replaced.
-    pub(crate) fn judge(&self, call: &Syscall, untrusted: bool) -> (Verdict, bool) {
-        let mut said = (Verdict::Allow, false);
-        for demand in demands(call) {
-            let (verdict, redact) = self.by_role(&demand);
-            said = (said.0.min(verdict), said.1 | redact);
+    /// The verdict, and what has to be done, for whoever carries these labels.
+    pub(crate) fn judge(&self, call: &Syscall, labels: &[&str]) -> (Verdict, Duties) {
+        let mut said = (Verdict::Allow, Duties::default());
+        let demands = demands(call);
+        for demand in &demands {
+            said.0 = said.0.min(self.by_role(demand, &mut said.1));
             for grants in &self.chain {
                 let granted = grants.iter().any(|(name, pattern)| {
-                    *name == demand.name && demand.values.iter().all(|value| matches(demand.hosts, pattern, value))
+                    let ends = begins(demand.name) == Some(*name);
+                    let all = || demand.values.iter().all(|value| matches(demand.of, pattern, value));
+                    ends || (*name == demand.name && (pattern.is_empty() || all()))
                 });
                 if !granted {
                     said.0 = Verdict::Deny;
                 }
             }
         }
-        if untrusted && LABELED.contains(&call.name().as_str()) {
-            said.0 = self.untrusted.iter().copied().fold(said.0, Verdict::min);
+        let name = call.name().as_str();
+        for LabelRule { when, about, verdict } in self.labels.iter().filter(|_| !demands.is_empty()) {
+            let carried = labels.iter().any(|label| label == when || label.starts_with(&format!("{when}.")));
+            if carried && about.iter().any(|about| *about == name || sink(about).contains(&name)) {
+                said.0 = said.0.min(verdict.unwrap_or(Verdict::Allow));
+                said.1.redact |= verdict.is_none();
+            }
+        }
+        if name.starts_with("NET_") {
+            said.1.labels = said.1.labels.and(Labels::WEB);
         }
         said
     }
 
-    fn by_role(&self, demand: &Demand) -> (Verdict, bool) {
-        let rules = match demand.section {
-            "fs" => &self.fs,
-            "memory" => &self.memory,
-            "ipc" => &self.ipc,
-            _ => &self.net,
-        };
-        let (mut granted, mut verdict, mut redact) = (false, Verdict::Allow, false);
-        for rule in rules {
-            let grants = rule.ops.contains(&demand.op);
-            let all = demand.values.iter().all(|value| matches(demand.hosts, &rule.pattern, value));
-            let some = demand.below.iter().any(|value| matches(demand.hosts, &rule.pattern, value));
-            if !grants || !(all || (some && rule.verdict < Verdict::Allow)) {
-                continue;
+    fn by_role(&self, demand: &Demand, duties: &mut Duties) -> Verdict {
+        let of = |section: &str| self.rules.get(section).into_iter().flatten();
+        let own = of(demand.section).filter(|rule| demand.section == "exec" || demand.op_is_in(rule));
+        let named = of("calls").filter(|rule| rule.ops.contains(&demand.name)).cloned();
+        // What is said of beginning something is said of ending it, whatever it was; what is denied has not begun.
+        let begun = of("calls").filter(|rule| begins(demand.name).is_some_and(|begin| rule.ops.contains(&begin)));
+        let begun = begun.filter(|rule| rule.verdict > Verdict::Deny);
+        let named = named.chain(begun.map(|rule| Rule { pattern: String::new(), ..rule.clone() }));
+        let (mut granted, mut verdict, mut here) = (false, Verdict::Allow, Duties::default());
+        for rule in own.cloned().chain(named) {
+            let one = |value: &String| match demand.section {
+                "exec" => rule.pattern == "true" || is_plain(value, &rule.ops),
+                _ => rule.pattern.is_empty() || matches(demand.of, &rule.pattern, value),
+            };
+            let all = demand.values.iter().all(one);
+            let shown = !(demand.name == "FS_MOVE" && demand.op == "read");
+            if all || (demand.below.iter().any(one) && rule.verdict < Verdict::Allow) {
+                granted |= all && rule.verdict > Verdict::Deny;
+                verdict = verdict.min(rule.verdict);
+                // Moving shows nothing of what is moved.
+                here.add(&Rule { label: rule.label.filter(|_| shown), ..rule }, demand.kept);
+            } else if demand.below.iter().any(one) && shown {
+                here.label(&rule);
             }
-            granted |= all && rule.verdict > Verdict::Deny;
-            verdict = verdict.min(rule.verdict);
-            redact |= rule.redact;
         }
-        if granted { (verdict, redact) } else { (Verdict::Deny, redact && verdict == Verdict::Deny) }
+        let mut watched = of("fs").filter(|rule| rule.ops.contains(&"read"));
+        let ended = demand.name == "FS_UNWATCH" && watched.any(|rule| rule.verdict > Verdict::Deny);
+        if !(granted || ended || verdict == Verdict::Deny) {
+            return Verdict::Deny;
+        }
+        let before = std::mem::take(duties);
+        *duties = Duties {
+            undo_ms: before.undo_ms.max(here.undo_ms),
+            hold_ms: before.hold_ms.max(here.hold_ms),
+            redact: before.redact | here.redact,
+            local_only: false,
+            rates: before.rates.union(&here.rates).copied().collect(),
+            labels: before.labels.and(here.labels),
+        };
+        verdict
     }
+}
+
+/// What a rule is about, as the language has it.
+fn about(section: &str, rule: &Rule) -> String {
+    let Rule { pattern, ops, .. } = rule;
+    let halves = || pattern.split_once('/').expect("a pattern of two halves");
+    match section {
+        "fs" => format!("path: '{pattern}', ops: [{}]", ops.join(", ")),
+        "memory" => format!("namespace: '{pattern}', ops: [{}]", ops.join(", ")),
+        "net" => {
+            let (host, path) = halves();
+            let allow: Vec<String> = ops.iter().map(|method| format!("'{method} /{path}'")).collect();
+            format!("to: '{host}', allow: [{}]", allow.join(", "))
+        }
+        "ipc" => format!("peer: '{pattern}', ops: [{}]", ops.join(", ")),
+        "tools" => format!("tool: '{pattern}'"),
+        "channels" => format!("channel: '{}', to: ['{}']", halves().0, halves().1),
+        "exec" => format!("shell: {pattern}, programs: [{}]", ops.join(", ")),
+        _ => format!("call: '{}'", format!("{} {pattern}", ops[0]).trim()),
+    }
+}
+
+fn terms(rule: &Rule) -> String {
+    let mut text = format!(", verdict: {}, redact: {}", rule.verdict.as_str(), rule.redact);
+    let mut more = |key: &str, value: Option<String>| {
+        text += &value.map(|value| format!(", {key}: {value}")).unwrap_or_default();
+    };
+    more("undo", rule.undo.map(|minutes| format!("{minutes}m")));
+    more("window", rule.window.map(|minutes| format!("{minutes}m")));
+    more("rate", rule.rate.map(|count| format!("{count}/min")));
+    more("label", rule.label.map(str::to_owned));
+    text
+}
+
+/// What patterns are about.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Paths,
+    Hosts,
+    Words,
+    Channels,
 }
 
 /// One thing that a call needs.
@@ -121,11 +254,19 @@ struct Demand {
     section: &'static str,
     name: &'static str,
     op: &'static str,
-    hosts: bool,
+    of: Of,
+    /// Whether an undo window is kept of it.
+    kept: bool,
     /// Every one must be granted.
     values: Vec<String>,
     /// What stricter rules are held against.
     below: Vec<String>,
+}
+
+impl Demand {
+    fn op_is_in(&self, rule: &Rule) -> bool {
+        self.op.is_empty() || rule.ops.contains(&self.op)
+    }
 }
 
 /// Samples of what lies below a path: two levels of words that occur in patterns, and of one that does not.
@@ -143,56 +284,99 @@ fn tree(path: &str) -> Vec<String> {
 }
 
 fn demands(call: &Syscall) -> Vec<Demand> {
-    let demand = |section, op, values: Vec<String>, below| Demand {
-        section,
-        name: call.name().as_str(),
-        op,
-        hosts: section == "net",
-        values,
-        below,
+    let name = call.name().as_str();
+    let demand = |section, op, of, values: Vec<String>, below| {
+        let kept = matches!(op, "write" | "delete") && section == "fs" || section == "exec";
+        Demand { section, name, op, of, kept, values, below }
     };
+    let file = |op, path: &str| demand("fs", op, Of::Paths, vec![path.to_owned()], vec![]);
+    let along = |op, path: &str| demand("fs", op, Of::Paths, vec![path.to_owned()], tree(path));
+    let below = |path: &Option<String>| {
+        let path = path.clone().unwrap_or_default();
+        demand("fs", "read", Of::Paths, tree(&path), tree(&path))
+    };
+    let space = |op, space: &Option<String>| {
+        demand("memory", op, Of::Paths, vec![space.clone().unwrap_or("self".into())], vec![])
+    };
+    let word = |section, value: &str| demand(section, "", Of::Words, vec![value.to_owned()], vec![]);
+    let peer = |op, name: &Option<String>, pid: Option<Pid>| {
+        let who = name.clone().or(pid.map(|pid| pid.to_string())).unwrap_or_default();
+        demand("ipc", op, Of::Words, vec![who], vec![])
+    };
+    let net = |op, url: &str| demand("net", op, Of::Hosts, vec![url["https://".len()..].to_owned()], vec![]);
+    // What has no section is granted by `calls` alone.
+    let bare = || demand("none", "", Of::Words, vec![], vec![]);
     match call {
-        Syscall::FsRead(args) => vec![demand("fs", "read", vec![args.path.clone()], vec![])],
-        Syscall::FsSearch(args) => {
-            let path = args.path.clone().unwrap_or_default();
-            vec![demand("fs", "read", tree(&path), tree(&path))]
+        Syscall::SysExit(_)
+        | Syscall::Sleep(_)
+        | Syscall::SysWriteStdout(_)
+        | Syscall::SysReadStdin(_)
+        | Syscall::RecvMsg(_)
+        | Syscall::Wait(_) => vec![],
+        Syscall::SpawnAgent(_)
+        | Syscall::FsUnwatch(_)
+        | Syscall::ThreadDetach(_)
+        | Syscall::SysSchedule(_)
+        | Syscall::SysUnschedule(_)
+        | Syscall::SysWebhookReply(_)
+        | Syscall::ToolSearch(_)
+        | Syscall::AskUser(_)
+        | Syscall::Propose(_) => vec![bare()],
+        Syscall::ExecCmd(args) => vec![demand("exec", "", Of::Words, vec![args.cmd.clone()], vec![])],
+        Syscall::FsRead(args) => vec![file("read", &args.path)],
+        Syscall::FsList(args) if args.depth.is_none() => vec![file("read", args.path.as_deref().unwrap_or_default())],
+        Syscall::FsList(args) => vec![below(&args.path)],
+        Syscall::FsSearch(args) => vec![below(&args.path)],
+        Syscall::FsWatch(args) => vec![below(&args.path)],
+        Syscall::FsWrite(args) => vec![file("write", &args.path)],
+        Syscall::FsEdit(args) => vec![file("write", &args.path), file("read", &args.path)],
+        Syscall::FsDelete(args) => vec![along("delete", &args.path)],
+        Syscall::FsMove(args) => vec![along("delete", &args.from), along("read", &args.from), along("write", &args.to)],
+        Syscall::MemRead(args) => vec![space("read", &args.namespace)],
+        Syscall::MemWrite(args) => vec![space("write", &args.namespace)],
+        Syscall::MemForget(args) => vec![space("forget", &args.namespace)],
+        Syscall::NetFetch(args) => vec![net("GET", &args.url)],
+        Syscall::NetSend(args) => vec![net(if args.method == "PUT" { "PUT" } else { "POST" }, &args.url)],
+        Syscall::SendMsg(args) => vec![peer("send", &args.to, args.to_pid)],
+        // Of processes without names that are below nobody.
+        Syscall::Kill(args) => vec![peer("signal", &None, args.pid)],
+        Syscall::ToolCall(args) => vec![word("tools", &args.name)],
+        Syscall::ThreadAttach(args) => vec![word("none", &args.entity)],
+        Syscall::ChannelSend(args) => {
+            vec![demand("channels", "", Of::Channels, vec![format!("{}/{}", args.channel, args.to)], vec![])]
         }
-        Syscall::FsWrite(args) => vec![demand("fs", "write", vec![args.path.clone()], vec![])],
-        Syscall::FsEdit(args) => vec![
-            demand("fs", "write", vec![args.path.clone()], vec![]),
-            demand("fs", "read", vec![args.path.clone()], vec![]),
-        ],
-        Syscall::FsDelete(args) => vec![demand("fs", "delete", vec![args.path.clone()], tree(&args.path))],
-        Syscall::FsMove(args) => vec![
-            demand("fs", "delete", vec![args.from.clone()], tree(&args.from)),
-            demand("fs", "read", vec![args.from.clone()], tree(&args.from)),
-            demand("fs", "write", vec![args.to.clone()], tree(&args.to)),
-        ],
-        Syscall::MemRead(args) => {
-            vec![demand("memory", "read", vec![args.namespace.clone().unwrap_or("self".into())], vec![])]
+        Syscall::SysRegisterWebhook(args) => {
+            vec![demand("none", "", Of::Paths, vec![args.path.clone()], vec![])]
         }
-        Syscall::MemWrite(args) => {
-            vec![demand("memory", "write", vec![args.namespace.clone().unwrap_or("self".into())], vec![])]
-        }
-        Syscall::NetFetch(args) => {
-            vec![demand("net", "get", vec![args.url["https://".len()..].to_owned()], vec![])]
-        }
-        Syscall::Kill(args) => {
-            let pid = args.pid.expect("a call of this file names a pid");
-            vec![demand("ipc", "signal", vec![pid.to_string()], vec![])]
-        }
-        other => panic!("the oracle knows no {other:?}"),
     }
 }
 
-fn matches(hosts: bool, pattern: &str, value: &str) -> bool {
-    if !hosts {
-        return walk(&split(pattern), &split(value));
+/// Whether a command line is words alone, of which the first names a program.
+fn is_plain(line: &str, programs: &[&str]) -> bool {
+    let first = line.split(' ').next().unwrap_or_default();
+    let own = programs.contains(&"./**") && first.starts_with("./");
+    !line.contains([';', '|', '$', '&', '>']) && (own || programs.contains(&first))
+}
+
+fn matches(of: Of, pattern: &str, value: &str) -> bool {
+    // Cut before each dot, which stays with what follows.
+    let dotted = |text: &str| text.replace('.', "\n.").split('\n').map(str::to_owned).collect::<Vec<_>>();
+    match of {
+        Of::Paths => walk(&split(pattern), &split(value)),
+        // Whoever says every name means it.
+        Of::Words => pattern == "*" || walk(&dotted(pattern), &dotted(value)),
+        Of::Channels => {
+            let (channel, to) = pattern.split_once('/').expect("a channel and a receiver");
+            let (by, receiver) = value.split_once('/').expect("a channel and a receiver");
+            walk(&[channel.to_owned()], &[by.to_owned()]) && walk(&[to.to_owned()], &[receiver.to_owned()])
+        }
+        Of::Hosts => {
+            let (host, path) = pattern.split_once('/').expect("a net pattern has a path");
+            let (name, rest) = value.split_once('/').unwrap_or((value, ""));
+            let labels = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+            walk(&labels(host), &labels(name)) && walk(&split(path), &split(rest))
+        }
     }
-    let (host, path) = pattern.split_once('/').expect("a net pattern has a path");
-    let (name, rest) = value.split_once('/').unwrap_or((value, ""));
-    let labels = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
-    walk(&labels(host), &labels(name)) && walk(&split(path), &split(rest))
 }
 
 fn split(text: &str) -> Vec<String> {
@@ -211,86 +395,11 @@ fn walk(pattern: &[String], words: &[String]) -> bool {
 fn segment(pattern: &[u8], word: &[u8]) -> bool {
     match (pattern.split_first(), word.split_first()) {
         (None, None) => true,
-        (Some((b'*', rest)), _) => segment(rest, word) || (!word.is_empty() && segment(pattern, &word[1..])),
+        (Some((b'*', rest)), _) => {
+            // In a receiver it stands for nothing that could begin a second one.
+            segment(rest, word) || (word.first().is_some_and(|byte| *byte != b'@') && segment(pattern, &word[1..]))
+        }
         (Some((p, rest)), Some((w, more))) => p == w && segment(rest, more),
         (Some(_), None) | (None, Some(_)) => false,
     }
-}
-
-fn verdicts() -> impl Strategy<Value = Verdict> {
-    prop::sample::select(vec![
-        Verdict::Deny,
-        Verdict::Ask,
-        Verdict::Hold,
-        Verdict::Allow,
-        Verdict::Allow,
-        Verdict::Allow,
-    ])
-}
-
-pub(crate) fn path_patterns() -> impl Strategy<Value = String> {
-    let segment = prop::sample::select(vec!["a", "b", "ab", "*", "a*", "*b"]);
-    (prop::collection::vec(segment, 0..=2), prop::bool::weighted(0.6)).prop_map(|(mut segments, rest)| {
-        if rest || segments.is_empty() {
-            segments.push("**");
-        }
-        segments.join("/")
-    })
-}
-
-pub(crate) fn net_patterns() -> impl Strategy<Value = String> {
-    let host = prop::sample::select(vec!["a.com", "b.com", "*.a.com", "x.a.com", "**"]);
-    (host, path_patterns()).prop_map(|(host, path)| format!("{host}/{path}"))
-}
-
-fn pid_patterns() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["1", "2", "12", "1*", "*2", "*", "**"]).prop_map(str::to_owned)
-}
-
-fn rules(patterns: impl Strategy<Value = String>, ops: &'static [&'static str]) -> impl Strategy<Value = Vec<Rule>> {
-    let rule = (patterns, prop::sample::subsequence(ops, 1..=ops.len()), verdicts(), any::<bool>())
-        .prop_map(|(pattern, ops, verdict, redact)| Rule { pattern, ops, verdict, redact });
-    prop::collection::vec(rule, 0..5)
-}
-
-pub(crate) fn models() -> impl Strategy<Value = Model> {
-    let files = ["FS_READ", "FS_SEARCH", "FS_WRITE", "FS_EDIT", "FS_DELETE", "FS_MOVE", "MEM_READ", "MEM_WRITE"];
-    let grant = prop_oneof![
-        8 => (prop::sample::select(files.to_vec()), path_patterns()).boxed(),
-        1 => net_patterns().prop_map(|pattern| ("NET_FETCH", pattern)).boxed(),
-        1 => pid_patterns().prop_map(|pattern| ("KILL", pattern)).boxed(),
-    ];
-    let chain = prop::collection::vec(prop::collection::vec(grant, 0..12), 0..3);
-    (
-        rules(path_patterns(), &["read", "write", "delete"]),
-        rules(path_patterns(), &["read", "write"]),
-        rules(net_patterns(), &["get"]),
-        rules(pid_patterns(), &["signal"]),
-        prop::collection::vec(verdicts(), 0..2),
-        chain,
-    )
-        .prop_map(|(fs, memory, net, ipc, untrusted, chain)| Model { fs, memory, net, ipc, untrusted, chain })
-}
-
-/// Calls that the oracle knows.
-pub(crate) fn calls() -> impl Strategy<Value = Syscall> {
-    let word = prop::sample::select(vec!["a", "b", "ab", "c", "cb", "ac"]);
-    let path = prop::collection::vec(word, 1..=3).prop_map(|words| words.join("/"));
-    let host = prop::sample::select(vec!["a.com", "b.com", "x.a.com", "y.x.a.com", "c.com"]);
-    let pid = prop::sample::select(vec![1, 2, 3, 12, 21, 112]);
-    (0usize..10, path.clone(), path, host, pid).prop_map(|(kind, path, other, host, pid)| {
-        let (name, args) = match kind {
-            0 => ("FS_READ", serde_json::json!({ "path": path })),
-            1 => ("FS_SEARCH", serde_json::json!({ "pattern": "x", "path": path })),
-            2 => ("FS_WRITE", serde_json::json!({ "path": path, "content": "" })),
-            3 => ("FS_EDIT", serde_json::json!({ "path": path, "edits": [] })),
-            4 => ("FS_DELETE", serde_json::json!({ "path": path })),
-            5 => ("FS_MOVE", serde_json::json!({ "from": path, "to": other })),
-            6 => ("MEM_READ", serde_json::json!({ "query": "q", "namespace": path })),
-            7 => ("MEM_WRITE", serde_json::json!({ "key": "k", "value": "v", "namespace": path })),
-            8 => ("KILL", serde_json::json!({ "pid": pid, "signal": "STOP" })),
-            _ => ("NET_FETCH", serde_json::json!({ "url": format!("https://{host}/{path}") })),
-        };
-        Syscall::parse(name, &args.to_string()).expect("the arguments fit")
-    })
 }
