@@ -1,4 +1,19 @@
 //! `MEM_WRITE`, `MEM_READ` and `MEM_FORGET`: from an allowed call to a store.
+//!
+//! Like a driver it takes a permit, and the call alone does not compile:
+//!
+//! ```compile_fail,E0308
+//! use aos_memory::{MemoryStore, Occasion};
+//! fn round(store: &dyn MemoryStore, call: aos_abi::Syscall, occasion: Occasion) {
+//!     let _ = aos_memory::call(store, call, occasion);
+//! }
+//! ```
+//! ```
+//! use aos_memory::{MemoryStore, Occasion};
+//! fn allowed(store: &dyn MemoryStore, permit: aos_policy::Permit, occasion: Occasion) {
+//!     let _ = aos_memory::call(store, permit, occasion);
+//! }
+//! ```
 
 use std::collections::BTreeSet;
 
