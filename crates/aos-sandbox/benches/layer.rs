@@ -1,7 +1,8 @@
 //! What a layer costs over a workspace of 10,000 files: `cargo bench -p aos-sandbox --bench layer`; as a test, of 100.
 //!
 //! Prints, in milliseconds, the median of some runs of `true` and of a command that changes one file: in an empty
-//! workspace and in a large one, without and with a layer; then a commit and an undo, and those of every file.
+//! workspace and in a large one, without and with a layer; then the difference of a layer, its
+//! commit and its undo, of one file and of every file.
 #![allow(clippy::expect_used, reason = "a measurement that cannot go on ends here")]
 
 use std::path::Path;
@@ -44,11 +45,16 @@ fn main() {
     {
         let layer = Layer::create(folder.path().join("kept")).expect("there is room");
         let ran = command(&helper, &large, script, Some(layer.clone()));
+        // What the command's end costs before anything is moved: which paths were changed, and how.
+        let (changed, diff) = timed(|| layer.changes(&large).expect("it can be looked through"));
         let (committed, commit) = timed(|| layer.commit(&large, None, serde_json::Value::Null).expect("it commits"));
         let changes = committed.changes().len();
+        assert_eq!(changed.len(), changes, "what is found is what is committed");
         let (undone, undo) = timed(|| committed.undo(serde_json::Value::Null).expect("nothing is in the way"));
         undone.forget().expect("it can be deleted");
-        println!(" large {what:>10}: run {ran:8.2}  commit {commit:8.2}  undo {undo:8.2}  ({changes} changes)");
+        println!(
+            " large {what:>10}: run {ran:8.2}  diff {diff:8.2}  commit {commit:8.2}  undo {undo:8.2}  ({changes} changes)"
+        );
     }
 }
 
