@@ -396,13 +396,28 @@ pub(crate) fn canonical_url(text: &str) -> Option<String> {
     let host = authority.to_ascii_lowercase();
     let host = host.strip_suffix(usual).unwrap_or(&host);
     let plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']'));
-    // Without a scheme, only what has a dot can be meant as a host.
-    if host.is_empty() || !plain || (!text.contains("://") && !host.contains('.')) {
+    // Without a scheme, only what has a dot can be meant as a host, and no name that a file has.
+    if host.is_empty() || !plain || (!text.contains("://") && (!host.contains('.') || is_file_name(rest))) {
         return None;
     }
     let tail = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
     Some(format!("{scheme}://{host}{tail}"))
 }
+
+/// Whether a word is more likely the name of a file than that of a host: nothing but a name, whose end is one that both have.
+/// Who means the host says so by a scheme, `www.`, a port or a path. Ends that no host has (`txt`) lead nowhere anyhow.
+fn is_file_name(word: &str) -> bool {
+    let bare =
+        !word.contains(['/', '?', '#', ':']) && !word.get(..4).is_some_and(|www| www.eq_ignore_ascii_case("www."));
+    let end = word.rsplit_once('.').map_or("", |(_, end)| end);
+    bare && FILE_ENDS.iter().any(|known| known.eq_ignore_ascii_case(end))
+}
+
+/// Ends of files that people name which are domains too, so that somebody may own `readme.md` or `main.rs`.
+const FILE_ENDS: [&str; 29] = [
+    "bz", "cab", "cc", "cl", "cr", "gd", "gs", "java", "la", "md", "mk", "ml", "mm", "mo", "mov", "pl", "pm", "ps",
+    "pub", "py", "re", "rs", "sc", "sh", "so", "sv", "tf", "ts", "zip",
+];
 
 /// Whether a word is this URL, which is as [`canonical_url`] writes it. Most words are not, and are told by their ends: path
 /// and query are never written otherwise, but for the first slash.
@@ -487,6 +502,32 @@ mod tests {
             assert_eq!(fetch(asked, bad), Some("url".into()), "{bad}");
         }
         assert_eq!(fetch("write to bob@example.org", "https://example.org/"), Some("url".into()));
+    }
+
+    /// `README.md` in a request opened https://README.md/, which anybody can own.
+    #[test]
+    fn the_name_of_a_file_is_no_address() {
+        let fetch = |asked: &str, url: &str| lacks(asked, "NET_FETCH", &serde_json::json!({ "url": url }).to_string());
+        for (asked, url) in [
+            ("Sum up README.md for me.", "https://README.md/"),
+            ("Sum up README.md for me.", "https://readme.md"),
+            ("Run `build.sh`, then look at main.rs and old.zip.", "https://build.sh/"),
+            ("Run `build.sh`, then look at main.rs and old.zip.", "https://main.rs/"),
+            ("Run `build.sh`, then look at main.rs and old.zip.", "https://old.zip/"),
+        ] {
+            assert_eq!(fetch(asked, url), Some("url".into()), "{asked} {url}");
+        }
+        for (asked, url) in [
+            ("Look at docs.rs/tokio for it.", "https://docs.rs/tokio"),
+            ("Look at www.readme.md for it.", "https://www.readme.md/"),
+            ("Look at https://docs.rs for it.", "https://docs.rs/"),
+            ("Look at docs.rs:8443 for it.", "https://docs.rs:8443/"),
+            ("Look at example.org for it.", "https://example.org/"),
+        ] {
+            assert_eq!(fetch(asked, url), None, "{asked} {url}");
+        }
+        let read = |asked: &str| lacks(asked, "FS_READ", r#"{"path":"README.md"}"#);
+        assert_eq!(read("Sum up README.md for me."), None, "it is still the name of the file");
     }
 
     #[test]
