@@ -218,6 +218,8 @@ impl Step {
         let Step::Put { after, before: Some(before) } = self else { return Ok(()) };
         let name = path.file_name().unwrap_or_default();
         let (upper, old) = (way.layer.upper().join(path), way.layer.old_of(path));
+        way.change_back(parent, name, &upper)?;
+        way.change_back(parent, name, &old)?;
         if before.kind == Kind::Folder || !there(&old) || !there(&upper) {
             return Ok(());
         }

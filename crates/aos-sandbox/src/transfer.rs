@@ -146,6 +146,17 @@ impl Way<'_> {
         rustix::fs::renameat(CWD, &held, CWD, from)
     }
 
+    /// Takes back that a copy of what a place of the layer holds had changed places with what has the name, where a cut came
+    /// before anybody looked what came out.
+    pub(crate) fn change_back(&self, folder: &OwnedFd, name: &OsStr, from: &Path) -> Result<(), Errno> {
+        let (placing, into) = (self.placing(from), within(folder, self.into(name).as_ref()));
+        let changed = there(&placing) && there(&into);
+        if changed && is_copy(&placing, &within(folder, name)) && !is_copy(&placing, &into) {
+            return rename(CWD, &into, folder, name, RenameFlags::EXCHANGE);
+        }
+        Ok(())
+    }
+
     /// Where something can be looked at that is to go, or has gone, from a name in a folder to a place of the layer, as long
     /// as it is itself and no copy.
     pub(crate) fn original(&self, folder: &OwnedFd, name: &OsStr, to: &Path) -> Option<PathBuf> {
@@ -331,10 +342,10 @@ impl Way<'_> {
         crate::failpoint::pass();
         // Where it is gone, a cut came after this.
         if there_in(folder, into.as_ref()) {
-            let here = within(folder, name);
-            let own = kept.is_some_and(|kept| same(kept, &here)) || same(&placing, &here);
-            let flags = if own { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-            rename(folder, &*into, folder, name, flags)?;
+            let (copied, here) = (within(folder, into.as_ref()), within(folder, name));
+            let kept = kept.filter(|kept| same(kept, &here)).or(Some(&*placing).filter(|_| same(&placing, &here)));
+            // What is kept is a copy, so no other name of what goes, to which somebody could have written.
+            replace(&copied, folder, name, kept, None)?;
             done(Done::Copied(&within(folder, name)));
         }
         crate::failpoint::pass();
@@ -370,6 +381,7 @@ fn replace(
         (Err(Errno::EXIST), Some(kept)) if same(kept, &here) => kept,
         (done, _) => return done,
     };
+    crate::failpoint::pass();
     match to(RenameFlags::EXCHANGE) {
         Ok(()) => {}
         Err(Errno::NOENT) if there(from) => return to(RenameFlags::NOREPLACE),
@@ -498,6 +510,13 @@ pub(crate) fn same(one: &Path, other: &Path) -> bool {
     let looks = |meta: &std::fs::Metadata| (meta.mode() & !0o6000, meta.len(), meta.mtime());
     let nanos = (one.mtime_nsec(), other.mtime_nsec());
     !one.is_dir() && looks(&one) == looks(&other) && (nanos.0 == nanos.1 || nanos.0 == 0 || nanos.1 == 0)
+}
+
+/// Whether two files are not only [`same`] by what is known of them, which two can be that were written in one moment, but
+/// by what is in them.
+fn is_copy(one: &Path, other: &Path) -> bool {
+    let content = |path| Image::of(path).map(|image| image.sha256);
+    same(one, other) && content(one) == content(other)
 }
 
 /// Gives a copy its name, and that lasts: what it was made from, on a file system of its own, is going to go.

@@ -484,3 +484,44 @@ fn a_folder_that_may_not_be_written_to_stays_so_where_it_is_moved() {
         }
     }
 }
+
+/// Between two file systems a look came before the move that replaces: what was saved between the two was gone. Here each
+/// place of a small change is tried, the one between them too.
+#[test]
+fn what_somebody_saves_right_before_a_copy_takes_its_place_stays() {
+    let in_place = |path: &Path| path.is_file() && std::fs::write(path, BY_A_PERSON).is_ok();
+    let renamed = |path: &Path| {
+        let theirs = path.with_file_name("theirs");
+        path.is_file() && std::fs::write(&theirs, BY_A_PERSON).is_ok() && std::fs::rename(theirs, path).is_ok()
+    };
+    for place in places().into_iter().filter(|place| *place == Place::Other) {
+        for save in [in_place as fn(&Path) -> bool, renamed] {
+            for undo in [false, true] {
+                let mut tried = 0;
+                for at in 0.. {
+                    let room = Room::new(place);
+                    let layer = room.layer();
+                    layer.write(room.work.path(), Path::new("edited"), b"by a command, and longer", None).unwrap();
+                    let work = || layer.commit(room.work.path(), None, Value::Null);
+                    let theirs = room.at("edited");
+                    let (_, saved) = match undo {
+                        false => meanwhile::at(at, move || save(&theirs), || drop(work())),
+                        true => {
+                            let committed = work().unwrap();
+                            meanwhile::at(at, move || save(&theirs), || drop(committed.undo(Value::Null)))
+                        }
+                    };
+                    if !saved {
+                        break;
+                    }
+                    tried += 1;
+                    // In its place, or kept in the layer where it could be taken back.
+                    let kept =
+                        [room.work.path(), room.layers.path()].iter().any(|at| contents(at).contains_key(BY_A_PERSON));
+                    assert!(kept, "{place:?}, undo {undo}, at {at}");
+                }
+                assert!(tried > 8, "{tried} places");
+            }
+        }
+    }
+}
