@@ -525,7 +525,7 @@ impl Committed {
         }
         // What is in a folder before itself: with its own permissions nobody may get there.
         for (name, step) in self.record.steps.iter().rev() {
-            self.told(name, step.lock(&root, name.path()))?;
+            self.told(name, step.lock(&way, &root, name.path()))?;
         }
         Ok(())
     }
@@ -534,7 +534,7 @@ impl Committed {
     fn backward(&self) -> Result<(), Error> {
         let (root, way) = (open_root(&self.workspace())?, self.way());
         for (name, step) in &self.record.steps {
-            self.told(name, step.unlock(&root, name.path()))?;
+            self.told(name, step.unlock(&way, &root, name.path()))?;
         }
         for (name, step) in self.record.steps.iter().rev() {
             self.step(name, || step.revert(&way, &root, name.path()))?;

@@ -124,7 +124,8 @@ impl Step {
                     way.take_away(&parent, name, &old, before.as_ref())?;
                     pass();
                 }
-                way.make_folder(&parent, name, with(*mode, ALL), *owner)?;
+                let lent = self.lends().map(|_| path);
+                way.make_folder(&parent, name, with(*mode, ALL), *owner, lent)?;
             }
             Step::Mode { from, to } => {
                 change_mode(&parent, name, &[*from, with(*from, ALL), *to], with(*to, ALL))?;
@@ -184,7 +185,7 @@ impl Step {
                 match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
                     Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                     // What came into the folder later stays, and so does the folder, unless something else is to be there.
-                    Err(Errno::NOTEMPTY) if before.is_none() => return self.lock(root, path),
+                    Err(Errno::NOTEMPTY) if before.is_none() => return self.lock(way, root, path),
                     Err(errno) => return Err(errno.into()),
                 }
                 pass();
@@ -260,19 +261,22 @@ impl Step {
     }
 
     /// Ends what a folder was lent: all that is in it is done.
-    pub(crate) fn lock(&self, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
-        self.lends().map_or(Ok(()), |(mode, lent)| Step::leave(root, path, lent, mode))
+    pub(crate) fn lock(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
+        self.lends().map_or(Ok(()), |(mode, lent)| self.leave(way, root, path, (lent, mode)))
     }
 
     /// Lends it again, so that it can be taken back.
-    pub(crate) fn unlock(&self, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
-        self.lends().map_or(Ok(()), |(mode, lent)| Step::leave(root, path, mode, lent))
+    pub(crate) fn unlock(&self, way: &Way<'_>, root: &OwnedFd, path: &Path) -> Result<(), Stopped> {
+        self.lends().map_or(Ok(()), |(mode, lent)| self.leave(way, root, path, (mode, lent)))
     }
 
-    fn leave(root: &OwnedFd, path: &Path, from: u32, to: u32) -> Result<(), Stopped> {
+    /// A folder that somebody made where the step would have made one was lent nothing, whatever permissions it has.
+    fn leave(&self, way: &Way<'_>, root: &OwnedFd, path: &Path, (from, to): (u32, u32)) -> Result<(), Stopped> {
+        let name = path.file_name().unwrap_or_default();
         match beneath(root, path.parent().unwrap_or(Path::new(""))) {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
-            parent => Ok(change_mode(&parent?, path.file_name().unwrap_or_default(), &[from], to)?),
+            Ok(parent) if matches!(self, Step::Folder { .. }) && !way.has_made(path, &parent, name) => Ok(()),
+            parent => Ok(change_mode(&parent?, name, &[from], to)?),
         }
     }
 

@@ -186,13 +186,14 @@ impl Way<'_> {
     }
 
     /// Makes a folder, which gets its name when it has its permissions and its owner. One that has the name stays as it is: it is
-    /// somebody else's, or an interruption came after this.
+    /// somebody else's, or an interruption came after this. Where it is only `lent` leave for its path, it is remembered.
     pub(crate) fn make_folder(
         &self,
         folder: &OwnedFd,
         name: &OsStr,
         mode: u32,
         (uid, gid): (u32, u32),
+        lent: Option<&Path>,
     ) -> Result<(), Errno> {
         self.unmake_folder(folder, name)?;
         if is_folder_in(folder, name) == Some(true) {
@@ -208,6 +209,9 @@ impl Way<'_> {
             rustix::fs::fchown(&made, Some(uid), Some(gid))?;
         }
         rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
+        if let Some(path) = lent {
+            self.mark_made(path, &made)?;
+        }
         match rename(folder, &*into, folder, name, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {
                 self.unmake_folder(folder, name)?;
@@ -215,6 +219,21 @@ impl Way<'_> {
             }
             done => done,
         }
+    }
+
+    /// Remembers which folder was made for a path of the workspace, until the layer goes.
+    fn mark_made(&self, path: &Path, made: &OwnedFd) -> Result<(), Errno> {
+        let mark = beside(&self.layer.old_of(path), "made");
+        make_parent(&mark)?;
+        let stat = rustix::fs::fstat(made)?;
+        std::fs::write(mark, format!("{} {}", stat.st_dev, stat.st_ino)).map_err(errno)
+    }
+
+    /// Whether the folder of this name is the one that was made for a path, and not one of somebody else's.
+    pub(crate) fn has_made(&self, path: &Path, folder: &OwnedFd, name: &OsStr) -> bool {
+        let mark = std::fs::read_to_string(beside(&self.layer.old_of(path), "made"));
+        let here = inode(&within(folder, name)).map(|(device, number)| format!("{device} {number}"));
+        here.is_some() && mark.ok() == here
     }
 
     /// Takes a folder away that was made and has no name yet.

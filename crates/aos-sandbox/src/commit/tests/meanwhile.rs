@@ -525,3 +525,60 @@ fn what_somebody_saves_right_before_a_copy_takes_its_place_stays() {
         }
     }
 }
+
+/// A command makes a folder that may not be written to, with a file in it.
+fn closed(room: &Room) -> Result<Committed, Error> {
+    let layer = room.layer();
+    std::fs::create_dir(layer.upper().join("mine")).unwrap();
+    std::fs::write(layer.upper().join("mine/in"), "new").unwrap();
+    std::fs::set_permissions(layer.upper().join("mine"), PermissionsExt::from_mode(0o555)).unwrap();
+    layer.commit(room.work.path(), None, Value::Null)
+}
+
+/// A folder of a person's that stood where a command had made one that may not be written to looked like one that had been
+/// lent the leave, which was then taken from it. Where a cut comes after, so it was by the recovery.
+#[test]
+fn a_folder_that_somebody_makes_keeps_its_permissions_where_a_command_made_one_too() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: this takes root");
+        return;
+    }
+    let mode = |room: &Room| room.listing()[Path::new("mine")].0 & 0o777;
+    let theirs = |room: &Room| {
+        let mine = room.at("mine");
+        move || {
+            let made = std::fs::create_dir(&mine);
+            made.and_then(|()| std::fs::set_permissions(&mine, PermissionsExt::from_mode(0o755))).is_ok()
+        }
+    };
+    let mut kept = 0;
+    for at in 0.. {
+        let room = Room::new(Place::Memory);
+        let (made, saved) = as_nobody(&room, &[], || meanwhile::at(at, theirs(&room), || closed(&room)));
+        if !saved {
+            break;
+        }
+        let Ok(committed) = made else { continue };
+        kept += 1;
+        assert_eq!(mode(&room), 0o755, "at {at}");
+        for cuts in 0.. {
+            let room = Room::new(Place::Memory);
+            let ended = as_nobody(&room, &[], || {
+                let work = || drop(meanwhile::at(at, theirs(&room), || closed(&room)));
+                let cut = cut::at(cuts, work);
+                let _ = recover(&room.dir());
+                !cut
+            });
+            // Before the folder was made there was a cut, or else it is the person's.
+            let is_theirs = room.at("mine").exists() && room.at("mine/in").exists() && cuts > at;
+            assert!(!is_theirs || mode(&room) == 0o755, "at {at}, cut at {cuts}");
+            if ended {
+                break;
+            }
+        }
+        let undone = as_nobody(&room, &[], || committed.undo(Value::Null).map(drop));
+        // An empty one goes with what was in it.
+        assert!(!room.at("mine").exists() || mode(&room) == 0o755, "at {at}: {undone:?}");
+    }
+    assert!(kept > 0, "nothing was tried");
+}
