@@ -8,12 +8,14 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aos_abi::Pid;
 use aos_drivers::fs::Place;
 use aos_gateway::ApiError;
 use aos_sandbox::{Copies, Met, Walk};
+
+use super::left;
 
 /// Links followed at most, as the system does.
 const LINKS_MAX: usize = 40;
@@ -100,7 +102,7 @@ fn make_way(target: &Path) -> io::Result<()> {
 
 /// Puts away what stands where the workspaces of processes will be that are not born yet, as a stop in the middle of a
 /// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry. Copies
-/// that such a stop left half made go.
+/// that such a stop left half made go, and so does what was put away long ago.
 pub(crate) fn put_away(workspaces: &Path, next: Pid) -> io::Result<()> {
     for found in std::fs::read_dir(workspaces)? {
         let folder = found?.path();
@@ -111,11 +113,12 @@ pub(crate) fn put_away(workspaces: &Path, next: Pid) -> io::Result<()> {
         }
         let pid: Option<u64> = name.and_then(|name| name.parse().ok());
         let Some(pid) = pid.filter(|pid| *pid >= next.0) else { continue };
-        let mut places = (1u32..).map(|nth| workspaces.join(format!(".left-{pid}-{nth}")));
-        let Some(away) = places.find(|away| away.symlink_metadata().is_err()) else { continue };
-        std::fs::rename(&folder, &away)?;
-        tracing::warn!(folder = %away.display(), "a workspace of a process that the journal does not know was put away");
+        let Some(away) = left::put(&folder, workspaces, pid)? else { continue };
+        let days = left::DAYS;
+        tracing::warn!(folder = %away.display(), days, "a workspace of a process that the journal does not know was put away");
     }
+    // No process ever had it, so none works in it.
+    left::sweep(workspaces, SystemTime::now(), |_| true);
     Ok(())
 }
 

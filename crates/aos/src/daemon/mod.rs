@@ -21,6 +21,7 @@ mod handles;
 mod heart;
 mod history;
 mod inference;
+mod left;
 mod measured;
 mod memory;
 mod outlet;

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use super::heart::Completion;
+use super::left;
 use crate::home::{AT_REST, changes_in};
 use told::changed;
 use turns::Turns;
@@ -509,12 +510,21 @@ fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
         if effect.cause <= last {
             continue;
         }
-        let mut places = (1u32..).map(|nth| dir.join(format!(".left-{effect}-{nth}")));
-        let Some(away) = places.find(|away| away.symlink_metadata().is_err()) else { continue };
-        std::fs::rename(&path, &away)?;
-        tracing::warn!(folder = %away.display(), "a change of files that the journal does not know was put away");
+        let Some(away) = left::put(&path, dir, effect)? else { continue };
+        let days = left::DAYS;
+        tracing::warn!(folder = %away.display(), days, "a change of files that the journal does not know was put away");
     }
+    left::sweep(dir, std::time::SystemTime::now(), holds_nobodys);
     Ok(())
+}
+
+/// Whether a change that was put away is at rest. One that stopped half-way may hold the only copy of what somebody had.
+fn holds_nobodys(away: &Path) -> bool {
+    match Committed::load(away) {
+        Ok(Some(committed)) => committed.stage().rests(),
+        Ok(None) => true,
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -744,6 +754,10 @@ mod tests {
         assert_eq!(kept, [true, false, false]);
         assert_eq!(undo.layer(made[1].effect), Some(dir.join("8.0")));
         assert!(dir.join(".left-8.0-1/committed.json").exists() && dir.join(".left-9.0-1/committed.json").exists());
+        // Of these the one that stopped half-way may hold what nobody else has.
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs((left::DAYS + 1) * 24 * 3600);
+        left::sweep(&dir, later, holds_nobodys);
+        assert!(!dir.join(".left-8.0-1").exists() && dir.join(".left-9.0-1/committed.json").exists());
         undo.count();
         assert_eq!(known(&undo), 1);
     }
