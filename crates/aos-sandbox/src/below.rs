@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::step::inside;
@@ -111,6 +111,37 @@ impl Below {
         }
         below
     }
+}
+
+/// Whether this user could delete a folder with all that is in it, once it is in a place of theirs. What somebody else owns can
+/// be moved with what it lies in, and stays for good where they have closed it.
+pub(crate) fn can_be_deleted(top: &Path) -> bool {
+    let me = rustix::process::geteuid();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(top) = rustix::fs::open(top, flags, Mode::empty()) else { return false };
+    let mut ahead = vec![(PathBuf::from("."), 1)];
+    while let Some((path, level)) = ahead.pop().filter(|_| !me.is_root()) {
+        let Ok(folder) = folder(&top, &path, false) else { return false };
+        let Some(stat) = folder.as_ref().and_then(|folder| rustix::fs::fstat(folder).ok()) else { continue };
+        let leave = Access::WRITE_OK | Access::EXEC_OK;
+        let lets = |folder: &OwnedFd| rustix::fs::accessat(folder, ".", leave, AtFlags::EACCESS).is_ok();
+        let theirs = stat.st_uid != me.as_raw();
+        let closed = theirs && !folder.as_ref().is_some_and(lets);
+        let sticky = theirs && stat.st_mode & 0o1000 != 0;
+        let visit = |name: &CStr, stat: &Stat| {
+            if closed || (sticky && stat.st_uid != me.as_raw()) || level > LEVELS_MAX {
+                return Err(Unseen::Locked);
+            }
+            if is_folder(stat) {
+                ahead.push((path.join(OsStr::from_bytes(name.to_bytes())), level + 1));
+            }
+            Ok(())
+        };
+        if each(&folder, visit).is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 fn is_folder(stat: &Stat) -> bool {

@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::below::{ALL, Below, LEVELS_MAX, LOOK, delete, unlock, with};
+use crate::below::{ALL, Below, LEVELS_MAX, LOOK, can_be_deleted, delete, unlock, with};
 use crate::commit::Committed;
 use crate::error::Error;
 use crate::image::{Image, Kind, digest};
@@ -285,9 +285,13 @@ fn image(path: &Path) -> Result<Image, Error> {
 }
 
 /// What is going to be taken away must be known: of a folder that cannot be looked through nobody could tell afterwards what
-/// somebody had saved in it.
+/// somebody had saved in it. And it must be such that it can be deleted when nobody can take it back any more.
 fn seen(path: &Path, image: Image) -> Result<Image, Error> {
-    if image.is_seen() { Ok(image) } else { Err(at(path)(rustix::io::Errno::ACCESS.into())) }
+    if image.is_seen() && (image.kind != Kind::Folder || can_be_deleted(path)) {
+        Ok(image)
+    } else {
+        Err(at(path)(rustix::io::Errno::ACCESS.into()))
+    }
 }
 
 fn change(path: &Path, step: &Step) -> Change {

@@ -582,3 +582,28 @@ fn a_folder_that_somebody_makes_keeps_its_permissions_where_a_command_made_one_t
     }
     assert!(kept > 0, "nothing was tried");
 }
+
+/// It was moved with the folder that it lay in, and what was kept of it could be deleted by nobody but its owner: it stayed
+/// when its time was over, and was counted no more.
+#[test]
+fn a_folder_whose_owner_alone_could_delete_it_is_not_taken_away() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: this takes root");
+        return;
+    }
+    for (mode, goes) in [(0o755, false), (0o777, true), (0o1777, true)] {
+        let room = Room::new(Place::Same);
+        for (folder, mode) in [("d", 0o777), ("d/deep", mode)] {
+            std::fs::set_permissions(room.at(folder), PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let before = room.listing();
+        let gone = as_nobody(&room, &["d", "d/deep"], || removal(&room).map(|committed| committed.forget().unwrap()));
+        match gone {
+            Ok(()) => assert!(goes && !room.dir().exists() && !room.at("d").exists(), "{mode:o}"),
+            Err(error) => {
+                assert!(!goes && matches!(error, Error::Path { .. }), "{mode:o}: {error:?}");
+                assert_eq!(room.listing(), before, "{mode:o}");
+            }
+        }
+    }
+}
