@@ -213,10 +213,13 @@ pub struct ProposalView {
     pub pid: Pid,
     /// The call.
     pub call: CallView,
-    /// `ask` or `hold`.
+    /// `ask` or `hold`; `deny` of a call that was denied, and `allow` of a change that can be undone.
     pub verdict: Verdict,
-    /// The rule that asks.
+    /// The rule that asks, or denies.
     pub rule: String,
+    /// What a denied call wants: the narrowest grants that would let it pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.

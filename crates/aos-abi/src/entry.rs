@@ -283,7 +283,8 @@ pub enum Body {
     Changed(Box<Changed>),
     /// Input: the files that a proposed call concerns, as they are while it is put before a person.
     Examined(Box<Examined>),
-    /// A proposal: made (fact), answered by a person (input) or ended by time or by its execution (fact).
+    /// A proposal, or a denial that a person may lift: made (fact), answered by a person (input) or ended by time or by its
+    /// execution (fact).
     Proposal {
         /// Its id, such as `p3`.
         id: String,
@@ -295,6 +296,18 @@ pub enum Body {
         /// The person's reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+    },
+    /// Fact: what a call was denied for was lifted, and its process is told that it may make it again.
+    Lifted {
+        /// The proposal, such as `p3`.
+        id: String,
+        /// How far.
+        reach: Lifted,
+        /// The call, or what is allowed from now on: the beginning, where it is long.
+        call: String,
+        /// Until when, where it is for once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
     /// Fact: money and tokens were spent.
     Charged {
@@ -746,10 +759,13 @@ pub struct Proposal {
     pub name: Name,
     /// Its arguments, canonical.
     pub args: serde_json::Value,
-    /// `ask` or `hold`.
+    /// `ask` or `hold`; `deny` of a call that was denied, and `allow` of a change that can be undone.
     pub verdict: Verdict,
     /// The rule that asks; `PROPOSE` where the process itself does.
     pub rule: String,
+    /// What a denied call wants: the narrowest grants that would let it pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.
@@ -820,6 +836,20 @@ pub enum ProposalState {
     Undone,
     /// A person stopped it in its window.
     Vetoed,
+    /// It was denied, its process went on without it, and a person may lift that.
+    Denied,
+}
+
+/// How far a denial was lifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lifted {
+    /// For this very call, once.
+    Once,
+    /// For the same call of this process from now on.
+    Process,
+    /// By another policy, for whoever has the role.
+    Role,
 }
 
 impl Serialize for Name {
@@ -883,6 +913,7 @@ impl Body {
             Body::Changed(_) => "changed",
             Body::Examined(_) => "examined",
             Body::Proposal { .. } => "proposal",
+            Body::Lifted { .. } => "lifted",
             Body::Charged { .. } => "charged",
             Body::Compacted { .. } => "compacted",
             Body::Forked { .. } => "forked",

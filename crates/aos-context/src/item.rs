@@ -19,6 +19,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Webhook(_)
         | Body::Watch { .. }
         | Body::Reaped { .. }
+        | Body::Lifted { .. }
         | Body::Exited { .. } => Some(ItemKind::User),
         Body::Signal { signal, .. } => match signal {
             Signal::Term => Some(ItemKind::User),

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use aos_abi::entry::Outcome;
+use aos_abi::entry::{Lifted, Outcome};
 use aos_abi::inference::NativeCall;
 use aos_abi::{Body, Entry, Lsn, Pid, limits};
 use serde::Serialize;
@@ -281,6 +281,15 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
         }
         Body::Watch { watch_id, paths } => {
             Told::fenced(entry, &format!("changed files, watch {}", word(watch_id)), json_text(paths))
+        }
+        Body::Lifted { id, reach, call, until } => {
+            let until = until.map(|until| format!(", before {until}")).unwrap_or_default();
+            let may = match reach {
+                Lifted::Once => "a person lifted a denial: you may make this call once, with the very same arguments",
+                Lifted::Process => "a person lifted a denial: you may make such calls from now on",
+                Lifted::Role => "the policy has changed and denies this call no more",
+            };
+            Told::plain(format!("[{}, {at}: {may}{until}]\n", word(id)), neutral(call.into()))
         }
         Body::Signal { signal, from_pid, .. } => {
             Told::plain(String::new(), format!("[signal {signal} from pid {from_pid}, {at}: this is your last turn]"))

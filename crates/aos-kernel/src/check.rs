@@ -113,14 +113,24 @@ impl<P: PageStore> Kernel<P> {
             Body::Changed(_) | Body::Requested(_) if self.table.get(pid).is_some() => Ok(()),
             Body::Changed(_) | Body::Requested(_) => Err(no_process(pid)),
             Body::Proposal {
-                state: ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone,
+                state:
+                    ProposalState::Pending
+                    | ProposalState::Expired
+                    | ProposalState::Executed
+                    | ProposalState::Undone
+                    | ProposalState::Denied,
                 ..
             } => Err(CallError::new(Code::Inval, "a proposal is answered with approved, standing, rejected or vetoed")),
             Body::Proposal { id, state, .. } => self.check_answer(pid, id, *state),
-            Body::Examined(examined) => match self.open_proposal(pid, &examined.id) {
-                Some(OpenProposal { examined: None, .. }) => Ok(()),
-                _ => Err(no_proposal(&examined.id)),
-            },
+            Body::Examined(examined) => {
+                let unseen = |open: &OpenProposal| open.examined.is_none();
+                let asked = self.open_proposal(pid, &examined.id).is_some_and(unseen);
+                if asked || self.denial(pid, &examined.id).is_some_and(|denial| unseen(&denial.open)) {
+                    Ok(())
+                } else {
+                    Err(no_proposal(&examined.id))
+                }
+            }
             Body::Budgeted { budget } => self.check_budget(pid, &Grant::from(budget)),
             Body::Booted { .. }
             | Body::Faulted(_)

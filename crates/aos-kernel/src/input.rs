@@ -62,7 +62,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// A person has spoken: waits that only pass time end early.
-    fn interrupt(&mut self, pid: Pid, by: &str) {
+    pub(crate) fn interrupt(&mut self, pid: Pid, by: &str) {
         let now = self.globals.at;
         let Some(process) = self.table.get(pid) else { return };
         let Phase::Waiting { wait, since, .. } = process.phase.clone() else { return };

@@ -26,6 +26,7 @@ mod boot;
 mod calls;
 mod check;
 mod deadlock;
+mod denials;
 mod fork;
 mod given;
 mod groups;
@@ -59,6 +60,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Day;
 use crate::circuit::Circuits;
 use crate::course::Measures;
+use crate::denials::Denied;
 use crate::effect::Effect;
 use crate::hedge::Race;
 use crate::labels::Reads;
@@ -122,6 +124,8 @@ struct Globals {
     proposals: BTreeMap<String, Pid>,
     /// Whose approvals stand, by the proposal they were given to.
     standing: BTreeMap<String, Pid>,
+    /// Denials that a person may lift, or has lifted for once, by the number of their id.
+    denials: BTreeMap<u64, Denied>,
     last_proposal: u64,
     /// Programs for which something is set aside ahead.
     purses: BTreeSet<Pid>,
@@ -331,6 +335,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Syscall { .. }
             | Body::Verdict { .. }
             | Body::Result { effect: None, .. }
+            | Body::Lifted { .. }
             | Body::Charged { .. }
             | Body::Ahead { .. }
             | Body::Refused { .. }

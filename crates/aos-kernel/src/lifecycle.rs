@@ -148,6 +148,8 @@ impl<P: PageStore> Kernel<P> {
             requests: Default::default(),
             watches: Default::default(),
             proposals: Default::default(),
+            denials: Default::default(),
+            denied: Default::default(),
             standing: Default::default(),
             refusals: Default::default(),
             rates: Default::default(),
@@ -303,6 +305,7 @@ impl<P: PageStore> Kernel<P> {
         }
         self.approvals_are_over(pid, "its process has ended");
         self.close_proposals(pid);
+        self.close_denials(pid);
         self.revoke(pid);
         // Nothing reads back from JSON as none, so nothing is none here too.
         let shown = Some(result.clone()).filter(|result| !result.is_null());

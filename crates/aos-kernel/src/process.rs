@@ -129,12 +129,16 @@ pub struct Process {
     pub proposals: BTreeMap<String, OpenProposal>,
     /// Proposals to which a person has said yes for as long as it lives, by id.
     pub standing: BTreeMap<String, OpenProposal>,
+    /// Calls that were denied and that a person may lift, or has lifted for once, by the number of their id.
+    pub denials: BTreeMap<u64, Denial>,
     /// Calls a person has said no to, oldest first: asked again, they get the same answer.
     pub refusals: VecDeque<Refusal>,
     /// How often it has made the calls of each rule with a `rate`, by the rule's name.
     pub rates: BTreeMap<String, Count>,
     /// Questions that it and those below it have put to people.
     pub asked: Count,
+    /// Denials of it and of those below it that people were shown.
+    pub denied: Count,
     /// Bytes that drivers have brought to it and to those below it.
     pub brought: Count,
     /// What it and those below it have used of its role's budget: money, tokens, calls.
@@ -428,8 +432,10 @@ pub struct OpenProposal {
     pub args: String,
     /// `true`: it runs at the end of the window unless vetoed; `false`: it needs a yes.
     pub hold: bool,
-    /// The rule that asks.
+    /// The rule that asks, or denies.
     pub rule: String,
+    /// What a denied call wants: the narrowest grants. Empty of a question.
+    pub grants: Vec<String>,
     /// The process asked for it itself.
     pub why: Option<String>,
     /// What could go wrong.
@@ -440,6 +446,15 @@ pub struct OpenProposal {
     pub generation: String,
     /// The files that it concerns, once somebody has looked; for calls of which [`crate::proposals::binds`] holds.
     pub examined: Option<Examined>,
+}
+
+/// A call that was denied.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Denial {
+    /// As people see it.
+    pub open: OpenProposal,
+    /// A person has lifted it: the call may be made, once.
+    pub lifted: bool,
 }
 
 /// `TERM` was received.
@@ -604,7 +619,8 @@ impl Process {
         };
         // A timer that finds no room fires once there is some.
         let timers = self.timers.values().map(|timer| timer.next_at).min().filter(|_| !self.is_full());
-        let proposals = self.proposals.values().map(|proposal| proposal.expires_at).min();
+        let denied = self.denials.values().map(|denial| denial.open.expires_at);
+        let proposals = self.proposals.values().map(|proposal| proposal.expires_at).chain(denied).min();
         let kill = self.terminating.map(|terminating| terminating.kill_at);
         [phase, timers, proposals, kill, self.budget.ends_at].into_iter().flatten().min()
     }

@@ -39,6 +39,12 @@ pub(crate) fn no_proposal(id: &str) -> CallError {
     CallError::new(Code::NoEnt, format!("no open proposal `{id}`")).hint("`aos proposals` lists them")
 }
 
+/// That nobody can say yes yet.
+pub(crate) fn unseen(id: &str) -> CallError {
+    let error = CallError::new(Code::Again, format!("the files that {id} concerns are still being looked at"));
+    CallError { retry_after_ms: Some(100), ..error }
+}
+
 /// A call to put before a person.
 #[derive(Debug)]
 pub(crate) struct Question {
@@ -86,6 +92,7 @@ impl<P: PageStore> Kernel<P> {
             args: args.to_string(),
             hold,
             rule: rule.clone(),
+            grants: Vec::new(),
             why: why.clone(),
             risk: risk.clone(),
             expires_at,
@@ -94,7 +101,8 @@ impl<P: PageStore> Kernel<P> {
         };
         let look = self.examination(pid, &id, &open);
         let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
-        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, why, risk, expires_at });
+        let grants = Vec::new();
+        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why, risk, expires_at });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -121,6 +129,7 @@ impl<P: PageStore> Kernel<P> {
             args: args.to_string(),
             hold: false,
             rule: rule.clone(),
+            grants: Vec::new(),
             why: Some(why.clone()),
             risk: None,
             expires_at,
@@ -128,8 +137,8 @@ impl<P: PageStore> Kernel<P> {
             examined: None,
         };
         let (name, why, verdict) = (Name::Propose, Some(why), Verdict::Ask);
-        let proposal =
-            Box::new(Proposal { call_id: id.as_str().into(), name, args, verdict, rule, why, risk: None, expires_at });
+        let (call_id, grants, risk) = (id.as_str().into(), Vec::new(), None);
+        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why, risk, expires_at });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -169,7 +178,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What it takes to see the files that a proposal concerns, where an approval binds any.
-    fn examination(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Effect> {
+    pub(crate) fn examination(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Effect> {
         let call = Syscall::parse(&open.name, &open.args).ok().filter(|call| binds(call.name()))?;
         let process = self.table.get(pid)?;
         let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
@@ -182,6 +191,14 @@ impl<P: PageStore> Kernel<P> {
             self.works_on(pid);
             let open = self.open_proposal(pid, &id).filter(|open| open.examined.is_none()).cloned();
             if let Some(look) = open.and_then(|open| self.examination(pid, &id, &open)) {
+                self.perform(look);
+            }
+        }
+        for (number, denied) in self.globals.denials.clone() {
+            let id = format!("p{number}");
+            let open = self.denial(denied.pid, &id).filter(|denial| denial.open.examined.is_none());
+            let open = open.map(|denial| denial.open.clone());
+            if let Some(look) = open.and_then(|open| self.examination(denied.pid, &id, &open)) {
                 self.perform(look);
             }
         }
@@ -208,6 +225,7 @@ impl<P: PageStore> Kernel<P> {
                 open.examined = Some(examined.clone());
             }
         });
+        self.examined_denial(pid, examined);
     }
 
     /// A proposal of this process that waits.
@@ -221,13 +239,14 @@ impl<P: PageStore> Kernel<P> {
         if !yes && self.is_standing(pid, id) {
             return Ok(());
         }
-        let open = self.open_proposal(pid, id).ok_or_else(|| no_proposal(id))?;
-        if !yes || open.examined.is_some() || !binds_name(&open.name) {
-            return if state == ProposalState::Standing { self.check_stands(pid, id) } else { Ok(()) };
+        if self.denial(pid, id).is_some() {
+            return self.check_denial(pid, id, state);
         }
-        let mut error = CallError::new(Code::Again, format!("the files that {id} concerns are still being looked at"));
-        error.retry_after_ms = Some(100);
-        Err(error)
+        let open = self.open_proposal(pid, id).ok_or_else(|| no_proposal(id))?.clone();
+        if !yes || open.examined.is_some() || !binds_name(&open.name) {
+            return if state == ProposalState::Standing { self.check_stands(pid, id, &open) } else { Ok(()) };
+        }
+        Err(unseen(id))
     }
 
     /// The files that a person saw when they approved a call, where it was.
@@ -273,6 +292,7 @@ impl<P: PageStore> Kernel<P> {
             args: changed.args.clone(),
             verdict: Verdict::Allow,
             rule: changed.rule.clone(),
+            grants: Vec::new(),
             why: None,
             risk: None,
             expires_at: self.globals.at.plus_millis(undo_ms),
@@ -283,6 +303,9 @@ impl<P: PageStore> Kernel<P> {
 
     /// A person has answered.
     pub(crate) fn proposal_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) {
+        if self.denial_answered(pid, id, state, why) {
+            return;
+        }
         let Some(open) = self.take_proposal(pid, id) else {
             self.withdraw(pid, id);
             self.not_begun(pid, id, why);
@@ -300,7 +323,11 @@ impl<P: PageStore> Kernel<P> {
                 self.remember_refusal(pid, id, &open, reason);
                 self.settle_call(pid, call, CallError::new(Code::Rejected, reason));
             }
-            ProposalState::Pending | ProposalState::Expired | ProposalState::Executed | ProposalState::Undone => {}
+            ProposalState::Pending
+            | ProposalState::Expired
+            | ProposalState::Executed
+            | ProposalState::Undone
+            | ProposalState::Denied => {}
         }
     }
 
@@ -327,6 +354,12 @@ impl<P: PageStore> Kernel<P> {
             why: why.to_owned(),
             until: now.plus_millis(ttl_ms),
         };
+        self.keep_refusal(pid, refusal);
+    }
+
+    /// Keeps an answer that holds for a time.
+    pub(crate) fn keep_refusal(&mut self, pid: Pid, refusal: Refusal) {
+        let now = self.globals.at;
         self.with(pid, |process| {
             process.refusals.retain(|earlier| now < earlier.until);
             if process.refusals.len() >= REFUSALS_MAX {
@@ -371,8 +404,7 @@ impl<P: PageStore> Kernel<P> {
     /// What a person should know who is asked about it now.
     pub(crate) fn risk_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
         let call = Syscall::parse(&open.name, &open.args).ok()?;
-        let about = self.about(pid, &call);
-        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &[], &call))?;
+        let said = self.said_of(pid, open, &call)?;
         said.lacking.map(|lacking| self.risk(pid, &lacking))
     }
 
@@ -444,7 +476,12 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What an approval lets happen now; `None` where its process is gone.
-    fn permit_approved(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Option<Result<Permit, CallError>> {
+    pub(crate) fn permit_approved(
+        &mut self,
+        pid: Pid,
+        id: &str,
+        open: &OpenProposal,
+    ) -> Option<Result<Permit, CallError>> {
         if !open.hold && self.globals.at > open.expires_at {
             let late = "the approval is over: it came too late, or its process was stopped for too long";
             let error = CallError::new(Code::Rejected, late).hint("propose it again if it still matters");
@@ -469,8 +506,12 @@ impl<P: PageStore> Kernel<P> {
             Ok(call) => call,
             Err(error) => return Some(Err(error)),
         };
+        let lifts = !open.grants.is_empty();
+        if lifts && self.rule_of_receiver(pid, &call).is_some_and(|said| said.verdict == Verdict::Deny) {
+            return Some(Err(CallError::new(Code::Perm, "a rule closes whoever has that name by now")));
+        }
         let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or_default();
-        let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation) };
+        let approval = Approval { id, name: call.name(), args: &args, generation: Some(&open.generation), lifts };
         let about = self.about(pid, &call);
         let said = |policy: &Policy, subject: &Subject<'_>| policy.authorize_approved(subject, call, &approval);
         let ruling = self.judge(pid, about, said)?;

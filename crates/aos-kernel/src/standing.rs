@@ -33,7 +33,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Whether a yes to this proposal may stand: not where the same call would be asked about again all the same.
-    pub(crate) fn check_stands(&mut self, pid: Pid, id: &str) -> Result<(), CallError> {
+    pub(crate) fn check_stands(&mut self, pid: Pid, id: &str, open: &OpenProposal) -> Result<(), CallError> {
         let Some(process) = self.table.get(pid) else { return Err(crate::no_process(pid)) };
         if process.standing.len() >= STANDING_MAX {
             return Err(CallError::new(
@@ -42,8 +42,7 @@ impl<P: PageStore> Kernel<P> {
             )
             .hint("`aos reject ID` withdraws one that `aos inspect` lists; or approve this once"));
         }
-        let Some(open) = process.proposals.get(id).cloned() else { return Err(crate::proposals::no_proposal(id)) };
-        let Some(stands) = standing_of(id, &open) else {
+        let Some(stands) = standing_of(id, open) else {
             let message = format!("an approval of {id} cannot stand: it asks about no call of the process");
             return Err(CallError::new(Code::Perm, message).hint("approve it once"));
         };
@@ -56,7 +55,7 @@ impl<P: PageStore> Kernel<P> {
                 Code::Perm,
                 format!("an approval of {id} cannot stand: the same call would be decided by {} again", said.rule),
             )
-            .hint("approve it once; only a question of a role's own rule can be answered for longer")),
+            .hint("approve it once; only what a role's own rule asks, or has no rule for, can be answered for longer")),
             None => Err(crate::no_process(pid)),
         }
     }
@@ -110,10 +109,13 @@ impl<P: PageStore> Kernel<P> {
                 self.expire(pid, &id, Some(error.message.clone()), error);
             }
         }
+        self.denials_are_over(&format!("{WHY} it was denied"));
     }
 }
 
 fn standing_of(id: &str, open: &OpenProposal) -> Option<Standing> {
     // What was proposed has been parsed before, but for what the system itself asks: a tier, or a model elsewhere.
-    Syscall::parse(&open.name, &open.args).ok().map(|call| Standing::of(id, &call))
+    let call = Syscall::parse(&open.name, &open.args).ok()?;
+    let standing = Standing::of(id, &call);
+    Some(if open.grants.is_empty() { standing } else { standing.lifting() })
 }

@@ -203,12 +203,24 @@ impl<P: PageStore> Kernel<P> {
         let (name, args) = (call.name(), call.args());
         let Some(ruling) = self.rule(pid, call) else { return };
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
+        if let Some((id, open, permit)) = self.lifted(pid, &ruling) {
+            if let Some(over) = self.over(pid, name, Verdict::Allow, permit.obligations()) {
+                self.decided(pid, call_id, Verdict::Deny, over.rule.clone(), None);
+                self.finish_call(pid, index, Err(over.error(name)));
+                return;
+            }
+            self.decided(pid, call_id, Verdict::Allow, permit.rule().to_owned(), None);
+            self.count_rates(pid, permit.obligations());
+            self.use_lifted(pid, index, id, open);
+            self.carry_out(pid, index, permit);
+            return;
+        }
         if let Some(over) = self.over(pid, name, ruling.verdict, &ruling.obligations) {
             self.decided(pid, call_id, Verdict::Deny, over.rule.clone(), None);
             self.finish_call(pid, index, Err(over.error(name)));
             return;
         }
-        self.decided(pid, call_id, ruling.verdict, ruling.rule.clone(), ruling.lifted.clone());
+        self.decided(pid, call_id.clone(), ruling.verdict, ruling.rule.clone(), ruling.lifted.clone());
         if ruling.verdict > Verdict::Deny {
             self.count_rates(pid, &ruling.obligations);
         }
@@ -225,6 +237,9 @@ impl<P: PageStore> Kernel<P> {
                 self.propose(pid, index, Question { name, args, hold_ms, rule: ruling.rule, why: None, risk });
             }
             (Verdict::Deny | Verdict::Allow, _) => {
+                if let Some(call) = &ruling.refused {
+                    self.keep_denial(pid, call_id, call, &ruling.rule);
+                }
                 let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
                 error.hint = ruling.hint;
                 self.finish_call(pid, index, Err(error));

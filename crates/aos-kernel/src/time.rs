@@ -137,6 +137,7 @@ impl<P: PageStore> Kernel<P> {
         }
         self.fire_timers(pid, now);
         self.expire_proposals(pid, now);
+        self.expire_denials(pid, now);
         let Some(process) = self.table.get(pid) else { return };
         match process.phase.clone() {
             Phase::Waiting { until: Some(until), wait, since, .. } if until <= now => {

@@ -149,23 +149,30 @@ impl<P: PageStore> Kernel<P> {
         models.map(|(name, spec)| (name.clone(), self.globals.scheduler.slots(name, &spec.limits))).collect()
     }
 
-    /// The proposals that wait.
+    /// The proposals that wait, and then the denials that a person may lift, or has lifted for once.
     pub fn proposals(&mut self) -> Vec<ProposalView> {
         let open: Vec<(String, Pid)> = self.globals.proposals.iter().map(|(id, pid)| (id.clone(), *pid)).collect();
-        open.into_iter().filter_map(|(id, pid)| self.proposal_view(&id, pid)).collect()
+        let denied = self.globals.denials.iter().map(|(number, denied)| (format!("p{number}"), denied.pid));
+        let all: Vec<(String, Pid)> = open.into_iter().chain(denied).collect();
+        all.into_iter().filter_map(|(id, pid)| self.proposal_view(&id, pid)).collect()
     }
 
     fn proposal_view(&mut self, id: &str, pid: Pid) -> Option<ProposalView> {
         // The files that it runs may have been changed since it was asked.
-        let by_now = self.table.get(pid)?.proposals.get(id).filter(|open| open.risk.is_none()).cloned();
-        let by_now = by_now.and_then(|open| self.risk_by_now(pid, &open));
-        let receiver =
-            self.table.get(pid)?.proposals.get(id).cloned().and_then(|open| self.receiver_by_now(pid, &open));
+        let denial = self.denial(pid, id).cloned();
+        let denied = denial.as_ref().map(|denial| &denial.open).cloned();
+        let asked = denied.or(self.table.get(pid)?.proposals.get(id).cloned());
+        let by_now = asked.as_ref().filter(|open| open.risk.is_none());
+        let by_now = by_now.and_then(|open| self.risk_by_now(pid, open));
+        let receiver = asked.and_then(|open| self.receiver_by_now(pid, &open));
         let process = self.table.get(pid)?;
-        let (open, state) = match process.proposals.get(id) {
-            Some(open) => (open, ProposalState::Pending),
-            None => (process.standing.get(id)?, ProposalState::Standing),
+        let (open, state) = match (&denial, process.proposals.get(id)) {
+            (Some(denial), _) if denial.lifted => (&denial.open, ProposalState::Approved),
+            (Some(denial), _) => (&denial.open, ProposalState::Denied),
+            (None, Some(open)) => (open, ProposalState::Pending),
+            (None, None) => (process.standing.get(id)?, ProposalState::Standing),
         };
+        let asks = if open.hold { Verdict::Hold } else { Verdict::Ask };
         let args: serde_json::Value = serde_json::from_str(&open.args).unwrap_or(serde_json::Value::Null);
         let mut view = ProposalView {
             id: id.to_owned(),
@@ -174,8 +181,9 @@ impl<P: PageStore> Kernel<P> {
             files: open.examined.as_ref().map(|examined| examined.files.clone()).unwrap_or_default(),
             unbound: open.examined.as_ref().and_then(|examined| examined.unbound.clone()).or(receiver),
             call: CallView { name: open.name.clone(), args },
-            verdict: if open.hold { Verdict::Hold } else { Verdict::Ask },
+            verdict: if open.grants.is_empty() { asks } else { Verdict::Deny },
             rule: open.rule.clone(),
+            grants: open.grants.clone(),
             why: open.why.clone(),
             risk: open.risk.clone().or(by_now),
             shown: String::new(),
@@ -183,7 +191,8 @@ impl<P: PageStore> Kernel<P> {
             ended: None,
             expires_at: open.expires_at,
         };
-        if let (ProposalState::Pending, Ok(name)) = (state, open.name.parse::<aos_abi::Name>()) {
+        if let (ProposalState::Pending | ProposalState::Denied, Ok(name)) = (state, open.name.parse::<aos_abi::Name>())
+        {
             let seen = serde_json::json!([view.call.args, view.why, view.risk, view.preview, view.files, view.unbound]);
             view.shown = format!("{:032x}", aos_policy::fingerprint(name.as_str(), &seen));
         }
@@ -206,8 +215,12 @@ impl<P: PageStore> Kernel<P> {
     /// # Errors
     /// `EREJECTED` where there is something else to see by now.
     pub fn check_shown(&mut self, id: &str, shown: Option<&str>) -> Result<(), CallError> {
-        let Some(view) = self.proposal(id).filter(|view| view.state == ProposalState::Pending) else { return Ok(()) };
-        let put = self.open_proposal(view.pid, id).map(|open| open.risk == view.risk);
+        let open = |view: &ProposalView| matches!(view.state, ProposalState::Pending | ProposalState::Denied);
+        let Some(view) = self.proposal(id).filter(open) else { return Ok(()) };
+        let put = match self.denial(view.pid, id) {
+            Some(denial) => Some(denial.open.risk == view.risk),
+            None => self.open_proposal(view.pid, id).map(|open| open.risk == view.risk),
+        };
         if shown.map_or(put == Some(true), |shown| shown == view.shown) {
             return Ok(());
         }
@@ -218,10 +231,13 @@ impl<P: PageStore> Kernel<P> {
             )))
     }
 
-    /// Whose proposal this is, while it waits or its approval stands.
+    /// Whose proposal or denial this is, while it waits or its approval stands or is not used.
     #[must_use]
     pub fn proposal_owner(&self, id: &str) -> Option<Pid> {
-        self.globals.proposals.get(id).or_else(|| self.globals.standing.get(id)).copied()
+        let asked = self.globals.proposals.get(id).or_else(|| self.globals.standing.get(id)).copied();
+        asked.or_else(|| {
+            crate::denials::number(id).and_then(|number| self.globals.denials.get(&number)).map(|of| of.pid)
+        })
     }
 
     /// The approvals that stand, each with its process.

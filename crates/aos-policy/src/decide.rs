@@ -12,6 +12,7 @@ use crate::given::{Given, Lacking};
 use crate::grant::Grants;
 use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
+use crate::role::Role;
 use crate::scope::host_words;
 use crate::standing::Standing;
 use crate::target::{self, Action, Kind, Reach, Target};
@@ -74,6 +75,20 @@ pub struct Explanation {
     pub lacking: Option<Lacking>,
     /// The standing approval that took the place of a question, such as `p3`.
     pub standing: Option<String>,
+    /// The grants that were wanting, where a person's yes stood in for them.
+    pub wanting: Vec<String>,
+}
+
+/// What a person's yes to a denied call stands in for. Never for the floor, for a rule that denies, for a process that was
+/// given nothing at all, or for what labels say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Lift {
+    /// Nothing.
+    Nothing,
+    /// A rule that the role has not.
+    Role,
+    /// That, and a grant that the process or an ancestor was not given.
+    Grants,
 }
 
 impl Explanation {
@@ -86,6 +101,7 @@ impl Explanation {
             lifted: None,
             lacking: None,
             standing: None,
+            wanting: Vec::new(),
         }
     }
 
@@ -99,6 +115,16 @@ impl Explanation {
         self.obligations.join(&other.obligations);
         self.lifted = self.lifted.take().or(other.lifted);
         self.lacking = self.lacking.take().or(other.lacking);
+    }
+
+    /// A person's yes stands in for this grant.
+    fn lift(&mut self, grant: String, rule: impl FnOnce() -> String) {
+        if self.rule.is_empty() {
+            self.rule = rule();
+        }
+        if !self.wanting.contains(&grant) {
+            self.wanting.push(grant);
+        }
     }
 
     /// Takes another layer's verdict where it is stricter.
@@ -115,25 +141,30 @@ impl Explanation {
 type Lacks<'a> = &'a dyn Fn(&Syscall) -> Option<Lacking>;
 
 pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
-    decide_whole(tables, subject, standing, call, &|call| subject.given.lacks(call))
+    decide_whole(tables, subject, (standing, Lift::Nothing), call, &|call| subject.given.lacks(call))
+}
+
+/// What would be said to a call if what it wants were granted, as far as a person can lift that.
+pub(crate) fn decide_lifted(tables: &Tables, subject: &Subject<'_>, lift: Lift, call: &Syscall) -> Explanation {
+    decide_whole(tables, subject, (&[], lift), call, &|call| subject.given.lacks(call))
 }
 
 /// What is said to a call of the past, of which it was recorded whether people had given all that steers it.
 pub(crate) fn decide_past(tables: &Tables, subject: &Subject<'_>, given: bool, call: &Syscall) -> Explanation {
-    decide_whole(tables, subject, &[], call, &|call| if given { None } else { subject.given.lacks(call) })
+    decide_whole(tables, subject, (&[], Lift::Nothing), call, &|call| {
+        if given { None } else { subject.given.lacks(call) }
+    })
 }
 
-fn decide_whole(
-    tables: &Tables,
-    subject: &Subject<'_>,
-    standing: &[Standing],
-    call: &Syscall,
-    lacks: Lacks<'_>,
-) -> Explanation {
-    let mut said = decide_one(tables, subject, standing, call, lacks);
+/// Approvals that stand, and what a yes to this very call stands in for.
+type Yes<'a> = (&'a [Standing], Lift);
+
+fn decide_whole(tables: &Tables, subject: &Subject<'_>, yes: Yes<'_>, call: &Syscall, lacks: Lacks<'_>) -> Explanation {
+    let mut said = decide_one(tables, subject, yes, call, lacks);
     // What a child is to be shown is fetched and read by the one who makes it. No approval of the making stands for that.
     if let Syscall::SpawnAgent(spawn) = call {
-        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, &[], attached, lacks)));
+        let none: Yes<'_> = (&[], Lift::Nothing);
+        spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, none, attached, lacks)));
     }
     said
 }
@@ -141,7 +172,7 @@ fn decide_whole(
 fn decide_one(
     tables: &Tables,
     subject: &Subject<'_>,
-    standing: &[Standing],
+    (standing, lift): Yes<'_>,
     call: &Syscall,
     lacks: Lacks<'_>,
 ) -> Explanation {
@@ -158,10 +189,16 @@ fn decide_one(
         said.rule = format!("always: {}", call.name());
         return said;
     }
+    // A yes that stands reaches no further than what the role has not: what the grants keep from a process, and so from all
+    // who could have it do their work, is lifted for one call alone.
+    let lift = match standing.iter().any(|one| one.lifts() && one.covers(call)) {
+        true if lift == Lift::Nothing => Lift::Role,
+        _ => lift,
+    };
     for (action, target) in &demands {
-        by_role(tables, subject, *action, target, &mut said);
+        by_role(tables, subject, (*action, target), lift, &mut said);
         for (depth, grants) in subject.chain.iter().enumerate() {
-            by_grants(grants, depth, *action, target, &mut said);
+            by_grants(grants, depth, (*action, target), lift, &mut said);
         }
     }
     by_standing(standing, call, &mut said);
@@ -172,13 +209,15 @@ fn decide_one(
     said
 }
 
-/// A person's yes that stands takes the place of what a role's rule would have asked, and of its wait; nothing else is
-/// lifted by it, and what comes after it may ask again.
+/// A person's yes that stands takes the place of what a role's rule would have asked, and of its wait, or of a rule that the
+/// role has not; nothing else is lifted by it, and what comes after it may ask again.
 fn by_standing(standing: &[Standing], call: &Syscall, said: &mut Explanation) {
-    if !matches!(said.verdict, Verdict::Ask | Verdict::Hold) {
+    let lifted = !said.wanting.is_empty();
+    let asks = matches!(said.verdict, Verdict::Ask | Verdict::Hold);
+    if said.verdict == Verdict::Deny || !(asks || lifted) {
         return;
     }
-    if let Some(one) = standing.iter().find(|one| one.covers(call)) {
+    if let Some(one) = standing.iter().find(|one| one.covers(call) && (one.lifts() || !lifted)) {
         said.verdict = Verdict::Allow;
         said.rule = format!("standing approval {}: {}", one.id, said.rule);
         said.standing = Some(one.id.clone());
@@ -233,7 +272,7 @@ pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target:
     if tables.roles.contains_key(role) {
         let (labels, given) = (Labels::NONE, Given::default());
         let subject = Subject { pid: Pid::SYSTEM, role, chain: &[], labels, given, reaches: None };
-        by_role(tables, &subject, action, target, &mut said);
+        by_role(tables, &subject, (action, target), Lift::Nothing, &mut said);
     } else {
         said.lower(Verdict::Deny, || format!("no role `{role}`"), || None);
     }
@@ -243,8 +282,8 @@ pub(crate) fn by_role_alone(tables: &Tables, role: &str, action: Action, target:
 pub(crate) fn by_role(
     tables: &Tables,
     subject: &Subject<'_>,
-    action: Action,
-    target: &Target<'_>,
+    (action, target): (Action, &Target<'_>),
+    lift: Lift,
     said: &mut Explanation,
 ) {
     let narrowest = || Some(narrowest(action, target));
@@ -255,7 +294,21 @@ pub(crate) fn by_role(
     };
     let finding = role.table(action).find(target);
     let Some(terms) = finding.terms else {
-        said.lower(Verdict::Deny, || format!("role {}: no rule", role.name), narrowest);
+        let rule = || format!("role {}: no rule", role.name);
+        // What asks about a part of it was not what somebody was shown who said yes for longer.
+        let asks_within = lift == Lift::Role && finding.partly.verdict < Verdict::Allow;
+        if lift == Lift::Nothing || asks_within || !may_be_lifted(role, target) {
+            said.lower(Verdict::Deny, rule, narrowest);
+            return;
+        }
+        said.lift(self::narrowest(action, target), rule);
+        // What is said to a part of it holds all the same, labels above all.
+        said.lower(
+            finding.partly.verdict,
+            || finding.rule.map(|rule| rule.name.to_string()).unwrap_or_default(),
+            || None,
+        );
+        said.obligations.join(&finding.partly.obligations);
         return;
     };
     if let Target::Net { address, .. } = target
@@ -269,16 +322,34 @@ pub(crate) fn by_role(
     said.obligations.join(&terms.obligations);
 }
 
-pub(crate) fn by_grants(grants: &Grants, depth: usize, action: Action, target: &Target<'_>, said: &mut Explanation) {
+/// Whether a person's yes can stand in for a rule: a private address takes one that names it, which is the floor's word, and
+/// a command takes the programs that its role names.
+fn may_be_lifted(role: &Role, target: &Target<'_>) -> bool {
+    match target {
+        Target::Net { address, .. } => address.class != Class::Private,
+        Target::Command(_) => role.exec.is_some(),
+        Target::Bare | Target::Words { .. } | Target::Channel { .. } => true,
+    }
+}
+
+pub(crate) fn by_grants(
+    grants: &Grants,
+    depth: usize,
+    (action, target): (Action, &Target<'_>),
+    lift: Lift,
+    said: &mut Explanation,
+) {
     if grants.as_slice().iter().any(|grant| grant.covers(action, target)) {
         return;
     }
     let whose = if depth == 0 { "this process" } else { "an ancestor" };
-    said.lower(
-        Verdict::Deny,
-        || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string())),
-        || Some(narrowest(action, target)),
-    );
+    let rule = || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string()));
+    // Whoever was given nothing at all is to do nothing: so is a quarantined child, which reads what strangers wrote.
+    if lift < Lift::Grants || grants.as_slice().is_empty() {
+        said.lower(Verdict::Deny, rule, || Some(narrowest(action, target)));
+    } else {
+        said.lift(narrowest(action, target), rule);
+    }
 }
 
 fn shorten(text: &str) -> String {

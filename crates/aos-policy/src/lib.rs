@@ -59,7 +59,7 @@ pub use label::Labels;
 pub use named::Named;
 pub use passage::marked_texts;
 pub use permit::Permit;
-pub use policy::{Approval, Policy, Ruling, fingerprint};
+pub use policy::{Approval, Policy, Ruling, Wanting, fingerprint};
 pub use role::Role;
 pub use standing::Standing;
 pub use target::{is_home, namespace, segments};

@@ -8,7 +8,7 @@ use aos_abi::entry::Verdict;
 use aos_abi::syscall::FsRead;
 use aos_abi::{Name, Syscall};
 
-use crate::decide::{Explanation, Subject, by_grants, by_role};
+use crate::decide::{Explanation, Lift, Subject, by_grants, by_role};
 use crate::fault::Fault;
 use crate::policy::Policy;
 use crate::settings::Mount;
@@ -39,9 +39,9 @@ impl Policy {
         }
         let mut said = Explanation::open();
         let read = Action::of(Name::FsRead);
-        by_role(self.tables(), subject, read, &all, &mut said);
+        by_role(self.tables(), subject, (read, &all), Lift::Nothing, &mut said);
         for (depth, grants) in subject.chain.iter().enumerate() {
-            by_grants(grants, depth, read, &all, &mut said);
+            by_grants(grants, depth, (read, &all), Lift::Nothing, &mut said);
         }
         said.verdict == Verdict::Allow
     }

@@ -12,7 +12,7 @@ use aos_abi::{Name, Syscall};
 use aos_personal::Detector;
 
 use crate::child::{self, Exceeds};
-use crate::decide::{Allowed, Explanation, Subject, decide, decide_past};
+use crate::decide::{Allowed, Explanation, Lift, Subject, decide, decide_lifted, decide_past};
 use crate::fault::Fault;
 use crate::given::Lacking;
 use crate::grant::Grant;
@@ -97,6 +97,17 @@ pub struct Approval<'a> {
     pub args: &'a serde_json::Value,
     /// The policy's generation when they were asked; `None` where it was not kept.
     pub generation: Option<&'a str>,
+    /// The call had been denied for want of a grant, and the yes stands in for that.
+    pub lifts: bool,
+}
+
+/// What a denied call wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanting {
+    /// The narrowest grants that would let it pass, or have a person asked.
+    pub grants: Vec<String>,
+    /// Whether its role lacks a rule; else its own grants, or an ancestor's, lack one.
+    pub of_role: bool,
 }
 
 /// Names a call by its name and canonical arguments, or a result: two have the same only if they are the same to the byte.
@@ -153,7 +164,10 @@ impl Policy {
     /// The call is judged anew: what is denied by now stays denied, and so does a call that differs from the approved
     /// one in any argument, or an approval under another policy.
     pub fn authorize_approved(&self, subject: &Subject<'_>, call: Syscall, approval: &Approval<'_>) -> Ruling {
-        let mut said = decide(&self.tables, subject, &[], &call);
+        let mut said = match approval.lifts {
+            true => decide_lifted(&self.tables, subject, Lift::Grants, &call),
+            false => decide(&self.tables, subject, &[], &call),
+        };
         let refusal = if approval.name != call.name() || *approval.args != call.args() {
             Some("approval: it was given for other arguments")
         } else if approval.generation.is_some_and(|generation| generation != self.generation()) {
@@ -175,7 +189,7 @@ impl Policy {
     }
 
     fn rule(subject: &Subject<'_>, call: Syscall, said: Explanation, allowed: bool) -> Ruling {
-        let Explanation { verdict, rule, hint, obligations, lifted, lacking, standing } = said;
+        let Explanation { verdict, rule, hint, obligations, lifted, lacking, standing, wanting: _ } = said;
         let (permit, refused) = if allowed {
             (Some(Permit::new(subject.pid, call, rule.clone(), obligations.clone())), None)
         } else {
@@ -192,6 +206,24 @@ impl Policy {
     /// What [`Policy::authorize_with`] would say, without a permit.
     pub fn explain_with(&self, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
         decide(&self.tables, subject, standing, call)
+    }
+
+    /// What a denied call wants, where a person's yes can stand in for it; `None` where it is not denied, or where the floor, a
+    /// rule, a label or the lack of any grant denies it, which no yes lifts.
+    #[must_use]
+    pub fn wanting(&self, subject: &Subject<'_>, call: &Syscall) -> Option<Wanting> {
+        if self.explain(subject, call).verdict != Verdict::Deny {
+            return None;
+        }
+        let lifted = self.explain_lifted(subject, call);
+        let of_role = !decide_lifted(&self.tables, subject, Lift::Role, call).wanting.is_empty();
+        let grants = lifted.wanting;
+        (lifted.verdict > Verdict::Deny && !grants.is_empty()).then_some(Wanting { grants, of_role })
+    }
+
+    /// What would be said to a denied call if it were granted what it wants, as far as a person's yes can stand in for that.
+    pub fn explain_lifted(&self, subject: &Subject<'_>, call: &Syscall) -> Explanation {
+        decide_lifted(&self.tables, subject, Lift::Grants, call)
     }
 
     /// What is said to a call that was decided once, maybe under another policy. `given` says whether people had given all

@@ -2,8 +2,8 @@
 //!
 //! Start at [`Standing::of`]. What always holds: one covers the call that was approved, and no call that the narrowest
 //! grant for that one would not cover; where a grant could not tell the calls apart (a command, a call without a target) it
-//! covers these very arguments alone; it lifts a question or a wait of a role's rule, never a denial, a rule about labels
-//! or the floor (`decide`).
+//! covers these very arguments alone; it lifts a question or a wait of a role's rule, or, where it was given to a denial, that
+//! the role has no rule; never a rule that denies, a grant that is wanting, a rule about labels or the floor (`decide`).
 
 use aos_abi::{Name, Syscall};
 
@@ -18,6 +18,7 @@ pub struct Standing {
     /// The proposal it was given to, such as `p3`.
     pub id: String,
     covers: Covers,
+    lifts: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -46,7 +47,26 @@ impl Standing {
             }
             _ => exactly(),
         };
-        Standing { id: id.to_owned(), covers }
+        Standing { id: id.to_owned(), covers, lifts: false }
+    }
+
+    /// The same of a yes to a call that was denied for want of a rule.
+    #[must_use]
+    pub fn lifting(self) -> Standing {
+        Standing { lifts: true, ..self }
+    }
+
+    pub(crate) fn lifts(&self) -> bool {
+        self.lifts
+    }
+
+    /// Names what it covers: two have the same only if they cover the same.
+    #[must_use]
+    pub fn print(&self) -> u128 {
+        match &self.covers {
+            Covers::Exactly { print, .. } => *print,
+            Covers::On(grant) => fingerprint("on", &grant.as_str().into()),
+        }
     }
 
     /// Whether it covers a call.

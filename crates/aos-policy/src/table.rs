@@ -39,6 +39,8 @@ pub(crate) struct Table {
 pub(crate) struct Finding<'p> {
     /// The terms of all rules that match; `None` where none of them grants.
     pub(crate) terms: Option<Terms>,
+    /// What is said to a part of what the call reaches, where none grants the whole.
+    pub(crate) partly: Terms,
     /// The first rule with the least verdict.
     pub(crate) rule: Option<&'p Rule>,
     /// Whether a rule that grants names private addresses.
@@ -62,7 +64,7 @@ impl Table {
     }
 
     pub(crate) fn find(&self, target: &Target<'_>) -> Finding<'_> {
-        let mut finding = Finding { terms: None, rule: None, private: false };
+        let mut finding = Finding { terms: None, partly: Terms::unbounded(), rule: None, private: false };
         let mut granted = false;
         let mut verdict = Verdict::Allow;
         let mut obligations = Obligations::default();
@@ -87,8 +89,11 @@ impl Table {
             verdict = verdict.min(rule.terms.verdict);
             obligations.join(&rule.terms.obligations);
         }
+        let terms = Terms { verdict, obligations };
         if granted || verdict == Verdict::Deny {
-            finding.terms = Some(Terms { verdict, obligations });
+            finding.terms = Some(terms);
+        } else {
+            finding.partly = terms;
         }
         finding
     }

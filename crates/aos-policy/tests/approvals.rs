@@ -34,7 +34,7 @@ fn an_approval_is_of_these_arguments_under_this_policy() {
     let policy = asking();
     let args = call(WRITE).args();
     let generation = policy.generation().to_owned();
-    let yes = Approval { id: "p3", name: Name::FsWrite, args: &args, generation: Some(&generation) };
+    let yes = Approval { id: "p3", name: Name::FsWrite, args: &args, generation: Some(&generation), lifts: false };
     let ruling = policy.authorize_approved(&subject(&[]), call(WRITE), &yes);
     assert_eq!(ruling.rule, "approval p3: role r: fs[1] contracts/**");
     assert!(ruling.permit.is_some());

@@ -45,6 +45,10 @@ impl<P: PageStore> Kernel<P> {
         let (name, canonical) = (action.name(), action.args());
         let Some(ruling) = self.rule(pid, action) else { return Done::Ended };
         if ruling.verdict == Verdict::Deny {
+            let call_id = self.table.get(pid).map(|process| process.step[index].call_id.clone());
+            if let (Some(call_id), Some(call)) = (call_id, &ruling.refused) {
+                self.keep_denial(pid, call_id, call, &ruling.rule);
+            }
             let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
             error.hint = ruling.hint;
             return Done::Now(Err(error));

@@ -123,6 +123,7 @@ fn a_fork_has_no_more_rights_than_the_first() {
       → infer 4 turn [task]
     > 4: => FS_READ {"path":"docs/a"} => FS_READ {"path":"a"}
     4 deny by grant: none of this process, which has [SPAWN_AGENT, FS_READ docs/**]
+    4 p1 would take FS_READ a
     4 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [SPAWN_AGENT, FS_READ docs/**]
       → call 4 FS_READ {"path":"docs/a"}
     "#);

@@ -366,6 +366,7 @@ fn a_child_with_more_rights_than_its_parent_is_refused() {
       → infer 2 turn [task, turn, spawn_agent, spawn_agent, spawn_agent]
     > 3: => FS_READ {"path":"docs/a"} => FS_READ {"path":"docs/b"}
     3 deny by grant: none of this process, which has [FS_READ docs/a]
+    3 p1 would take FS_READ docs/b
     3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [FS_READ docs/a]
       → call 3 FS_READ {"path":"docs/a"}
     "#);

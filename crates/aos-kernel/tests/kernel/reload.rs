@@ -51,6 +51,7 @@ fn another_policy_holds_from_the_next_decision_on_and_an_older_yes_does_not() {
       → another policy
     > 2: => FS_WRITE {"path":"c","content":"3"}
     2 deny by role assistant: no rule
+    2 p3 would take FS_WRITE c
     2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
       → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, turn, fs_write]
     > off 1
@@ -104,6 +105,7 @@ fn what_a_stop_interrupted_goes_on_by_what_was_changed_meanwhile() {
     > boot
     2 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
     2 deny by role assistant: no rule
+    2 p1 would take FS_WRITE b
     2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
       → another policy
       → infer 2 turn [task, turn, exec_cmd, fs_write]

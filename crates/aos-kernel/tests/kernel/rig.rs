@@ -688,6 +688,7 @@ impl Rig {
             Body::Result { name, .. } => name.to_lowercase(),
             Body::Exited { .. } => format!("end of {}", entry.pid),
             Body::Reaped { children } => format!("{} put away", children.len()),
+            Body::Lifted { id, .. } => format!("{id} lifted"),
             Body::Compacted { .. } => "summary".into(),
             Body::Signal { signal, .. } => format!("{signal}"),
             other => other.kind().into(),
@@ -785,7 +786,11 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Syscall { .. } | Body::InferenceStarted { .. } => return None,
         Body::Result { name, outcome: Outcome::Success { result }, .. } => format!("{name} = {}", short(result)),
         Body::Result { name, outcome: Outcome::Error { error }, .. } => format!("{name} = {}", words(error)),
+        Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), .. } => {
+            format!("{id} would take {}", proposal.grants.join(", "))
+        }
         Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
+        Body::Lifted { id, reach, call, .. } => format!("told of {id}: {reach:?}, {call}"),
         Body::Ahead { usd, tokens } => format!("sets aside {usd}, {tokens} tokens"),
         Body::Charged { usage, cost_usd, .. } => {
             let cost = cost_usd.map_or("unknown".into(), |cost| cost.to_string());

@@ -119,6 +119,7 @@ fn a_denied_call_returns_with_the_deciding_rule() {
     2 deny by role assistant: fs[3] secret/**
     2 FS_READ = EPERM the policy denies FS_READ: role assistant: fs[3] secret/**
     2 deny by role assistant: no rule
+    2 p1 would take NET_FETCH example.com/
     2 NET_FETCH = EPERM the policy denies NET_FETCH: role assistant: no rule
       → infer 2 turn [task, turn, fs_read, net_fetch]
     "#);

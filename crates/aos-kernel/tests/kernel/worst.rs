@@ -273,7 +273,9 @@ impl<'a> World<'a> {
 
     /// Whoever is asked says yes to the task alone.
     fn person(&mut self) {
-        for proposal in self.kernel.proposals() {
+        // What was denied waits for nobody, and nobody lifts it.
+        let asked = self.kernel.proposals().into_iter().filter(|one| one.state == ProposalState::Pending);
+        for proposal in asked.collect::<Vec<_>>() {
             let own = |(name, args): &Call| *name == proposal.call.name && *args == proposal.call.args;
             let yes = proposal.pid == MAIN && self.task.calls.iter().any(own);
             self.told.asked.push((proposal.call.name.clone(), proposal.call.args.clone()));

@@ -5,16 +5,17 @@ use std::io::Write as _;
 
 use aos_abi::Pid;
 use aos_abi::api::{ApproveRequest, ProposalView, Reach, RejectRequest};
+use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::ProcessView;
 
 use super::proposals::{shown, state};
 use super::{Context, Exit, Failure, call, clean_line, now};
 use crate::client::Address;
 
-/// Say yes to calls that wait
+/// Say yes to calls that wait, or lift the denial of one
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it) and never lifts a denial or a rule about labels.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
+    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
 )]
 pub struct Approve {
     /// Which, such as p3
@@ -41,11 +42,12 @@ enum For {
     Once,
     /// The same call of this process, for as long as it lives and the policy stays
     Process,
-    /// What the rule that asks is about, for every process of the role: shows the change to policy.yaml
+    /// What the rule that asks is about, or what the denied call wants, for every process of the role: shows the change to
+    /// policy.yaml
     Role,
 }
 
-/// Say no to calls that wait
+/// Say no to calls that wait, or dismiss denials
 #[derive(Debug, clap::Args)]
 pub struct Reject {
     /// Which, such as p3; of one that was approved for the process, the approval is withdrawn
@@ -129,7 +131,8 @@ async fn asked(cx: &Context, process: Option<Pid>) -> Result<Vec<ProposalView>, 
         std::iter::successors(Some(pid), |pid| parents.get(pid).copied().filter(|parent| parent < pid))
             .any(|pid| pid == top)
     };
-    open.retain(|proposal| below(proposal.pid));
+    // What was denied waits for nobody: each is lifted by its own name.
+    open.retain(|proposal| below(proposal.pid) && proposal.state == ProposalState::Pending);
     if open.is_empty() {
         return Err(Failure::new(format!("nothing waits of process {top}, nor of any below it")).hint("aos proposals"));
     }
@@ -178,7 +181,12 @@ impl Answers<'_> {
             Ok(proposal) if self.cx.json => self.cx.document(&proposal)?,
             Ok(proposal) => {
                 let of = call(&proposal.call.name, &proposal.call.args);
-                self.cx.note(&format!("{} is {}: {of}", proposal.id, state(proposal.state)));
+                let told = match (proposal.verdict, proposal.state) {
+                    (Verdict::Deny, ProposalState::Approved) => "; its process was told that it may make it, once",
+                    (Verdict::Deny, ProposalState::Standing) => "; its process was told that it may make it",
+                    _ => "",
+                };
+                self.cx.note(&format!("{} is {}: {of}{told}", proposal.id, state(proposal.state)));
             }
             Err(failure) => self.first = self.first.take().or(Some(failure)),
         }

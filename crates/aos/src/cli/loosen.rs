@@ -1,17 +1,20 @@
-//! `aos approve --for role`: the change to policy.yaml by which a rule asks no more.
+//! `aos approve --for role`: the change to policy.yaml by which a rule asks no more, or by which a role gets what a denied
+//! call wants.
 //!
-//! Start at [`perform`]. What always holds: the file is the one that holds, or nothing is done; one word of it changes and
+//! Start at [`perform`]. What always holds: the file is the one that holds, or nothing is done; one place of it changes and
 //! all else stays, comments included; it is replaced whole, and where the daemon refuses the new one the old one is back.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use aos_abi::Syscall;
 use aos_abi::api::ProposalView;
+use aos_abi::entry::Verdict;
 use aos_abi::process::{PolicyView, StatusView};
 use aos_policy::Policy;
 use aos_policy::diff::diff;
-use aos_policy::loosen::loosen;
+use aos_policy::loosen::{Loosened, NotLoosened, grant, loosen};
 
 use super::{Context, Exit, Failure, clean_line};
 use crate::client::Address;
@@ -34,14 +37,15 @@ pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<E
         return Err(Failure::new(format!("{} is not the policy that holds", file.display()))
             .hint("aos policy check, then aos policy reload"));
     };
-    let loosened = loosen(&text, &proposal.rule).map_err(|not| Failure::new(not.why).hint(not.hint))?;
+    let loosened = changed(&text, &proposal)?;
     let new = Policy::parse(&loosened.text).map_err(|_| Failure::new("the changed policy has a fault"))?;
-    let line = |text: &str| text.lines().nth(loosened.line - 1).unwrap_or_default().to_owned();
-    let (was, is) = (line(&text), line(&loosened.text));
+    let (was, is) = differing(&text, &loosened.text);
     let changes: Vec<String> = diff(&old, &new).iter().map(ToString::to_string).collect();
     if !cx.json {
         let name = file.display();
-        cx.line(&format!("--- {name}\n+++ {name}\n@@ -{0} +{0} @@\n-{was}\n+{is}", loosened.line))?;
+        cx.line(&format!("--- {name}\n+++ {name}\n@@ -{0} +{0} @@", loosened.line))?;
+        was.iter().try_for_each(|line| cx.line(&format!("-{line}")))?;
+        is.iter().try_for_each(|line| cx.line(&format!("+{line}")))?;
         for change in &changes {
             cx.line(&clean_line(change))?;
         }
@@ -60,15 +64,40 @@ pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<E
     }
     if cx.json {
         cx.document(&serde_json::json!({
-            "id": id, "file": file, "line": loosened.line, "old": was, "new": is, "changes": changes,
+            "id": id, "file": file, "line": loosened.line, "old": was.join("\n"), "new": is.join("\n"), "changes": changes,
             "written": yes, "generation": generation,
         }))?;
     } else if yes {
-        cx.note(&format!("written; the question {id} is over, and the agent is told to make its call again"));
+        cx.note(&format!("written; {id} is over, and the agent is told to make its call again"));
     } else {
         cx.note(&format!("nothing was changed; `aos approve {id} --for role --yes` writes it"));
     }
     Ok(Exit::Success)
+}
+
+/// The text by which the call of a proposal is not asked about, or not denied, any more.
+fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
+    let not = |not: NotLoosened| Failure::new(not.why).hint(not.hint);
+    if proposal.verdict != Verdict::Deny {
+        return loosen(text, &proposal.rule).map_err(not);
+    }
+    let role = proposal.rule.strip_prefix("role ").and_then(|rest| rest.strip_suffix(": no rule"));
+    let Some(role) = role else {
+        return Err(Failure::new(format!("its role does not deny it: {}", proposal.rule))
+            .hint("approve it once, or give the next process what it wants with --grant"));
+    };
+    let call = Syscall::parse(&proposal.call.name, &proposal.call.args.to_string())
+        .map_err(|error| Failure::new(error.message))?;
+    grant(text, role, &proposal.grants, &call).map_err(not)
+}
+
+/// The lines that two texts have not in common, between those at their beginnings and ends that they have.
+fn differing<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let end = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    (old[..old.len() - end].to_vec(), new[..new.len() - end].to_vec())
 }
 
 fn unwritten(file: &Path) -> impl Fn(std::io::Error) -> Failure {

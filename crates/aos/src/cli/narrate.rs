@@ -3,7 +3,7 @@
 //! Start at [`Narrator::tell`], which is pure. What always holds: every line is clean (see [`super::clean`]) and at most as
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
-use aos_abi::entry::{CircuitState, InferenceOutcome, Outcome, ProposalState, ServedOutcome, Verdict};
+use aos_abi::entry::{CircuitState, InferenceOutcome, Lifted, Outcome, ProposalState, ServedOutcome, Verdict};
 use aos_abi::{Body, Entry, Timestamp, Usd, limits};
 use serde_json::Value;
 
@@ -109,6 +109,14 @@ impl Narrator {
                         &self.fit(&format!("process {} from the past of {from_pid}, up to {from_lsn}", entry.pid)),
                     ),
                 ]
+            }
+            Body::Lifted { id, reach, call, .. } => {
+                let reach = match reach {
+                    Lifted::Once => "once",
+                    Lifted::Process => "from now on",
+                    Lifted::Role => "by the policy from now on",
+                };
+                vec![self.lead("←", &format!("{} may be done {reach}: {}", clean_line(id), clean_line(call)))]
             }
             Body::Reaped { children } => {
                 let pids: Vec<String> = children.iter().map(ToString::to_string).collect();
@@ -260,6 +268,10 @@ impl Narrator {
         let because = why.filter(|why| !why.is_empty()).map(|why| format!(", {}", clean_line(why))).unwrap_or_default();
         let words = match state {
             ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
+            ProposalState::Denied => {
+                let words = format!("`aos approve {id}` would let it be done", id = clean_line(id));
+                return vec![self.lead(&self.style.dim("  ?"), &words)];
+            }
             ProposalState::Approved => "approved",
             ProposalState::Standing => "approved for the process",
             ProposalState::Rejected => "rejected",

@@ -1,11 +1,11 @@
-//! `aos proposals`: what waits for a person.
+//! `aos proposals`: what waits for a person, and what was denied and a person may lift.
 //!
 //! What always holds: the list shows the beginning of each question, so that none buries the others; one that is named is
-//! shown whole.
+//! shown whole. A denial waits for nobody, so it is one line below the questions.
 
 use aos_abi::Timestamp;
 use aos_abi::api::ProposalView;
-use aos_abi::entry::{BoundFile, ProposalState};
+use aos_abi::entry::{BoundFile, ProposalState, Verdict};
 use aos_abi::process::ProcessView;
 
 use unicode_width::UnicodeWidthChar as _;
@@ -27,12 +27,13 @@ pub(crate) const PREVIEW: &str = "  | ";
 const WHY: &str = "  why: ";
 const BOUND: &str = "  only while unchanged: ";
 const UNBOUND: &str = "  not bound: ";
-const SIGNS: [&str; 5] = [RISK, PREVIEW, WHY, BOUND, UNBOUND];
+const WANTS: &str = "  wants: ";
+const SIGNS: [&str; 6] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, WANTS];
 
-/// List the calls and the questions that wait for a person
+/// List the calls and the questions that wait for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4"
+    after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3              also of one that was denied: the agent may make it then, once\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4"
 )]
 pub struct Args {
     /// Only these, such as p3, each shown whole
@@ -100,6 +101,7 @@ pub(super) fn state(state: ProposalState) -> &'static str {
         ProposalState::Executed => "executed",
         ProposalState::Undone => "undone",
         ProposalState::Vetoed => "vetoed",
+        ProposalState::Denied => "denied",
     }
 }
 
@@ -125,7 +127,11 @@ pub(super) fn bound(files: &[BoundFile], unbound: Option<&str>) -> String {
 /// All that one should know before one answers: the risk, what would happen, why, and what a yes is bound to.
 pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
     let [risk, preview, why] = asked(proposal);
-    broken(&(risk + &preview + &why + &bound(&proposal.files, proposal.unbound.as_deref())), width)
+    let wants = match proposal.grants.as_slice() {
+        [] => String::new(),
+        grants => format!("{WANTS}{}\n", clean_line(&grants.join(", "))),
+    };
+    broken(&(risk + &preview + &why + &bound(&proposal.files, proposal.unbound.as_deref()) + &wants), width)
 }
 
 /// The risk, what would happen, and why. What is known stands before what the process says, and each line of what it says
@@ -196,6 +202,7 @@ pub(super) fn shown(
     width: Option<usize>,
     style: Style,
 ) -> String {
+    let (denied, asked): (Vec<&ProposalView>, Vec<&ProposalView>) = proposals.iter().partition(|one| is_denial(one));
     let mut table = Table::new(&[
         Column::text("ID"),
         Column::number("PID"),
@@ -204,7 +211,7 @@ pub(super) fn shown(
         Column::text("RULE").dispensable(),
         Column::text("CALL"),
     ]);
-    for proposal in proposals {
+    for proposal in &asked {
         let open = matches!(proposal.state, ProposalState::Pending | ProposalState::Executed);
         table.row([
             proposal.id.clone(),
@@ -215,12 +222,51 @@ pub(super) fn shown(
             call(&proposal.call.name, &proposal.call.args),
         ]);
     }
-    let mut text = table.shown(width, style);
-    for proposal in proposals.iter().filter(|proposal| in_whole || proposal.state == ProposalState::Pending) {
+    let mut text = if asked.is_empty() { String::new() } else { table.shown(width, style) };
+    let begin = |text: &mut String, proposal: &ProposalView| {
         text.push_str(&format!("\n{}\n", style.bold(&format!("{} of process {}", proposal.id, proposal.pid))));
         text.push_str(&if in_whole { whole(proposal, width) } else { begun(proposal, width) });
+    };
+    let told = asked.iter().filter(|proposal| in_whole || proposal.state == ProposalState::Pending);
+    told.for_each(|proposal| begin(&mut text, proposal));
+    if !denied.is_empty() {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{}", denials(&denied, now, width, style)));
+        denied.iter().filter(|_| in_whole).for_each(|proposal| begin(&mut text, proposal));
     }
     text
+}
+
+/// Whether it is a denial that a person may lift, or has lifted for a call that was not made yet.
+pub(crate) fn is_denial(proposal: &ProposalView) -> bool {
+    let open = matches!(proposal.state, ProposalState::Denied | ProposalState::Approved);
+    open && proposal.verdict == Verdict::Deny
+}
+
+/// What was denied, a line each: nobody waits for it.
+fn denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
+    let mut table = Table::new(&[
+        Column::text("ID"),
+        Column::number("PID"),
+        Column::text("STATE"),
+        Column::number("LEFT"),
+        Column::text("RULE").dispensable(),
+        Column::text("WANTS"),
+        Column::text("CALL"),
+    ]);
+    for one in denied {
+        table.row([
+            one.id.clone(),
+            one.pid.to_string(),
+            state(one.state).to_owned(),
+            duration(one.expires_at.millis_since(now) / 1_000),
+            one.rule.clone(),
+            one.grants.join(", "),
+            call(&one.call.name, &one.call.args),
+        ]);
+    }
+    let head = style.bold("denied, and done without; aos approve ID lets the agent make the call, once");
+    format!("{head}\n{}", table.shown(width, style))
 }
 
 #[cfg(test)]

@@ -192,6 +192,7 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
         call: CallView { name: proposal.name.as_str().to_owned(), args: proposal.args },
         verdict: proposal.verdict,
         rule: proposal.rule,
+        grants: proposal.grants,
         why: proposal.why,
         risk: proposal.risk,
         shown: String::new(),

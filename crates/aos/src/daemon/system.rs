@@ -261,7 +261,8 @@ impl Daemon {
     async fn not_open(&self, id: String) -> ApiError {
         let reader = self.journal.reader();
         let past = blocking(move || super::past::proposals(&reader)).await.unwrap_or_default();
-        match past.into_iter().find(|past| past.id == id && past.state != ProposalState::Pending) {
+        let open = |state| matches!(state, ProposalState::Pending | ProposalState::Denied);
+        match past.into_iter().find(|past| past.id == id && !open(past.state)) {
             Some(past) => {
                 let state = serde_json::to_value(past.state).unwrap_or_default();
                 let why = past.ended.map(|why| format!(": {why}")).unwrap_or_default();
@@ -288,7 +289,8 @@ impl Daemon {
         };
         // To what stands there is only a no.
         let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
-        let Some(mut view) = known.filter(|view| !yes || view.state == ProposalState::Pending) else {
+        let open = |state| matches!(state, ProposalState::Pending | ProposalState::Denied);
+        let Some(mut view) = known.filter(|view| !yes || open(view.state)) else {
             return Err(self.not_open(wanted).await);
         };
         // A no to what would have run by itself.
@@ -557,6 +559,10 @@ impl System for Daemon {
         let ready = |kernel: &mut super::heart::LiveKernel| {
             let mut open = kernel.proposals();
             open.retain(|one| {
+                // What was lifted and is not used is shown as it is.
+                if one.state == ProposalState::Approved {
+                    return true;
+                }
                 let yes =
                     Body::Proposal { id: one.id.clone(), state: ProposalState::Approved, proposal: None, why: None };
                 kernel.check(one.pid, &yes).is_ok()
@@ -567,7 +573,13 @@ impl System for Daemon {
         if all {
             let reader = self.journal.reader();
             let past = blocking(move || super::past::proposals(&reader)).await?;
-            open.extend(past.into_iter().filter(|past| past.state != ProposalState::Pending));
+            let over = |past: &ProposalView| match past.state {
+                ProposalState::Pending | ProposalState::Denied => false,
+                ProposalState::Approved => !open.iter().any(|one| one.id == past.id),
+                _ => true,
+            };
+            let past: Vec<ProposalView> = past.into_iter().filter(over).collect();
+            open.extend(past);
         }
         Ok(open)
     }

@@ -1,0 +1,349 @@
+//! Denials that a person may lift: what was denied for want of a grant, kept beside the questions that wait.
+//!
+//! Start at [`Kernel::keep_denial`]. What always holds: the process was told `EPERM` and went on, so nothing waits for one;
+//! a yes is for the very call that was denied, once, over the files that were shown, under the policy that denied it; no yes
+//! lifts the floor, a rule that denies, what labels say, or a process that was given nothing (`aos_policy::Wanting`). They
+//! are bounded by process, in all and by the hour, so that whoever is denied in a loop floods neither people nor the
+//! journal.
+
+use aos_abi::entry::{Lifted, Proposal, ProposalState, Verdict};
+use aos_abi::syscall::Kill;
+use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
+use aos_policy::{Labels, Permit, Policy, Ruling, Standing, Subject, Wanting, fingerprint};
+use serde::{Deserialize, Serialize};
+
+use crate::Kernel;
+use crate::process::{Denial, OpenProposal, Process, Refusal};
+use crate::proposals::{binds, no_proposal};
+use crate::table::PageStore;
+
+/// Denials of one process that nobody has answered; beyond, the oldest goes.
+const OF_PROCESS_MAX: usize = 16;
+/// And of all processes.
+const IN_ALL_MAX: usize = 256;
+/// Bytes of arguments that are kept of one process's denials. A call that alone has more is not kept.
+const ARGS_BYTES_MAX: usize = 128 << 10;
+/// New ones of a process and all below it in an hour; beyond, only the process is told.
+const PER_HOUR: u64 = 60;
+const HOUR_S: u64 = 3600;
+/// Denials of one process that were lifted for once and are not used yet.
+const LIFTED_MAX: usize = 64;
+/// Bytes of a call that its process is shown when it is told.
+const CALL_SHOWN_BYTES: usize = 300;
+
+/// Whose a denial is, by its number.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Denied {
+    pub(crate) pid: Pid,
+    root: Pid,
+    /// Names the call and what it is on, see [`Standing::print`].
+    print: u128,
+    /// A person has lifted it.
+    lifted: bool,
+}
+
+/// The number of an id such as `p7`.
+pub(crate) fn number(id: &str) -> Option<u64> {
+    id.strip_prefix('p')?.parse().ok().filter(|number| format!("p{number}") == id)
+}
+
+/// What a no to a denial is remembered by; no call has it.
+fn dismissed(print: u128) -> u128 {
+    fingerprint("denied", &format!("{print:x}").into())
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// What a denied call wants, where a person may lift that.
+    fn wanting(&mut self, pid: Pid, call: &Syscall) -> Option<Wanting> {
+        // A message to somebody whom a rule closes under his other name.
+        if self.rule_of_receiver(pid, call).is_some_and(|said| said.verdict == Verdict::Deny) {
+            return None;
+        }
+        // Who is in a group when it is made, nobody could be shown.
+        if matches!(call, Syscall::Kill(Kill { group: Some(_), .. })) {
+            return None;
+        }
+        let about = self.about(pid, call);
+        self.judge(pid, about, |policy, subject| policy.wanting(subject, call))?
+    }
+
+    /// Keeps a call that was just denied, for people to see, where they may lift that and do not see it already.
+    pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str) {
+        let Some(Wanting { grants, .. }) = self.wanting(pid, call) else { return };
+        let (name, args) = (call.name(), call.args());
+        let (text, now) = (args.to_string(), self.globals.at);
+        let print = Standing::of("", call).print();
+        let Some(root) = self.table.get(pid).map(|process| process.root) else { return };
+        let known = |denied: &Denied| denied.root == root && denied.print == print && !denied.lifted;
+        if text.len() > ARGS_BYTES_MAX
+            || self.globals.denials.values().any(known)
+            || self.was_dismissed(pid, print)
+            || !self.count_denial(pid)
+        {
+            return;
+        }
+        self.make_room(pid, text.len());
+        self.globals.last_proposal += 1;
+        let number = self.globals.last_proposal;
+        let id = format!("p{number}");
+        let expires_at = now.plus_millis(self.policy.proposals().ttl_ms);
+        let mut open = OpenProposal {
+            call: None,
+            name: name.as_str().to_owned(),
+            args: text,
+            hold: false,
+            rule: rule.to_owned(),
+            grants: grants.clone(),
+            why: None,
+            risk: None,
+            expires_at,
+            generation: self.policy.generation().to_owned(),
+            examined: None,
+        };
+        open.risk = self.risk_by_now(pid, &open);
+        let look = self.examination(pid, &id, &open);
+        let (verdict, rule, risk) = (Verdict::Deny, rule.to_owned(), open.risk.clone());
+        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why: None, risk, expires_at });
+        self.fact(pid, Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), why: None });
+        self.globals.denials.insert(number, Denied { pid, root, print, lifted: false });
+        self.with(pid, |process| process.denials.insert(number, Denial { open, lifted: false }));
+        look.into_iter().for_each(|look| self.perform(look));
+    }
+
+    /// Whether a person has said no to it, of this process or of its tree.
+    fn was_dismissed(&mut self, pid: Pid, print: u128) -> bool {
+        let (now, print) = (self.globals.at, dismissed(print));
+        let first = self.lineage(pid).last().copied().unwrap_or(pid);
+        let said = |process: &Process| process.refusals.iter().any(|no| no.fingerprint == print && now < no.until);
+        [pid, first].into_iter().any(|pid| self.table.get(pid).is_some_and(said))
+    }
+
+    /// Counts one more of its tree, where there may be one more.
+    fn count_denial(&mut self, pid: Pid) -> bool {
+        let now = self.globals.at;
+        let Some(first) = self.lineage(pid).last().copied() else { return false };
+        let counted = self.with(first, |process| {
+            let room = process.denied.used_at(now) < PER_HOUR;
+            if room {
+                process.denied.add(now, HOUR_S, 1);
+            }
+            room
+        });
+        counted == Some(true)
+    }
+
+    /// Lets the oldest go until there is room for one more with so many bytes of arguments.
+    fn make_room(&mut self, pid: Pid, bytes: usize) {
+        loop {
+            let Some(process) = self.table.get(pid) else { return };
+            let open = || process.denials.iter().filter(|(_, denial)| !denial.lifted);
+            let kept: usize = open().map(|(_, denial)| denial.open.args.len()).sum();
+            let oldest = open().next().map(|(number, _)| *number);
+            let full = open().count() >= OF_PROCESS_MAX || kept + bytes > ARGS_BYTES_MAX;
+            let Some(number) = oldest.filter(|_| full) else { break };
+            self.end_denial(number, "newer ones took its place");
+        }
+        while self.globals.denials.values().filter(|denied| !denied.lifted).count() >= IN_ALL_MAX {
+            let oldest = self.globals.denials.iter().find(|(_, denied)| !denied.lifted).map(|(number, _)| *number);
+            let Some(number) = oldest else { return };
+            self.end_denial(number, "newer ones took its place");
+        }
+    }
+
+    /// It is over, answered or not.
+    fn end_denial(&mut self, number: u64, why: &str) {
+        let Some(denied) = self.globals.denials.remove(&number) else { return };
+        self.with(denied.pid, |process| process.denials.remove(&number));
+        let (id, state, why) = (format!("p{number}"), ProposalState::Expired, Some(why.to_owned()));
+        self.fact(denied.pid, Body::Proposal { id, state, proposal: None, why });
+    }
+
+    /// A denial of this process that is not over.
+    pub(crate) fn denial(&mut self, pid: Pid, id: &str) -> Option<&Denial> {
+        self.table.get(pid)?.denials.get(&number(id)?)
+    }
+
+    /// Somebody has looked at the files that a denied call concerns.
+    pub(crate) fn examined_denial(&mut self, pid: Pid, examined: &aos_abi::entry::Examined) {
+        let Some(number) = number(&examined.id) else { return };
+        self.with(pid, |process| {
+            if let Some(denial) = process.denials.get_mut(&number) {
+                denial.open.examined = Some(examined.clone());
+            }
+        });
+    }
+
+    /// Whether a person may answer a denial so.
+    pub(crate) fn check_denial(&mut self, pid: Pid, id: &str, state: ProposalState) -> Result<(), CallError> {
+        let Some(process) = self.table.get(pid) else { return Err(crate::no_process(pid)) };
+        let denial = number(id).and_then(|number| process.denials.get(&number)).ok_or_else(|| no_proposal(id))?;
+        if !matches!(state, ProposalState::Approved | ProposalState::Standing) {
+            return Ok(());
+        }
+        let again = |message: String, hint: &str| CallError {
+            retry_after_ms: Some(1000),
+            ..CallError::new(Code::Again, message).hint(hint)
+        };
+        if denial.lifted {
+            return Err(no_proposal(id));
+        }
+        if denial.open.examined.is_none() && denial.open.name.parse().is_ok_and(binds) {
+            return Err(crate::proposals::unseen(id));
+        }
+        if process.is_full() {
+            return Err(again(format!("process {pid} has too many unread events to be told"), "try it again later"));
+        }
+        if process.denials.values().filter(|denial| denial.lifted).count() >= LIFTED_MAX {
+            let message = format!("process {pid} has {LIFTED_MAX} approvals that it has not used");
+            return Err(again(message, "`aos reject ID` takes one back"));
+        }
+        let open = denial.open.clone();
+        if state == ProposalState::Standing { self.check_stands(pid, id, &open) } else { Ok(()) }
+    }
+
+    /// A person has answered a denial; `false` where it is none.
+    pub(crate) fn denial_answered(&mut self, pid: Pid, id: &str, state: ProposalState, why: Option<&str>) -> bool {
+        let Some(open) = self.denial(pid, id).map(|denial| denial.open.clone()) else { return false };
+        let Some(number) = number(id) else { return false };
+        match state {
+            ProposalState::Approved => {
+                // What is known now must hold when it runs.
+                let risk = self.risk_by_now(pid, &open);
+                self.with(pid, |process| {
+                    if let Some(denial) = process.denials.get_mut(&number) {
+                        (denial.lifted, denial.open.risk) = (true, risk);
+                    }
+                });
+                if let Some(denied) = self.globals.denials.get_mut(&number) {
+                    denied.lifted = true;
+                }
+                let call = shown(&open);
+                self.tell_lifted(pid, id, Lifted::Once, call, Some(open.expires_at));
+            }
+            ProposalState::Standing => {
+                self.forget_denial(pid, number);
+                self.stands(pid, id, &open);
+                let covers = self.standing(pid).into_iter().find(|one| one.id == id).map(|one| one.shown());
+                self.tell_lifted(pid, id, Lifted::Process, covers.unwrap_or_default(), None);
+            }
+            ProposalState::Rejected | ProposalState::Vetoed => {
+                let print = self.globals.denials.get(&number).map(|denied| denied.print);
+                self.forget_denial(pid, number);
+                if let Some(print) = print {
+                    self.dismiss(pid, id, print, why.unwrap_or_default());
+                }
+            }
+            ProposalState::Pending
+            | ProposalState::Expired
+            | ProposalState::Executed
+            | ProposalState::Undone
+            | ProposalState::Denied => {}
+        }
+        true
+    }
+
+    fn forget_denial(&mut self, pid: Pid, number: u64) {
+        self.globals.denials.remove(&number);
+        self.with(pid, |process| process.denials.remove(&number));
+    }
+
+    /// The same is not shown again while the answer holds, whoever of the tree makes it.
+    fn dismiss(&mut self, pid: Pid, id: &str, print: u128, why: &str) {
+        let until = self.globals.at.plus_millis(self.policy.proposals().ttl_ms);
+        let first = self.lineage(pid).last().copied().unwrap_or(pid);
+        for of in std::collections::BTreeSet::from([pid, first]) {
+            let refusal = Refusal { fingerprint: dismissed(print), id: id.to_owned(), why: why.to_owned(), until };
+            self.keep_refusal(of, refusal);
+        }
+    }
+
+    /// Tells a process that it may make a call that was denied.
+    fn tell_lifted(&mut self, pid: Pid, id: &str, reach: Lifted, call: String, until: Option<Timestamp>) {
+        let lsn = self.fact(pid, Body::Lifted { id: id.to_owned(), reach, call, until });
+        self.notice(pid, lsn, Labels::NONE);
+        if reach != Lifted::Role {
+            self.interrupt(pid, "a person's answer");
+        }
+    }
+
+    /// What a person's yes to this very call, which the policy denies, lets happen; with the approval, which is used up once
+    /// the call is made. One that does not hold is over.
+    pub(crate) fn lifted(&mut self, pid: Pid, ruling: &Ruling) -> Option<(String, OpenProposal, Permit)> {
+        let call = ruling.refused.as_ref().filter(|_| ruling.verdict == Verdict::Deny)?;
+        let (name, args) = (call.name().as_str(), call.args().to_string());
+        let is_it = |denial: &Denial| denial.lifted && denial.open.name == name && denial.open.args == args;
+        let mut of = self.table.get(pid)?.denials.iter();
+        let (number, open) =
+            of.find(|(_, denial)| is_it(denial)).map(|(number, denial)| (*number, denial.open.clone()))?;
+        let id = format!("p{number}");
+        match self.permit_approved(pid, &id, &open)? {
+            Ok(permit) => Some((id, open, permit)),
+            Err(error) => {
+                self.end_denial(number, &error.message);
+                None
+            }
+        }
+    }
+
+    /// A call is made under the yes to it, which is used up by that.
+    pub(crate) fn use_lifted(&mut self, pid: Pid, index: usize, id: String, open: OpenProposal) {
+        if let Some(number) = number(&id) {
+            self.forget_denial(pid, number);
+        }
+        self.fact(pid, Body::Proposal { id: id.clone(), state: ProposalState::Executed, proposal: None, why: None });
+        self.with(pid, |process| process.step[index].approved = Some((id, open)));
+    }
+
+    /// Those of a process whose time is over.
+    pub(crate) fn expire_denials(&mut self, pid: Pid, now: Timestamp) {
+        let Some(process) = self.table.get(pid) else { return };
+        let due = process.denials.iter().filter(|(_, denial)| denial.open.expires_at <= now);
+        let due: Vec<(u64, bool)> = due.map(|(number, denial)| (*number, denial.lifted)).collect();
+        for (number, lifted) in due {
+            self.end_denial(number, if lifted { "the call was not made in time" } else { "nobody lifted it in time" });
+        }
+    }
+
+    /// A process has ended.
+    pub(crate) fn close_denials(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        let numbers: Vec<u64> = process.denials.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.end_denial(number, "its process has ended"));
+    }
+
+    /// Another policy holds: what the old one denied is over. Who may make such a call by now is told.
+    pub(crate) fn denials_are_over(&mut self, why: &str) {
+        let holds = self.policy.generation().to_owned();
+        for (number, Denied { pid, .. }) in self.globals.denials.clone() {
+            let Some(open) = self.table.get(pid).and_then(|process| process.denials.get(&number)) else { continue };
+            let open = open.open.clone();
+            if open.generation == holds {
+                continue;
+            }
+            self.end_denial(number, why);
+            let Ok(call) = Syscall::parse(&open.name, &open.args) else { continue };
+            let said = self.rule(pid, call).map_or(Verdict::Deny, |ruling| ruling.verdict);
+            if said > Verdict::Deny && self.table.get(pid).is_some_and(|process| !process.is_full()) {
+                self.tell_lifted(pid, &format!("p{number}"), Lifted::Role, shown(&open), None);
+            }
+        }
+    }
+
+    /// What the policy says to a call that was put before people: to one that was denied, as if that were lifted.
+    pub(crate) fn said_of(&mut self, pid: Pid, open: &OpenProposal, call: &Syscall) -> Option<aos_policy::Explanation> {
+        let lifts = !open.grants.is_empty();
+        let about = self.about(pid, call);
+        self.judge(pid, about, |policy: &Policy, subject: &Subject<'_>| match lifts {
+            true => policy.explain_lifted(subject, call),
+            false => policy.explain_with(subject, &[], call),
+        })
+    }
+}
+
+/// A call as its process is shown it.
+fn shown(open: &OpenProposal) -> String {
+    let name = open.name.parse::<Name>().map_or("", |name| name.as_str());
+    let args = &open.args[..open.args.floor_char_boundary(CALL_SHOWN_BYTES)];
+    let cut = if args.len() < open.args.len() { "…" } else { "" };
+    format!("{name} {args}{cut}")
+}

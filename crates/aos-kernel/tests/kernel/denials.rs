@@ -1,0 +1,537 @@
+//! Denials that a person may lift: which are kept, what a yes lets happen, and what no yes does.
+
+use insta::assert_snapshot;
+
+use crate::rig::{replay, replay_under};
+
+/// Reads and talks, writes nothing but `notes`, and asks strangers' readers before they run anything.
+const NARROW: &str = r#"
+version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [SPAWN_AGENT, ASK_USER, PROPOSE]
+    fs:
+      - {path: "**", ops: [read]}
+      - {path: "mail/**", ops: [read], label: untrusted.file}
+      - {path: "keys/**", ops: [read], label: secret}
+      - {path: "closed/**", ops: [read, write, delete], verdict: deny}
+    net:
+      - {to: "api.example.com:443", allow: ["GET /**"]}
+    ipc:
+      - {peer: "*", ops: [send]}
+      - {peer: "bob", ops: [send], verdict: deny}
+labels:
+  - {when: untrusted, calls: [FS_WRITE, SPAWN_AGENT], verdict: ask}
+  - {when: secret, to: any, verdict: deny}
+"#;
+
+const WRITE: &str = r#"=> FS_WRITE {"path":"notes","content":"1"}"#;
+
+/// The last lines of what a script comes to under [`NARROW`], from the first that has this on.
+fn from(script: &str, line: &str) -> String {
+    let told = replay_under(NARROW, script);
+    let at = told.find(line).unwrap_or_else(|| panic!("no `{line}` in {told}"));
+    told[at..].to_owned()
+}
+
+#[test]
+fn a_denied_call_may_be_made_once_by_whoever_a_person_lets_make_it() {
+    // Each `off` replays the whole journal and compares.
+    let told = replay_under(
+        NARROW,
+        &format!(
+            r#"
+            spawn resident go
+            2: {WRITE}
+            off 1
+            2: I may not
+            approve p1
+            off 1
+            2: {WRITE} {WRITE}
+            done 2 FS_WRITE
+            off 1
+            approve p1
+            "#
+        ),
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_WRITE {"path":"notes","content":"1"}
+    2 deny by role assistant: no rule
+    2 p1 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write]
+    > off 1
+      → infer 2 turn [task, turn, fs_write]
+    > 2: I may not
+    > approve p1
+    2 told of p1: Once, FS_WRITE {"path":"notes","content":"1"}
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted]
+    > off 1
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted]
+    > 2: => FS_WRITE {"path":"notes","content":"1"} => FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"notes","content":"1"}
+    > done 2 FS_WRITE
+    2 deny by role assistant: no rule
+    2 p2 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write]
+    > off 1
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write]
+    > approve p1
+    refused: ENOENT no open proposal `p1`
+    "#);
+}
+
+#[test]
+fn a_yes_is_for_these_bytes_alone_and_a_no_is_remembered() {
+    let told = from(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"notes","content":"1"} => FS_WRITE {"path":"notes","content":"2"}
+        approve p1
+        2: => FS_WRITE {"path":"notes","content":"2"} => FS_DELETE {"path":"notes"}
+        reject p2 no
+        reject p3 no
+        reject p1 no
+        2: => FS_WRITE {"path":"notes","content":"1"} => FS_DELETE {"path":"notes"}
+        2: done
+        after 90000
+        "#,
+        "> 2: =>",
+    );
+    assert_snapshot!(told, @r#"
+    > 2: => FS_WRITE {"path":"notes","content":"1"} => FS_WRITE {"path":"notes","content":"2"}
+    2 deny by role assistant: no rule
+    2 p1 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+    2 deny by role assistant: no rule
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, fs_write]
+    > approve p1
+    2 told of p1: Once, FS_WRITE {"path":"notes","content":"1"}
+    > 2: => FS_WRITE {"path":"notes","content":"2"} => FS_DELETE {"path":"notes"}
+    2 deny by role assistant: no rule
+    2 p2 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+    2 deny by role assistant: no rule
+    2 p3 would take FS_DELETE notes
+    2 FS_DELETE = EPERM the policy denies FS_DELETE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, fs_delete, p1 lifted]
+    > reject p2 no
+    > reject p3 no
+    > reject p1 no
+    > 2: => FS_WRITE {"path":"notes","content":"1"} => FS_DELETE {"path":"notes"}
+    2 deny by role assistant: no rule
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+    2 deny by role assistant: no rule
+    2 FS_DELETE = EPERM the policy denies FS_DELETE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, fs_delete, p1 lifted, turn, fs_write, fs_delete]
+    > 2: done
+    > after 90000
+    "#);
+}
+
+#[test]
+fn what_no_yes_may_lift_is_not_put_before_people() {
+    for call in [
+        // The floor, a rule that denies, and one about a part of it.
+        r#"FS_WRITE {"path":"../x","content":""}"#,
+        r#"FS_WRITE {"path":"closed/a","content":""}"#,
+        r#"FS_SEARCH {"pattern":"x","path":"closed"}"#,
+        r#"NET_FETCH {"url":"http://169.254.169.254/"}"#,
+        r#"NET_FETCH {"url":"http://10.0.0.1/"}"#,
+        // No programs are named.
+        r#"EXEC_CMD {"cmd":"ls"}"#,
+    ] {
+        let told = replay_under(NARROW, &format!("spawn resident go\n2: => {call}"));
+        assert!(told.contains("EPERM") && !told.contains("would take"), "{told}");
+    }
+    let secret = r#"
+        here m
+        spawn resident go
+        2: => FS_READ {"path":"keys/a"}
+        done 2 FS_READ {"content":"k"}
+        2: => NET_SEND {"url":"https://api.example.com/","method":"POST"}
+    "#;
+    let told = replay_under(NARROW, secret);
+    assert!(told.contains("EPERM") && !told.contains("would take"), "labels: {told}");
+}
+
+#[test]
+fn who_was_given_nothing_gets_nothing_by_a_denial() {
+    let told = replay_under(
+        NARROW,
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"t","quarantine":true} => SPAWN_AGENT {"role":"r","task":"t","permissions":[]}
+        3: => FS_READ {"path":"a"}
+        4: => FS_READ {"path":"a"}
+        "#,
+    );
+    assert!(told.matches("EPERM").count() == 2 && !told.contains("would take"), "{told}");
+}
+
+#[test]
+fn a_yes_to_a_childs_call_is_no_right_of_the_child() {
+    // What its parent may not do either is lifted for one call and for nothing that stands.
+    let told = from(
+        r#"
+        spawn resident go
+        2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ a/**","SPAWN_AGENT"]}
+        3: => FS_READ {"path":"b"}
+        standing p1
+        approve p1
+        3: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ b"]}
+        3: => FS_READ {"path":"b"}
+        done 3 FS_READ {"content":"x"}
+        3: => FS_READ {"path":"b"}
+        2: => FS_WRITE {"path":"notes","content":""}
+        "#,
+        "> 3: =>",
+    );
+    assert_snapshot!(told, @r#"
+    > 3: => FS_READ {"path":"b"}
+    3 deny by grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
+    3 p1 would take FS_READ b
+    3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
+      → infer 3 turn [task, turn, fs_read]
+    > standing p1
+    refused: EPERM an approval of p1 cannot stand: the same call would be decided by grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT] again
+    > approve p1
+    3 told of p1: Once, FS_READ {"path":"b"}
+    > 3: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ b"]}
+    3 SPAWN_AGENT = EPERM the grant `FS_READ b` exceeds its parent: `FS_READ b` would be allowed to the child and is not to the parent's own grants
+      → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted]
+    > 3: => FS_READ {"path":"b"}
+    3 proposal p1 executed
+      → call 3 FS_READ {"path":"b"}
+    > done 3 FS_READ {"content":"x"}
+      → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted, turn, fs_read]
+    > 3: => FS_READ {"path":"b"}
+    3 deny by grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
+    3 p2 would take FS_READ b
+    3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
+      → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted, turn, fs_read, turn, fs_read]
+    > 2: => FS_WRITE {"path":"notes","content":""}
+    2 deny by role assistant: no rule
+    2 p3 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, spawn_agent, turn, fs_write]
+    "#);
+}
+
+#[test]
+fn a_yes_for_the_process_stands_for_what_its_role_has_no_rule_for() {
+    let told = from(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"notes","content":"1"}
+        2: I may not
+        standing p1
+        2: => FS_WRITE {"path":"notes","content":"2"} => FS_WRITE {"path":"other","content":"2"}
+        done 2 FS_WRITE
+        2: => SPAWN_AGENT {"role":"r","task":"t"}
+        3: => FS_WRITE {"path":"notes","content":"2"}
+        2: => FS_READ {"path":"mail/a"}
+        done 2 FS_READ {"content":"x"}
+        2: => FS_WRITE {"path":"notes","content":"3"}
+        reject p1
+        "#,
+        "> standing",
+    );
+    assert_snapshot!(told, @r#"
+    > standing p1
+    2 told of p1: Process, FS_WRITE notes
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted]
+    > 2: => FS_WRITE {"path":"notes","content":"2"} => FS_WRITE {"path":"other","content":"2"}
+      → call 2 FS_WRITE {"path":"notes","content":"2"}
+    > done 2 FS_WRITE
+    2 deny by role assistant: no rule
+    2 p2 would take FS_WRITE other
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write]
+    > 2: => SPAWN_AGENT {"role":"r","task":"t"}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 3 turn [task]
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write, turn, spawn_agent]
+    > 3: => FS_WRITE {"path":"notes","content":"2"}
+    3 deny by role assistant: no rule
+    3 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 3 turn [task, turn, fs_write]
+    > 2: => FS_READ {"path":"mail/a"}
+      → call 2 FS_READ {"path":"mail/a"}
+    > done 2 FS_READ {"content":"x"}
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write, turn, spawn_agent, turn, fs_read]
+    > 2: => FS_WRITE {"path":"notes","content":"3"}
+    2 ask by label: labels[0] untrusted
+    2 proposal p3 pending
+    > reject p1
+    "#);
+}
+
+#[test]
+fn a_yes_holds_no_more_once_the_process_has_read_what_others_wrote() {
+    let told = from(
+        r#"
+        spawn resident go
+        2: => FS_WRITE {"path":"notes","content":"1"}
+        approve p1
+        2: => FS_READ {"path":"mail/a"}
+        done 2 FS_READ {"content":"x"}
+        2: => FS_WRITE {"path":"notes","content":"1"}
+        risks
+        approve p2
+        2: => FS_WRITE {"path":"notes","content":"1"}
+        "#,
+        "> approve",
+    );
+    assert_snapshot!(told, @r#"
+    > approve p1
+    2 told of p1: Once, FS_WRITE {"path":"notes","content":"1"}
+    > 2: => FS_READ {"path":"mail/a"}
+      → call 2 FS_READ {"path":"mail/a"}
+    > done 2 FS_READ {"content":"x"}
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, fs_write, turn, fs_read, p1 lifted]
+    > 2: => FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p1 expired
+    2 deny by role assistant: no rule
+    2 p2 would take FS_WRITE notes
+    2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, turn, fs_read, p1 lifted, turn, fs_write]
+    > risks
+    p2 the argument `path` stands neither in your request nor in a file that it names, and this agent has read what others wrote (untrusted.file)
+    > approve p2
+    2 told of p2: Once, FS_WRITE {"path":"notes","content":"1"}
+    > 2: => FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p2 executed
+      → call 2 FS_WRITE {"path":"notes","content":"1"}
+    "#);
+}
+
+#[test]
+fn a_search_that_is_lifted_carries_what_the_files_in_it_carry() {
+    let whole = "      - {path: \"**\", ops: [read]}\n";
+    let closed = "      - {path: \"closed/**\", ops: [read, write, delete], verdict: deny}\n";
+    let search = "here m\nspawn resident go\n2: => FS_SEARCH {\"pattern\":\"x\"}";
+    let told = replay_under(&NARROW.replace(whole, ""), search);
+    assert!(told.contains("EPERM") && !told.contains("would take"), "a part of it is closed: {told}");
+    let policy = NARROW.replace(whole, "").replace(closed, "");
+    let script =
+        format!("{search}\nstanding p1\n2: => FS_SEARCH {{\"pattern\":\"x\"}}\ndone 2 FS_SEARCH {{\"matches\":[]}}");
+    let told = replay_under(&policy, &script);
+    assert_snapshot!(told, @r#"
+    > here m
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => FS_SEARCH {"pattern":"x"}
+    2 deny by role assistant: no rule
+    2 p1 would take FS_SEARCH **
+    2 FS_SEARCH = EPERM the policy denies FS_SEARCH: role assistant: no rule
+      → infer 2 turn [task, turn, fs_search]
+    > standing p1
+    2 told of p1: Process, FS_SEARCH with these arguments
+    > 2: => FS_SEARCH {"pattern":"x"}
+      → call 2 FS_SEARCH {"pattern":"x"}
+    > done 2 FS_SEARCH {"matches":[]}
+    2 labelled untrusted.file, secret
+      → infer 2 turn [task, turn, fs_search, turn, fs_search, p1 lifted]
+    "#);
+}
+
+#[test]
+fn a_rule_about_somebody_closes_his_other_name_to_a_yes_as_well() {
+    let policy = NARROW.replace("      - {peer: \"*\", ops: [send]}\n", "");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident name=bob hear
+        spawn resident name=ann hear
+        spawn resident go
+        4: => SEND_MSG {"to_pid":2,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
+        approve p1
+        4: => SEND_MSG {"to_pid":3,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident name=bob hear
+      → infer 2 turn [task]
+    > spawn resident name=ann hear
+      → infer 3 turn [task]
+    > spawn resident go
+      → infer 4 turn [task]
+    > 4: => SEND_MSG {"to_pid":2,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
+    4 deny by role assistant: no rule
+    4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
+    4 deny by role assistant: no rule
+    4 p1 would take SEND_MSG 3
+    4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
+      → infer 4 turn [task, turn, send_msg, send_msg]
+    > approve p1
+    4 told of p1: Once, SEND_MSG {"to_pid":3,"content":"x"}
+    > 4: => SEND_MSG {"to_pid":3,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
+    4 proposal p1 executed
+    3 message from 4: x
+    4 SEND_MSG = {"message_id":"m26"}
+    4 deny by role assistant: no rule
+    4 p2 would take SEND_MSG 3
+    4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
+      → infer 4 turn [task, turn, send_msg, send_msg, turn, send_msg, send_msg, p1 lifted]
+    "#);
+}
+
+#[test]
+fn another_policy_ends_denials_and_tells_whom_it_lets_go_on() {
+    let told = from(
+        r#"
+        spawn resident go
+        spawn resident go
+        2: => FS_WRITE {"path":"notes","content":"1"} => FS_DELETE {"path":"notes"}
+        3: => FS_WRITE {"path":"b","content":"1"}
+        2: I may not
+        approve p2
+        policy ops: [read]} => ops: [read, write]}
+        approve p2
+        off 1
+        "#,
+        "> policy",
+    );
+    assert_snapshot!(told, @r#"
+    > policy ops: [read]} => ops: [read, write]}
+    2 proposal p1 expired
+    2 told of p1: Role, FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p2 expired
+    3 proposal p3 expired
+    3 told of p3: Role, FS_WRITE {"path":"b","content":"1"}
+      → another policy
+    > approve p2
+    refused: ENOENT no open proposal `p2`
+    > off 1
+      → infer 3 turn [task, turn, fs_write]
+      → infer 2 turn [task, turn, fs_write, fs_delete, turn, p2 lifted]
+    "#);
+}
+
+#[test]
+fn whoever_is_denied_in_a_loop_floods_nobody() {
+    let mut script = String::from("spawn resident go\n");
+    for turn in 0..80 {
+        script.push_str(&format!("2: => FS_WRITE {{\"path\":\"n{turn}\",\"content\":\"\"}} {WRITE}\n"));
+    }
+    let told =
+        replay_under(NARROW, &format!("{script}after 3600\n2: => FS_WRITE {{\"path\":\"late\",\"content\":\"\"}}"));
+    let kept = told.matches("would take").count();
+    assert_eq!(kept, 61, "sixty in an hour");
+    assert_eq!(told.matches("would take FS_WRITE notes").count(), 4, "once while it is before people");
+    assert_eq!(told.matches("expired").count(), 61 - 16, "sixteen at a time");
+    assert!(told.contains("would take FS_WRITE late"), "and anew: {told}");
+}
+
+#[test]
+fn the_end_of_a_process_ends_its_denials() {
+    let told = from(
+        &format!(
+            "spawn resident go\n2: {WRITE} => FS_DELETE {{\"path\":\"notes\"}}\napprove p2\nsignal 2 KILL\napprove p1"
+        ),
+        "> signal",
+    );
+    assert_snapshot!(told, @"
+    > signal 2 KILL
+    2 proposal p1 expired
+    2 proposal p2 expired
+    2 exited 137: killed
+      → cancel
+    > approve p1
+    refused: ENOENT no open proposal `p1`
+    ");
+}
+
+#[test]
+fn who_waits_is_woken_by_a_yes_and_who_is_stopped_is_not() {
+    let told = from(
+        &format!(
+            "spawn resident go\n2: {WRITE} => SLEEP {{\"seconds\":600}}\nafter 1\napprove p1\n2: {WRITE}\ndone 2 FS_WRITE\n2: => FS_DELETE {{\"path\":\"notes\"}}\n2: ok\nsignal 2 STOP\napprove p2\nps 2\nsignal 2 CONT"
+        ),
+        "> approve",
+    );
+    assert_snapshot!(told, @r#"
+    > approve p1
+    2 told of p1: Once, FS_WRITE {"path":"notes","content":"1"}
+    2 SLEEP = {"slept_s":1.0,"interrupted":"a person's answer"}
+      → infer 2 turn [task, turn, fs_write, sleep, p1 lifted]
+    > 2: => FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"notes","content":"1"}
+    > done 2 FS_WRITE
+      → infer 2 turn [task, turn, fs_write, sleep, p1 lifted, turn, fs_write]
+    > 2: => FS_DELETE {"path":"notes"}
+    2 deny by role assistant: no rule
+    2 p2 would take FS_DELETE notes
+    2 FS_DELETE = EPERM the policy denies FS_DELETE: role assistant: no rule
+      → infer 2 turn [task, turn, fs_write, sleep, p1 lifted, turn, fs_write, turn, fs_delete]
+    > 2: ok
+    > signal 2 STOP
+    > approve p2
+    2 told of p2: Once, FS_DELETE {"path":"notes"}
+    > ps 2
+    2 is stopped for input: stopped by a signal
+    > signal 2 CONT
+      → infer 2 turn [task, turn, fs_write, sleep, p1 lifted, turn, fs_write, turn, fs_delete, turn, p2 lifted]
+    "#);
+}
+
+#[test]
+fn what_is_proposed_and_denied_is_kept_as_well() {
+    let told = from(
+        r#"
+        spawn resident go
+        2: => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"notes","content":"1"}},"why":"please"}
+        approve p1
+        2: => FS_WRITE {"path":"notes","content":"1"}
+        "#,
+        "> 2: => PROPOSE",
+    );
+    assert_snapshot!(told, @r#"
+    > 2: => PROPOSE {"action":{"name":"FS_WRITE","args":{"path":"notes","content":"1"}},"why":"please"}
+    2 p1 would take FS_WRITE notes
+    2 PROPOSE = EPERM the policy denies FS_WRITE: role assistant: no rule
+      → infer 2 turn [task, turn, propose]
+    > approve p1
+    2 told of p1: Once, FS_WRITE {"path":"notes","content":"1"}
+    > 2: => FS_WRITE {"path":"notes","content":"1"}
+    2 proposal p1 executed
+      → call 2 FS_WRITE {"path":"notes","content":"1"}
+    "#);
+}
+
+#[test]
+fn a_call_that_is_granted_in_part_wants_the_rest_alone() {
+    let told = replay(
+        r#"
+        spawn resident grants=FS_READ,FS_WRITE go
+        2: => FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+        approve p1
+        2: => FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident grants=FS_READ,FS_WRITE go
+      → infer 2 turn [task]
+    > 2: => FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+    2 deny by grant: none of this process, which has [FS_READ, FS_WRITE]
+    2 p1 would take FS_EDIT a
+    2 FS_EDIT = EPERM the policy denies FS_EDIT: grant: none of this process, which has [FS_READ, FS_WRITE]
+      → infer 2 turn [task, turn, fs_edit]
+    > approve p1
+    2 told of p1: Once, FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+    > 2: => FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+    2 proposal p1 executed
+      → call 2 FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
+    "#);
+}
