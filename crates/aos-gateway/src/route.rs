@@ -318,7 +318,7 @@ pub const ROUTES: &[Route] = &[
         .long(),
     route(Op::Budget, Put, "/v1/processes/{pid}/budget", "Set its limits.", json::<Accepted>()).body(of::<BudgetSpec>),
     route(Op::Events, Get, "/v1/events", "Everything that happens.", Content::Events).query(of::<EventsQuery>),
-    route(Op::Proposals, Get, "/v1/proposals", "What waits for a person.", json::<Vec<ProposalView>>())
+    route(Op::Proposals, Get, "/v1/proposals", "What waits for a person, and what was denied and one may lift (state `denied`).", json::<Vec<ProposalView>>())
         .query(of::<ListQuery>),
     route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes.", json::<ProposalView>())
         .optional_body(of::<ApproveRequest>),

@@ -101,6 +101,12 @@ impl Simulation {
             timers: process.timers.keys().cloned().collect(),
             watches: process.watches.keys().cloned().collect(),
             requests: process.requests.keys().cloned().collect(),
+            lifted: process
+                .denials
+                .values()
+                .filter(|denial| denial.lifted)
+                .map(|denial| (denial.open.name.clone(), denial.open.args.clone()))
+                .collect(),
             worst_input: (process.window.tokens_within(infer.budget) + 128) * 3,
             max_output: infer.max_output.into(),
             calm,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use aos_abi::entry::ProposalState;
 use aos_abi::process::{Priority, SpawnSpec, State};
 use aos_abi::{Body, Code, Entry, Pid, Timestamp, limits};
 use aos_kernel::Kernel;
@@ -129,6 +130,7 @@ pub(crate) fn state<P: PageStore>(
         }
     }
     standing(kernel)?;
+    denied(kernel)?;
     slots(kernel, witness, &waiting, due, memory)?;
     queue(kernel, witness, waiting, memory)
 }
@@ -143,6 +145,33 @@ fn standing<P: PageStore>(kernel: &mut Kernel<P>) -> Result<(), Broken> {
         }
     }
     Ok(())
+}
+
+/// What people may lift is listed, bounded, and of the policy that holds.
+fn denied<P: PageStore>(kernel: &mut Kernel<P>) -> Result<(), Broken> {
+    let holds = kernel.policy().generation().to_owned();
+    let pids: Vec<Pid> = (2..kernel.next_pid().0).map(Pid).collect();
+    let has = |pid: &Pid| kernel.process(*pid).is_some_and(|process| !process.denials.is_empty());
+    let pids: Vec<Pid> = pids.into_iter().filter(has).collect();
+    if pids.is_empty() {
+        return Ok(());
+    }
+    let views = kernel.proposals();
+    for pid in pids {
+        let Some(process) = kernel.process(pid) else { continue };
+        let open = process.denials.values().filter(|denial| !denial.lifted).count();
+        let stale = process.denials.values().any(|denial| denial.open.generation != holds);
+        let listed = |number: &u64| views.iter().any(|view| view.pid == pid && view.id == format!("p{number}"));
+        if open > 16 || stale || !process.denials.keys().all(listed) {
+            return Err(broken("denials are few, listed and of this policy", format!("{pid}: {:?}", process.denials)));
+        }
+    }
+    let open = views.iter().filter(|view| view.state == ProposalState::Denied).count();
+    if open > 256 {
+        Err(broken("denials are few, listed and of this policy", format!("{open} in all")))
+    } else {
+        Ok(())
+    }
 }
 
 /// What the journal says of the window of each living process, and of what has come since, is what the process has.
@@ -183,6 +212,7 @@ fn one(process: &Process, witness: &Witness) -> Result<(), Broken> {
             || !process.requests.is_empty()
             || !process.proposals.is_empty()
             || !process.standing.is_empty()
+            || !process.denials.is_empty()
             || !process.inbox.is_empty()
             || !process.stdin.is_empty()
             || !process.notices.is_empty()

@@ -6,7 +6,8 @@
 //! for excuses (a process that was stopped or has ended).
 //!
 //! What always holds: a word counts only as long as the journal has it; a yes is used once, for the very call, over the very
-//! files, in time and under the policy it was asked under; a no is never followed by the call.
+//! files, in time and under the policy it was asked under; a no is never followed by the call. What was denied may be made
+//! by whoever was denied, once, after a yes to it: whether and when they do is theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) words: u64,
     /// Calls that were made under a word, or under a window that ended.
     pub(crate) made: u64,
+    /// Calls that had been denied, and were made after somebody had lifted that for once.
+    pub(crate) lifted: u64,
     /// Calls that a driver would not make since a file had changed.
     pub(crate) drifted: u64,
 }
@@ -76,6 +79,8 @@ pub(crate) struct Question {
     pub(crate) lsn: Lsn,
     call_id: CallId,
     hold: bool,
+    /// It was denied, and its process went on.
+    pub(crate) denied: bool,
     policy: Arc<str>,
     /// The files as the person saw them, with the entry and the time.
     shown: Option<(Lsn, Timestamp, Vec<BoundFile>)>,
@@ -115,7 +120,7 @@ impl Question {
 
     /// Whether the call may be made under it now, for the first time.
     fn lets(&self, now: Timestamp, need: Need) -> bool {
-        let fresh = self.over.is_none() && !self.no();
+        let fresh = self.over.is_none() && !self.no() && !(self.denied && self.came);
         let yes = self.yes() && (self.hold || now <= self.expires_at);
         let window = self.hold && self.words.is_empty() && now >= self.expires_at && need != Need::Yes;
         fresh && (yes || window)
@@ -157,7 +162,9 @@ impl Desk {
             return Err(broken(ONE_ANSWER, format!("{state:?} to {id} of {pid}, which nobody was asked")));
         };
         let yes = matches!(state, ProposalState::Approved | ProposalState::Standing);
-        let stood = question.said(&[ProposalState::Standing]) && !question.no();
+        // What was lifted and is not used yet can be taken back.
+        let lifted = question.denied && question.yes();
+        let stood = (lifted || question.said(&[ProposalState::Standing])) && !question.no();
         let again = !question.words.is_empty() && (yes || !stood);
         if again || (question.words.is_empty() && question.over.is_some()) {
             return Err(broken(ONE_ANSWER, format!("{state:?} to {question:?}")));
@@ -218,7 +225,12 @@ impl Desk {
                 let own = self.questions.iter_mut().filter(|question| question.pid == pid);
                 own.for_each(|question| question.disturbed = true);
             }
-            Body::Proposal { id, state: ProposalState::Pending, proposal: Some(proposal), .. } => {
+            Body::Proposal {
+                id,
+                state: state @ (ProposalState::Pending | ProposalState::Denied),
+                proposal: Some(proposal),
+                ..
+            } => {
                 let call = Syscall::parse(proposal.name.as_str(), &proposal.args.to_string());
                 self.questions.push(Question {
                     id: id.clone(),
@@ -228,6 +240,7 @@ impl Desk {
                     lsn: entry.lsn,
                     call_id: proposal.call_id.clone(),
                     hold: proposal.verdict == Verdict::Hold,
+                    denied: *state == ProposalState::Denied,
                     policy: Arc::clone(&self.policy),
                     shown: None,
                     words: Vec::new(),
@@ -240,9 +253,17 @@ impl Desk {
             }
             Body::Result { call_id, .. } => {
                 let mut open = self.questions.iter_mut().rev();
-                let of = open.find(|question| !question.lost && question.pid == pid && question.call_id == *call_id);
+                let of = open.find(|question| {
+                    !question.denied && !question.lost && question.pid == pid && question.call_id == *call_id
+                });
                 if let Some(question) = of.filter(|question| question.over.is_none()) {
                     question.over = Some(entry.lsn);
+                }
+            }
+            // Nobody may lift it any more, or use that it was lifted.
+            Body::Proposal { id, state: ProposalState::Expired, .. } => {
+                if let Some(question) = self.find(pid, id).filter(|question| question.denied) {
+                    question.over.get_or_insert(entry.lsn);
                 }
             }
             Body::Signal { signal: Signal::Term | Signal::Kill | Signal::Stop, .. }
@@ -286,10 +307,12 @@ impl Desk {
                 continue;
             }
             // After a crash a yes that stands lets what was asked about be made again, however late.
-            let very = question.over.is_none() && question.call_id == *call_id && asked == call;
-            if very && (question.lets(now, need) || question.stands()) {
+            let it = question.call_id == *call_id || question.denied;
+            let very = question.over.is_none() && it && asked == call;
+            let for_once = question.lets(now, need) && !(question.denied && question.stands());
+            if very && (for_once || question.stands() && !question.denied) {
                 on.push((at, Rests::Asked));
-            } else if !very && question.stands() && need::covers(asked, call) {
+            } else if (!very || question.denied) && question.stands() && need::covers(asked, call) {
                 on.push((at, Rests::Covered));
             }
         }
@@ -297,7 +320,8 @@ impl Desk {
         let rests = match need {
             Need::Nothing => true,
             Need::Window | Need::Yes => !on.is_empty(),
-            Need::Never => false,
+            // Somebody has lifted it, and it can be lifted.
+            Need::Never => need::lifts(&self.policy, call) && on.iter().any(|(at, _)| self.questions[*at].denied),
         };
         if !rests {
             let same = |question: &&Question| question.pid == pid && question.call.as_ref() == Some(call);
@@ -335,6 +359,7 @@ impl Desk {
             Some((at, rests)) => {
                 self.made += 1;
                 if *rests == Rests::Asked {
+                    self.lifted += u64::from(self.questions[*at].denied);
                     self.questions[*at].came = true;
                 }
             }
@@ -393,7 +418,7 @@ impl Desk {
                     (question.hold, seen && question.expires_at < now)
                 }
             };
-            let sure = ripe && !question.disturbed && question.call.as_ref().is_some_and(drivers);
+            let sure = ripe && !question.denied && !question.disturbed && question.call.as_ref().is_some_and(drivers);
             if (came && !wanted) || (sure && came != wanted) {
                 return Err(broken(COMES, format!("it came: {came}, wanted: {wanted}: {question:?}")));
             }

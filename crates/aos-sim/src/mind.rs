@@ -8,7 +8,7 @@ use aos_abi::{Name, Pid};
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
-use crate::need::{ONCE, PROPOSED};
+use crate::need::{DENIED_URL, ONCE, PROPOSED};
 use crate::setup::{ASKED, GROUPS, NAMES, PATHS};
 
 /// What a mind knows of its process when it answers.
@@ -21,6 +21,8 @@ pub(crate) struct Scene {
     pub(crate) timers: Vec<String>,
     pub(crate) watches: Vec<String>,
     pub(crate) requests: Vec<String>,
+    /// Calls that it was denied and may make now: name and arguments.
+    pub(crate) lifted: Vec<(String, String)>,
     /// Tokens that the prompt cannot exceed.
     pub(crate) worst_input: u64,
     pub(crate) max_output: u64,
@@ -134,6 +136,10 @@ fn turn(chance: &mut Chance, scene: &Scene, encoding: Encoding, reply: &mut Repl
     let count = [0, 1, 2, 3, 4, 70][chance.weighted(&[20, 38, 20, 12, 9, 1])];
     let calls = match conspiracy(chance, scene) {
         Some(calls) if chance.percent(16) => calls,
+        _ if !scene.lifted.is_empty() && chance.percent(80) => {
+            let lifted = chance.pick(&scene.lifted).into_iter();
+            lifted.chain((1..count).map(|_| any_call(chance, scene))).collect()
+        }
         _ => (0..count).map(|_| any_call(chance, scene)).collect(),
     };
     let said = if calls.is_empty() || chance.percent(30) { text(chance) } else { String::new() };
@@ -237,9 +243,10 @@ fn mark(chance: &mut Chance, of: &str) -> String {
     format!("{of}{:x}", chance.between(0, u64::MAX - 1))
 }
 
-/// A call that a person is asked about.
+/// A call that a person is asked about, or may lift the denial of.
 fn asking_call(chance: &mut Chance, scene: &Scene) -> (String, String) {
-    const WEIGHTS: [(Name, u32); 6] = [
+    const WEIGHTS: [(Name, u32); 7] = [
+        (Name::NetFetch, 15),
         (Name::FsRead, 15),
         (Name::FsList, 10),
         (Name::FsWrite, 30),
@@ -327,7 +334,10 @@ fn args(chance: &mut Chance, scene: &Scene, name: Name) -> Value {
         Name::FsUnwatch => json!({ "watch_id": chance.pick(&scene.watches).unwrap_or_else(|| "w9".into()) }),
         Name::FsDelete => json!({ "path": file(chance) }),
         Name::FsMove => json!({ "from": file(chance), "to": file(chance) }),
-        Name::NetFetch => json!({ "url": "https://api.example.com/a" }),
+        Name::NetFetch => json!({ "url": match chance.between(0, 9) {
+            0..5 => "https://api.example.com/a".to_owned(),
+            nth => format!("{DENIED_URL}{nth}"),
+        } }),
         Name::NetSend => json!({ "url": "https://api.example.com/a", "method": "POST" }),
         Name::MemWrite => json!({ "key": "k", "value": "v" }),
         Name::MemRead => json!({ "query": "k" }),

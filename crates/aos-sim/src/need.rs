@@ -13,6 +13,9 @@ pub(crate) const PROPOSED: &str = "proposed-";
 /// The same for calls that are wanted once, and must not be done twice whatever they are called on their way.
 pub(crate) const ONCE: &str = "once-";
 
+/// How the addresses begin that no policy grants.
+pub(crate) const DENIED_URL: &str = "https://other.example.net/a";
+
 /// What must have happened before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -47,10 +50,21 @@ pub(crate) fn needed(policy: &str, call: &Syscall) -> Need {
         Rules::Strict if deletes || spec.handler != Handler::Files => Need::Never,
         Rules::Strict if spec.risk != Risk::Read && !any_in("asks/") => Need::Never,
         Rules::Shipped if spec.handler == Handler::Net => Need::Never,
+        Rules::Lenient if matches!(call, Syscall::NetFetch(fetch) if fetch.url.starts_with(DENIED_URL)) => Need::Never,
         _ if proposed(call) => Need::Yes,
         Rules::Strict | Rules::Lenient if any_in("asks/") => Need::Yes,
         Rules::Lenient if any_in("holds/") => Need::Window,
         Rules::Strict | Rules::Lenient | Rules::Shipped => Need::Nothing,
+    }
+}
+
+/// Whether a person may lift that this policy denies a call: where it wants a grant and nothing else.
+pub(crate) fn lifts(policy: &str, call: &Syscall) -> bool {
+    match setup::rules(policy) {
+        Rules::Broken => false,
+        // It names no programs that a command could run.
+        Rules::Strict => call.name().spec().handler != Handler::Exec,
+        Rules::Lenient | Rules::Shipped => true,
     }
 }
 

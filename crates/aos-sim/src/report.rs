@@ -45,6 +45,8 @@ pub struct Report {
     pub made: u64,
     /// Calls that were not made since a file had changed after it was shown.
     pub drifted: u64,
+    /// Calls that had been denied, and were made after somebody had lifted that for once.
+    pub lifted: u64,
     /// Changes of files that were taken back, or made again.
     pub undone: u64,
 }

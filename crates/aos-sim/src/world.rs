@@ -228,6 +228,7 @@ impl Simulation {
             words: self.outside.desk.words,
             made: self.outside.desk.made,
             drifted: self.outside.desk.drifted,
+            lifted: self.outside.desk.lifted,
             undone: self.outside.files.turned,
             refused: self.refused,
         }

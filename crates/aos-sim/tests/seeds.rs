@@ -45,6 +45,8 @@ fn a_thousand_seeds_hold() {
     let (words, refused) = (sum(|report| report.words), sum(|report| report.refused));
     let (made, drifted) = (sum(|report| report.made), sum(|report| report.drifted));
     let undone = sum(|report| report.undone);
+    let lifted = sum(|report| report.lifted);
+    assert!(lifted >= 20, "{lifted} calls that had been denied were made");
     let asked = words >= 300 && refused >= 300 && made >= 100 && drifted >= 10 && undone >= 150;
     assert!(asked, "{words} words, {refused} not taken, {made} calls under one, {drifted} drifted, {undone} undone");
     assert!(early >= 100 && cut_off >= 100, "{early} requests went out ahead of the disk, {cut_off} were cut off");

@@ -192,6 +192,7 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         call: CallView { name: "FS_DELETE".into(), args: json!({"path": "a"}) },
         verdict: Verdict::Ask,
         rule: "role: ask FS_DELETE".into(),
+        grants: Vec::new(),
         why: None,
         risk: None,
         preview: "deletes a".into(),

@@ -190,6 +190,7 @@ enum Act {
 }
 
 const ASK: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"asks/a","content":""}"#)]);
+const DENIED: Act = Act::Reply(&[("NET_FETCH", r#"{"url":"https://a.example/"}"#)]);
 const HOLD: Act = Act::Reply(&[("FS_WRITE", r#"{"path":"holds/a","content":""}"#)]);
 const PROPOSE: Act = Act::Reply(&[("PROPOSE", r#"{"action":{"name":"EXEC_CMD","args":{"cmd":"x"}},"why":"w"}"#)]);
 
@@ -262,6 +263,30 @@ fn a_held_call_is_made_once_when_its_window_ends_and_never_after_a_veto() {
     let vetoed = [HOLD, Act::After(60), Act::Answer("p1", ProposalState::Vetoed), Act::After(15 * 60)];
     for (made, states, _) in survive(&vetoed, "p1") {
         assert_eq!((made, &states[..]), (0, &[Pending, ProposalState::Vetoed][..]));
+    }
+}
+
+#[test]
+fn a_denial_that_was_lifted_lets_one_call_through_wherever_the_daemon_dies() {
+    let lifted = [DENIED, Act::Answer("p1", Approved), DENIED, Act::Done, DENIED, Act::Answer("p1", Approved)];
+    for (made, states, told) in survive(&lifted, "p1") {
+        assert_eq!(states, [ProposalState::Denied, Approved, Executed]);
+        assert!(made == 1 || told[1] == Some(Code::Intr), "{made} {told:?}");
+        assert_eq!((told[0], told[2], told.len()), (Some(Code::Perm), Some(Code::Perm), 3), "{told:?}");
+    }
+    let dismissed = [DENIED, Act::Answer("p1", Rejected), DENIED];
+    for (made, states, told) in survive(&dismissed, "p1") {
+        assert_eq!((made, &states[..]), (0, &[ProposalState::Denied, Rejected][..]));
+        assert_eq!(told, [Some(Code::Perm); 2]);
+    }
+    assert!(survive(&dismissed, "p2").iter().all(|(_, states, _)| states.is_empty()), "nor shown again");
+    let late = [DENIED, Act::Answer("p1", Approved), Act::Unnoticed(24 * 3600 + 1), DENIED, Act::After(1)];
+    for (made, states, _) in survive(&late, "p1") {
+        assert_eq!((made, &states[..]), (0, &[ProposalState::Denied, Approved, Expired][..]));
+    }
+    let forgotten = [DENIED, Act::After(24 * 3600), Act::Answer("p1", Approved), DENIED];
+    for (made, states, _) in survive(&forgotten, "p1") {
+        assert_eq!((made, &states[..]), (0, &[ProposalState::Denied, Expired][..]));
     }
 }
 

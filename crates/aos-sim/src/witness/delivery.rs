@@ -66,7 +66,9 @@ impl Delivery {
                 };
                 self.owe(pid, entry.lsn, news);
             }
-            Body::Timer { .. } | Body::Webhook(_) | Body::Watch { .. } => self.owe(pid, entry.lsn, News::Event),
+            Body::Timer { .. } | Body::Webhook(_) | Body::Watch { .. } | Body::Lifted { .. } => {
+                self.owe(pid, entry.lsn, News::Event)
+            }
             // Only the first of several, and only to a process that lives on: see `settled`.
             Body::Signal { signal: Signal::Term | Signal::Kill | Signal::Stop | Signal::Cont, .. } => {}
             Body::Result { name, outcome, .. } => {

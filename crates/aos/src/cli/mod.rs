@@ -73,6 +73,7 @@ pub use narrate::{Narrator, Times, call};
 pub(crate) use proposals::{PREVIEW, pieces, whole};
 pub use style::{Style, ago, clock, count, duration, moment, money, now, of};
 pub(crate) use talk::asked;
+pub(crate) use undo::shown as undo_shown;
 pub(crate) use view::question;
 
 use crate::env::Env;

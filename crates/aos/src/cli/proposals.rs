@@ -30,7 +30,7 @@ const UNBOUND: &str = "  not bound: ";
 const WANTS: &str = "  wants: ";
 const SIGNS: [&str; 6] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, WANTS];
 
-/// List the calls and the questions that wait for a person, and the denials that one may lift
+/// List what waits for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3              also of one that was denied: the agent may make it then, once\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4"

@@ -41,9 +41,9 @@ fn help_for_newcomers() {
       fork        Start a second process from the past of a first one; prints its pid
       replay      Make a process's decisions again, offline, and say where they differ from what was
                   recorded
-      proposals   List the calls and the questions that wait for a person
-      approve     Say yes to calls that wait
-      reject      Say no to calls that wait
+      proposals   List what waits for a person, and the denials that one may lift
+      approve     Say yes to calls that wait, or lift the denial of one
+      reject      Say no to calls that wait, or dismiss denials
       undo        Take back what was done, while its window lasts
       policy      Check the policy, and ask it what it would say
       audit       Prove that the journal was not altered, or export it

@@ -74,7 +74,7 @@ fn agreed(id: &str) -> Result<bool, Failure> {
 }
 
 /// What happens to each path, and the diff.
-fn shown(view: &UndoView) -> String {
+pub(crate) fn shown(view: &UndoView) -> String {
     let mut text = String::new();
     for change in &view.changes {
         let verb = match change.kind.as_str() {

@@ -312,6 +312,11 @@ impl Daemon {
     }
 }
 
+/// How many questions wait for a person; nobody waits for what was denied.
+fn pending(kernel: &mut super::heart::LiveKernel) -> usize {
+    kernel.proposals().iter().filter(|one| one.state == ProposalState::Pending).count()
+}
+
 /// A path of plain names only, so that a staged file lands in its folder and nowhere else.
 fn plain_path(path: &str) -> Result<&std::path::Path, CallError> {
     use std::path::Component;
@@ -800,7 +805,7 @@ impl System for Daemon {
 
     async fn metrics(&self) -> Answer<Metrics> {
         let (counts, model_slots, pending) =
-            self.heart.look(|kernel| (kernel.counts(), kernel.slots(), kernel.proposals().len())).await?;
+            self.heart.look(|kernel| (kernel.counts(), kernel.slots(), self::pending(kernel))).await?;
         let stats = self.journal.stats();
         let processes = State::ALL
             .iter()

@@ -1,7 +1,7 @@
 //! `aos top`: the processes live, full screen.
 //!
 //! Start at [`Args::perform`]. `state` is what is known, `update` how it changes, `render` how it looks, `proposal` how one
-//! that is looked at does; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
+//! that is looked at does, `undo` how what can be taken back does; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
 //! kept by the stream of events; at most ten frames a second, and none without a change; the terminal is restored however
 //! it ends.
 
@@ -11,6 +11,7 @@ mod screen;
 mod state;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod update;
 
 use std::io::IsTerminal as _;
@@ -23,7 +24,7 @@ use crate::client::Address;
 /// Watch the processes live, full screen
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
+    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
 )]
 pub struct Args {}
 

@@ -10,8 +10,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
-use super::proposal;
 use super::state::{Over, Sort, State};
+use super::{proposal, undo};
 use crate::cli::{clean_line, count, cut, duration, money, question as asked_of};
 
 /// Draws everything.
@@ -38,6 +38,8 @@ pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
                 proposal::draw(state, waiting, *from, frame);
             }
         }
+        Some(Over::Undo { at }) => undo::list(state, *at, frame),
+        Some(Over::Undoing { shown, from }) => undo::preview(shown, *from, frame),
         Some(Over::Kill(pid)) => {
             question(frame, &format!("End process {pid}? It gets one last turn. y / any other key"))
         }
@@ -74,6 +76,9 @@ fn head(state: &State) -> Vec<Line<'static>> {
         number => Some(format!("  {number} questions wait")),
     };
     numbers.extend(waits.map(|text| Span::styled(text, Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD))));
+    if state.denied > 0 {
+        numbers.push(Span::raw(format!("  {} denied (aos proposals)", state.denied)));
+    }
     if state.lost {
         numbers.push(Span::styled("  the daemon went away, waiting for it", Style::new().fg(Color::Red)));
     }
@@ -228,7 +233,7 @@ fn foot(state: &State) -> Line<'static> {
     }
     let filter =
         if state.filter.is_empty() { String::new() } else { format!("   filter: {}", clean_line(&state.filter)) };
-    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit";
+    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help";
     Line::styled(format!("{keys}{filter}"), Style::new().fg(Color::DarkGray))
 }
 
@@ -241,6 +246,7 @@ fn help(frame: &mut Frame<'_>) {
         ("p", "pause it, or let it go on"),
         ("Enter, a", "show what it waits for; a approves, r rejects"),
         ("r", "reject it, with a reason"),
+        ("u", "show what can be taken back, and take it back"),
         ("q, Ctrl-C", "leave"),
     ];
     let lines: Vec<Line<'_>> = keys.iter().map(|(key, does)| Line::raw(format!(" {key:<24}{does}"))).collect();

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use aos_abi::Lsn;
-use aos_abi::api::{ApproveRequest, ProposalView, RejectRequest, SignalRequest};
-use aos_abi::entry::ProposalState;
+use aos_abi::api::{ApproveRequest, ProposalView, RejectRequest, SignalRequest, UndoRequest, UndoView};
+use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessView, StatusView};
 use crossterm::event::{Event as TerminalEvent, KeyEventKind};
 use ratatui::DefaultTerminal;
@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::render::render;
-use super::state::{State, Waiting};
+use super::state::{Preview, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
-use crate::cli::{Exit, Failure, call, now, whole};
-use crate::client::{Address, Client, Event};
+use crate::cli::{Exit, Failure, call, now, undo_shown, whole};
+use crate::client::{Address, Client, Error, Event};
 
 /// At most ten frames a second.
 const FRAME: Duration = Duration::from_millis(100);
@@ -75,16 +75,25 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
                 None => {}
                 Some(Command::Quit) => return Ok(Exit::Success),
                 Some(command) => {
-                    let said = carry_out(client, command).await;
-                    update(state, Input::Said(said));
+                    // A list that is read again may follow what was done.
+                    let again = matches!(command, Command::Undo(_));
+                    let came = carry_out(client, command).await;
+                    update(state, came);
+                    if again {
+                        let list = carry_out(client, Command::Undoable).await;
+                        if matches!(list, Input::Undoable(_)) {
+                            update(state, list);
+                        }
+                    }
                 }
             }
         }
         if state.unread && !state.lost && asked.is_none_or(|at| at.elapsed() >= FRAME) {
             asked = Some(Instant::now());
             // Where it fails, the stream says what is wrong, and the next frame tries again.
-            if let Ok(waiting) = proposals(&client.without_start()).await {
+            if let Ok((waiting, denied)) = proposals(&client.without_start()).await {
                 update(state, Input::Proposals(waiting));
+                update(state, Input::Denied(denied));
             }
         }
         if state.stale && !state.lost && read.elapsed() >= RESYNC {
@@ -108,17 +117,19 @@ async fn read_again(client: &Client, state: &mut State) -> Result<Lsn, Failure> 
     // The position first: what happens between the two reads then comes again as events, which is better than never.
     let status: StatusView = client.get(&Address::of("/v1/status")).await?;
     let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
-    let waiting = proposals(client).await?;
+    let (waiting, denied) = proposals(client).await?;
     let lsn = status.lsn;
     update(state, Input::Status(Box::new(status)));
     update(state, Input::Processes(processes));
     update(state, Input::Proposals(waiting));
+    update(state, Input::Denied(denied));
     Ok(lsn)
 }
 
-/// What waits for a person, each with all that one should know before one answers.
-async fn proposals(client: &Client) -> Result<Vec<Waiting>, Failure> {
+/// What waits for a person, each with all that one should know before one answers; and how many denials one may lift.
+async fn proposals(client: &Client) -> Result<(Vec<Waiting>, usize), Failure> {
     let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    let denied = proposals.iter().filter(|proposal| proposal.state == ProposalState::Denied).count();
     let pending = proposals.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
     let one = |proposal: ProposalView| Waiting {
         call: call(&proposal.call.name, &proposal.call.args),
@@ -127,11 +138,34 @@ async fn proposals(client: &Client) -> Result<Vec<Waiting>, Failure> {
         id: proposal.id,
         pid: proposal.pid,
     };
-    Ok(pending.map(one).collect())
+    Ok((pending.map(one).collect(), denied))
 }
 
-async fn carry_out(client: &Client, command: Command) -> String {
+/// What can be taken back, the newest first: of what was changed under an approval the change, not the question.
+async fn undoable(client: &Client) -> Result<Vec<Undoable>, Error> {
+    let all: Vec<ProposalView> = client.get(&Address::of("/v1/proposals").with("all", true)).await?;
+    let done = |one: &ProposalView| {
+        one.state == ProposalState::Executed && one.verdict == Verdict::Allow && one.expires_at > now()
+    };
+    let one = |one: ProposalView| Undoable {
+        call: call(&one.call.name, &one.call.args),
+        until: one.expires_at,
+        id: one.id,
+        pid: one.pid,
+    };
+    Ok(all.into_iter().filter(done).map(one).rev().collect())
+}
+
+async fn preview(client: &Client, id: String, at: usize) -> Result<Preview, Error> {
+    let address = Address::of("/v1/proposals").then(&id).then("undo");
+    let view: UndoView = client.post_long(&address, &UndoRequest { dry_run: true }).await?;
+    let lines = undo_shown(&view).lines().map(str::to_owned).collect();
+    Ok(Preview { id, at, lines, may: view.conflicts.is_empty() })
+}
+
+async fn carry_out(client: &Client, command: Command) -> Input {
     let client = client.without_start();
+    let failed = |error: Error| Input::Said(error.to_string());
     let proposal = |id: &str| Address::of("/v1/proposals").then(id);
     let (done, result) = match command {
         Command::Signal(pid, signal) => {
@@ -146,11 +180,17 @@ async fn carry_out(client: &Client, command: Command) -> String {
         Command::Reject(id, why) => {
             (format!("rejected {id}"), client.post(&proposal(&id).then("reject"), &RejectRequest { why }).await)
         }
-        Command::Quit => return String::new(),
+        Command::Undoable => return undoable(&client).await.map_or_else(failed, Input::Undoable),
+        Command::Preview { id, at } => return preview(&client, id, at).await.map_or_else(failed, Input::Preview),
+        Command::Undo(id) => {
+            let undone = client.post_long(&proposal(&id).then("undo"), &UndoRequest { dry_run: false }).await;
+            (format!("{id} is undone"), undone)
+        }
+        Command::Quit => return Input::Said(String::new()),
     };
     match result {
-        Ok(_) => done,
-        Err(error) => error.to_string(),
+        Ok(_) => Input::Said(done),
+        Err(error) => failed(error),
     }
 }
 

@@ -65,6 +65,10 @@ pub(super) enum Over {
     Filter,
     /// A proposal, whole, from this line on: what is answered has been shown.
     Proposal { id: String, from: usize },
+    /// What can be taken back; which of it is chosen.
+    Undo { at: usize },
+    /// What taking one back would do, from this line on.
+    Undoing { shown: Preview, from: usize },
     /// A reason for a rejection is typed.
     Reject { id: String, why: String },
 }
@@ -81,6 +85,26 @@ pub(super) struct Waiting {
     pub(super) shown_as: String,
 }
 
+/// A change that can be taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Undoable {
+    pub(super) id: String,
+    pub(super) pid: Pid,
+    pub(super) call: String,
+    pub(super) until: Timestamp,
+}
+
+/// What taking a change back would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Preview {
+    pub(super) id: String,
+    /// Its place in the list.
+    pub(super) at: usize,
+    pub(super) lines: Vec<String>,
+    /// Nothing stands against it.
+    pub(super) may: bool,
+}
+
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
@@ -88,6 +112,10 @@ pub(super) struct State {
     pub(super) events: BTreeMap<Pid, VecDeque<String>>,
     pub(super) slots: BTreeMap<String, SlotView>,
     pub(super) waiting: Vec<Waiting>,
+    /// How many denials a person may lift.
+    pub(super) denied: usize,
+    /// What can be taken back, the newest first; `None`: it was not read since somebody last wanted to see it.
+    pub(super) undoable: Option<Vec<Undoable>>,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
     pub(super) filter: String,

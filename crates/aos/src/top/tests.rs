@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 
 use super::render::render;
-use super::state::{EVENTS_MAX, EXITED_MAX, Sort, State, Waiting};
+use super::state::{EVENTS_MAX, EXITED_MAX, Preview, Sort, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
 
 fn process(pid: u64) -> ProcessView {
@@ -120,7 +120,7 @@ fn a_thousand_processes_on_a_small_screen() {
     │00:10:00 → FS_READ a                                                          │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
     ");
 }
 
@@ -165,7 +165,7 @@ fn sorted_filtered_and_moved_through() {
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
     ");
     press(&mut state, KeyCode::Esc);
     assert_eq!(state.view().len(), 1_000);
@@ -177,15 +177,15 @@ fn sorted_filtered_and_moved_through() {
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
     775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m7
-    776    running           small      1.6k   78.4k   $0.7760  10m00s  agent ␛[31m7
     77┌ Keys ────────────────────────────────────────────────────────────────────┐m7
     77│ ↑ ↓ PgUp PgDn Home End  move                                             │m7
     77│ s, S                    sort by the next column, turn the order round    │m7
-    78│ /                       filter by name, model, state or pid; Esc clears  │m7
+    77│ /                       filter by name, model, state or pid; Esc clears  │m7
     78│ k                       end the process: TERM, one last turn, then KILL  │m7
     78│ p                       pause it, or let it go on                        │m7
     78│ Enter, a                show what it waits for; a approves, r rejects    │m7
     78│ r                       reject it, with a reason                         │m7
+    78│ u                       show what can be taken back, and take it back    │m7
     ┌ │ q, Ctrl-C               leave                                            │─┐
     │n└──────────────────────────────────────────────────────────────────────────┘ │
     │                                                                              │
@@ -194,7 +194,7 @@ fn sorted_filtered_and_moved_through() {
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  ? help  q quit
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
     ");
 }
 
@@ -411,4 +411,81 @@ fn a_wide_screen_shows_what_is_left_of_each_budget() {
     let shown = drawn(&mut state);
     assert!(shown.contains("  COST     LEFT     AGE     NAME\n2 "), "{shown}");
     assert!(shown.contains("  $0.0020  $0.5000  10m00s  agent ␛[31m2\n"), "{shown}");
+}
+
+fn undoable(nth: u64, until: &str) -> Undoable {
+    Undoable {
+        id: format!("p{nth}"),
+        pid: Pid(2),
+        call: format!("FS_WRITE notes/{nth}.txt"),
+        until: until.parse().unwrap(),
+    }
+}
+
+#[test]
+fn what_was_done_is_listed_shown_and_taken_back() {
+    let mut state = thousand();
+    assert_eq!(press(&mut state, KeyCode::Char('u')), Some(Command::Undoable));
+    assert!(drawn(&mut state).contains("it is being read"));
+    assert_eq!(press(&mut state, KeyCode::Enter), None, "nothing is chosen yet");
+    let list = (4..40).rev().map(|nth| undoable(nth, "2026-11-22T00:25:00Z"));
+    let over = undoable(3, "2026-11-22T00:09:59Z");
+    update(&mut state, Input::Undoable(list.chain([over]).collect()));
+    let first = drawn(&mut state);
+    assert!(
+        first.contains("36 can be taken back") && first.contains("p39    2       15m00s  FS_WRITE notes/39.txt"),
+        "{first}"
+    );
+    assert!(!first.contains("notes/3.txt"), "its time is over: {first}");
+    press(&mut state, KeyCode::End);
+    press(&mut state, KeyCode::Down);
+    assert!(drawn(&mut state).contains("notes/4.txt"));
+    assert_eq!(press(&mut state, KeyCode::Enter), Some(Command::Preview { id: "p4".into(), at: 35 }));
+    let lines: Vec<String> = (1..=40).map(|nth| format!("-line {nth}")).collect();
+    let shown = Preview { id: "p4".into(), at: 35, lines, may: true };
+    update(&mut state, Input::Preview(shown.clone()));
+    let seen = drawn(&mut state);
+    assert!(seen.contains("undo p4?") && seen.contains("-line 1 ") && seen.contains("y takes it back"), "{seen}");
+    press(&mut state, KeyCode::End);
+    assert!(drawn(&mut state).contains("-line 40"));
+    assert_eq!(press(&mut state, KeyCode::Char('u')), None, "only what is meant so takes it back");
+    assert_eq!(press(&mut state, KeyCode::Char('y')), Some(Command::Undo("p4".into())));
+    update(&mut state, Input::Said("p4 is undone".into()));
+    update(&mut state, entry(50, 2, json!({"type": "proposal", "id": "p4", "state": "undone"})));
+    let after = drawn(&mut state);
+    assert!(after.contains("35 can be taken back") && after.contains("p4 is undone"), "{after}");
+
+    // What somebody changed since takes no yes.
+    press(&mut state, KeyCode::Home);
+    assert_eq!(press(&mut state, KeyCode::Enter), Some(Command::Preview { id: "p39".into(), at: 0 }));
+    update(&mut state, Input::Preview(Preview { id: "p39".into(), at: 0, may: false, ..shown.clone() }));
+    assert_eq!(press(&mut state, KeyCode::Char('y')), None);
+    assert!(!drawn(&mut state).contains("takes it back"));
+    press(&mut state, KeyCode::Esc);
+    let done = json!({"type": "proposal", "id": "p50", "state": "executed", "proposal": {
+        "call_id": "c", "name": "FS_WRITE", "args": {"path": "new.txt", "content": "x"}, "verdict": "allow", "rule": "r",
+        "why": null, "risk": null, "expires_at": "2026-11-22T00:25:00Z",
+    }});
+    update(&mut state, entry(51, 2, done));
+    assert!(drawn(&mut state).contains("p50    2       15m00s  FS_WRITE new.txt"));
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(state.over, None);
+    update(&mut state, Input::Preview(shown));
+    assert_eq!(state.over, None, "what comes after one has gone is not shown");
+}
+
+#[test]
+fn what_was_denied_is_counted() {
+    let mut state = thousand();
+    let denied = json!({"type": "proposal", "id": "p3", "state": "denied", "proposal": {
+        "call_id": "c", "name": "FS_WRITE", "args": {"path": "a", "content": "x"}, "verdict": "deny", "rule": "r",
+        "grants": ["FS_WRITE a"], "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z",
+    }});
+    update(&mut state, entry(42, 2, denied));
+    assert!(state.unread && state.waiting.is_empty(), "nobody waits for it");
+    update(&mut state, Input::Proposals(Vec::new()));
+    update(&mut state, Input::Denied(2));
+    assert!(drawn(&mut state).contains("no proposals  2 denied (aos proposals)"));
+    update(&mut state, entry(43, 2, json!({"type": "proposal", "id": "p3", "state": "rejected"})));
+    assert!(state.unread, "it may be fewer by now");
 }

@@ -8,8 +8,8 @@ use aos_abi::process::{BudgetView, Mode, ProcessView, SlotView, State as Process
 use aos_abi::{Body, Entry, Pid, Signal, Timestamp};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::proposal;
-use super::state::{EVENTS_MAX, EXITED_MAX, Over, RATE_MS, State, Waiting};
+use super::state::{EVENTS_MAX, EXITED_MAX, Over, Preview, RATE_MS, State, Undoable, Waiting};
+use super::{proposal, undo};
 use crate::cli::{Narrator, Style, asked as question_of, call, clean_line, clock};
 use crate::said::said;
 
@@ -26,6 +26,12 @@ pub(super) enum Input {
     Status(Box<StatusView>),
     /// What waits for a person.
     Proposals(Vec<Waiting>),
+    /// How many denials a person may lift.
+    Denied(usize),
+    /// What can be taken back, the newest first.
+    Undoable(Vec<Undoable>),
+    /// What taking one back would do.
+    Preview(Preview),
     /// Time passed.
     Tick(Timestamp),
     /// The terminal has so many columns and rows.
@@ -47,6 +53,12 @@ pub(super) enum Command {
     Approve { id: String, shown_as: String },
     /// Say no.
     Reject(String, String),
+    /// Read what can be taken back.
+    Undoable,
+    /// Read what taking one back would do, which stands at this place.
+    Preview { id: String, at: usize },
+    /// Take it back.
+    Undo(String),
     /// Leave.
     Quit,
 }
@@ -80,6 +92,13 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.waiting = waiting;
             state.unread = false;
             close_what_is_over(state);
+        }
+        Input::Denied(denied) => state.denied = denied,
+        Input::Undoable(undoable) => state.undoable = Some(undoable),
+        Input::Preview(shown) => {
+            if matches!(state.over, Some(Over::Undo { .. })) {
+                state.over = Some(Over::Undoing { shown, from: 0 });
+            }
         }
         Input::Tick(now) => {
             // The ages change once a second, and the rate while there is one.
@@ -156,7 +175,17 @@ fn heard(state: &mut State, entry: &Entry) {
             state.waiting.push(Waiting { id: id.clone(), pid, call, shown: Vec::new(), shown_as: String::new() });
             state.unread = true;
         }
-        Body::Proposal { id, .. } => {
+        Body::Proposal { id, state: ProposalState::Executed, proposal: Some(done), .. } => {
+            let call = call(done.name.as_str(), &done.args);
+            let one = Undoable { id: id.clone(), pid, call, until: done.expires_at };
+            state.undoable.iter_mut().for_each(|list| list.insert(0, one.clone()));
+        }
+        Body::Proposal { state: ProposalState::Denied, .. } => state.unread = true,
+        Body::Proposal { id, state: what, .. } => {
+            state.unread |= state.denied > 0;
+            if *what == ProposalState::Undone {
+                state.undoable.iter_mut().for_each(|list| list.retain(|one| one.id != *id));
+            }
             state.waiting.retain(|waiting| waiting.id != *id);
             close_what_is_over(state);
         }
@@ -290,6 +319,8 @@ fn pressed(state: &mut State, key: KeyEvent) -> Option<Command> {
         // Any key closes it.
         Some(Over::Help) => None,
         Some(Over::Proposal { id, from }) => pressed_on_proposal(state, id, from, key.code),
+        Some(Over::Undo { at }) => undo::pressed(state, at, key.code),
+        Some(Over::Undoing { shown, from }) => undo::pressed_on_preview(state, shown, from, key.code),
         Some(Over::Kill(pid)) => (key.code == KeyCode::Char('y')).then_some(Command::Signal(pid, Signal::Term)),
         Some(Over::Filter) => {
             match key.code {
@@ -346,6 +377,11 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
         }
         KeyCode::Char('r') => {
             state.over = asked(state).map(|id| Over::Reject { id, why: String::new() });
+        }
+        KeyCode::Char('u') => {
+            state.over = Some(Over::Undo { at: 0 });
+            state.undoable = None;
+            return Some(Command::Undoable);
         }
         KeyCode::Up => step(state, -1),
         KeyCode::Down => step(state, 1),

@@ -320,6 +320,7 @@ mod tests {
                 args: serde_json::Value::Null,
                 verdict: Verdict::Ask,
                 rule: String::new(),
+                grants: Vec::new(),
                 why: None,
                 risk: None,
                 expires_at: Timestamp(0),

@@ -1,0 +1,184 @@
+//! Denials that a person may lift: what a call wants, what a yes stands in for, and the line of a policy that grants it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use aos_abi::Syscall;
+use aos_abi::entry::Verdict;
+use aos_policy::loosen::grant;
+use aos_policy::{Approval, Grants, Labels, Policy, Standing, Subject};
+use proptest::prelude::*;
+use rig::oracle::{calls, models};
+use rig::{call, file, grants, subject};
+
+const TEXT: &str = "version: 1
+default_role: r
+roles:
+  r:
+    calls: [SPAWN_AGENT]   # few
+    fs:
+      - {path: \"docs/**\", ops: [read]}
+      - {path: \"docs/later/**\", ops: [read], verdict: ask}
+      - {path: \"closed/**\", ops: [read, write], verdict: deny}
+    exec: {shell: false, programs: [ls]}
+labels:
+  - {when: untrusted, calls: [FS_WRITE, EXEC_CMD], verdict: ask}
+  - {when: secret, calls: [FS_WRITE], verdict: deny}
+";
+
+/// What the yes to this very call comes to.
+fn once(policy: &Policy, subject: &Subject<'_>, call: &Syscall) -> Verdict {
+    let args = call.args();
+    let generation = Some(policy.generation());
+    let yes = Approval { id: "p7", name: call.name(), args: &args, generation, lifts: true };
+    policy.authorize_approved(subject, call.clone(), &yes).verdict
+}
+
+#[test]
+fn what_is_wanted_is_said_where_a_yes_can_stand_in_for_it() {
+    let policy = file(TEXT);
+    let given = [grants(&["FS_READ docs/**"])];
+    let nothing: [Grants; 2] = [grants(&["FS_WRITE"]), Grants::default()];
+    let wants = |text: &str, labels: Labels, chain: &[Grants]| {
+        let (call, subject) = (call(text), Subject { labels, ..subject(chain) });
+        let wanting = policy.wanting(&subject, &call);
+        let said = once(&policy, &subject, &call);
+        assert_eq!(said > Verdict::Deny, wanting.is_some() || policy.explain(&subject, &call).verdict > Verdict::Deny);
+        wanting.map(|wanting| (wanting.grants.join(", "), wanting.of_role))
+    };
+    let (none, by_role) = (Labels::NONE, |grant: &str| Some((grant.to_owned(), true)));
+    assert_eq!(wants(r#"FS_WRITE {"path":"a","content":""}"#, none, &[]), by_role("FS_WRITE a"));
+    assert_eq!(wants(r#"FS_WRITE {"path":"a","content":""}"#, Labels::WEB, &[]), by_role("FS_WRITE a"));
+    assert_eq!(wants(r#"FS_MOVE {"from":"a","to":"docs/b"}"#, none, &[]), by_role("FS_MOVE a, FS_MOVE docs/b"));
+    assert_eq!(wants(r#"EXEC_CMD {"cmd":"ls | wc"}"#, none, &[]), by_role("EXEC_CMD"));
+    assert_eq!(wants(r#"NET_FETCH {"url":"https://a.example/x"}"#, none, &[]), by_role("NET_FETCH a.example/x"));
+    let read = r#"FS_READ {"path":"docs/a"}"#;
+    assert_eq!(wants(read, none, &[grants(&["FS_READ b"])]), Some(("FS_READ docs/a".to_owned(), false)));
+    // Allowed, or asked about: nothing is wanted.
+    assert_eq!(wants(read, none, &given), None);
+    for (text, labels, chain) in [
+        (r#"FS_WRITE {"path":"closed/a","content":""}"#, none, &[][..]),
+        (r#"FS_SEARCH {"pattern":"x"}"#, none, &[]),
+        (r#"FS_WRITE {"path":"../a","content":""}"#, none, &[]),
+        (r#"FS_WRITE {"path":".aos/a","content":""}"#, none, &[]),
+        (r#"FS_WRITE {"path":"a","content":""}"#, Labels::SECRET, &[]),
+        (r#"NET_FETCH {"url":"http://127.0.0.1/"}"#, none, &[]),
+        (r#"NET_FETCH {"url":"http://169.254.169.254/"}"#, none, &[]),
+        (read, none, &nothing[..]),
+        (r#"FS_WRITE {"path":"a","content":""}"#, none, &nothing[..]),
+    ] {
+        assert_eq!(wants(text, labels, chain), None, "{text}");
+    }
+    assert_eq!(
+        file("version: 1\ndefault_role: r\nroles:\n  r: {}\n")
+            .wanting(&subject(&[]), &call(r#"EXEC_CMD {"cmd":"ls"}"#)),
+        None
+    );
+    assert_eq!(Policy::deny_all().wanting(&subject(&[]), &call(read)), None);
+}
+
+#[test]
+fn a_yes_to_a_child_is_no_yes_to_what_is_attached_to_it() {
+    let policy = file("version: 1\ndefault_role: r\nroles:\n  r: {}\n");
+    let bare = call(r#"SPAWN_AGENT {"role":"r","quarantine":true}"#);
+    let with = call(r#"SPAWN_AGENT {"role":"r","quarantine":true,"attachments":["a.txt"]}"#);
+    assert_eq!(policy.wanting(&subject(&[]), &bare).unwrap().grants, ["SPAWN_AGENT"]);
+    assert_eq!((policy.wanting(&subject(&[]), &with), once(&policy, &subject(&[]), &with)), (None, Verdict::Deny));
+}
+
+#[test]
+fn a_yes_that_stands_lifts_what_the_role_has_not_and_no_grant() {
+    let policy = file(TEXT);
+    let say = |text: &str, labels: Labels, chain: &[Grants]| {
+        let wanted = call(text);
+        let stands = [Standing::of("p7", &wanted).lifting()];
+        let said = policy.explain_with(&Subject { labels, ..subject(chain) }, &stands, &wanted);
+        format!("{} · {}", said.verdict.as_str(), said.rule)
+    };
+    let write = r#"FS_WRITE {"path":"a","content":""}"#;
+    assert_eq!(say(write, Labels::NONE, &[]), "allow · standing approval p7: role r: no rule");
+    assert_eq!(say(write, Labels::WEB, &[]), "ask · label: labels[0] untrusted");
+    assert_eq!(say(write, Labels::SECRET, &[]), "deny · label: labels[1] secret");
+    assert!(say(write, Labels::NONE, &[grants(&["FS_READ"])]).starts_with("deny · grant"));
+    assert_eq!(say(write, Labels::NONE, &[grants(&["FS_WRITE"])]), "allow · standing approval p7: role r: no rule");
+    // A part of it is asked about, which nobody was shown.
+    let policy = file(&TEXT.replace("      - {path: \"closed/**\", ops: [read, write], verdict: deny}\n", ""));
+    let search = call(r#"FS_SEARCH {"pattern":"x"}"#);
+    let stands = [Standing::of("p7", &search).lifting()];
+    assert_eq!(policy.explain_with(&subject(&[]), &stands, &search).verdict, Verdict::Deny);
+    assert_eq!(policy.explain_lifted(&subject(&[]), &search).verdict, Verdict::Ask);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A yes comes to what the same policy says where each layer has, beside what it has, exactly what is wanted.
+    #[test]
+    fn a_yes_stands_in_for_the_wanting_grants_and_for_nothing_else(
+        model in models(),
+        made in prop::collection::vec(calls(), 8),
+    ) {
+        let policy = file(&model.yaml());
+        let chain: Vec<Grants> = model.chain.iter().map(|grants| {
+            let texts: Vec<String> = grants.iter().map(|(name, pattern)| format!("{name} {pattern}")).collect();
+            Grants::parse(&texts).unwrap()
+        }).collect();
+        for call in &made {
+            let plain = subject(&chain);
+            let (before, wanting) = (policy.explain(&plain, call), policy.wanting(&plain, call));
+            let lifted = once(&policy, &plain, call);
+            prop_assert_eq!(lifted > Verdict::Deny, before.verdict > Verdict::Deny || wanting.is_some());
+            let labelled = Subject { labels: Labels::UNTRUSTED.and(Labels::SECRET), ..plain };
+            let by_labels = policy.explain_lifted(&labelled, call);
+            prop_assert!(by_labels.verdict <= policy.explain_lifted(&plain, call).verdict, "labels take away alone");
+            let stands = [Standing::of("p1", call).lifting()];
+            let standing = policy.explain_with(&plain, &stands, call);
+            prop_assert!(standing.verdict == Verdict::Deny || lifted > Verdict::Deny, "{:?}\n{}", call, model.yaml());
+            let Some(wanting) = wanting else { continue };
+            prop_assert!(!wanting.grants.is_empty() && before.verdict == Verdict::Deny);
+            prop_assert!(before.rule.contains("no rule") || before.rule.starts_with("grant:"), "{}", before.rule);
+            if before.rule.starts_with("grant:") {
+                prop_assert_eq!(standing.verdict, Verdict::Deny, "no grant is lifted for longer: {:?}", call);
+            }
+            for one in &wanting.grants {
+                prop_assert!(one.parse::<aos_policy::Grant>().is_ok(), "{} is no grant", one);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_grant_is_put_first_into_the_calls_of_a_role_and_all_else_stays() {
+    let write = call(r#"FS_WRITE {"path":"a","content":""}"#);
+    let put = |text: &str, role: &str, grants: &[&str], call: &Syscall| {
+        let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
+        grant(text, role, &grants, call).map(|done| (done.line, done.text))
+    };
+    assert_eq!(
+        put(TEXT, "r", &["FS_WRITE a"], &write),
+        Ok((5, TEXT.replace("calls: [SPAWN_AGENT]", "calls: [\"FS_WRITE a\", SPAWN_AGENT]")))
+    );
+    let empty = TEXT.replace("[SPAWN_AGENT]", "[]");
+    let full = TEXT.replace("[SPAWN_AGENT]", "[\"FS_WRITE a\"]");
+    assert_eq!(put(&empty, "r", &["FS_WRITE a"], &write), Ok((5, full)));
+    let block = TEXT.replace("calls: [SPAWN_AGENT]   # few", "calls:\n      - SPAWN_AGENT");
+    let more = block.replace("      - SPAWN_AGENT", "      - \"FS_WRITE a\"\n      - SPAWN_AGENT");
+    assert_eq!(put(&block, "r", &["FS_WRITE a"], &write), Ok((6, more)));
+    let without = TEXT.replace("    calls: [SPAWN_AGENT]   # few\n", "");
+    let with = without.replace("    fs:\n", "    calls: [\"FS_WRITE a\"]\n    fs:\n");
+    assert_eq!(put(&without, "r", &["FS_WRITE a"], &write), Ok((5, with)));
+    // Nothing is written that would not help, or that cannot be written; the line is said instead.
+    let shell = call(r#"EXEC_CMD {"cmd":"ls | wc"}"#);
+    let flow = "version: 1\ndefault_role: r\nroles: {r: {fs: [{path: docs, ops: [read]}]}}\n";
+    let closed = call(r#"FS_WRITE {"path":"closed/a","content":""}"#);
+    for (text, role, wants, call) in [
+        (TEXT, "r", "EXEC_CMD", &shell),
+        (TEXT, "r", "FS_WRITE closed/a", &closed),
+        (TEXT, "s", "FS_WRITE a", &write),
+        (TEXT, "r", "FS_WRITE b", &write),
+        (flow, "r", "FS_WRITE a", &write),
+    ] {
+        let refused = put(text, role, &[wants], call).unwrap_err();
+        assert!(refused.hint.contains(&format!("\"{wants}\" in its `calls`")), "{refused:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! What was denied and a person lifts, end to end: what is listed, what a yes lets happen, how far it reaches.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
+mod rig;
+
+use std::fs;
+use std::path::PathBuf;
+
+use aos_models::scripted::{Call, Rule};
+use serde_json::{Value, json};
+
+use rig::{Rig, Setup, any, call, calls, say, until, write};
+
+const POLICY: &str = r#"version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [ASK_USER]   # and little else
+    fs:
+      - {path: "**", ops: [read]}
+      - {path: "asks/**", ops: [write], verdict: ask}
+"#;
+
+const TOLD: &str = "{{last_result.error.code}}";
+
+/// A daemon, a folder to work on, and a process that was denied a write and has said so.
+fn denied(rules: Vec<Rule>) -> (Rig, PathBuf, u64) {
+    let rig = Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() });
+    rig.up();
+    let folder = rig.folder("mine");
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "write"]);
+    at_rest(&rig, pid);
+    (rig, folder, pid)
+}
+
+/// Has it make its calls once more, and waits for what is denied then.
+fn once_more(rig: &Rig, pid: u64, id: &str) {
+    at_rest(rig, pid);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    let listed = || rig.json(&["proposals"]).as_array()?.iter().any(|one| one["id"] == id).then_some(());
+    until("what is denied", listed);
+}
+
+/// Waits until a process waits for something to come.
+fn at_rest(rig: &Rig, pid: u64) {
+    until("the process to rest", || (rig.process(pid)["waiting_for"] == "input").then_some(()));
+}
+
+fn only(rig: &Rig) -> Value {
+    // It is listed once its files were looked at.
+    let list = until("a line", || Some(rig.json(&["proposals"])).filter(|list| *list != json!([])));
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    list[0].clone()
+}
+
+fn state(rig: &Rig, id: &str) -> Value {
+    let all = rig.json(&["proposals", "--all"]);
+    all.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["state"].clone()
+}
+
+#[test]
+fn a_denial_is_one_line_and_a_yes_lets_the_call_be_made_once() {
+    let script = vec![write("notes", "1"), say(TOLD)];
+    let (rig, folder, pid) = denied(vec![any("write", script)]);
+    let one = only(&rig);
+    assert_eq!((&one["state"], &one["verdict"], &one["pid"]), (&json!("denied"), &json!("deny"), &json!(pid)));
+    assert_eq!((&one["rule"], &one["grants"]), (&json!("role assistant: no rule"), &json!(["FS_WRITE notes"])));
+    assert!(one["preview"].as_str().unwrap().contains("+1") && one["files"][0]["is"] == "nothing", "{one}");
+    let listed = rig.aos(&["proposals"]).out;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("denied, and done without; aos approve ID"), "{listed}");
+    assert!(lines[2].contains("FS_WRITE notes") && lines[2].contains("denied"), "{listed}");
+    let whole = rig.aos(&["proposals", "p1"]).out;
+    assert!(whole.contains("  | +1") && whole.contains("  wants: FS_WRITE notes\n"), "{whole}");
+    assert!(rig.aos(&["logs", &pid.to_string()]).out.contains("`aos approve p1` would let it be done"));
+    // Whoever says yes to all that waits means questions.
+    let all = rig.aos(&["approve", "--process", &pid.to_string()]);
+    assert!(all.code == 1 && all.err.contains("nothing waits of process"), "{all:?}");
+    let yes = rig.aos(&["approve", "p1"]);
+    assert!(yes.code == 0 && yes.err.contains("its process was told that it may make it, once"), "{yes:?}");
+    until("the call", || folder.join("notes").exists().then_some(()));
+    once_more(&rig, pid, "p3");
+    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "1");
+    assert_eq!((state(&rig, "p1"), state(&rig, "p3")), (json!("executed"), json!("denied")));
+    let asked = rig.requests();
+    let told = asked.iter().map(rig::words).find(|words| words.contains("a person lifted a denial")).unwrap();
+    assert!(told.contains(r#"FS_WRITE {"path":"notes","content":"1"}"#), "{told}");
+    let again = rig.aos(&["approve", "p1"]);
+    assert!(again.code == 1 && again.err.contains("p1 is executed already"), "{again:?}");
+    let http = rig.http("GET", "/v1/proposals", None);
+    assert_eq!(http.json()[0]["state"], "denied");
+    assert_eq!(rig.aos(&["kill", &pid.to_string(), "--signal", "KILL"]).code, 0);
+    until("the end", || (state(&rig, "p3") == "expired").then_some(()));
+    let late = rig.aos(&["approve", "p3"]);
+    assert!(late.code == 1 && late.err.contains("p3 is expired already: its process has ended"), "{late:?}");
+}
+
+#[test]
+fn a_yes_to_a_denied_write_is_to_the_file_as_it_was_shown() {
+    let script = vec![write("notes", "new\n"), say(TOLD)];
+    let (rig, folder, pid) = denied(vec![any("write", script)]);
+    only(&rig);
+    fs::write(folder.join("notes"), "a person's\n").unwrap();
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    until("the refusal", || {
+        let told = rig.entries(pid, "result");
+        told.iter().any(|result| result.to_string().contains("`notes` has changed since")).then_some(())
+    });
+    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "a person's\n");
+    assert_eq!(state(&rig, "p1"), "expired");
+}
+
+#[test]
+fn a_power_cut_between_the_yes_and_the_call_loses_neither_and_doubles_neither() {
+    let script = vec![write("notes", "1"), say(TOLD)];
+    let (rig, folder, pid) = denied(vec![any("write", script)]);
+    let cut = || {
+        rig.kill_daemon();
+        rig.up();
+    };
+    cut();
+    assert_eq!(only(&rig)["state"], "denied");
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    cut();
+    assert_eq!(only(&rig)["state"], "approved", "a yes that is not used yet is listed");
+    assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
+    until("the call", || folder.join("notes").exists().then_some(()));
+    once_more(&rig, pid, "p3");
+    cut();
+    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "1");
+    assert_eq!((state(&rig, "p1"), state(&rig, "p3")), (json!("executed"), json!("denied")));
+    let replayed = rig.json(&["replay", &pid.to_string()]);
+    assert_eq!(replayed["difference"], Value::Null, "{replayed}");
+}
+
+#[test]
+fn a_no_dismisses_a_denial_and_takes_back_a_yes_that_is_not_used() {
+    let write = |path: &str| Call::new("FS_WRITE", json!({ "path": path, "content": "1" }));
+    let both = calls(vec![write("a"), write("b")]);
+    let (rig, folder, pid) = denied(vec![any("write", vec![both, say(TOLD)])]);
+    until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    for id in ["p1", "p2"] {
+        let no = rig.aos(&["reject", id, "--why", "no"]);
+        assert!(no.code == 0 && no.err.contains(&format!("{id} is rejected")), "{no:?}");
+    }
+    assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
+    until("both again", || (rig.entries(pid, "result").len() == 4).then_some(()));
+    at_rest(&rig, pid);
+    assert_eq!(rig.json(&["proposals"]), json!([]), "what was dismissed is not shown again");
+    assert!(!folder.join("a").exists() && !folder.join("b").exists());
+}
+
+#[test]
+fn a_yes_to_a_denial_reaches_as_far_as_it_says() {
+    let script = vec![write("notes", "1"), call("FS_DELETE", json!({ "path": "notes" })), say(TOLD)];
+    let (rig, folder, pid) = denied(vec![any("write", script)]);
+    until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
+    assert_eq!(rig.aos(&["approve", "p1", "--for", "process"]).code, 0);
+    until("the write", || folder.join("notes").exists().then_some(()));
+    assert_eq!(rig.process(pid)["standing"][0]["covers"], "FS_WRITE notes");
+    at_rest(&rig, pid);
+    let shown = rig.aos(&["approve", "p2", "--for", "role"]);
+    let change =
+        "-    calls: [ASK_USER]   # and little else\n+    calls: [\"FS_DELETE notes\", ASK_USER]   # and little else\n";
+    assert!(shown.code == 0 && shown.out.contains(change) && shown.out.contains("FS_DELETE notes"), "{shown:?}");
+    assert!(folder.join("notes").exists() && shown.err.contains("nothing was changed"), "{shown:?}");
+    let made = rig.aos(&["approve", "p2", "--for", "role", "--yes"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    until("the delete", || (!folder.join("notes").exists()).then_some(()));
+    assert_eq!((state(&rig, "p1"), state(&rig, "p2")), (json!("expired"), json!("expired")));
+    let told = rig.requests().iter().map(rig::words).any(|words| words.contains("denies this call no more"));
+    assert!(told, "its process was told");
+}
