@@ -37,6 +37,8 @@ const PROMPT_IDS: usize = 896;
 /// In how many numberings of the slots a prompt is read.
 const VOICES: u32 = 4;
 const SUMMARY: &str = "[summary of what happened before this point]\n";
+/// What the kernel tells of a denial that a person has lifted.
+const LIFTED: &str = ": a person lifted a denial: ";
 const INPUT_END: &str = "[end of standard input]";
 
 /// The form of a model: its words, its answers, and the tokens between them.
@@ -59,6 +61,11 @@ pub(crate) struct Nano {
 enum Item {
     Said { control: u32, text: String, was_cut: bool, steers: Steers },
     Reply(String),
+}
+
+/// Whether a text is the kernel's word that a call may be made which was denied.
+fn is_lifted(text: &str) -> bool {
+    text.starts_with("[p") && text.split_once("]\n").is_some_and(|(header, _)| header.contains(LIFTED))
 }
 
 impl Nano {
@@ -256,15 +263,24 @@ impl Nano {
     /// What stands before the first reply, and each reply with all that follows it until the next.
     fn items(&self, messages: &[Message]) -> (Vec<Item>, Vec<Vec<Item>>) {
         let (mut head, mut turns): (Vec<Item>, Vec<Vec<Item>>) = (Vec::new(), Vec::new());
+        let mut ordered: Option<String> = None;
         for (nth, message) in messages.iter().enumerate() {
             match message {
                 Message::Assistant { text, .. } => turns.push(vec![Item::Reply(text.clone())]),
                 Message::User(parts) => {
                     let place = turns.last_mut().unwrap_or(&mut head);
                     for (part_nth, part) in parts.iter().enumerate() {
-                        if let Part::Text(text) = part {
-                            place.extend(self.part(text, nth == 0 && part_nth == 0));
+                        let Part::Text(text) = part else { continue };
+                        let first = nth == 0 && part_nth == 0;
+                        // What was denied may be done now: what was ordered last is ordered again.
+                        let again = ordered.as_deref().filter(|_| !first && is_lifted(text));
+                        let item = self.part(again.unwrap_or(text), first || again.is_some());
+                        if let Some(Item::Said { control, text, .. }) = &item
+                            && *control == self.user
+                        {
+                            ordered = Some(text.clone());
                         }
+                        place.extend(item);
                     }
                 }
                 Message::Result { name, content, .. } => {

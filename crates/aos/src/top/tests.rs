@@ -466,7 +466,9 @@ fn what_was_done_is_listed_shown_and_taken_back() {
         "call_id": "c", "name": "FS_WRITE", "args": {"path": "new.txt", "content": "x"}, "verdict": "allow", "rule": "r",
         "why": null, "risk": null, "expires_at": "2026-11-22T00:25:00Z",
     }});
+    update(&mut state, entry(51, 2, done.clone()));
     update(&mut state, entry(51, 2, done));
+    assert!(drawn(&mut state).contains("36 can be taken back"), "once, however often it is heard of");
     assert!(drawn(&mut state).contains("p50    2       15m00s  FS_WRITE new.txt"));
     press(&mut state, KeyCode::Esc);
     assert_eq!(state.over, None);

@@ -178,7 +178,9 @@ fn heard(state: &mut State, entry: &Entry) {
         Body::Proposal { id, state: ProposalState::Executed, proposal: Some(done), .. } => {
             let call = call(done.name.as_str(), &done.args);
             let one = Undoable { id: id.clone(), pid, call, until: done.expires_at };
-            state.undoable.iter_mut().for_each(|list| list.insert(0, one.clone()));
+            // A list that was read just now may have it.
+            let lists = state.undoable.iter_mut().filter(|list| list.iter().all(|other| other.id != one.id));
+            lists.for_each(|list| list.insert(0, one.clone()));
         }
         Body::Proposal { state: ProposalState::Denied, .. } => state.unread = true,
         Body::Proposal { id, state: what, .. } => {
