@@ -123,8 +123,14 @@ impl Bench {
             files: Labels::NONE,
         };
         let call = Syscall::parse(name, &args.to_string()).unwrap();
-        let subject =
-            aos_policy::Subject { pid, role: "assistant", chain: &[], labels: Labels::NONE, given: Default::default() };
+        let subject = aos_policy::Subject {
+            pid,
+            role: "assistant",
+            chain: &[],
+            labels: Labels::NONE,
+            given: Default::default(),
+            reaches: None,
+        };
         let ruling = policy.authorize(&subject, call);
         let permit = ruling.permit.unwrap_or_else(|| panic!("{name}: {}", ruling.rule));
         let place = self.edges.place_now(&Workspace::Home(pid), "assistant");
