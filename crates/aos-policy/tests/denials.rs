@@ -8,7 +8,7 @@ use aos_abi::entry::Verdict;
 use aos_policy::loosen::grant;
 use aos_policy::{Approval, Grants, Labels, Policy, Standing, Subject};
 use proptest::prelude::*;
-use rig::oracle::{calls, models};
+use rig::universe::{calls, models};
 use rig::{call, file, grants, subject};
 
 const TEXT: &str = "version: 1
