@@ -192,7 +192,9 @@ pub(crate) fn open_at(
     let mut races = 0;
     loop {
         match rustix::fs::openat2(folder.as_fd(), path, flags, Mode::empty(), rules) {
-            Err(Errno::AGAIN | Errno::INTR) if races < RACES_MAX => races += 1,
+            // `XDEV` also where what was found has been moved out since, in the exchange by which it is replaced: then another
+            // look finds what is there now, and what does lead out is met again.
+            Err(Errno::AGAIN | Errno::INTR | Errno::XDEV) if races < RACES_MAX => races += 1,
             opened => return opened,
         }
     }
