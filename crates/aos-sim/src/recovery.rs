@@ -59,6 +59,7 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
         same(&mut sim.kernel, &mut scratch, "alive")?;
     }
     let picture = scratch.checkpoint();
+    sim.twin = scratch;
     sim.kernel = restored;
     sim.witness = witness;
     sim.memory.restart();
@@ -88,6 +89,27 @@ pub(crate) fn crash(sim: &mut Simulation) -> Result<(), Halt> {
 /// After how many boundaries the machine stops: mostly soon, at times late enough for a queue to fill.
 pub(crate) fn next_stop(dice: &mut Chance) -> u64 {
     if dice.percent(75) { dice.between(1, 150) } else { dice.between(200, 1500) }
+}
+
+/// What an input came to is what its entry, read back, comes to; and so is the process that it was for.
+pub(crate) fn replays<P: PageStore>(
+    twin: &mut Kernel<NoPages>,
+    live: &mut Kernel<P>,
+    made: &[Arc<Entry>],
+) -> Result<(), Broken> {
+    let Some(input) = made.first() else { return Ok(()) };
+    let written = serde_json::to_string(&**input).map_err(|error| broken(SAME_FACTS, error.to_string()))?;
+    let read: Entry =
+        serde_json::from_str(&written).map_err(|error| broken(SAME_FACTS, format!("{error}: {written}")))?;
+    let again = twin.apply(read.at, read.pid, read.body).entries;
+    if again != made {
+        return Err(broken(SAME_FACTS, format!("made {made:?}, replayed {again:?}")));
+    }
+    let (mine, other) = (format!("{:?}", live.process(input.pid)), format!("{:?}", twin.process(input.pid)));
+    if mine != other {
+        return Err(broken(SAME_STATE, format!("process {} after {}:\n{mine}\n{other}", input.pid, input.lsn)));
+    }
+    Ok(())
 }
 
 /// A rebuilt kernel is the live one.

@@ -13,7 +13,7 @@ use aos_abi::{Body, Code, Entry, Lsn, Pid, Timestamp, limits};
 use aos_journal::{Crash, MemoryStore, Store};
 use aos_kernel::effect::Effect;
 use aos_kernel::fault::{Fault, Instead};
-use aos_kernel::table::{Page, PageStore};
+use aos_kernel::table::{NoPages, Page, PageStore};
 use aos_kernel::{Applied, Kernel};
 
 use crate::chance::Chance;
@@ -63,6 +63,8 @@ pub struct Simulation {
     pub(crate) now: Timestamp,
     pub(crate) store: Rc<RefCell<MemoryStore>>,
     pub(crate) kernel: Kernel<Pages>,
+    /// Lives through the journal beside it, each entry as it was written.
+    pub(crate) twin: Kernel<NoPages>,
     pub(crate) witness: Witness,
     pub(crate) memory: Memory,
     pub(crate) outside: Outside,
@@ -112,6 +114,7 @@ impl Simulation {
             chance: Chance::new(seed),
             now: BEGINNING,
             kernel: Kernel::new(Pages(Rc::clone(&store))),
+            twin: Kernel::new(NoPages),
             store,
             witness: Witness::default(),
             memory: Memory::default(),
@@ -302,6 +305,7 @@ impl Simulation {
         let input = body.clone();
         self.said(pid, &input)?;
         let applied = live_through(&mut self.kernel, &mut self.witness, self.now, pid, body)?;
+        recovery::replays(&mut self.twin, &mut self.kernel, &applied.entries)?;
         self.known(&input, &applied)?;
         self.history.extend(applied.entries.iter().cloned());
         self.round.extend(applied.entries);
