@@ -24,9 +24,15 @@ pub struct Barrier {
     pub globals: Vec<u8>,
 }
 
+/// Takes the barrier out, in the open transaction.
+pub(crate) fn forget(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM barrier", [])?;
+    db.execute("DELETE FROM barrier_page", []).map(drop)
+}
+
 /// Keeps the last checkpoint as the barrier, in the open transaction.
 pub(crate) fn keep(db: &Connection, version: &str) -> rusqlite::Result<()> {
-    db.execute("DELETE FROM barrier_page", [])?;
+    forget(db)?;
     db.execute("INSERT INTO barrier_page SELECT pid, lsn, digest, state FROM page", [])?;
     db.execute(
         "INSERT OR REPLACE INTO barrier(only, lsn, version, digest, globals)

@@ -249,6 +249,8 @@ impl Writer {
                 }
                 self.index.sort(&self.db)?;
                 prune::seal(&self.db, &plan)?;
+                // It may hold what goes; whoever decides keeps another one.
+                barrier::forget(&self.db)?;
                 self.remains = true;
                 self.insert(&mark)?;
             }

@@ -3,6 +3,8 @@
 //! Effects that may be repeated are issued again with the same id; the others come back as `EINTR`, outcome unknown,
 //! and are not run again. Nothing is lost and nothing is done twice.
 
+use std::collections::BTreeSet;
+
 use aos_abi::entry::{Configured, Purpose, Unrecovered, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
 
@@ -15,12 +17,19 @@ use crate::{InFlight, Kernel, failure, outcome};
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>, faulted: &[Unrecovered]) {
-        for Unrecovered { pid, why } in faulted {
+        // Those that a start has failed over again, when they were set aside already.
+        let mut bare = BTreeSet::new();
+        for (nth, Unrecovered { pid, why }) in faulted.iter().enumerate() {
+            if faulted[..nth].iter().any(|before| before.pid == *pid) {
+                bare.insert(*pid);
+            }
+            self.works_on(*pid);
+            self.unrecovered.insert(*pid);
             self.set_aside_for(*pid, why);
         }
         self.keep_windows_open(before);
         // As it was set aside, by what held then.
-        self.cut_off();
+        self.cut_off(&bare);
         // From here on by what holds now: nothing is started before the last line, so nothing starts by what does not.
         if let Some(configured) = configured {
             self.adopt(configured);
@@ -34,8 +43,12 @@ impl<P: PageStore> Kernel<P> {
         self.examine_again();
         for (id, in_flight) in self.globals.in_flight.clone() {
             self.works_on(in_flight.pid());
-            if faulted.iter().any(|of| of.pid == in_flight.pid()) {
-                self.never_comes(id);
+            if self.is_set_aside(in_flight.pid()) {
+                if bare.contains(&in_flight.pid()) {
+                    self.let_go(id);
+                } else {
+                    self.never_comes(id);
+                }
                 continue;
             }
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
@@ -61,9 +74,11 @@ impl<P: PageStore> Kernel<P> {
                     self.globals.in_flight.remove(&id);
                 }
                 InFlight::Call { pid, by, call, .. } => self.recover_call(id, pid, by, call),
-                InFlight::Serve { .. } => unreachable!("all of them were cut off above"),
+                // All others were cut off above.
+                InFlight::Serve { .. } => self.let_go(id),
             }
         }
+        self.unrecovered.clear();
     }
 
     /// Whether a process may use a model, and the model see what the process holds, by what holds now. Asks nobody.

@@ -10,14 +10,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use aos_abi::entry::{Faulted, ServedOutcome, Unrecovered};
-use aos_abi::{Body, CallError, Code, EffectId, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp};
 
-use crate::process::{CallState, Phase, Process};
+use crate::effect::Effect;
+use crate::process::{CallState, Phase, Process, StepCall};
 use crate::table::{PageStore, StoreFailed};
 use crate::{Applied, InFlight, Kernel, outcome};
 
 /// How the reason begins for which a process is stopped that was set aside.
 const SET_ASIDE: &str = "faulted: ";
+/// How often a start may fail over one process before it is given up.
+const TIMES_MAX: usize = 2;
 /// Characters of what the fault said that are kept.
 const WHY_MAX: usize = 500;
 
@@ -47,6 +50,11 @@ impl Fault {
     /// What whoever asked for the input is told.
     #[must_use]
     pub fn error(&self) -> CallError {
+        if self.over <= Pid::INIT {
+            let message = format!("the kernel failed over this request: {}", self.why);
+            return CallError::new(Code::Io, message)
+                .hint("nothing of it was done; the words above are worth a report");
+        }
         let message = format!("the kernel failed over process {}, which is set aside: {}", self.over, self.why);
         CallError::new(Code::Io, message).hint(format!(
             "nothing of this was done; `aos resume {0}` lets it try again, `aos kill {0}` ends it",
@@ -97,7 +105,11 @@ impl<P: PageStore> Kernel<P> {
         };
         if let Body::Booted { version, configured, mut faulted } = fault.body {
             let again = |faulted| (fault.pid, Body::Booted { version, configured, faulted });
-            let Some(over) = can(fault.over).filter(|over| faulted.iter().all(|of| of.pid != *over)) else {
+            // A second time over the same one: what it had under way is let go without another look at it.
+            let named = |over: &Pid| faulted.iter().filter(|of| of.pid == *over).count();
+            let is_one = self.table.get(fault.over).is_some();
+            let over = Some(fault.over).filter(|over| is_one && named(over) < TIMES_MAX);
+            let Some(over) = over else {
                 let (pid, body) = again(faulted);
                 return Err(Box::new(Fault { pid, body, ..*fault }));
             };
@@ -109,7 +121,8 @@ impl<P: PageStore> Kernel<P> {
             Some(over) => (Some(over), over == fault.pid),
             None => (can(fault.pid), true),
         };
-        if is_left_out && fault.pid <= Pid::INIT {
+        // Nobody asked for these, and they come again: whoever goes on without them goes round for ever.
+        if is_left_out && matches!(fault.body, Body::Tick | Body::Rested | Body::Faulted(_)) {
             return Err(fault);
         }
         let lost = fault.lost().filter(|_| is_left_out);
@@ -132,11 +145,30 @@ impl<P: PageStore> Kernel<P> {
         self.fails_after = Some(times);
     }
 
-    /// Sets a process aside, and does without an outcome that it waited for.
+    /// Sets a process aside, and does without an outcome that it waited for. Nothing else goes on by it: that is for the input
+    /// after it, which may fail over another one.
     pub(crate) fn faulted(&mut self, pid: Pid, what: &Faulted) {
         self.set_aside_for(pid, &what.why);
+        // What its command reached may be what was left out.
+        if self.table.get(pid).is_some_and(|process| process.step.iter().any(StepCall::is_running)) {
+            self.labels_lost(pid, Name::ExecCmd.as_str());
+        }
         if let Some(effect) = what.lost {
             self.never_comes(effect);
+        }
+    }
+
+    /// Whether a process was set aside and is so still.
+    pub(crate) fn is_set_aside(&mut self, pid: Pid) -> bool {
+        // One that has ended cannot be stopped, and may have something under way.
+        self.unrecovered.contains(&pid) || self.table.get(pid).is_some_and(Process::is_faulted)
+    }
+
+    /// Nothing comes of an effect any more, and nobody looks at whose it was: its slot is free, and what was set aside for it
+    /// stays so.
+    pub(crate) fn let_go(&mut self, id: EffectId) {
+        if let Some(InFlight::Infer { model, .. }) = self.globals.in_flight.remove(&id) {
+            self.globals.scheduler.finished(&model);
         }
     }
 
@@ -168,7 +200,9 @@ impl<P: PageStore> Kernel<P> {
                     None => _ = self.globals.in_flight.remove(&id),
                 }
             }
-            Some(InFlight::Serve { reserved_tokens, max_output, .. }) => {
+            Some(InFlight::Serve { ask, reserved_tokens, max_output, .. }) => {
+                let error = CallError::new(Code::Io, "the kernel failed over what the model answered");
+                self.perform(Effect::Refuse { request: ask.request, error });
                 let usage = outcome::at_most(reserved_tokens, max_output);
                 self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
             }

@@ -163,6 +163,7 @@ impl<P: PageStore> Kernel<P> {
             reached.iter().for_each(|pid| self.freeze(*pid));
         }
         for pid in reached {
+            self.works_on(pid);
             if self.table.get(pid).is_some_and(|process| !process.exited()) {
                 let lsn = self.fact(pid, Body::Signal { signal, from_pid: Pid::INIT, tree: false });
                 self.signal(pid, signal, lsn);

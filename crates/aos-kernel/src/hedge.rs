@@ -159,6 +159,10 @@ impl<P: PageStore> Kernel<P> {
             InFlight::Infer { .. } | InFlight::Call { .. } | InFlight::Serve { .. } => None,
         });
         for (id, pid) in raced.collect::<Vec<_>>() {
+            self.works_on(pid);
+            if self.is_set_aside(pid) {
+                continue;
+            }
             let awaited = self.table.get(pid).is_some_and(|process| process.phase == Phase::Inferring(id));
             if !awaited {
                 let failure = Failure {

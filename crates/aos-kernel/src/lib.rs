@@ -98,6 +98,8 @@ pub struct Kernel<P> {
     freed: bool,
     /// Who is worked on.
     at_work: Pid,
+    /// Those that the start under way leaves out.
+    unrecovered: BTreeSet<Pid>,
     /// Until it fails, where a test wants that.
     #[cfg(feature = "faults")]
     fails_after: Option<u32>,
@@ -236,6 +238,7 @@ impl<P: PageStore> Kernel<P> {
             to_run: VecDeque::new(),
             freed: false,
             at_work: Pid::SYSTEM,
+            unrecovered: BTreeSet::new(),
             #[cfg(feature = "faults")]
             fails_after: None,
         }
@@ -277,8 +280,10 @@ impl<P: PageStore> Kernel<P> {
         let entry = Arc::new(Entry { lsn, at: self.globals.at, pid, cause: None, body });
         self.applied.entries.push(Arc::clone(&entry));
         self.decide(&entry, before);
-        self.run_steps();
-        self.schedule();
+        if !matches!(entry.body, Body::Faulted(_)) {
+            self.run_steps();
+            self.schedule();
+        }
         std::mem::take(&mut self.applied)
     }
 

@@ -237,6 +237,7 @@ impl<P: PageStore> Kernel<P> {
         if was_faulted {
             // What was seen of its files may be what was left out.
             self.examine_again();
+            self.works_on(pid);
         }
         self.queue_again(pid);
         match self.table.get(pid).map(|process| process.phase.clone()) {

@@ -294,6 +294,12 @@ pub struct StepCall {
 }
 
 impl StepCall {
+    /// Whether a driver carries it out.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, CallState::Running(_))
+    }
+
     /// The name of the call that is made: what was proposed, where proposing is what the model wrote.
     #[must_use]
     pub fn made(&self) -> &str {

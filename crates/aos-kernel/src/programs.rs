@@ -486,7 +486,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// After a restart: whoever asked has been cut off. What a request had used by then is not known, so that it is paid at
     /// the most that it may have been.
-    pub(crate) fn cut_off(&mut self) {
+    pub(crate) fn cut_off(&mut self, bare: &BTreeSet<Pid>) {
         let served = self.globals.in_flight.iter().filter_map(|(id, in_flight)| match in_flight {
             InFlight::Serve { pid, max_output, reserved_tokens, .. } => {
                 Some((*id, *pid, *reserved_tokens, *max_output))
@@ -495,14 +495,19 @@ impl<P: PageStore> Kernel<P> {
         });
         for (id, pid, tokens, max_output) in served.collect::<Vec<_>>() {
             self.works_on(pid);
+            if self.is_set_aside(pid) {
+                continue;
+            }
             let usage = outcome::at_most(tokens, max_output);
             self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
         }
-        self.lose_purses();
+        self.lose_purses(bare);
         let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();
         for pid in programs {
             self.works_on(pid);
-            self.unqueue(pid);
+            if !self.is_set_aside(pid) {
+                self.unqueue(pid);
+            }
             self.with(pid, |process| process.asks.clear());
         }
     }

@@ -189,6 +189,9 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn examine_again(&mut self) {
         for (id, pid) in self.globals.proposals.clone() {
             self.works_on(pid);
+            if self.is_set_aside(pid) {
+                continue;
+            }
             let open = self.open_proposal(pid, &id).filter(|open| open.examined.is_none()).cloned();
             if let Some(look) = open.and_then(|open| self.examination(pid, &id, &open)) {
                 self.perform(look);
@@ -210,6 +213,9 @@ impl<P: PageStore> Kernel<P> {
         let off_ms = self.globals.at.millis_since(before);
         for (id, pid) in self.globals.proposals.clone() {
             self.works_on(pid);
+            if self.is_set_aside(pid) {
+                continue;
+            }
             self.with(pid, |process| {
                 if let Some(open) = process.proposals.get_mut(&id).filter(|open| open.hold) {
                     open.expires_at = open.expires_at.plus_millis(off_ms);

@@ -6,6 +6,8 @@
 //! purse; after a crash all that a purse held counts as spent; a purse is filled only where the budgets would bear it many
 //! times, and is called in when anybody lacks what it holds. Deliberately absent: agents, whose turns wait for the disk.
 
+use std::collections::BTreeSet;
+
 use aos_abi::inference::Usage;
 use aos_abi::{Body, Lsn, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
@@ -165,10 +167,14 @@ impl<P: PageStore> Kernel<P> {
 
     /// After a crash: what was in a purse may have gone out with requests of which nothing is left, so that all of it is
     /// spent.
-    pub(crate) fn lose_purses(&mut self) {
+    pub(crate) fn lose_purses(&mut self, bare: &BTreeSet<Pid>) {
         for pid in self.globals.purses.clone() {
             self.works_on(pid);
             let Some(purse) = self.take_purse(pid) else { continue };
+            if bare.contains(&pid) {
+                // What it held stays set aside, which is as good as spent.
+                continue;
+            }
             let lost = purse.total();
             self.settle_all(pid, lost, lost);
             let priced = lost.usd > 0 || self.model(&purse.model).is_some_and(|spec| spec.price.is_some());

@@ -309,7 +309,10 @@ impl Simulation {
         self.known(&input, &applied)?;
         self.history.extend(applied.entries.iter().cloned());
         self.round.extend(applied.entries);
-        check::state(&mut self.kernel, &self.witness, &mut self.memory)?;
+        // A fault alone lets nobody go on.
+        if !matches!(input, Body::Faulted(_)) {
+            check::state(&mut self.kernel, &self.witness, &mut self.memory)?;
+        }
         let durable = self.durable()?;
         let mut early = Vec::new();
         for effect in applied.effects {
@@ -329,7 +332,11 @@ impl Simulation {
     fn unless_it_fails(&mut self, pid: Pid, body: Body) -> Result<Option<Body>, Halt> {
         // Whoever brought an answer to a program has billed it, and would look for it in the books before it is there; and over
         // a fault nobody may fail.
-        let never = self.outside.calm || matches!(body, Body::Served { .. } | Body::Faulted(_));
+        let after_one = match &body {
+            Body::Booted { faulted, .. } => !faulted.is_empty(),
+            body => matches!(body, Body::Served { .. } | Body::Faulted(_)),
+        };
+        let never = self.outside.calm || after_one;
         if never || !matches!(self.stops, Stops::Random) || !self.dice.percent(1) {
             return Ok(Some(body));
         }
@@ -348,6 +355,9 @@ impl Simulation {
         let Instead { first, then } = self.kernel.instead(fault).map_err(fatal)?;
         if let Some((pid, body)) = first {
             self.apply(pid, body)?;
+            if then.is_none() {
+                self.apply(Pid::SYSTEM, Body::Tick)?;
+            }
         }
         Ok(then.map(|(_, body)| body))
     }

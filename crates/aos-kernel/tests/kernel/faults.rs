@@ -20,12 +20,19 @@ struct World {
     now: Timestamp,
     entries: Vec<Arc<Entry>>,
     asked: Vec<(Pid, EffectId)>,
+    /// When it fails again, each time that it was made again.
+    planned: Vec<u32>,
 }
 
 impl World {
     fn new() -> World {
-        let mut world =
-            World { kernel: Kernel::new(NoPages), now: Timestamp(1), entries: Vec::new(), asked: Vec::new() };
+        let mut world = World {
+            kernel: Kernel::new(NoPages),
+            now: Timestamp(1),
+            entries: Vec::new(),
+            asked: Vec::new(),
+            planned: Vec::new(),
+        };
         let model = ModelSpec { context_window: 20_000, max_output: 1000, ..ModelSpec::default() };
         let config = Configured {
             models: [("m".to_owned(), model)].into(),
@@ -54,6 +61,9 @@ impl World {
                     let Instead { first, then } = self.kernel.instead(fault).unwrap();
                     if let Some((pid, body)) = first {
                         assert!(self.offer(pid, body));
+                        if then.is_none() {
+                            assert!(self.offer(Pid::SYSTEM, Body::Tick));
+                        }
                     }
                     next = then;
                 }
@@ -69,6 +79,9 @@ impl World {
             made.extend(self.kernel.apply(input.at, input.pid, input.body.clone()).entries);
         }
         assert_eq!(made, self.entries);
+        if let Some(times) = self.planned.pop() {
+            self.kernel.fail_after(times);
+        }
     }
 
     fn spawn(&mut self) -> Pid {
@@ -187,6 +200,49 @@ fn a_start_recovers_all_but_the_one_that_it_fails_over() {
     assert_eq!((world.state(one), world.state(other)), ("stopped".into(), "running".into()));
     assert!(world.answer(other, "done"));
     assert!(world.signal(one, Signal::Cont) && world.answer(one, "done"));
+}
+
+/// What a start could not recover it met again in the next attempt, and the daemon never came up.
+#[test]
+fn a_start_that_fails_again_goes_on_all_the_same() {
+    // That it is set aside at all does not fail.
+    for second in 2..14 {
+        for third in 4..16 {
+            let mut world = World::new();
+            let (one, other) = (world.spawn(), world.spawn());
+            world.make_again();
+            world.planned = vec![third, second];
+            world.kernel.fail_after(0);
+            let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() };
+            assert!(world.offer(Pid::SYSTEM, booted), "{second} {third}");
+            assert_eq!(world.state(one), "stopped");
+            world.planned.clear();
+            world.make_again();
+            // Whoever was not set aside goes on, and so do new ones.
+            let running = u32::from(world.state(other) == "running");
+            assert_eq!(world.kernel.slots()["m"].used, running);
+            let third = world.spawn();
+            assert!(world.answer(third, "done"));
+            assert!(world.signal(one, Signal::Cont) && world.signal(one, Signal::Kill));
+        }
+    }
+}
+
+/// A person's word about several at once could not be refused: the daemon ended.
+#[test]
+fn a_signal_to_a_group_that_fails_over_one_reaches_the_others() {
+    let mut world = World::new();
+    let [one, other] = [(); 2].map(|()| {
+        let pid = world.kernel.next_pid();
+        let spec = SpawnSpec { group: Some("g".into()), ..SpawnSpec::resident(pid, "You wait.", "m") };
+        assert!(world.offer(pid, Body::Spawned(Box::new(spec))));
+        pid
+    });
+    world.kernel.fail_after(0);
+    let stop = || Body::GroupSignal { group: "g".into(), signal: Signal::Stop, tree: false };
+    assert!(world.offer(Pid::SYSTEM, stop()));
+    assert_eq!(world.faults(), [(one, None)]);
+    assert_eq!((world.state(one), world.state(other)), ("stopped".into(), "stopped".into()));
 }
 
 /// Nobody can be set aside for it: the daemon ends, rather than that it goes round for ever.

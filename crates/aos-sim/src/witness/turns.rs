@@ -185,8 +185,12 @@ impl Turns {
                     self.results.insert(entry.lsn, (*reply, call_id.clone()));
                 }
             }
-            Body::Faulted(Faulted { lost: Some(effect), .. }) => {
-                if let Some((pid, ..)) = self.in_flight.remove(effect)
+            Body::Faulted(Faulted { lost, .. }) => {
+                // After a stop nothing that it has under way goes on.
+                let own = self.in_flight.iter().filter(|(_, (of, ..))| *of == pid).map(|(effect, _)| *effect);
+                self.outdated.extend(own);
+                if let Some(effect) = lost
+                    && let Some((pid, ..)) = self.in_flight.remove(effect)
                     && self.asking.get(&pid).is_some_and(|asking| asking.contains(effect))
                 {
                     self.comes_back(pid, *effect, false);

@@ -4,7 +4,7 @@
 //! that version alone; a home that another one has written goes on from its state, and keeps that state whole.
 
 use aos_abi::{Lsn, Pid};
-use aos_journal::{BarrierPages, Checkpoint, Error, Journal, Reader};
+use aos_journal::{Barrier, BarrierPages, Checkpoint, Error, Journal, Reader};
 use aos_kernel::Kernel;
 use aos_kernel::table::{Page, PageStore};
 
@@ -13,8 +13,7 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A kernel from which decisions can be made again, and the last entry that it has in it.
 pub(super) fn origin(reader: &Reader) -> Result<(Kernel<Pages>, Lsn), Error> {
-    let barrier = reader.barrier()?;
-    if let Some(barrier) = barrier
+    if let Some(barrier) = whole(reader)?
         && let Ok(kernel) = Kernel::restore(&barrier.globals, Pages(Some(reader.barrier_pages()?)))
     {
         return Ok((kernel, barrier.lsn));
@@ -23,9 +22,26 @@ pub(super) fn origin(reader: &Reader) -> Result<(Kernel<Pages>, Lsn), Error> {
     Ok((Kernel::new(Pages(None)), Lsn::ZERO))
 }
 
+/// The entry after which decisions are made again.
+pub(super) fn position(reader: &Reader) -> Result<Lsn, Error> {
+    Ok(whole(reader)?.map_or(Lsn::ZERO, |barrier| barrier.lsn))
+}
+
+/// The barrier; `None` where there is none, or where its bytes are not those that were written: all that it says is in the
+/// entries too.
+fn whole(reader: &Reader) -> Result<Option<Barrier>, Error> {
+    match reader.barrier() {
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!("the barrier is left out: {error}");
+            Ok(None)
+        }
+        barrier => barrier,
+    }
+}
+
 /// Keeps the state as it is, where another version decided what led to it.
 pub(super) fn renew<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>) -> Result<Option<Lsn>, Error> {
-    if journal.reader().barrier()?.is_some_and(|barrier| barrier.version == VERSION) {
+    if whole(&journal.reader())?.is_some_and(|barrier| barrier.version == VERSION) {
         return Ok(None);
     }
     let made = kernel.checkpoint();
@@ -113,6 +129,22 @@ mod tests {
         let saved = Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed };
         journal.checkpoint_wait(saved).unwrap();
         assert_eq!(replay(&journal.reader(), Pid(2), None).unwrap().unwrap().difference, None);
+    }
+
+    /// What only repeats the entries would have kept the daemon from starting.
+    #[test]
+    fn a_damaged_barrier_is_left_out_and_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = open(&home);
+        let mut kernel = Kernel::new(NoPages);
+        assert!(renew(&journal, &mut kernel).unwrap().is_some());
+        decides(&mut kernel, &journal, spawned(Pid(2)));
+        let db = rusqlite::Connection::open(home.path().join("journal.db")).unwrap();
+        assert_eq!(db.execute("UPDATE barrier SET globals = x'00'", []).unwrap(), 1);
+        let view = replay(&journal.reader(), Pid(2), None).unwrap().unwrap();
+        assert_eq!((view.after, view.inputs, view.difference), (Lsn::ZERO, 1, None));
+        assert_eq!(renew(&journal, &mut kernel).unwrap(), Some(kernel.lsn()));
+        assert!(journal.reader().barrier().is_ok());
     }
 
     #[test]

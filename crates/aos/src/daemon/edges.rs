@@ -93,6 +93,17 @@ impl Edges {
         self.history.remember(entries);
     }
 
+    /// Puts away what was built for a process that was not born then, before another one gets its number.
+    pub(crate) fn unborn(&self, pid: Pid) {
+        let folder = self.workspaces.join(pid.to_string());
+        self.undo.copied_no_more(&folder);
+        if folder.symlink_metadata().is_ok()
+            && let Err(error) = super::left::put(&folder, &self.workspaces, pid)
+        {
+            tracing::warn!(folder = %folder.display(), %error, "what was built for a process that is not born stays");
+        }
+    }
+
     /// Nothing happens: what is kept only to be quick is given back.
     pub(crate) fn rest(&self) {
         self.history.rest();

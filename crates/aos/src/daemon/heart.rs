@@ -226,7 +226,7 @@ impl Heart {
             let mut round = Round::default();
             for (pid, body) in completions.drain(..) {
                 // An outcome nobody waits for any more (its process was killed) is dropped.
-                if self.kernel.check(pid, &body).is_ok() {
+                if self.guarded(&mut round, |kernel| kernel.check(pid, &body).is_ok()) == Some(true) {
                     // Nobody asked for it.
                     let _ = self.apply(&mut round, pid, body);
                 }
@@ -270,8 +270,11 @@ impl Heart {
             match self.kernel.attempt(self.now(), pid, body) {
                 Ok(applied) => return Ok(self.take(round, applied, began.elapsed())),
                 Err(fault) => {
-                    left_out = Some(fault.error());
+                    let error = fault.error();
                     next = self.without(round, fault);
+                    if next.is_none() {
+                        left_out = Some(error);
+                    }
                 }
             }
         }
@@ -321,6 +324,10 @@ impl Heart {
             let applied = self.kernel.attempt(self.now(), pid, body);
             let applied = applied.unwrap_or_else(|fault| panic!("process {pid} cannot be set aside: {}", fault.why));
             self.take(round, applied, began.elapsed());
+            if then.is_none() {
+                // Whoever waited for what is free now.
+                self.apply_own(round, Body::Tick);
+            }
         }
         then
     }
@@ -360,8 +367,19 @@ impl Heart {
                     let (pid, body) = build(kernel)?;
                     kernel.check_at(now, pid, &body).map(|()| (pid, body))
                 });
-                let checked = checked.unwrap_or_else(|| Err(failed_over_it()));
-                let outcome = checked.and_then(|(pid, body)| Ok(Accepted { pid, lsn: self.apply(round, pid, body)? }));
+                let (outcome, failed) = match checked {
+                    None => (Err(failed_over_it()), true),
+                    Some(Err(error)) => (Err(error), false),
+                    Some(Ok((pid, body))) => {
+                        let applied = self.apply(round, pid, body);
+                        let failed = applied.is_err();
+                        (applied.map(|lsn| Accepted { pid, lsn }), failed)
+                    }
+                };
+                if failed {
+                    // It may have built something for a process that is not born.
+                    self.edges.unborn(self.kernel.next_pid());
+                }
                 round.replies.push(Box::new(move || {
                     let _ = answer.send(outcome);
                 }));
@@ -402,7 +420,8 @@ impl Heart {
         answer: oneshot::Sender<Result<(), CallError>>,
     ) {
         // Who was asked for the plan was asked a while ago.
-        if self.kernel.prunable(plan.pids(), None).len() < plan.pids().len() {
+        let prunable = self.guarded(round, |kernel| kernel.prunable(plan.pids(), None).len());
+        if prunable.is_none_or(|prunable| prunable < plan.pids().len()) {
             let error = CallError::new(Code::Again, "what is to be pruned has come into use meanwhile, by a fork");
             let _ = answer.send(Err(error.hint("nothing was pruned: do it again")));
             return;

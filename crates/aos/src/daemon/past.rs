@@ -126,6 +126,9 @@ pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Resul
         });
         ControlFlow::Break(())
     })?;
+    if view.difference.is_some() && barrier::position(reader)? != after {
+        refused = Some("what it began with was replaced meanwhile, by a prune: do it again".to_owned());
+    }
     Ok(refused.map_or(Ok(view), Err))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Checkpoint, Journal, Place, Reader};
 use aos_kernel::Kernel;
-use aos_kernel::table::PageStore;
+use aos_kernel::table::{PageStore, StoreFailed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::heart::LiveKernel;
@@ -36,6 +36,9 @@ pub(super) fn restore(journal: &Journal, failures: &mut Failures) -> Result<(Liv
 
 /// What a fault says.
 fn said(fault: &(dyn Any + Send)) -> String {
+    if let Some(StoreFailed { pid, why }) = fault.downcast_ref() {
+        return format!("page of process {pid}: {why}");
+    }
     let said = fault.downcast_ref::<String>().map(String::as_str).or(fault.downcast_ref::<&str>().copied());
     said.unwrap_or("no reason was given").to_owned()
 }

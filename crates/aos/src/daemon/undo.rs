@@ -356,6 +356,11 @@ impl Undo {
         std::fs::write(self.copy_of(workspace), workspace.as_os_str().as_bytes())
     }
 
+    /// It is none, or none any more.
+    pub(crate) fn copied_no_more(&self, workspace: &Path) {
+        let _ = std::fs::remove_file(self.copy_of(workspace));
+    }
+
     fn is_copy(&self, workspace: &Path) -> bool {
         std::fs::read(self.copy_of(workspace)).is_ok_and(|path| path == workspace.as_os_str().as_bytes())
     }

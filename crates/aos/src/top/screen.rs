@@ -22,6 +22,8 @@ use crate::client::{Address, Client, Error, Event};
 
 /// At most ten frames a second.
 const FRAME: Duration = Duration::from_millis(100);
+/// The same where a person has pressed a key, and looks for what it does.
+const KEY_FRAME: Duration = Duration::from_millis(16);
 /// How often the table is read again, where events left it in doubt.
 const RESYNC: Duration = Duration::from_secs(5);
 /// Events taken in a row before the screen gets its turn.
@@ -70,6 +72,7 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
                 }
             }
         };
+        let soon = if inputs.iter().any(|input| matches!(input, Input::Key(_))) { KEY_FRAME } else { FRAME };
         for input in inputs {
             match update(state, input) {
                 None => {}
@@ -101,7 +104,7 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
             // It is only a correction: where it fails the stream says what is wrong.
             let _ = read_again(&client.without_start(), state).await;
         }
-        if state.changed && drawn.is_none_or(|at| at.elapsed() >= FRAME) {
+        if state.changed && drawn.is_none_or(|at| at.elapsed() >= soon) {
             state.settle();
             terminal
                 .draw(|frame| render(state, frame))

@@ -364,6 +364,11 @@ fn nothing_is_drawn_without_a_change() {
     assert!(!state.changed);
     update(&mut state, Input::Tick("2026-11-22T00:10:01Z".parse().unwrap()));
     assert!(state.changed, "ages are shown in seconds");
+    // A key that came too soon after a frame was forgotten by the next tick.
+    state.changed = false;
+    press(&mut state, KeyCode::Down);
+    update(&mut state, Input::Tick("2026-11-22T00:10:01.100Z".parse().unwrap()));
+    assert!(state.changed, "what changed is drawn");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(super) enum Command {
 
 /// Changes what is known; what is to be done.
 pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
-    state.changed = true;
+    let before = std::mem::replace(&mut state.changed, true);
     match input {
         Input::Key(key) => return pressed(state, key),
         Input::Entry(entry) => heard(state, &entry),
@@ -101,8 +101,8 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             }
         }
         Input::Tick(now) => {
-            // The ages change once a second, and the rate while there is one.
-            state.changed = now.0 / 1_000 != state.now.0 / 1_000;
+            // The ages change once a second, and the rate while there is one; what changed and is not drawn yet is so still.
+            state.changed = before || now.0 / 1_000 != state.now.0 / 1_000;
             state.now = now;
             while state.spent.front().is_some_and(|(at, _)| now.millis_since(*at) >= RATE_MS) {
                 state.spent.pop_front();

@@ -147,3 +147,24 @@ async fn after_a_prune_what_follows_can_be_decided_again() {
     assert!(reader.barrier_pages().unwrap().load(one).unwrap().is_none());
     beating.end().await;
 }
+
+/// What was built for a process that was not born was the workspace of the next one, with files that carried no labels.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_built_for_a_process_that_is_not_born_is_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    let beating = Beating::begin(&home);
+    beating.fail().await;
+    let folder = home.workspaces().join("2");
+    let made = folder.clone();
+    let left_out = beating.handle.change(move |kernel| {
+        std::fs::create_dir_all(&made).unwrap();
+        let pid = kernel.next_pid();
+        Ok((pid, Body::Spawned(Box::new(SpawnSpec::resident(pid, "You wait.", "m")))))
+    });
+    assert_eq!(left_out.await.unwrap_err().code, Code::Io);
+    assert!(!folder.exists());
+    assert_eq!(beating.spawn().await, Pid(2));
+    assert!(!folder.exists());
+    beating.end().await;
+}
