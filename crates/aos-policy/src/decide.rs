@@ -345,7 +345,7 @@ pub(crate) fn by_grants(
     let whose = if depth == 0 { "this process" } else { "an ancestor" };
     let rule = || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string()));
     // Whoever was given nothing at all is to do nothing: so is a quarantined child, which reads what strangers wrote.
-    if lift < Lift::Grants || grants.as_slice().is_empty() {
+    if lift < Lift::Grants || grants.give_nothing() {
         said.lower(Verdict::Deny, rule, || Some(narrowest(action, target)));
     } else {
         said.lift(narrowest(action, target), rule);
@@ -390,10 +390,11 @@ pub(crate) fn narrowest(action: Action, target: &Target<'_>) -> String {
     }
 }
 
-/// A segment as a pattern can write it: one that holds the signs of patterns becomes `*`.
+/// A segment as a pattern can write it: one that holds the signs of patterns becomes `*`, and so does one with whitespace at an
+/// end, which is no part of a grant: without it the grant would be about something else, or about everything.
 fn plain_segment(word: &str) -> String {
     let signs = |c: char| matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!') || c.is_control();
-    if word.contains(signs) { "*".to_owned() } else { word.to_owned() }
+    if word.is_empty() || word.trim() != word || word.contains(signs) { "*".to_owned() } else { word.to_owned() }
 }
 
 impl LabelRule {

@@ -101,6 +101,17 @@ impl Grant {
         &self.text
     }
 
+    /// Whether it is about everything that some call could be on, which is never what one call wants.
+    pub(crate) fn is_boundless(&self) -> bool {
+        let has_target = |name| !matches!(kind(name), Kind::Bare | Kind::Always);
+        self.scopes.iter().any(|(of, scope)| has_target(of.name()) && *scope == Scope::Any)
+    }
+
+    /// Whether it is about files alone.
+    pub(crate) fn is_on_files(&self) -> bool {
+        self.scopes.iter().all(|(of, _)| matches!(kind(of.name()), Kind::File | Kind::Bare))
+    }
+
     pub(crate) fn covers(&self, action: Action, target: &Target<'_>) -> bool {
         use crate::scope::Hit;
         self.scopes.iter().any(|(of, scope)| *of == action && scope.hit(target) == Hit::Fully)
@@ -143,6 +154,12 @@ impl Grants {
     #[must_use]
     pub fn as_slice(&self) -> &[Grant] {
         &self.0
+    }
+
+    /// Whether they give nothing that not everybody may: none at all, or none but of calls that are always allowed.
+    pub(crate) fn give_nothing(&self) -> bool {
+        let mut of = self.0.iter().flat_map(|grant| &grant.scopes).map(|(of, _)| kind(of.name()));
+        of.all(|kind| kind == Kind::Always)
     }
 
     /// As they are written.

@@ -6,11 +6,12 @@
 //! verdict wins.
 
 use aos_abi::entry::Verdict;
-use aos_abi::{Pid, Syscall};
+use aos_abi::{Name, Pid, Syscall};
 
 use crate::decide::Subject;
 use crate::file;
 use crate::given::Given;
+use crate::grant::Grant;
 use crate::label::Labels;
 use crate::policy::Policy;
 use crate::yaml::{self, Node, Place, Value};
@@ -48,6 +49,14 @@ fn offset(text: &str, place: Place) -> Option<usize> {
     text[start..].char_indices().map(|(at, _)| start + at).chain([text.len()]).nth(place.column - 1)
 }
 
+/// Whether a wanted grant is about more than the call that wants it: `*` stands in it for a name that no pattern can write. What
+/// shows all that is below a folder wants that, with `**` at its end, which no name becomes.
+fn names_more(text: &str) -> bool {
+    let Ok(grant) = text.parse::<Grant>() else { return true };
+    let below = text.strip_suffix("/**").or_else(|| text.strip_suffix(" **")).filter(|_| grant.is_on_files());
+    grant.is_boundless() || below.unwrap_or(text).contains('*')
+}
+
 /// The text in which a role's `calls` begin with these grants, as a denial names them, so that the call is denied no more.
 ///
 /// # Errors
@@ -56,8 +65,21 @@ pub fn grant(text: &str, role: &str, grants: &[String], call: &Syscall) -> Resul
     let quoted: Vec<String> =
         grants.iter().map(|grant| format!("\"{}\"", grant.replace('\\', "\\\\").replace('"', "\\\""))).collect();
     let line = quoted.join(", ");
-    let by_hand = || format!("{BY_HAND}: the role `{role}` wants {line} in its `calls`");
+    let wide = grants.iter().find(|grant| names_more(grant));
+    let stands = if wide.is_some() {
+        "; `*` stands there for what no pattern can write, and for more than this call"
+    } else {
+        ""
+    };
+    let by_hand = || format!("{BY_HAND}: the role `{role}` wants {line} in its `calls`{stands}");
     let refuse = |why: String| NotLoosened { why, hint: by_hand() };
+    if let Some(wide) = wide {
+        return Err(refuse(format!("`{wide}` is about more than this call")));
+    }
+    // A rule is about the name of a process and the call about its number, so nothing here could say that the call passes then.
+    if call.name() == Name::Kill {
+        return Err(refuse("a signal is given to a role by hand alone".to_owned()));
+    }
     let tree = yaml::read(text, "version: 1").map_err(|fault| refuse(fault.to_string()))?;
     let node = under(&tree, "roles").and_then(|roles| under(&roles, role));
     let node = node.ok_or_else(|| refuse(format!("the file has no role `{role}`")))?;

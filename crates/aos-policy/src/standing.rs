@@ -41,9 +41,9 @@ impl Standing {
             Ok([(action, target @ (Target::Words { .. } | Target::Net { .. } | Target::Channel { .. }))]) => {
                 let text = narrowest(*action, target);
                 // What a pattern cannot write stands there as `*`, which would cover more than was shown.
-                let grant =
-                    text.parse::<Grant>().ok().filter(|grant| !text.contains('*') && grant.covers(*action, target));
-                grant.map_or_else(exactly, Covers::On)
+                let is_it =
+                    |grant: &Grant| !text.contains('*') && !grant.is_boundless() && grant.covers(*action, target);
+                text.parse::<Grant>().ok().filter(is_it).map_or_else(exactly, Covers::On)
             }
             _ => exactly(),
         };

@@ -39,6 +39,8 @@ fn what_is_wanted_is_said_where_a_yes_can_stand_in_for_it() {
     let policy = file(TEXT);
     let given = [grants(&["FS_READ docs/**"])];
     let nothing: [Grants; 2] = [grants(&["FS_WRITE"]), Grants::default()];
+    // `KILL` without a pattern is no grant of anything.
+    let everybodys = [grants(&["SYS_EXIT", "KILL", "SLEEP"])];
     let wants = |text: &str, labels: Labels, chain: &[Grants]| {
         let (call, subject) = (call(text), Subject { labels, ..subject(chain) });
         let wanting = policy.wanting(&subject, &call);
@@ -65,6 +67,7 @@ fn what_is_wanted_is_said_where_a_yes_can_stand_in_for_it() {
         (r#"NET_FETCH {"url":"http://127.0.0.1/"}"#, none, &[]),
         (r#"NET_FETCH {"url":"http://169.254.169.254/"}"#, none, &[]),
         (read, none, &nothing[..]),
+        (read, none, &everybodys[..]),
         (r#"FS_WRITE {"path":"a","content":""}"#, none, &nothing[..]),
     ] {
         assert_eq!(wants(text, labels, chain), None, "{text}");
@@ -181,4 +184,53 @@ fn a_grant_is_put_first_into_the_calls_of_a_role_and_all_else_stays() {
         let refused = put(text, role, &[wants], call).unwrap_err();
         assert!(refused.hint.contains(&format!("\"{wants}\" in its `calls`")), "{refused:?}");
     }
+}
+
+#[test]
+fn a_role_gets_no_grant_of_everything_for_a_name_that_ends_with_whitespace() {
+    // `FS_WRITE  ` is `FS_WRITE` to whoever reads it.
+    for text in [
+        r#"FS_WRITE {"path":" ","content":""}"#,
+        r#"FS_WRITE {"path":"\u3000","content":""}"#,
+        r#"FS_WRITE {"path":"a ","content":""}"#,
+        r#"MEM_WRITE {"namespace":" ","key":"k","value":"v"}"#,
+        r#"SEND_MSG {"to":"\u3000","content":"x"}"#,
+    ] {
+        let call = call(text);
+        let wanting = file(TEXT).wanting(&subject(&[]), &call).unwrap();
+        assert!(grant(TEXT, "r", &wanting.grants, &call).is_err(), "{:?}", wanting.grants);
+        assert!(grant(TEXT, "r", &[format!("{}  ", call.name())], &call).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_role_gets_no_grant_that_is_wider_than_the_call_that_wanted_it() {
+    let policy = file(TEXT);
+    for text in [
+        r#"FS_WRITE {"path":"a*","content":""}"#,
+        r#"FS_WRITE {"path":"x/[1]/b","content":""}"#,
+        r#"FS_LIST {"path":"x*y"}"#,
+        r#"SEND_MSG {"to":"**","content":"x"}"#,
+        r#"NET_FETCH {"url":"https://a.example/x*/**"}"#,
+        r#"CHANNEL_SEND {"channel":"mail","to":"a*","content":"x"}"#,
+    ] {
+        let call = call(text);
+        let wanting = policy.wanting(&subject(&[]), &call).unwrap();
+        let refused = grant(TEXT, "r", &wanting.grants, &call).unwrap_err();
+        assert!(refused.why.contains("more than this call") && refused.hint.contains('*'), "{refused:?}");
+    }
+    // What a folder holds is what the call shows.
+    let list = call(r#"FS_SEARCH {"path":"x","pattern":"y"}"#);
+    let wanting = policy.wanting(&subject(&[]), &list).unwrap();
+    assert_eq!(wanting.grants, ["FS_SEARCH x/**"]);
+    assert!(grant(TEXT, "r", &wanting.grants, &list).is_ok());
+}
+
+#[test]
+fn whom_a_signal_reaches_is_put_into_a_role_by_hand() {
+    let kill = call(r#"KILL {"pid":7}"#);
+    let refused = grant(TEXT, "r", &["KILL db".to_owned()], &kill).unwrap_err();
+    assert!(refused.hint.ends_with("the role `r` wants \"KILL db\" in its `calls`"), "{refused:?}");
+    // By its word nothing would be known of another call; that of an unnamed one does not pass either.
+    assert!(grant(TEXT, "r", &["KILL 7".to_owned()], &kill).is_err());
 }

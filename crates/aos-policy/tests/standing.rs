@@ -77,6 +77,41 @@ fn one_covers_the_same_call_on_the_same_thing_and_nothing_wider() {
 }
 
 #[test]
+fn whitespace_at_the_end_of_a_name_is_part_of_it() {
+    // Such a name left `FS_WRITE` alone, which stood for every write.
+    for (given, others) in [
+        (r#"FS_WRITE {"path":" ","content":""}"#, [r#"FS_WRITE {"path":"a","content":""}"#; 2]),
+        (r#"FS_WRITE {"path":"\u3000","content":""}"#, [r#"FS_WRITE {"path":"a","content":""}"#; 2]),
+        (
+            r#"FS_WRITE {"path":"a ","content":""}"#,
+            [r#"FS_WRITE {"path":"a","content":""}"#, r#"FS_WRITE {"path":"b","content":""}"#],
+        ),
+        (
+            r#"MEM_WRITE {"namespace":"\u3000","key":"k","value":"v"}"#,
+            [r#"MEM_WRITE {"namespace":"team","key":"k","value":"v"}"#, r#"MEM_WRITE {"key":"k","value":"v"}"#],
+        ),
+        (
+            r#"MEM_WRITE {"namespace":" a","key":"k","value":"v"}"#,
+            [
+                r#"MEM_WRITE {"namespace":"a","key":"k","value":"v"}"#,
+                r#"MEM_WRITE {"namespace":"b","key":"k","value":"v"}"#,
+            ],
+        ),
+        (r#"SEND_MSG {"to":" ","content":"x"}"#, [r#"SEND_MSG {"to":"ann","content":"x"}"#; 2]),
+        (r#"SEND_MSG {"to":"\u3000","content":"x"}"#, [r#"SEND_MSG {"to":"ann","content":"x"}"#; 2]),
+        (
+            r#"SEND_MSG {"to":"a ","content":"x"}"#,
+            [r#"SEND_MSG {"to":"a","content":"x"}"#, r#"SEND_MSG {"to":"b","content":"x"}"#],
+        ),
+    ] {
+        assert!(standing(given).covers(&call(given)), "{given}");
+        for other in others {
+            assert!(!standing(given).covers(&call(other)), "{given}: {} covers {other}", standing(given).shown());
+        }
+    }
+}
+
+#[test]
 fn it_takes_the_place_of_a_question_and_of_nothing_else() {
     let policy = file(
         "version: 1\ndefault_role: r\nroles:\n  r:\n    fs:\n      - {path: '**', ops: [read, write]}\n      - {path: 'contracts/**', ops: [write], verdict: ask}\n      - {path: 'later/**', ops: [write], verdict: hold}\n      - {path: 'closed/**', ops: [write], verdict: deny}\nlabels:\n  - {when: untrusted, calls: [FS_WRITE], verdict: ask}\n  - {when: secret, calls: [FS_WRITE], verdict: deny}\n",
