@@ -101,8 +101,13 @@ impl<P: PageStore> Kernel<P> {
             examined: None,
         };
         open.risk = self.risk_by_now(pid, &open);
+        // The wanting grant hid what else is said to the call, which a yes takes the place of as well.
+        if let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
+            let does = if next.verdict == Verdict::Hold { "holds" } else { "asks" };
+            open.rule = format!("{rule}; then {} {does}", next.rule);
+        }
         let look = self.examination(pid, &id, &open);
-        let (verdict, rule, risk) = (Verdict::Deny, rule.to_owned(), open.risk.clone());
+        let (verdict, rule, risk) = (Verdict::Deny, open.rule.clone(), open.risk.clone());
         let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why: None, risk, expires_at });
         self.fact(pid, Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), why: None });
         self.globals.denials.insert(number, Denied { pid, root, print, lifted: false });

@@ -390,6 +390,12 @@ impl Rig {
                     let _ = writeln!(self.out, "{} {}", open.id, open.risk.unwrap_or_default());
                 }
             }
+            "rules" => {
+                for open in self.kernel.proposals() {
+                    let unbound = open.unbound.map(|unbound| format!("; {unbound}")).unwrap_or_default();
+                    let _ = writeln!(self.out, "{} {}{unbound}", open.id, open.rule);
+                }
+            }
             "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
             "rest" => self.apply(Pid::SYSTEM, Body::Rested),

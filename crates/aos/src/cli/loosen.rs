@@ -81,7 +81,9 @@ fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
     if proposal.verdict != Verdict::Deny {
         return loosen(text, &proposal.rule).map_err(not);
     }
-    let role = proposal.rule.strip_prefix("role ").and_then(|rest| rest.strip_suffix(": no rule"));
+    let role = proposal.rule.strip_prefix("role ").and_then(|rest| rest.split_once(": no rule"));
+    // What else is said to the call may stand behind it.
+    let role = role.filter(|(_, after)| after.is_empty() || after.starts_with("; then ")).map(|(role, _)| role);
     let Some(role) = role else {
         return Err(Failure::new(format!("its role does not deny it: {}", proposal.rule))
             .hint("approve it once, or give the next process what it wants with --grant"));
