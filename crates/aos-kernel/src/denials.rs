@@ -320,6 +320,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn denials_are_over(&mut self, why: &str) {
         let holds = self.policy.generation().to_owned();
         for (number, Denied { pid, .. }) in self.globals.denials.clone() {
+            self.works_on(pid);
             let Some(open) = self.table.get(pid).and_then(|process| process.denials.get(&number)) else { continue };
             let open = open.open.clone();
             if open.generation == holds {

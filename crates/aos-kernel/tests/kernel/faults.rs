@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aos_abi::entry::{Configured, Faulted, InferenceOutcome};
-use aos_abi::inference::{Reply, Stop, Usage};
+use aos_abi::inference::{NativeCall, Reply, Stop, Usage};
 use aos_abi::model::ModelSpec;
 use aos_abi::process::SpawnSpec;
 use aos_abi::{Body, EffectId, Entry, Pid, Signal, Timestamp};
@@ -34,14 +34,18 @@ impl World {
             planned: Vec::new(),
         };
         let model = ModelSpec { context_window: 20_000, max_output: 1000, ..ModelSpec::default() };
+        assert!(world.under(POLICY, model));
+        world
+    }
+
+    fn under(&mut self, policy: &str, model: ModelSpec) -> bool {
         let config = Configured {
             models: [("m".to_owned(), model)].into(),
             default_model: "m".into(),
-            policy: POLICY.into(),
+            policy: policy.into(),
             ..Configured::default()
         };
-        world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
-        world
+        self.offer(Pid::SYSTEM, Body::Configured(Box::new(config)))
     }
 
     fn offer(&mut self, pid: Pid, body: Body) -> bool {
@@ -94,10 +98,14 @@ impl World {
     fn answer(&mut self, pid: Pid, text: &str) -> bool {
         let at = self.asked.iter().rposition(|(of, _)| *of == pid).unwrap();
         let (_, effect) = self.asked.remove(at);
+        self.reply(pid, effect, text, Vec::new())
+    }
+
+    fn reply(&mut self, pid: Pid, effect: EffectId, text: &str, calls: Vec<NativeCall>) -> bool {
         let reply = Reply {
             text: text.into(),
-            calls: Vec::new(),
-            stop: Stop::End,
+            stop: if calls.is_empty() { Stop::End } else { Stop::Calls },
+            calls,
             usage: Usage { input_tokens: 5, output_tokens: 5, ..Usage::default() },
             model: "m".into(),
         };
@@ -257,4 +265,27 @@ fn a_fault_over_nobody_is_given_back() {
     (fault.over, fault.pid, fault.body) = (Pid::SYSTEM, Pid::SYSTEM, Body::Tick);
     world.make_again();
     assert!(world.kernel.instead(fault).is_err());
+}
+
+/// Where the kernel failed over a denial, nobody was known to be set aside, and no other policy could be taken into use.
+#[test]
+fn another_policy_is_taken_into_use_though_the_kernel_fails_over_a_denial() {
+    let mut failed = 0;
+    for times in 0..12 {
+        let mut world = World::new();
+        let pid = world.kernel.next_pid();
+        let grants = Some(vec!["FS_READ".to_owned()]);
+        let spec = SpawnSpec { task: Some("work".into()), grants, ..SpawnSpec::resident(pid, "You work.", "m") };
+        assert!(world.offer(pid, Body::Spawned(Box::new(spec))));
+        let (_, effect) = world.asked.remove(0);
+        let arguments = r#"{"path":"notes","content":""}"#.to_owned();
+        assert!(world.reply(pid, effect, "", vec![NativeCall { id: "k1".into(), name: "FS_WRITE".into(), arguments }]));
+        assert_eq!(world.kernel.proposals().len(), 1);
+        let model = ModelSpec { context_window: 20_000, max_output: 1000, ..ModelSpec::default() };
+        world.kernel.fail_after(times);
+        assert!(world.under(&POLICY.replace("SPAWN_AGENT, ", ""), model), "after {times}");
+        assert_eq!(world.kernel.proposals().len(), 0, "after {times}");
+        failed += world.faults().len();
+    }
+    assert!(failed > 0, "none failed");
 }
