@@ -6,6 +6,8 @@
 //! are bounded by process, in all and by the hour, so that whoever is denied in a loop floods neither people nor the
 //! journal.
 
+use std::collections::BTreeMap;
+
 use aos_abi::entry::{Lifted, Proposal, ProposalState, Verdict};
 use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
@@ -149,10 +151,18 @@ impl<P: PageStore> Kernel<P> {
             self.end_denial(number, "newer ones took its place");
         }
         while self.globals.denials.values().filter(|denied| !denied.lifted).count() >= IN_ALL_MAX {
-            let oldest = self.globals.denials.iter().find(|(_, denied)| !denied.lifted).map(|(number, _)| *number);
-            let Some(number) = oldest else { return };
+            let Some(number) = self.one_too_many() else { return };
             self.end_denial(number, "newer ones took its place");
         }
+    }
+
+    /// The oldest of the tree that has the most, so that whoever is denied often pushes out nobody else's.
+    fn one_too_many(&self) -> Option<u64> {
+        let open = || self.globals.denials.iter().filter(|(_, denied)| !denied.lifted);
+        let mut of_root: BTreeMap<Pid, usize> = BTreeMap::new();
+        open().for_each(|(_, denied)| *of_root.entry(denied.root).or_default() += 1);
+        let most = of_root.values().max()?;
+        open().find(|(_, denied)| of_root.get(&denied.root) == Some(most)).map(|(number, _)| *number)
     }
 
     /// It is over, answered or not.

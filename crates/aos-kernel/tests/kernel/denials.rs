@@ -535,3 +535,40 @@ fn a_call_that_is_granted_in_part_wants_the_rest_alone() {
       → call 2 FS_EDIT {"path":"a","edits":[{"old":"x","new":"y"}]}
     "#);
 }
+
+#[test]
+fn a_missing_grant_hides_no_rule_that_asks_behind_it() {
+    // People were shown that a grant is wanting, and their yes took the place of the rule's question as well.
+    let policy = NARROW.replace(
+        "      - {path: \"mail/**\"",
+        "      - {path: \"asks/**\", ops: [write], verdict: ask}\n      - {path: \"waits/**\", ops: [write], verdict: hold}\n      - {path: \"mail/**\"",
+    );
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident grants=FS_READ go
+        2: => FS_WRITE {"path":"asks/a","content":""} => FS_WRITE {"path":"waits/a","content":""} => FS_WRITE {"path":"notes","content":""}
+        rules
+        "#,
+    );
+    let rules = told.split("> rules\n").nth(1).unwrap_or_default();
+    assert_snapshot!(rules, @"
+    p1 grant: none of this process, which has [FS_READ]; then role assistant: fs[1] asks/** asks
+    p2 grant: none of this process, which has [FS_READ]; then role assistant: fs[2] waits/** holds
+    p3 role assistant: no rule
+    ");
+}
+
+#[test]
+fn whoever_is_denied_often_pushes_out_nobody_elses() {
+    let mut script = String::from("spawn resident go\n2: => FS_WRITE {\"path\":\"only\",\"content\":\"\"}\n2: ok\n");
+    for pid in 3..=18 {
+        let calls: String =
+            (0..16).map(|nth| format!(" => FS_WRITE {{\"path\":\"{pid}-{nth}\",\"content\":\"\"}}")).collect();
+        script.push_str(&format!("spawn resident go\n{pid}:{calls}\n{pid}: ok\n"));
+    }
+    let told = replay_under(NARROW, &script);
+    assert_eq!(told.matches("would take").count(), 1 + 16 * 16, "{told}");
+    assert!(!told.contains("proposal p1 expired"), "the only one of its tree");
+    assert!(told.contains("3 proposal p2 expired"), "{told}");
+}
