@@ -76,6 +76,8 @@ impl<P: PageStore> Kernel<P> {
 
     /// Whom an agent's signal to a group reaches; never itself. Others are looked at only where it is granted any.
     pub(crate) fn reach(&mut self, pid: Pid, group: &str, signal: Option<Signal>) -> Reach {
+        // What a call without one means, here and where it is sent.
+        let signal = Some(signal.unwrap_or(Signal::Term));
         let granted = self.judge(pid, About::of(Name::Kill), |policy, subject| policy.signals_others(subject));
         let mut reach = Reach::default();
         if granted != Some(true) {
@@ -114,7 +116,7 @@ impl<P: PageStore> Kernel<P> {
             return Some(format!("of the group `{group}` it reaches {} by now", listed(&pids)));
         }
         let process = self.table.get(args.pid?)?;
-        let name = process.name.as_ref().map_or_else(|| process.title.clone(), |name| format!("`{name}`"));
+        let name = process.name.as_ref().map_or_else(|| format!("{:?}", process.title), |name| format!("`{name}`"));
         Some(format!("process {} is {name}, started by process {}", process.pid, process.parent))
     }
 

@@ -164,6 +164,21 @@ fn an_agent_reaches_of_a_group_what_is_below_it_and_what_it_may_signal_unasked()
 }
 
 #[test]
+fn the_title_of_a_process_is_quoted_where_a_person_is_asked_about_it() {
+    // It is the first line of a task, which whoever spawns it writes, and stood there as if the daemon had said it.
+    let told = replay_under(
+        &ipc("      - {peer: \"*\", ops: [signal], verdict: ask}\n"),
+        r#"
+        spawn resident nobody's "own"
+        spawn resident go
+        3: => KILL {"pid":2}
+        rules
+        "#,
+    );
+    assert!(told.contains(r#"; process 2 is "nobody's \"own\"", started by process 1"#), "{told}");
+}
+
+#[test]
 fn an_agent_with_nobody_in_a_group_is_told_so() {
     let told = replay(
         r#"
