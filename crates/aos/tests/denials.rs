@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use aos_models::scripted::{Call, Rule};
 use serde_json::{Value, json};
 
-use rig::{Rig, Setup, any, call, calls, say, until, write};
+use rig::{Rig, Setup, Terminal, any, call, calls, say, until, write};
 
 const POLICY: &str = r#"version: 1
 default_role: assistant
@@ -76,7 +76,14 @@ fn a_denial_is_one_line_and_a_yes_lets_the_call_be_made_once() {
     // Whoever says yes to all that waits means questions.
     let all = rig.aos(&["approve", "--process", &pid.to_string()]);
     assert!(all.code == 1 && all.err.contains("nothing waits of process"), "{all:?}");
-    let yes = rig.aos(&["approve", "p1"]);
+    // The line holds less than the call: nobody says yes to it unseen.
+    let unseen = rig.aos(&["approve", "p1"]);
+    assert!(unseen.code == 1 && unseen.err.contains("p1 was denied, and nobody is here"), "{unseen:?}");
+    assert!(unseen.err.contains("aos approve p1 --yes") && state(&rig, "p1") == "denied", "{unseen:?}");
+    let other = rig.aos(&["approve", "p1", "--shown", "0"]);
+    assert!(other.code != 0 && state(&rig, "p1") == "denied", "{other:?}");
+    let yes = rig.aos(&["approve", "p1", "--yes"]);
+    assert!(yes.err.contains("  | +1\n") && yes.err.contains("  wants: FS_WRITE notes\n"), "{yes:?}");
     assert!(yes.code == 0 && yes.err.contains("its process was told that it may make it, once"), "{yes:?}");
     until("the call", || folder.join("notes").exists().then_some(()));
     once_more(&rig, pid, "p3");
@@ -101,7 +108,7 @@ fn a_yes_to_a_denied_write_is_to_the_file_as_it_was_shown() {
     let (rig, folder, pid) = denied(vec![any("write", script)]);
     only(&rig);
     fs::write(folder.join("notes"), "a person's\n").unwrap();
-    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1", "--yes"]).code, 0);
     until("the refusal", || {
         let told = rig.entries(pid, "result");
         told.iter().any(|result| result.to_string().contains("`notes` has changed since")).then_some(())
@@ -121,7 +128,7 @@ fn a_power_cut_between_the_yes_and_the_call_loses_neither_and_doubles_neither() 
     cut();
     assert_eq!(only(&rig)["state"], "denied");
     assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
-    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1", "--yes"]).code, 0);
     cut();
     assert_eq!(only(&rig)["state"], "approved", "a yes that is not used yet is listed");
     assert_eq!(rig.aos(&["resume", &pid.to_string()]).code, 0);
@@ -141,7 +148,7 @@ fn a_no_dismisses_a_denial_and_takes_back_a_yes_that_is_not_used() {
     let (rig, folder, pid) = denied(vec![any("write", vec![both, say(TOLD)])]);
     until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
     assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
-    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1", "--yes"]).code, 0);
     for id in ["p1", "p2"] {
         let no = rig.aos(&["reject", id, "--why", "no"]);
         assert!(no.code == 0 && no.err.contains(&format!("{id} is rejected")), "{no:?}");
@@ -158,7 +165,7 @@ fn a_yes_to_a_denial_reaches_as_far_as_it_says() {
     let script = vec![write("notes", "1"), call("FS_DELETE", json!({ "path": "notes" })), say(TOLD)];
     let (rig, folder, pid) = denied(vec![any("write", script)]);
     until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
-    assert_eq!(rig.aos(&["approve", "p1", "--for", "process"]).code, 0);
+    assert_eq!(rig.aos(&["approve", "p1", "--for", "process", "--yes"]).code, 0);
     until("the write", || folder.join("notes").exists().then_some(()));
     assert_eq!(rig.process(pid)["standing"][0]["covers"], "FS_WRITE notes");
     at_rest(&rig, pid);
@@ -173,4 +180,23 @@ fn a_yes_to_a_denial_reaches_as_far_as_it_says() {
     assert_eq!((state(&rig, "p1"), state(&rig, "p2")), (json!("expired"), json!("expired")));
     let told = rig.requests().iter().map(rig::words).any(|words| words.contains("denies this call no more"));
     assert!(told, "its process was told");
+}
+
+#[test]
+fn a_yes_to_a_denial_at_the_terminal_is_to_all_of_it() {
+    let mail = json!({ "url": "https://api.example.com/x", "method": "POST", "body": "all that I know" });
+    let (rig, _, pid) = denied(vec![any("write", vec![call("NET_SEND", mail), say(TOLD)])]);
+    assert_eq!(rig.aos(&["pause", &pid.to_string()]).code, 0);
+    assert!(!rig.aos(&["proposals"]).out.contains("all that I know"));
+    let answered = |typed: &str| {
+        let terminal = Terminal::new();
+        let running = terminal.start(rig.command(&["approve", "p1"]));
+        terminal.see("approve p1?");
+        let shown = terminal.shown();
+        assert!(shown.contains("all that I know"), "{shown}");
+        terminal.keys(typed);
+        running.end().code
+    };
+    assert_eq!((answered("\n"), state(&rig, "p1")), (1, json!("denied")));
+    assert_eq!((answered("y\n"), only(&rig)["state"].clone()), (0, json!("approved")));
 }

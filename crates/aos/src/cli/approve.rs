@@ -15,7 +15,7 @@ use crate::client::Address;
 /// Say yes to calls that wait, or lift the denial of one
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
+    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. It is shown whole and asked about first; a script gives --yes or --shown. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
 )]
 pub struct Approve {
     /// Which, such as p3
@@ -27,7 +27,7 @@ pub struct Approve {
     /// How far the yes reaches: to this call, to the same call of its process from now on, or to the whole rule of the role
     #[arg(long = "for", value_name = "REACH", value_enum, default_value_t = For::Once)]
     reach: For,
-    /// With `--for role`: write the shown change to policy.yaml and take it into use
+    /// With `--for role`: write the shown change to policy.yaml and take it into use. Of a denial: ask nobody
     #[arg(long)]
     yes: bool,
     /// The yes is to what `aos proposals ID --json` names so, and to nothing that became known since
@@ -63,13 +63,16 @@ pub struct Reject {
 
 impl Approve {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        if self.yes && self.reach != For::Role {
-            return Err(Failure::usage("--yes goes with --for role").hint("leave --yes out"));
-        }
         let found = asked(cx, self.process).await?;
+        // What names what was seen is checked against it; a change for the role is shown before it is made.
+        let unseen = self.reach != For::Role && self.shown.is_none();
+        let denied = if unseen { denials(cx, &self.id).await? } else { Vec::new() };
+        if self.yes && unseen && denied.is_empty() {
+            return Err(Failure::usage("--yes goes with --for role, or with a denial").hint("leave --yes out"));
+        }
         // Without `--yes` a change for the role is shown and no more.
         if self.reach != For::Role || self.yes {
-            confirm(cx, &found)?;
+            confirm(cx, &found, found.len() == 1)?;
         }
         let reach = match self.reach {
             For::Once => Reach::Once,
@@ -79,7 +82,12 @@ impl Approve {
         if self.shown.is_some() && self.id.len() > 1 {
             return Err(Failure::usage("--shown goes with one proposal").hint("approve the others apart"));
         }
-        let named = self.id.into_iter().map(|id| (id, self.shown.clone()));
+        show_denials(cx, &denied, self.yes)?;
+        let seen = |id: &String| denied.iter().find(|one| one.id == *id).map(|one| one.shown.clone());
+        let named = self.id.into_iter().map(|id| {
+            let shown = seen(&id).or_else(|| self.shown.clone());
+            (id, shown)
+        });
         let found = found.into_iter().map(|one| (one.id, Some(one.shown)));
         let mut answers = Answers::new(cx);
         for (id, shown) in named.chain(found) {
@@ -99,7 +107,7 @@ async fn approve(cx: &Context, id: &str, yes: ApproveRequest) -> Result<Proposal
             open.retain(|one| one.id == id);
             let Some(one) = open.first() else { return Err(error.into()) };
             let shown = Some(one.shown.clone());
-            confirm(cx, &open)?;
+            confirm(cx, &open, true)?;
             Ok(client.post(&address, &ApproveRequest { shown, ..yes }).await?)
         }
         answered => Ok(answered?),
@@ -146,14 +154,43 @@ fn all(mut ids: Vec<String>, found: Vec<ProposalView>) -> Vec<String> {
     ids
 }
 
+/// The denials among those that are named.
+async fn denials(cx: &Context, ids: &[String]) -> Result<Vec<ProposalView>, Failure> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut open: Vec<ProposalView> = cx.client()?.get(&Address::of("/v1/proposals")).await?;
+    open.retain(|one| one.state == ProposalState::Denied && ids.contains(&one.id));
+    Ok(open)
+}
+
+/// Shows denials whole before a yes to them, and asks about them. The list has a line of each, which is less than what an agent
+/// wants to do; nor does a script say yes to what it may not have read.
+fn show_denials(cx: &Context, denied: &[ProposalView], yes: bool) -> Result<(), Failure> {
+    let Some(first) = denied.first() else { return Ok(()) };
+    if cx.in_terminal && !yes {
+        return confirm(cx, denied, true);
+    }
+    if !yes {
+        let id = clean_line(&first.id);
+        return Err(Failure::new(format!("{id} was denied, and nobody is here to be shown what a yes lets happen"))
+            .hint(format!("read `aos proposals {id}`; then `aos approve {id} --yes`, or `--shown` with its `shown`")));
+    }
+    if !cx.json {
+        let text = shown(denied, true, now(), cx.width, cx.err);
+        write!(std::io::stderr(), "{text}").map_err(|error| Failure::new("cannot show it").why(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// Shows to whoever sits at a terminal what was found, and asks: more may wait by now than when they looked. What comes
 /// after this is not answered. A script has no eyes; it means whatever waits.
-fn confirm(cx: &Context, found: &[ProposalView]) -> Result<(), Failure> {
+fn confirm(cx: &Context, found: &[ProposalView], in_whole: bool) -> Result<(), Failure> {
     if found.is_empty() || !cx.in_terminal {
         return Ok(());
     }
     let ids: Vec<String> = found.iter().map(|proposal| clean_line(&proposal.id)).collect();
-    let text = shown(found, found.len() == 1, now(), cx.width, cx.err);
+    let text = shown(found, in_whole, now(), cx.width, cx.err);
     let unread = |error: std::io::Error| Failure::new("nobody can be asked here").why(error.to_string());
     let mut typed = String::new();
     write!(std::io::stderr(), "{text}\napprove {}? y, or nothing > ", ids.join(", "))

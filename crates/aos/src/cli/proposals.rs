@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::table::{Column, Table};
 use super::view::{self, question};
-use super::{Context, Exit, Failure, Style, call, clean, clean_line, duration, now};
+use super::{Context, Exit, Failure, Style, call, clean, clean_line, cut, duration, now};
 use crate::client::Address;
 
 /// So many lines of what would happen stand in the list.
@@ -21,6 +21,8 @@ const LINES_SHOWN: usize = 40;
 const WHY_LINES_SHOWN: usize = 10;
 /// And at most so many characters: a line has no bound.
 const CHARS_SHOWN: usize = 8_000;
+/// Columns of the risk in the line of a denial.
+const RISK_WIDTH: usize = 28;
 /// The sign before each line: what is known of the risk, what would happen, why, and what a yes is bound to.
 const RISK: &str = "  risk: ";
 pub(crate) const PREVIEW: &str = "  | ";
@@ -245,25 +247,30 @@ pub(crate) fn is_denial(proposal: &ProposalView) -> bool {
 
 /// What was denied, a line each: nobody waits for it.
 fn denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
-    let mut table = Table::new(&[
+    let risky = denied.iter().any(|one| one.risk.is_some());
+    // What is known of the risk comes last but for the call, which is cut first where there is no room.
+    let risk = risky.then_some(Column::text("RISK"));
+    let columns = [
         Column::text("ID"),
         Column::number("PID"),
         Column::text("STATE"),
         Column::number("LEFT"),
         Column::text("RULE").dispensable(),
         Column::text("WANTS"),
-        Column::text("CALL"),
-    ]);
+    ];
+    let mut table = Table::new(&columns.into_iter().chain(risk).chain([Column::text("CALL")]).collect::<Vec<_>>());
     for one in denied {
-        table.row([
+        let known = || cut(&clean_line(one.risk.as_deref().unwrap_or("-")), RISK_WIDTH).into_owned();
+        let cells = [
             one.id.clone(),
             one.pid.to_string(),
             state(one.state).to_owned(),
             duration(one.expires_at.millis_since(now) / 1_000),
             one.rule.clone(),
             one.grants.join(", "),
-            call(&one.call.name, &one.call.args),
-        ]);
+        ];
+        let call = call(&one.call.name, &one.call.args);
+        table.row(cells.into_iter().chain(risky.then(known)).chain([call]));
     }
     let head = style.bold("denied, and done without; aos approve ID lets the agent make the call, once");
     format!("{head}\n{}", table.shown(width, style))
