@@ -356,6 +356,15 @@ impl<P: PageStore> Kernel<P> {
     }
 }
 
+/// What a process is told of a call that the policy denies. The grant for a signal has the name of whom it would reach, which
+/// is for people to see.
+pub(crate) fn denied(name: Name, rule: &str, hint: Option<String>) -> CallError {
+    const OF_SIGNAL: &str = "a person sees in `aos proposals` which grant it takes; what is below you needs none";
+    let is_grant = |hint: &String| name == Name::Kill && hint.starts_with(name.as_str());
+    let hint = if hint.as_ref().is_some_and(is_grant) { Some(OF_SIGNAL.to_owned()) } else { hint };
+    CallError { hint, ..CallError::new(Code::Perm, format!("the policy denies {name}: {rule}")) }
+}
+
 /// A call as its process is shown it.
 fn shown(open: &OpenProposal) -> String {
     let name = open.name.parse::<Name>().map_or("", |name| name.as_str());

@@ -11,6 +11,7 @@ use aos_context::ItemKind;
 use aos_policy::terms::HOLD_MS;
 use aos_policy::{Explanation, Labels, Permit, Ruling, Subject};
 
+use crate::denials::denied;
 use crate::effect::{Authority, Effect};
 use crate::groups::About;
 use crate::labels::{Reads, reads, told};
@@ -240,9 +241,7 @@ impl<P: PageStore> Kernel<P> {
                 if let Some(call) = &ruling.refused {
                     self.keep_denial(pid, call_id, call, &ruling.rule);
                 }
-                let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
-                error.hint = ruling.hint;
-                self.finish_call(pid, index, Err(error));
+                self.finish_call(pid, index, Err(denied(name, &ruling.rule, ruling.hint)));
             }
         }
     }

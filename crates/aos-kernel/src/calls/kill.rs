@@ -67,7 +67,7 @@ impl<P: PageStore> Kernel<P> {
         let reach = self.reach(pid, group, Some(signal));
         if reach.signalled.is_empty() {
             let message = format!("nobody in the group `{group}` is below you or granted to you");
-            let hint = "name one by its `pid`: the answer says which grant that takes, or asks a person";
+            let hint = "name one by its `pid`: a person is asked then, or sees which grant that takes";
             return Err(CallError::new(Code::Perm, message).hint(hint));
         }
         let mut left_out = reach.left_out;

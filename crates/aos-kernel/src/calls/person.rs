@@ -6,6 +6,7 @@ use aos_abi::{CallError, Code, Pid, Syscall, limits};
 
 use super::invalid;
 use crate::Kernel;
+use crate::denials::denied;
 use crate::process::Wait;
 use crate::proposals::Question;
 use crate::step::Done;
@@ -49,9 +50,7 @@ impl<P: PageStore> Kernel<P> {
             if let (Some(call_id), Some(call)) = (call_id, &ruling.refused) {
                 self.keep_denial(pid, call_id, call, &ruling.rule);
             }
-            let mut error = CallError::new(Code::Perm, format!("the policy denies {name}: {}", ruling.rule));
-            error.hint = ruling.hint;
-            return Done::Now(Err(error));
+            return Done::Now(Err(denied(name, &ruling.rule, ruling.hint)));
         }
         // Whatever the policy says of it, a person is asked.
         if let Some(over) = self.over(pid, name, Verdict::Ask, &ruling.obligations) {
