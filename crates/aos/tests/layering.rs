@@ -242,10 +242,40 @@ fn openings(file: &str, text: &str, allowed: &[Opening]) -> Vec<String> {
     };
     let opens = |line: &str| {
         let forbidden = WORDS.iter().filter(|(opening, _)| !allowed.contains(opening));
-        forbidden.flat_map(|(_, words)| words.iter()).any(|word| line.contains(word)) || grouped(line)
+        let lines = imports(line).unwrap_or_else(|| vec![line.to_owned()]);
+        let has = |word: &&str| lines.iter().any(|line| line.contains(word));
+        forbidden.flat_map(|(_, words)| words.iter()).any(has) || grouped(line)
     };
     let lines = statements(text).into_iter().filter(|(_, line)| opens(line));
     lines.map(|(nth, line)| format!("{file}:{nth}: {}", line.trim())).collect()
+}
+
+/// What an import names, each by an import of its own: `use a::b::{c, d as e};` is `use a::b::c;` and `use a::b::d as e;`.
+/// `None` where a line is none.
+fn imports(line: &str) -> Option<Vec<String>> {
+    let tree = line.trim_start();
+    let tree = match tree.strip_prefix("pub(") {
+        Some(whom) => whom.split_once(')')?.1.trim_start(),
+        None => tree.trim_start_matches("pub "),
+    };
+    let mut found = Vec::new();
+    expand("use ", tree.strip_prefix("use ")?.trim_end().trim_end_matches(';'), &mut found);
+    Some(found)
+}
+
+fn expand(before: &str, tree: &str, found: &mut Vec<String>) {
+    let Some((above, inside)) = tree.split_once('{') else {
+        found.push(format!("{before}{};", tree.trim()));
+        return;
+    };
+    let before = format!("{before}{}", above.trim());
+    let inside = inside.rsplit_once('}').map_or(inside, |(inside, _)| inside);
+    let mut depth = 0;
+    let parts = inside.split(|one: char| {
+        depth += i32::from(one == '{') - i32::from(one == '}');
+        one == ',' && depth == 0
+    });
+    parts.filter(|part| !part.trim().is_empty()).for_each(|part| expand(&before, part, found));
 }
 
 /// The lines of code, an import that goes over several of them as one.
@@ -373,11 +403,17 @@ const WAYS: [(Opening, &[&str]); 5] = [
         &[
             "tokio::process::Command::new(a)",
             "use std::os::unix::process::CommandExt;",
+            "use std::process::{Command as Run};",
+            "pub(crate) use std::{fmt, process::{self, Command as Run}};",
+            "use rustix::process::{Signal, kill_process};",
             "rustix::process::kill_process(pid, signal)",
             "rustix::runtime::execve(a, b, c)",
         ],
     ),
-    (Environment, &["std::env::var_os(name)", "env::set_current_dir(path)", "use std::{env, fmt};"]),
+    (
+        Environment,
+        &["std::env::var_os(name)", "env::set_current_dir(path)", "use std::{env, fmt};", "use std::env::{var_os};"],
+    ),
     (
         Calls,
         &[
@@ -410,6 +446,8 @@ fn the_check_finds_what_it_looks_for() {
     {
         assert!(openings("x.rs", line, &[]).is_empty(), "{line}");
     }
+    let names = imports("    pub use a::{b::{c, d as e}, self, f};");
+    assert_eq!(names.unwrap(), ["use a::b::c;", "use a::b::d as e;", "use a::self;", "use a::f;"]);
     let several = "use std::{\n    fmt,\n    fs as files,\n};\n";
     assert_eq!(openings("x.rs", several, &[]).len(), 1, "an import that goes over several lines");
     assert_eq!(may_open("aos/src/client/start.rs"), [Files, Network, Processes, Environment]);
