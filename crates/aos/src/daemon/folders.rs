@@ -104,6 +104,7 @@ fn make_way(target: &Path) -> io::Result<()> {
 /// fork or a dry run leaves it, or a journal whose end is lost: nothing would be known of what those files carry. Copies
 /// that such a stop left half made go, and so does what was put away long ago.
 pub(crate) fn put_away(workspaces: &Path, next: Pid) -> io::Result<()> {
+    let now = SystemTime::now();
     for found in std::fs::read_dir(workspaces)? {
         let folder = found?.path();
         let name = folder.file_name().and_then(|name| name.to_str());
@@ -113,12 +114,12 @@ pub(crate) fn put_away(workspaces: &Path, next: Pid) -> io::Result<()> {
         }
         let pid: Option<u64> = name.and_then(|name| name.parse().ok());
         let Some(pid) = pid.filter(|pid| *pid >= next.0) else { continue };
-        let Some(away) = left::put(&folder, workspaces, pid)? else { continue };
+        let Some(away) = left::put(&folder, workspaces, pid, now)? else { continue };
         let days = left::DAYS;
         tracing::warn!(folder = %away.display(), days, "a workspace of a process that the journal does not know was put away");
     }
     // No process ever had it, so none works in it.
-    left::sweep(workspaces, SystemTime::now(), |_| true);
+    left::sweep(workspaces, now, |_| true);
     Ok(())
 }
 

@@ -511,15 +511,16 @@ fn too_much(kept: impl Iterator<Item = (EffectId, Kept)>) -> Vec<EffectId> {
 /// Puts away changes that the journal does not know the calls of, as a restored home has them, or one of which the end of the
 /// journal is lost: their numbers are given again, and nobody asks for them any more.
 fn put_away(dir: &Path, last: Lsn) -> io::Result<()> {
+    let now = std::time::SystemTime::now();
     for (effect, path) in changes_in(dir)?.into_iter().chain(changes_in(&dir.join(AT_REST))?) {
         if effect.cause <= last {
             continue;
         }
-        let Some(away) = left::put(&path, dir, effect)? else { continue };
+        let Some(away) = left::put(&path, dir, effect, now)? else { continue };
         let days = left::DAYS;
         tracing::warn!(folder = %away.display(), days, "a change of files that the journal does not know was put away");
     }
-    left::sweep(dir, std::time::SystemTime::now(), holds_nobodys);
+    left::sweep(dir, now, holds_nobodys);
     Ok(())
 }
 
