@@ -189,6 +189,7 @@ impl Step {
                     Err(errno) => return Err(errno.into()),
                 }
                 pass();
+                way.forget_made(path)?;
                 put_if_there(way, &old, &parent, name, None)?;
             }
             Step::Mode { from, to } => {

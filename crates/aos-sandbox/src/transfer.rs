@@ -6,7 +6,7 @@
 //! is one rename.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -221,17 +221,37 @@ impl Way<'_> {
         }
     }
 
-    /// Remembers which folder was made for a path of the workspace, until the layer goes.
+    /// Where it is remembered which folder was made for a path.
+    fn mark_of(&self, path: &Path) -> PathBuf {
+        beside(&self.layer.old_of(path), "made")
+    }
+
+    /// Remembers which folder was made for a path of the workspace, until that goes; and it lasts before the folder has its
+    /// name, which may be on another file system.
     fn mark_made(&self, path: &Path, made: &OwnedFd) -> Result<(), Errno> {
-        let mark = beside(&self.layer.old_of(path), "made");
+        let mark = self.mark_of(path);
         make_parent(&mark)?;
         let stat = rustix::fs::fstat(made)?;
-        std::fs::write(mark, format!("{} {}", stat.st_dev, stat.st_ino)).map_err(errno)
+        let mut file = std::fs::File::create(&mark).map_err(errno)?;
+        write!(file, "{} {}", stat.st_dev, stat.st_ino).and_then(|()| file.sync_all()).map_err(errno)?;
+        let above = mark.parent().unwrap_or(Path::new("/"));
+        let opened = rustix::fs::open(above, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        sync_folder(&opened)?;
+        done(Done::Synced(&mark));
+        Ok(())
+    }
+
+    /// Forgets it: the folder is gone, and the next one of somebody else's may be given its number.
+    pub(crate) fn forget_made(&self, path: &Path) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(CWD, self.mark_of(path), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Whether the folder of this name is the one that was made for a path, and not one of somebody else's.
     pub(crate) fn has_made(&self, path: &Path, folder: &OwnedFd, name: &OsStr) -> bool {
-        let mark = std::fs::read_to_string(beside(&self.layer.old_of(path), "made"));
+        let mark = std::fs::read_to_string(self.mark_of(path));
         let here = inode(&within(folder, name)).map(|(device, number)| format!("{device} {number}"));
         here.is_some() && mark.ok() == here
     }
@@ -335,6 +355,9 @@ impl Way<'_> {
     ) -> Result<(), Errno> {
         let (leaving, placing) = (self.leaving(from), self.placing(from));
         let into = self.into(name);
+        if let Some(kept) = kept {
+            self.look_at_draft(from, folder, name, kept)?;
+        }
         if !there(&placing) {
             if !there(&leaving) {
                 match replace(from, folder, name, kept, seen) {
@@ -369,6 +392,27 @@ impl Way<'_> {
         }
         crate::failpoint::pass();
         self.placed(folder, &placing)
+    }
+
+    /// Looks at what has the name of a whole copy on its way in. Where a cut came when that had changed places with what is
+    /// `kept`, and somebody took the copy away since, it is what was replaced: the copy is made once more. What is neither, as
+    /// somebody saved it in that moment, gets its name again, and the answer is `EXIST`.
+    fn look_at_draft(&self, from: &Path, folder: &OwnedFd, name: &OsStr, kept: &Path) -> Result<(), Errno> {
+        let (leaving, placing, into) = (self.leaving(from), self.placing(from), self.into(name));
+        let copied = within(folder, into.as_ref());
+        if !there(&placing) || !there(&copied) || is_copy(&placing, &copied) {
+            return Ok(());
+        }
+        if is_copy(kept, &copied) {
+            return rustix::fs::renameat(CWD, &placing, CWD, &leaving);
+        }
+        let content = |path: &Path| Image::of(path).map(|image| image.sha256);
+        // Folders never change places, and some file systems keep neither modes nor times.
+        if content(&placing) == content(&copied) {
+            return Ok(());
+        }
+        rename(folder, &*into, folder, name, RenameFlags::NOREPLACE)?;
+        rustix::fs::renameat(CWD, &placing, CWD, from).and(Err(Errno::EXIST))
     }
 
     /// Ends a move in whose copy is in place.

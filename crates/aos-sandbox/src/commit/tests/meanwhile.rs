@@ -535,6 +535,87 @@ fn closed(room: &Room) -> Result<Committed, Error> {
     layer.commit(room.work.path(), None, Value::Null)
 }
 
+/// The mark of a folder that an undo had taken away stayed, so that a person's folder with its number was taken for it; and a
+/// power cut could leave the folder without its mark.
+#[test]
+fn the_mark_of_a_folder_that_was_made_lasts_before_it_and_goes_with_it() {
+    for place in places() {
+        let room = Room::new(place);
+        let mut mark = Layer::at(&room.dir()).old_of(Path::new("mine")).into_os_string();
+        mark.push(".made");
+        let mark = PathBuf::from(mark);
+        let lasts = |room: &Room, done: Vec<Was>| {
+            let mark = mark.canonicalize().unwrap();
+            let synced = done.iter().position(|was| *was == Was::Synced(mark.clone()));
+            let stepped = done.iter().position(|was| *was == Was::Stepped("mine".into()));
+            assert!(synced.is_some() && synced < stepped, "{:?}: {done:?}", room.dir());
+        };
+        let work = || {
+            trace::take();
+            let committed = closed(&room).unwrap();
+            lasts(&room, trace::take());
+            let undone = committed.undo(Value::Null).unwrap();
+            assert!(!mark.exists() && !room.at("mine").exists(), "{place:?}");
+            trace::take();
+            let redone = undone.redo(Value::Null).unwrap();
+            lasts(&room, trace::take());
+            // A folder that stays since somebody works in it is the one that was made still.
+            std::fs::set_permissions(room.at("mine"), PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::write(room.at("mine/theirs"), BY_A_PERSON).unwrap();
+            redone.undo(Value::Null).unwrap();
+            assert!(mark.exists() && room.at("mine/theirs").exists(), "{place:?}");
+        };
+        // Root needs no leave.
+        if rustix::process::geteuid().is_root() { as_nobody(&room, &[], work) } else { work() }
+    }
+}
+
+/// What was replaced was put in the place of the new file, and the record said that the new one is there.
+#[test]
+fn a_file_that_somebody_takes_away_after_a_cut_comes_as_it_was_to_be() {
+    let mut changed = [0, 0];
+    for (nth, undoing) in [false, true].into_iter().enumerate() {
+        for cuts in 0.. {
+            let room = Room::new(Place::Other);
+            let layer = room.layer();
+            layer.write(room.work.path(), Path::new("edited"), b"the new one", None).unwrap();
+            let commit = || layer.clone().commit(room.work.path(), None, Value::Null).unwrap();
+            let cut = if undoing {
+                let committed = commit();
+                cut::at(cuts, || drop(committed.undo(Value::Null)))
+            } else {
+                cut::at(cuts, || drop(commit()))
+            };
+            if !cut {
+                break;
+            }
+            let decoys = room.decoys();
+            let replaced: &[u8] = if undoing { b"the new one" } else { b"the old edited" };
+            let is_replaced = |(path, (_, content)): (&PathBuf, &(u32, Vec<u8>))| {
+                is_passing(path.file_name().unwrap())
+                    && !decoys.contains(&room.at(path.to_str().unwrap()))
+                    && content == replaced
+            };
+            if !room.listing().iter().any(is_replaced) {
+                continue;
+            }
+            changed[nth] += 1;
+            std::fs::remove_file(room.at("edited")).unwrap();
+            let found = recover(&room.dir()).unwrap().unwrap();
+            let now = || std::fs::read(room.at("edited")).unwrap();
+            assert!(!room.listing().iter().any(is_replaced), "cut at {cuts}, undoing: {undoing}");
+            if undoing {
+                assert_eq!((found.stage(), now()), (Stage::Undone, b"the old edited".to_vec()), "cut at {cuts}");
+            } else {
+                assert_eq!((found.stage(), now()), (Stage::Committed, b"the new one".to_vec()), "cut at {cuts}");
+                found.undo(Value::Null).unwrap();
+                assert_eq!(now(), b"the old edited", "cut at {cuts}");
+            }
+        }
+    }
+    assert!(changed.iter().all(|times| *times > 0) || places().len() == 1, "{changed:?}");
+}
+
 /// A folder of a person's that stood where a command had made one that may not be written to looked like one that had been
 /// lent the leave, which was then taken from it. Where a cut comes after, so it was by the recovery.
 #[test]
