@@ -12,8 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use aos_sandbox::{
-    Access, Cancel, Change, ChangeKind, End, Error, Feature, Inode, Isolation, Mount, Network, Programs, ProxyServer,
-    probe, run,
+    Access, Cancel, Change, ChangeKind, End, Error, Feature, Inode, Isolation, Layer, Mount, Network, Programs,
+    ProxyServer, probe, run,
 };
 
 use rig::{LONG, Rig, go, helper, walled as rig};
@@ -382,6 +382,53 @@ fn what_a_command_makes_runs_where_that_is_granted() {
     for script in ["/shelf/cat /etc/passwd", "cp /bin/cat /shelf/new && /shelf/new /etc/passwd", "/usr/bin/id"] {
         let out = sh(true, script);
         assert!(!out.success() && out.stdout.bytes.is_empty(), "{script}: {out:?}");
+    }
+}
+
+/// A mount that stands in the workspace is none of it.
+#[test]
+fn what_is_mounted_below_an_executable_workspace_stays_closed() {
+    let Some(rig) = rig() else { return };
+    let granted: Vec<PathBuf> =
+        ["/bin/sh", "/usr/bin/cat", "/usr/bin/cp", "/usr/bin/chmod", PYTHON].map(PathBuf::from).into();
+    let python = |path: &str| {
+        let open = format!("f = open(\"{path}\", \"rb\")");
+        format!(
+            "python3 -c 'import mmap; {open}; mmap.mmap(f.fileno(), 9, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC); print(1)'"
+        )
+    };
+    for (access, layered) in
+        [(Access::Read, false), (Access::Read, true), (Access::Write, false), (Access::Write, true)]
+    {
+        let (shown, layers) =
+            (tempfile::tempdir().expect("there is room"), tempfile::tempdir().expect("there is room"));
+        std::fs::copy("/bin/cat", shown.path().join("cat")).expect("it can be copied");
+        std::fs::write(shown.path().join("s.sh"), "#!/bin/sh\necho ran\n").expect("it can be written");
+        let all = PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(shown.path().join("s.sh"), all).expect("it is ours");
+        let layer = layered.then(|| Layer::create(layers.path().join("layer")).expect("it can be made"));
+        let sh = |script: &str| {
+            let mut spec = rig.spec(&["sh", "-c", script]);
+            spec.mounts.push(Mount { host: shown.path().into(), at: "/workspace/shelf".into(), access, is: None });
+            spec.programs = Programs::AndOwn(granted.clone());
+            spec.layer.clone_from(&layer);
+            go(&spec).expect("the shell starts")
+        };
+        let which = format!("{access:?}, layered: {layered}");
+        let own = sh("cat shelf/s.sh > own.sh && chmod +x own.sh && ./own.sh");
+        assert_eq!(own.stdout.text(), "ran\n", "what is copied out of it is the workspace's: {which}: {own:?}");
+        for script in [
+            "shelf/s.sh",
+            "shelf/cat /etc/passwd",
+            "/workspace/shelf/cat /etc/passwd",
+            "/lib64/ld-linux-x86-64.so.2 shelf/cat /etc/passwd",
+            "cp /bin/cat shelf/new && chmod +x shelf/new && shelf/new /etc/passwd",
+            &python("shelf/cat"),
+        ] {
+            let out = sh(script);
+            assert!(!out.success() && out.stdout.bytes.is_empty(), "{which}: {script}: {out:?}");
+        }
+        assert_eq!(shown.path().join("new").exists(), access == Access::Write, "{which}");
     }
 }
 
