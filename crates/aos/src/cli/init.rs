@@ -106,13 +106,27 @@ pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
     };
     // The policy first: where a crash comes between the two, the home counts as new still.
     write(home.policy_file(), &|| Policy::default_text().to_owned())?;
-    let (found, left) = if home.is_new() { discover(env) } else { Default::default() };
+    let (found, left) = if home.is_new() {
+        let (found, left) = discover(env);
+        (fitting(found, env), left)
+    } else {
+        Default::default()
+    };
     write(home.config_file(), &|| config_text(free_port(), &found))?;
     home.token()?;
     let config = Config::load(&home.config_file(), env)?;
     let models = config.models.keys().cloned().collect();
     let (reasons, notes) = told(found);
     Ok(Made { written, added: Vec::new(), models, default_model: config.default_model, reasons, left, notes })
+}
+
+/// What is found, as far as an `aos.toml` with it can be read: no server's word makes a home that cannot be used.
+fn fitting(found: Found, env: &Env) -> Found {
+    let Err(error) = Config::parse(&config_text(PORT, &found), env) else { return found };
+    let why = super::clean_line(&error.to_string());
+    let mut notes = found.notes;
+    notes.push(format!("what was found does not fit into aos.toml, so nothing of it was taken: {why}"));
+    Found { notes, ..Found::default() }
 }
 
 /// Looks for models again and adds them to an `aos.toml` that has none.
@@ -173,7 +187,10 @@ fn discover(env: &Env) -> (Found, Vec<String>) {
     // A thread with a runtime of its own, since this runs inside of others.
     let search = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        Some(runtime.block_on(discover::discover(&probes, &discover::known_accounts(), &lookup)))
+        let found = runtime.block_on(discover::discover(&probes, &discover::known_accounts(), &lookup));
+        // Whoever asks for the address of a host waits for as long as that takes, which nothing cuts short.
+        runtime.shutdown_background();
+        Some(found)
     };
     let mut found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
     // A window smaller than that is refused in aos.toml.
@@ -276,6 +293,19 @@ mod tests {
         assert_eq!(again.written, Vec::<PathBuf>::new());
         assert_eq!(std::fs::read_to_string(home.config_file()).unwrap(), "[budget]\nusd_per_day = 1\n");
         assert!(Policy::parse(&std::fs::read_to_string(home.policy_file()).unwrap()).is_ok());
+    }
+
+    /// A new home could not be used, and nothing was left to do but to mend its file.
+    #[test]
+    fn a_model_that_cannot_be_configured_spoils_no_new_home() {
+        let found = |model: &str| {
+            let config = ModelConfig::new(Provider::Openai, model);
+            of(vec![Candidate { name: "small".into(), config, reason: "it answers".into() }])
+        };
+        assert_eq!(fitting(found("qwen3:8b"), &Env::default()), found("qwen3:8b"));
+        let fits = fitting(found(" "), &Env::default());
+        assert_eq!((fits.models.len(), fits.notes.len()), (0, 1), "{fits:?}");
+        assert!(Config::parse(&config_text(PORT, &fits), &Env::default()).unwrap().has_no_model());
     }
 
     #[test]
