@@ -38,10 +38,15 @@ pub(crate) async fn document(target: &Target<'_>) -> Result<Value, Failure> {
 
 /// The names in a listing: OpenAI's and Anthropic's `data[].id`, Gemini's `models[].name`.
 pub(crate) fn names(listing: &Value) -> Option<Vec<String>> {
+    Some(entries(listing)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// The same names, each with all that the listing says of its model.
+pub(crate) fn entries(listing: &Value) -> Option<Vec<(String, &Value)>> {
     let of = |list: &str, name: &str| {
         let models = listing.get(list)?.as_array()?;
-        let name = |model: &Value| model.get(name)?.as_str().map(|name| name.trim_start_matches("models/").to_owned());
-        Some(models.iter().filter_map(name).collect())
+        let named = models.iter().filter_map(|model| Some((model.get(name)?.as_str()?, model)));
+        Some(named.map(|(name, model)| (name.trim_start_matches("models/").to_owned(), model)).collect())
     };
     of("data", "id").or_else(|| of("models", "name"))
 }

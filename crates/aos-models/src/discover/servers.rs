@@ -19,6 +19,8 @@ use crate::listing::{self, LISTING_BYTES_MAX};
 const PROBE_WAIT: Duration = Duration::from_millis(300);
 /// Most models that are asked about one by one.
 const ASKED_MAX: usize = 32;
+/// The longest name of a model that is taken, in bytes.
+const NAME_BYTES_MAX: usize = 256;
 /// What an agent is told of itself and its calls takes several thousand tokens; a window below this is said to be small.
 const WINDOW_SMALL: u64 = 8192;
 
@@ -39,7 +41,8 @@ struct Said {
 /// server's name.
 pub(super) async fn models(client: &reqwest::Client, probe: &Probe) -> Vec<Candidate> {
     let Some(listing) = get(client, &format!("{}/v1/models", probe.root)).await else { return Vec::new() };
-    let names = listing::names(&listing).unwrap_or_default();
+    let mut entries = listing::entries(&listing).unwrap_or_default();
+    entries.retain(|(name, _)| is_name(name));
     let about = match probe.name.as_str() {
         "ollama" => get(client, &format!("{}/api/ps", probe.root)).await,
         "llama-server" => get(client, &format!("{}/props", probe.root)).await,
@@ -49,7 +52,7 @@ pub(super) async fn models(client: &reqwest::Client, probe: &Probe) -> Vec<Candi
     let about = about.unwrap_or_default();
     let mut found: Vec<Candidate> = Vec::new();
     let mut silent = false;
-    for (nth, model) in names.iter().enumerate().filter(|(_, name)| converses(name)).take(ASKED_MAX) {
+    for (model, entry) in entries.iter().filter(|(name, _)| converses(name)).take(ASKED_MAX) {
         let tier = tier_of(model);
         let same = found.iter().position(|other| other.config.tier == Some(tier));
         // Once one makes tool calls there is nothing to gain; where the server is silent, nothing to learn.
@@ -61,14 +64,14 @@ pub(super) async fn models(client: &reqwest::Client, probe: &Probe) -> Vec<Candi
             "ollama" => ollama(client, probe, &about, model).await,
             "llama-server" => Some(llama_server(&about)),
             "lm-studio" => Some(lm_studio(&about, model)),
-            _ => Some(vllm(client, probe, &listing["data"][nth], model).await),
+            _ => Some(vllm(client, probe, entry, model).await),
         };
         silent = said.is_none();
         let said = said.unwrap_or_default();
         if said.vectors || same.is_some() && said.tools == Some(false) {
             continue;
         }
-        let candidate = candidate(probe, model, tier, &said, names.len());
+        let candidate = candidate(probe, model, tier, &said, entries.len());
         match same {
             Some(at) => found[at] = candidate,
             None => found.push(candidate),
@@ -215,7 +218,9 @@ fn tier_of(model: &str) -> Tier {
     let billions = name
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
         .filter_map(|word| word.strip_suffix('b').or_else(|| word.strip_suffix('m').filter(|_| word.len() > 3)))
-        .filter_map(|number| number.parse::<f64>().ok())
+        // Words such as `inf` and `nan` are numbers too.
+        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+        .filter_map(|number| number.parse::<f64>().ok().filter(|number| number.is_finite()))
         // `270m` is millions.
         .map(|number| if number >= 100.0 && name.contains(&format!("{number}m")) { number / 1000.0 } else { number })
         .fold(None, |most: Option<f64>, number| Some(most.map_or(number, |most| most.max(number))));
@@ -226,6 +231,11 @@ fn tier_of(model: &str) -> Tier {
         Some(size) if size < 50.0 => Tier::Standard,
         Some(_) => Tier::Strong,
     }
+}
+
+/// Whether a model can be configured by this name: whoever wrote the server may have put anything there.
+fn is_name(name: &str) -> bool {
+    !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(char::is_control)
 }
 
 /// Whether a model is one to talk to, and runs here: servers list embedding models too, and Ollama's cloud models.
@@ -277,6 +287,9 @@ mod tests {
             ("mistral-small:24b", Tier::Standard),
             ("mistral", Tier::Small),
             ("Qwen/Qwen3-1.7B", Tier::Nano),
+            ("infb", Tier::Small),
+            ("a-nanb", Tier::Small),
+            ("infinityb", Tier::Small),
         ] {
             assert_eq!(tier_of(name), tier, "{name}");
         }
