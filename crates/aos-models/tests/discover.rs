@@ -191,6 +191,50 @@ async fn a_provider_that_says_nothing_is_not_waited_for() {
     assert!(found.notes[0].contains("no answer within 2 s") && found.models.len() == 3, "{found:?}");
 }
 
+/// The key of a gateway went to the provider whose name the variable bears.
+#[tokio::test]
+async fn a_key_that_belongs_to_another_address_goes_nowhere() {
+    let server = Server::start(Script::default()).await.unwrap();
+    let [openai, anthropic, gemini] = [Provider::Openai, Provider::Anthropic, Provider::Gemini];
+    for (provider, name, address, told) in [
+        (openai, "OPENAI_BASE_URL", "https://me:hush@gateway.test/v1/?key=hush", Some("https://gateway.test/v1")),
+        (openai, "OPENAI_API_BASE", "http://localhost:4000", Some("http://localhost:4000")),
+        (anthropic, "ANTHROPIC_BASE_URL", "no address", Some("ADDRESS")),
+        (gemini, "GOOGLE_GEMINI_BASE_URL", "https://gateway.test/g", Some("https://gateway.test/g/v1beta")),
+        (openai, "ANTHROPIC_BASE_URL", "https://gateway.test", None),
+        (openai, "OPENAI_BASE_URL", " ", None),
+        (openai, "OPENAI_BASE_URL", "its own", None),
+    ] {
+        let own = server.base_url(provider);
+        let address = if address == "its own" { own.clone() } else { address.to_owned() };
+        let set: Env = Arc::new(move |variable| {
+            let key = variable.ends_with("_API_KEY").then(|| "sk-secret".to_owned());
+            if variable == name { Some(address.clone()) } else { key }
+        });
+        let before = server.connections();
+        let found = discover(&[], &[Account { provider, address: own }], &set).await;
+        let asked = server.connections() - before;
+        let Some(told) = told else {
+            assert_eq!(asked, 1, "{name}: {found:?}");
+            continue;
+        };
+        assert_eq!((asked, found.models.len(), found.proposed.len()), (0, 0, 0), "{name}: {found:?}");
+        let [note] = &found.notes[..] else { panic!("{:?}", found.notes) };
+        assert!(note.contains(name) && note.contains(&format!("base_url = \"{told}\"\n")), "{note}");
+        assert!(!note.contains("hush") && !note.contains("sk-secret"), "{note}");
+    }
+}
+
+/// They made a home that could not be used.
+#[tokio::test]
+async fn names_that_nobody_can_configure_are_passed_over() {
+    let long = "x".repeat(257);
+    let (found, _server) = at("llama-server", &["", "  ", "a\nb", "a\u{1b}[2J", &long, "good-8b"], vec![]).await;
+    assert_eq!(found.iter().map(|one| one.config.model.as_str()).collect::<Vec<_>>(), ["good-8b"]);
+    assert!(!found[0].reason.contains("models in all"), "{}", found[0].reason);
+    assert_eq!(at("llama-server", &[" "], vec![]).await.0, vec![]);
+}
+
 #[test]
 fn a_key_is_only_ever_sent_to_its_provider() {
     let accounts = known_accounts();
@@ -297,6 +341,10 @@ async fn vllm_says_its_window_and_refuses_tools_where_it_was_not_started_for_the
         let asked: Value = serde_json::from_slice(&server.requests().last().unwrap().body).unwrap();
         assert_eq!((&asked["max_tokens"], asked["tools"].as_array().map(Vec::len)), (&json!(1), Some(1)));
     }
+    // The window was that of the entry before it where one has no name.
+    let entries = json!({"data": [{"max_model_len": 1024}, {"id": "a-8b", "max_model_len": 50_000}]});
+    let pages = vec![Page::new("/v1/models", entries), answer(200, json!({}))];
+    assert_eq!(table(&at("vllm", &[], pages).await.0[0]).3, 50_000);
     // What says no window is no vLLM, and is not made to compute.
     let (found, server) = at("vllm", &[], vec![listing(Value::Null), answer(400, refusal)]).await;
     assert_eq!(table(&found[0]), ("vllm", "Qwen/Qwen3-8B", Encoding::Native, 32_768));

@@ -118,6 +118,30 @@ fn init_in_a_home_without_a_model_adds_the_one_that_is_found() {
     assert!(again.code == 0 && again.err.contains("nothing was changed"), "{again:?}");
 }
 
+/// The key of a gateway was sent to the provider itself, whose models were configured with it.
+#[test]
+fn a_key_that_the_environment_sends_elsewhere_is_not_sent_to_its_provider() {
+    let rig = fresh();
+    // Whatever goes out goes to this one.
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let init = |base: &str| {
+        let mut command = rig.command(&["init"]);
+        command.env("HTTPS_PROXY", format!("http://{}", proxy.local_addr().unwrap()));
+        command.env("ANTHROPIC_API_KEY", "sk-test").env("ANTHROPIC_BASE_URL", base);
+        Running::new(command).end()
+    };
+    let ran = init("https://gateway.test/claude");
+    assert!(ran.code == 0 && ran.err.contains("ANTHROPIC_BASE_URL sends the key in ANTHROPIC_API_KEY"), "{ran:?}");
+    assert!(ran.err.contains("\nbase_url = \"https://gateway.test/claude\"\n"), "{ran:?}");
+    assert!(proxy.accept().is_err(), "it was sent to the provider");
+    assert!(!read(rig.file("aos.toml")).contains("[models.anthropic"));
+    // Where the variable says what is so anyway, the provider is asked.
+    let ran = init("https://api.anthropic.com/");
+    assert!(ran.code == 0 && ran.err.contains("added [models.anthropic]"), "{ran:?}");
+    assert!(proxy.accept().is_ok());
+}
+
 #[test]
 fn a_port_that_is_taken_keeps_no_daemon_down() {
     let rig = fresh();

@@ -3,7 +3,9 @@
 //! Start at [`models`]. Each provider is asked which models its key may use; where it does not answer, those that are
 //! usual are taken. Prices and windows are those of the providers' public pages at the end of 2025, written into the
 //! configuration where a person can correct them. What always holds: a newer model of a family comes only where the known
-//! one is gone, and without a price, since none is guessed; beside models with a price it is only proposed.
+//! one is gone, and without a price, since none is guessed; such a model serves only where its provider lists none with a
+//! price, whatever others have, and else is proposed. A key goes nowhere while a variable of the environment says that it
+//! belongs elsewhere.
 
 use std::time::Duration;
 
@@ -36,6 +38,61 @@ pub struct Account {
 pub fn known_accounts() -> Vec<Account> {
     let at = |provider: Provider| Account { provider, address: provider.base_url().to_owned() };
     [Provider::Openai, Provider::Anthropic, Provider::Gemini].map(at).to_vec()
+}
+
+/// The variables by which the provider's own programs are sent to another address, whose key is the one in the environment
+/// then.
+fn detours(provider: Provider) -> &'static [&'static str] {
+    match provider {
+        Provider::Openai => &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+        Provider::Anthropic => &["ANTHROPIC_BASE_URL"],
+        Provider::Gemini => &["GOOGLE_GEMINI_BASE_URL"],
+        Provider::Local => &[],
+    }
+}
+
+/// The variable that says that the key of an account belongs to another address, and that address as far as it is one.
+fn detour(account: &Account, env: &Env) -> Option<(&'static str, Option<reqwest::Url>)> {
+    let own = reqwest::Url::parse(&account.address).ok().map(|url| url.origin());
+    detours(account.provider).iter().find_map(|name| {
+        let address = env(name).filter(|address| !address.trim().is_empty())?;
+        let url = reqwest::Url::parse(address.trim()).ok();
+        let same = url.is_some() && url.as_ref().map(reqwest::Url::origin) == own;
+        (!same).then_some((*name, url))
+    })
+}
+
+/// What a person can write for a key that belongs to another address.
+fn by_hand(
+    provider: Provider,
+    family: &str,
+    key: &str,
+    host: &str,
+    (name, url): (&str, Option<reqwest::Url>),
+) -> String {
+    let address = url.and_then(|mut url| {
+        // Whatever secret is in it stays out of words and files.
+        url.set_username("").and_then(|()| url.set_password(None)).ok()?;
+        url.set_query(None);
+        url.set_fragment(None);
+        Some(url)
+    });
+    let address = address.map_or_else(
+        || "ADDRESS".to_owned(),
+        // The others' addresses are written there as they are here.
+        |url| {
+            format!(
+                "{}{}",
+                url.as_str().trim_end_matches('/'),
+                if provider == Provider::Gemini { "/v1beta" } else { "" }
+            )
+        },
+    );
+    format!(
+        "{name} sends the key in {key} elsewhere, so {host} is not asked and no model of it is taken; add to aos.toml, with a \
+         name that is known there:\n[models.{family}]\nprovider = \"{family}\"\nbase_url = \"{address}\"\n\
+         api_key_env = \"{key}\"\nmodel = \"NAME\""
+    )
 }
 
 /// Models of a provider that follow each other.
@@ -165,6 +222,11 @@ async fn of_account(account: &Account, env: &Env, clients: &Clients) -> Found {
     };
     let host = account.address.split("://").last().and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let mut found = Found::default();
+    if let Some(detour) = detour(account, env) {
+        let family = families.first().map_or("", |family| family.name);
+        found.notes.push(by_hand(provider, family, variable, host, detour));
+        return found;
+    }
     let listed = match list(account, variable, env, clients).await {
         Ok(listed) => Some(listed),
         Err(why) => {

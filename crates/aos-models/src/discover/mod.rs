@@ -1,7 +1,8 @@
 //! Finding models for `aos init`: servers on this machine, and keys in the environment.
 //!
 //! Start at [`discover`]. What always holds: servers are asked on loopback only, for a fraction of a second and without
-//! any key; a key goes to its own provider and nowhere else, once, for the list of its models.
+//! any key; a key goes to its own provider and nowhere else, once, for the list of its models, and not even there where a
+//! variable of the environment says that it belongs to another address.
 
 mod accounts;
 mod servers;
@@ -71,7 +72,7 @@ pub struct Found {
     pub models: Vec<Candidate>,
     /// Models to propose only: nobody here knows their price, so no budget in dollars would bound them.
     pub proposed: Vec<Candidate>,
-    /// What a person should know of it, a line each.
+    /// What a person should know of it; some with lines to copy.
     pub notes: Vec<String>,
 }
 
