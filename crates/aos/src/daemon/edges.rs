@@ -98,7 +98,7 @@ impl Edges {
         let folder = self.workspaces.join(pid.to_string());
         self.undo.copied_no_more(&folder);
         if folder.symlink_metadata().is_ok()
-            && let Err(error) = super::left::put(&folder, &self.workspaces, pid)
+            && let Err(error) = super::left::put(&folder, &self.workspaces, pid, std::time::SystemTime::now())
         {
             tracing::warn!(folder = %folder.display(), %error, "what was built for a process that is not born stays");
         }
