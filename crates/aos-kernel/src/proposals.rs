@@ -199,6 +199,9 @@ impl<P: PageStore> Kernel<P> {
         }
         for (number, denied) in self.globals.denials.clone() {
             self.works_on(denied.pid);
+            if self.is_set_aside(denied.pid) {
+                continue;
+            }
             let id = format!("p{number}");
             let open = self.denial(denied.pid, &id).filter(|denial| denial.open.examined.is_none());
             let open = open.map(|denial| denial.open.clone());
