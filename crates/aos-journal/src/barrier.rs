@@ -10,7 +10,6 @@ use aos_abi::{Lsn, Pid};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::Hash;
-use crate::row::read_error;
 use crate::{Error, Place, Reader, checkpoint, schema};
 
 /// What decisions are made again from.
@@ -35,7 +34,7 @@ pub(crate) fn keep(db: &Connection, version: &str) -> rusqlite::Result<()> {
     forget(db)?;
     db.execute("INSERT INTO barrier_page SELECT pid, lsn, digest, state FROM page", [])?;
     db.execute(
-        "INSERT OR REPLACE INTO barrier(only, lsn, version, digest, globals)
+        "INSERT INTO barrier(only, lsn, version, digest, globals)
          SELECT 1, lsn, ?1, digest, globals FROM checkpoint",
         [version],
     )?;
@@ -84,11 +83,6 @@ impl BarrierPages {
     /// # Errors
     /// [`Error::Corrupt`] where its bytes are not those that were written.
     pub fn load(&self, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
-        let found = self
-            .db
-            .prepare_cached("SELECT pid, lsn, digest, state FROM barrier_page WHERE pid = ?1")
-            .and_then(|mut statement| statement.query_row([pid.0], checkpoint::read_page).optional())
-            .map_err(|source| read_error("read a page of the barrier", &self.path, source))?;
-        found.map(checkpoint::checked).transpose().map(|page| page.map(|(_, state)| state))
+        checkpoint::page(&self.db, &self.path, "barrier_page", pid)
     }
 }

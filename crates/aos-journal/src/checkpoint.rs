@@ -66,9 +66,10 @@ pub(crate) fn globals(db: &Connection, path: &Path) -> Result<Option<(Lsn, Vec<u
     Ok(Some((lsn, globals)))
 }
 
-pub(crate) fn page(db: &Connection, path: &Path, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
+/// The state of a process in the table of pages or in that of the barrier's.
+pub(crate) fn page(db: &Connection, path: &Path, table: &str, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
     let found = db
-        .prepare_cached("SELECT pid, lsn, digest, state FROM page WHERE pid = ?1")
+        .prepare_cached(&format!("SELECT pid, lsn, digest, state FROM {table} WHERE pid = ?1"))
         .and_then(|mut statement| statement.query_row([pid.0], read_page).optional())
         .map_err(|source| read_error("read a page", path, source))?;
     found.map(checked).transpose().map(|page| page.map(|(_, state)| state))
@@ -112,7 +113,7 @@ impl PageReader {
     /// # Errors
     /// [`Error::Corrupt`] where its bytes are not those that were written.
     pub fn load(&self, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
-        page(&self.db, &self.path, pid)
+        page(&self.db, &self.path, "page", pid)
     }
 
     /// All pages by rising pid. Pages that a checkpoint adds, changes or removes meanwhile may be seen as before or after.
@@ -131,18 +132,18 @@ impl PageReader {
     }
 }
 
-pub(crate) struct Page {
+struct Page {
     pid: Pid,
     lsn: Lsn,
     digest: Hash,
     state: Vec<u8>,
 }
 
-pub(crate) fn read_page(row: &rusqlite::Row<'_>) -> rusqlite::Result<Page> {
+fn read_page(row: &rusqlite::Row<'_>) -> rusqlite::Result<Page> {
     Ok(Page { pid: Pid(row.get(0)?), lsn: Lsn(row.get(1)?), digest: row.get(2)?, state: row.get(3)? })
 }
 
-pub(crate) fn checked(page: Page) -> Result<(Pid, Vec<u8>), Error> {
+fn checked(page: Page) -> Result<(Pid, Vec<u8>), Error> {
     check(Place::Page(page.pid), page.lsn, page.pid, &page.digest, &page.state)?;
     Ok((page.pid, page.state))
 }

@@ -231,7 +231,7 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] where its bytes are not those that were written.
     pub fn page(&self, pid: Pid) -> Result<Option<Vec<u8>>, Error> {
-        self.with(|db| checkpoint::page(db, self.path(), pid))
+        self.with(|db| checkpoint::page(db, self.path(), "page", pid))
     }
 
     /// The entry that the saved state is as of; [`Lsn::ZERO`] where there is none.

@@ -74,8 +74,7 @@ impl<P: PageStore> Kernel<P> {
                     self.globals.in_flight.remove(&id);
                 }
                 InFlight::Call { pid, by, call, .. } => self.recover_call(id, pid, by, call),
-                // All others were cut off above.
-                InFlight::Serve { .. } => self.let_go(id),
+                InFlight::Serve { .. } => unreachable!("all of them were cut off above, or are of who is set aside"),
             }
         }
         self.unrecovered.clear();

@@ -7,6 +7,7 @@
 //! starts nothing until a person lets it go on, which tries again, or kills it; each fault sets one more process aside, so
 //! that they come to an end.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use aos_abi::entry::{Faulted, ServedOutcome, Unrecovered};
@@ -44,6 +45,16 @@ pub struct Instead {
     pub first: Option<(Pid, Body)>,
     /// The input again, where it may do without that process.
     pub then: Option<(Pid, Body)>,
+}
+
+/// What a panic said.
+#[must_use]
+pub fn words(said: &(dyn Any + Send)) -> String {
+    if let Some(StoreFailed { pid, why }) = said.downcast_ref() {
+        return format!("page of process {pid}: {why}");
+    }
+    let words = said.downcast_ref::<String>().map(String::as_str).or(said.downcast_ref::<&str>().copied());
+    words.unwrap_or("no reason was given").to_owned()
 }
 
 impl Fault {
@@ -88,8 +99,7 @@ impl<P: PageStore> Kernel<P> {
             Err(said) if said.is::<StoreFailed>() => resume_unwind(said),
             Err(said) => said,
         };
-        let why = said.downcast_ref::<String>().map(String::as_str).or(said.downcast_ref::<&str>().copied());
-        let why: String = why.unwrap_or("no reason was given").chars().take(WHY_MAX).collect();
+        let why = words(&*said).chars().take(WHY_MAX).collect();
         // The first thing that applying does is to make its entry.
         let input = self.applied.entries.first().expect("an input under way has its entry");
         Err(Box::new(Fault { over: self.at_work, why, pid: input.pid, body: input.body.clone() }))

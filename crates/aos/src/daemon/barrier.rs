@@ -4,9 +4,11 @@
 //! that version alone; a home that another one has written goes on from its state, and keeps that state whole.
 
 use aos_abi::{Lsn, Pid};
-use aos_journal::{Barrier, BarrierPages, Checkpoint, Error, Journal, Reader};
+use aos_journal::{Barrier, BarrierPages, Error, Journal, Reader};
 use aos_kernel::Kernel;
 use aos_kernel::table::{Page, PageStore};
+
+use super::restore;
 
 /// The version that decides.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -44,9 +46,9 @@ pub(super) fn renew<P: PageStore>(journal: &Journal, kernel: &mut Kernel<P>) -> 
     if whole(&journal.reader())?.is_some_and(|barrier| barrier.version == VERSION) {
         return Ok(None);
     }
-    let made = kernel.checkpoint();
-    let lsn = made.lsn;
-    journal.checkpoint_wait(Checkpoint { lsn, globals: made.globals, pages: made.pages, removed: made.removed })?;
+    let saved = restore::kept(kernel.checkpoint());
+    let lsn = saved.lsn;
+    journal.checkpoint_wait(saved)?;
     journal.barrier_wait(VERSION)?;
     Ok(Some(lsn))
 }
@@ -68,7 +70,7 @@ mod tests {
 
     use aos_abi::process::SpawnSpec;
     use aos_abi::{Body, Entry, Signal, Timestamp};
-    use aos_journal::OpenOptions;
+    use aos_journal::{Checkpoint, OpenOptions};
     use aos_kernel::table::NoPages;
 
     use super::*;

@@ -439,13 +439,12 @@ impl Heart {
             }
         };
         let mark = applied.entries.remove(0);
-        let (failed, handle) = (self.failed.clone(), self.handle.clone());
+        let broken = self.when_broken();
         self.journal.prune(plan, mark.lsn, mark.at, move |outcome| {
             let _ = answer.send(outcome.clone().map_err(|error| journal_failed(&error)));
             if let Err(error) = outcome {
                 // The kernel has taken them out, and the journal takes nothing more.
-                handle.broke(&error);
-                let _ = failed.send(error);
+                broken(error);
             }
         });
         round.entries = applied.entries;
@@ -456,13 +455,18 @@ impl Heart {
     /// Keeps the state as it is, in place of an older one that holds what was pruned.
     fn renew_barrier(&mut self) {
         self.save(None);
+        let broken = self.when_broken();
+        self.journal.barrier(barrier::VERSION, move |outcome| outcome.unwrap_or_else(broken));
+    }
+
+    /// What is done where the journal does not take something: whoever is sent away is told why, and the daemon ends.
+    fn when_broken(&self) -> impl FnOnce(aos_journal::Error) + Send + use<> {
         let (failed, handle) = (self.failed.clone(), self.handle.clone());
-        self.journal.barrier(barrier::VERSION, move |outcome| {
-            if let Err(error) = outcome {
-                handle.broke(&error);
-                let _ = failed.send(error);
-            }
-        });
+        move |error| {
+            handle.broke(&error);
+            // Nobody hears it where the daemon ends already.
+            let _ = failed.send(error);
+        }
     }
 
     /// Hands a round to the journal. What waits for the disk is done by the journal's own thread right after the sync.
@@ -472,7 +476,7 @@ impl Heart {
             return;
         }
         let edges = Arc::clone(&self.edges);
-        let (failed, handle) = (self.failed.clone(), self.handle.clone());
+        let broken = self.when_broken();
         let committed = entries.clone();
         self.journal.append(entries, move |outcome| match outcome {
             Ok(()) => {
@@ -484,11 +488,8 @@ impl Heart {
                 }
                 edges.announce(committed);
             }
-            Err(error) => {
-                handle.broke(&error);
-                // Dropping the replies tells every caller that nothing was acknowledged.
-                let _ = failed.send(error);
-            }
+            // Dropping the replies tells every caller that nothing was acknowledged.
+            Err(error) => broken(error),
         });
     }
 
@@ -510,13 +511,8 @@ impl Heart {
         let checkpoint = self.kernel.checkpoint();
         self.checkpoint = checkpoint.lsn;
         let lsn = checkpoint.lsn;
-        let (failed, handle) = (self.failed.clone(), self.handle.clone());
-        let saved = aos_journal::Checkpoint {
-            lsn,
-            globals: checkpoint.globals,
-            pages: checkpoint.pages,
-            removed: checkpoint.removed,
-        };
+        let (broken, handle) = (self.when_broken(), self.handle.clone());
+        let saved = restore::kept(checkpoint);
         self.journal.checkpoint(saved, move |outcome| {
             if let Some(answer) = answer {
                 let _ = answer.send(outcome.clone().map_err(|error| journal_failed(&error)));
@@ -526,10 +522,7 @@ impl Heart {
                     // A full queue only means that memory is given back at the next checkpoint.
                     let _ = handle.requests.try_send(Request::Saved(lsn));
                 }
-                Err(error) => {
-                    handle.broke(&error);
-                    let _ = failed.send(error);
-                }
+                Err(error) => broken(error),
             }
         });
     }

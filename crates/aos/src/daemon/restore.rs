@@ -4,7 +4,6 @@
 //! checkpoint of another format, or a damaged one, is made again from the entries, which are the truth, where they reach
 //! back to the barrier or to the first one.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +12,8 @@ use std::sync::Arc;
 use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Checkpoint, Journal, Place, Reader};
 use aos_kernel::Kernel;
-use aos_kernel::table::{PageStore, StoreFailed};
+use aos_kernel::fault::words;
+use aos_kernel::table::PageStore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::heart::LiveKernel;
@@ -30,17 +30,8 @@ pub(super) fn restore(journal: &Journal, failures: &mut Failures) -> Result<(Liv
         (Ok(restored), _) => restored,
         (Err(_), Ok(error)) => Err(error.into()),
         // What was journaled was applied then, without failing: by another version.
-        (Err(fault), Err(_)) => Err(Error::Fails(said(&*fault))),
+        (Err(fault), Err(_)) => Err(Error::Fails(words(&*fault))),
     }
-}
-
-/// What a fault says.
-fn said(fault: &(dyn Any + Send)) -> String {
-    if let Some(StoreFailed { pid, why }) = fault.downcast_ref() {
-        return format!("page of process {pid}: {why}");
-    }
-    let said = fault.downcast_ref::<String>().map(String::as_str).or(fault.downcast_ref::<&str>().copied());
-    said.unwrap_or("no reason was given").to_owned()
 }
 
 /// The same. It panics where a page cannot be had, which `failed` is told then.
@@ -73,12 +64,16 @@ pub(super) fn again(
     Ok((kernel, checkpoint))
 }
 
+/// What a kernel is at an entry, as the journal keeps it.
+pub(super) fn kept(made: aos_kernel::Checkpoint) -> Checkpoint {
+    Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed }
+}
+
 /// Makes the checkpoint again, from the barrier on.
 fn rebuild(journal: &Journal, lost: &Lost) -> Result<(Lsn, Vec<u8>), Error> {
     let (mut kernel, after) = barrier::origin(&journal.reader())?;
     replay(&journal.reader(), &mut kernel, after, None, Some(lost))?;
-    let made = kernel.checkpoint();
-    let saved = Checkpoint { lsn: made.lsn, globals: made.globals, pages: made.pages, removed: made.removed };
+    let saved = kept(kernel.checkpoint());
     let again = (saved.lsn, saved.globals.clone());
     journal.checkpoint_wait(saved)?;
     Ok(again)
