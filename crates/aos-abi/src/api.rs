@@ -505,6 +505,12 @@ pub struct AuditView {
     pub head: String,
     /// The first fault: where and what.
     pub fault: Option<String>,
+    /// Every entry up to here is as it was written; left out where nothing was altered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sound_upto: Option<Lsn>,
+    /// What can be done about the fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// `POST /v1/admin/prune`.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use aos_abi::{Lsn, Pid};
 
+use crate::salvage;
+
 /// Why the journal could not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -179,6 +181,18 @@ impl Error {
         }
     }
 
+    /// The same, and where nothing is known yet of what is whole of a damaged file, with that looked up; takes as long
+    /// as to verify it.
+    #[must_use]
+    pub fn located(self, journal: &Path) -> Error {
+        match self {
+            Error::Corrupt { at: at @ Place::File, detail, sound_upto: None } => {
+                Error::Corrupt { at, detail, sound_upto: salvage::sound_upto(journal) }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
@@ -212,17 +226,21 @@ fn extended(error: &rusqlite::Error) -> i32 {
 }
 
 fn corrupt_hint(at: Place, sound_upto: Option<Lsn>) -> String {
-    let sound = sound_upto.map(|lsn| format!("entries up to {lsn} are sound; ")).unwrap_or_default();
-    match at {
-        Place::Page(_) | Place::Globals => {
+    let whole = sound_upto.filter(|lsn| *lsn > Lsn::ZERO);
+    let sound = whole.map(|lsn| format!("entries up to {lsn} are sound; ")).unwrap_or_default();
+    match (at, whole) {
+        (Place::Page(_) | Place::Globals, _) => {
             format!(
                 "{sound}the entries are not touched by this, and the daemon makes it again from them; where some were \
                  pruned it cannot: `aos restore FILE` from a backup then"
             )
         }
-        Place::File | Place::Entry(_) | Place::Sealed(_) => format!(
-            "{sound}keep a copy of the file, find what is damaged with `aos audit verify`, and `aos restore FILE` \
-             from a backup"
+        (Place::File | Place::Entry(_) | Place::Sealed(_), Some(lsn)) => format!(
+            "{sound}`aos restore FILE` from a backup, or go on from entry {lsn} with `aos up --foreground --accept-loss`, \
+             which keeps the damaged file beside; `aos audit verify` says what is damaged"
         ),
+        (Place::File | Place::Entry(_) | Place::Sealed(_), None) => {
+            "nothing of it can be read: keep a copy of the file, and `aos restore FILE` from a backup".into()
+        }
     }
 }

@@ -32,6 +32,7 @@ mod private;
 mod prune;
 mod reader;
 mod row;
+mod salvage;
 mod schema;
 mod store;
 mod trail;

@@ -20,7 +20,7 @@ use crate::lock::Lock;
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
 use crate::trail::Index;
 use crate::writer::{Shared, Writer};
-use crate::{Error, Reader, checkpoint, private, schema};
+use crate::{Error, Reader, checkpoint, private, salvage, schema};
 
 /// Entries at the end whose chain is checked at every start, and the bytes after which it is enough.
 const TAIL_ENTRIES: u64 = 32;
@@ -29,7 +29,8 @@ const TAIL_BYTES: usize = 1 << 20;
 /// How a journal is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Go on where acknowledged entries at the end are gone ([`Error::TornTail`]); a person said so.
+    /// Go on where acknowledged entries at the end are gone ([`Error::TornTail`]), and where the file is damaged, from
+    /// the last entry that is whole; a person said so.
     pub accept_loss: bool,
     /// Most batches that wait for the writer; who appends beyond waits for room.
     pub queue: usize,
@@ -58,6 +59,9 @@ pub struct Opened {
     pub checkpoint: Lsn,
     /// Acknowledged entries are gone, and `accept_loss` was given.
     pub torn: Option<Torn>,
+    /// The file was damaged and `accept_loss` was given: what was whole of it is the journal now, and this is the damaged
+    /// one.
+    pub damaged: Option<PathBuf>,
     /// The head file did not read and was written anew: a loss at the end could not have been seen this time.
     pub head_unreadable: bool,
 }
@@ -136,6 +140,7 @@ impl Journal {
         if created {
             create(&files, found)?;
         }
+        let damaged = if options.accept_loss && !created { salvage::salvage(&files)? } else { None };
         for file in [&files.db, &files.wal, &files.shm, &files.head, &files.lock] {
             private::mend(file);
         }
@@ -171,6 +176,7 @@ impl Journal {
             last_at,
             checkpoint,
             torn,
+            damaged,
             head_unreadable: found == Found::Unreadable,
         };
         Ok((Journal::new(sender, thread, shared, Reader::new(path), lock), opened))

@@ -2,13 +2,13 @@
 //!
 //! Start at [`Reader::verify`]. It reads window by window while the daemon goes on writing, needs memory for the
 //! processes that were pruned and nothing else, and reports every break rather than stopping at the first: after one it
-//! goes on from the hash that is stored.
+//! goes on from the hash that is stored, and where a page of the file cannot be read it goes round it, place by place.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use aos_abi::{Body, Lsn, Pid};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::{self, GENESIS, Hash};
 use crate::checkpoint::{self, PageReader};
@@ -37,6 +37,8 @@ pub struct Report {
     pub last: Lsn,
     /// Its hash as computed: compare it with one kept elsewhere.
     pub hash: Hash,
+    /// Every entry up to here is as it was written; what is said of `last` where nothing is wrong with any.
+    pub sound_upto: Lsn,
     /// What is not as it was written; at most a hundred are listed.
     pub faults: Vec<Fault>,
 }
@@ -63,12 +65,7 @@ impl Report {
     /// [`Error::Corrupt`] with the first fault.
     pub fn sound(self) -> Result<Report, Error> {
         let Some(fault) = self.faults.first() else { return Ok(self) };
-        let sound_upto = match fault.at {
-            Place::Entry(lsn) | Place::Sealed(lsn) => lsn.0.checked_sub(1).map(Lsn),
-            Place::Page(_) | Place::Globals => Some(self.last),
-            Place::File => None,
-        };
-        Err(Error::Corrupt { at: fault.at, detail: fault.detail.clone(), sound_upto })
+        Err(Error::Corrupt { at: fault.at, detail: fault.detail.clone(), sound_upto: Some(self.sound_upto) })
     }
 
     fn fault(&mut self, at: Place, detail: impl Into<String>) {
@@ -92,6 +89,10 @@ enum Step {
     },
     /// The entry at this place is not found by its process.
     NoTrail,
+    /// What is at these places, up to this one, lies on a page of the file that cannot be read.
+    Unreadable {
+        upto: Lsn,
+    },
 }
 
 /// What a `pruned` entry says; `None` where it does not read as one.
@@ -106,12 +107,21 @@ impl Step {
         });
         Step::Entry { pid, digest, hash, mark }
     }
+
+    /// Of a row that begins with its process and its digest.
+    fn sealed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Step> {
+        Ok(Step::Sealed { pid: Pid(row.get(0)?), digest: row.get(1)? })
+    }
 }
 
 /// The chain as far as it was walked.
 struct Walk {
     report: Report,
     at: Lsn,
+    /// An entry was not as it was written, or not there.
+    broken: bool,
+    /// Something else than an entry could not be read, and was told of.
+    unread: bool,
     /// `None` after a break over which no stored hash leads.
     hash: Option<Hash>,
     /// Sealed entries that no mark has named yet.
@@ -187,7 +197,8 @@ impl Reader {
             Found::Nothing | Found::Unreadable => Vec::new(),
         };
         let (at, hash) = (start.lsn, Some(start.hash));
-        Ok(Walk { report: Report::default(), at, hash, unmarked: BTreeMap::new(), expected })
+        let report = Report { sound_upto: at, ..Report::default() };
+        Ok(Walk { report, at, broken: false, unread: false, hash, unmarked: BTreeMap::new(), expected })
     }
 
     /// Goes on to the end, or until `each` breaks.
@@ -198,7 +209,10 @@ impl Reader {
     ) -> Result<ControlFlow<()>, Error> {
         loop {
             let window = (walk.at.next(), Lsn(walk.at.0 + WINDOW));
-            let (steps, end) = self.with(|db| read_window(db, window).map_err(self.fail()))?;
+            let (steps, end) = match self.with(|db| read_window(db, window).map_err(self.fail())) {
+                Err(Error::Corrupt { detail, .. }) => self.read_round(walk, window, &detail)?,
+                read => read?,
+            };
             if end <= walk.at {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -216,21 +230,51 @@ impl Reader {
         }
     }
 
+    /// The same as [`read_window`] where a page cannot be read: place by place, so that only what lies on that page is
+    /// lost. The trails are left out; they are made from the entries.
+    fn read_round(&self, walk: &mut Walk, (from, to): Window, why: &str) -> Result<(Vec<(Lsn, Step)>, Lsn), Error> {
+        if !std::mem::replace(&mut walk.unread, true) {
+            walk.report.fault(Place::File, why);
+        }
+        let read = |lsn: Lsn| self.with(|db| read_place(db, lsn).map_err(self.fail()));
+        let end = match self.with(|db| read_end(db).map_err(self.fail())) {
+            // Its last page is one of those. What was written is known from elsewhere, or the walk ends here.
+            Err(Error::Corrupt { .. }) => walk.expected.iter().map(|(head, _)| head.lsn).max().unwrap_or(Lsn::ZERO),
+            end => end?,
+        };
+        let mut steps: Vec<(Lsn, Step)> = Vec::new();
+        for lsn in (from.0..=to.min(end).0).map(Lsn) {
+            match read(lsn) {
+                Ok(step) => steps.extend(step.map(|step| (lsn, step))),
+                Err(Error::Corrupt { .. }) => match steps.last_mut() {
+                    Some((_, Step::Unreadable { upto })) if upto.next() == lsn => *upto = lsn,
+                    _ => steps.push((lsn, Step::Unreadable { upto: lsn })),
+                },
+                Err(other) => return Err(other),
+            }
+        }
+        Ok((steps, end))
+    }
+
     /// SQLite's own check: pages, order, and that the indexes say what the tables say.
     fn check_database(&self, report: &mut Report) -> Result<(), Error> {
-        let lines: Vec<String> = self.with(|db| {
+        let lines = self.with(|db| {
             db.prepare("PRAGMA integrity_check(10)")
-                .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+                .and_then(|mut statement| {
+                    statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+                })
                 .map_err(self.fail())
-        })?;
-        for line in lines.into_iter().filter(|line| line != "ok") {
-            report.fault(Place::File, line);
+        });
+        match lines {
+            Ok(lines) => lines.into_iter().filter(|line| line != "ok").for_each(|line| report.fault(Place::File, line)),
+            Err(Error::Corrupt { at, detail, .. }) => report.fault(at, detail),
+            Err(other) => return Err(other),
         }
         Ok(())
     }
 
     fn check_pages(&self, report: &mut Report) -> Result<(), Error> {
-        let mut note = |error: Error| match error {
+        let note = |report: &mut Report, error: Error| match error {
             Error::Corrupt { at, detail, .. } => {
                 report.fault(at, detail);
                 Ok(())
@@ -238,29 +282,39 @@ impl Reader {
             other => Err(other),
         };
         if let Err(error) = self.globals() {
-            note(error)?;
+            note(report, error)?;
         }
         let mut pages = 0;
         for page in PageReader::open(self.path())?.all() {
             pages += 1;
             if let Err(error) = page {
-                note(error)?;
+                note(report, error)?;
             }
         }
-        let (position, last) = self.with(|db| {
+        report.pages = pages;
+        let ends = self.with(|db| {
             let last = db.query_row("SELECT coalesce(max(lsn), 0) FROM entry", [], |row| row.get(0).map(Lsn));
             Ok((checkpoint::position(db).map_err(self.fail())?, last.map_err(self.fail())?))
-        })?;
-        if position > last {
-            report.fault(Place::Globals, format!("the checkpoint is as of entry {position}, the last entry is {last}"));
+        });
+        match ends {
+            Ok((position, last)) if position > last => {
+                report.fault(
+                    Place::Globals,
+                    format!("the checkpoint is as of entry {position}, the last entry is {last}"),
+                );
+            }
+            Ok(_) => {}
+            Err(error) => note(report, error)?,
         }
-        report.pages = pages;
         Ok(())
     }
 }
 
-/// Both kinds of positions from `from` to `to`, in order, and the last position that there is; all from one moment.
-fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec<(Lsn, Step)>, Lsn)> {
+/// The first and the last position of a window.
+type Window = (Lsn, Lsn);
+
+/// Both kinds of positions of a window, in order, and the last position that there is; all from one moment.
+fn read_window(db: &Connection, (from, to): Window) -> rusqlite::Result<(Vec<(Lsn, Step)>, Lsn)> {
     let moment = db.unchecked_transaction()?;
     let mut steps = Vec::new();
     let mut entries =
@@ -269,10 +323,8 @@ fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec
         let entry = entry?;
         steps.push((entry.lsn, Step::of(entry)));
     }
-    let mut sealed = moment.prepare_cached("SELECT lsn, pid, digest FROM sealed WHERE lsn >= ?1 AND lsn <= ?2")?;
-    for seal in sealed.query_map((from.0, to.0), |row| {
-        Ok((Lsn(row.get(0)?), Step::Sealed { pid: Pid(row.get(1)?), digest: row.get(2)? }))
-    })? {
+    let mut sealed = moment.prepare_cached("SELECT pid, digest, lsn FROM sealed WHERE lsn >= ?1 AND lsn <= ?2")?;
+    for seal in sealed.query_map((from.0, to.0), |row| Ok((Lsn(row.get(2)?), Step::sealed(row)?)))? {
         steps.push(seal?);
     }
     let mut lost = moment.prepare_cached(
@@ -285,12 +337,27 @@ fn read_window(db: &Connection, (from, to): (Lsn, Lsn)) -> rusqlite::Result<(Vec
     }
     // Stable: where a position is in both tables the entry comes first and the seal is the fault.
     steps.sort_by_key(|(lsn, _)| *lsn);
-    let end = moment
-        .prepare_cached(
-            "SELECT max(coalesce((SELECT max(lsn) FROM entry), 0), coalesce((SELECT max(lsn) FROM sealed), 0))",
-        )?
-        .query_row([], |row| row.get(0).map(Lsn))?;
-    Ok((steps, end))
+    Ok((steps, read_end(&moment)?))
+}
+
+/// What is at one place, without its neighbours.
+fn read_place(db: &Connection, lsn: Lsn) -> rusqlite::Result<Option<Step>> {
+    let entry = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM entry WHERE lsn = ?1"))?
+        .query_row([lsn.0], Stored::read)
+        .optional()?;
+    if let Some(entry) = entry {
+        return Ok(Some(Step::of(entry)));
+    }
+    db.prepare_cached("SELECT pid, digest FROM sealed WHERE lsn = ?1")?.query_row([lsn.0], Step::sealed).optional()
+}
+
+/// The last position that there is.
+fn read_end(db: &Connection) -> rusqlite::Result<Lsn> {
+    db.prepare_cached(
+        "SELECT max(coalesce((SELECT max(lsn) FROM entry), 0), coalesce((SELECT max(lsn) FROM sealed), 0))",
+    )?
+    .query_row([], |row| row.get(0).map(Lsn))
 }
 
 impl Walk {
@@ -300,26 +367,29 @@ impl Walk {
             return;
         }
         if lsn <= self.at {
-            self.report.fault(Place::Sealed(lsn), "the place is taken twice, by an entry and by a seal");
+            self.broken(Place::Sealed(lsn), "the place is taken twice, by an entry and by a seal");
             return;
         }
         if lsn != self.at.next() {
             self.missing(Lsn(lsn.0 - 1));
+        }
+        if let Step::Unreadable { upto } = step {
+            self.gap(upto, "lies on a page of the file that cannot be read");
+            return;
         }
         self.at = lsn;
         match step {
             Step::Entry { pid, digest, hash, mark } => {
                 self.report.entries += 1;
                 if self.hash.is_some_and(|before| chain::link(&before, lsn, pid, &digest) != hash) {
-                    let detail = "its hash does not follow from its bytes and the entry before";
-                    self.report.fault(Place::Entry(lsn), detail);
+                    self.broken(Place::Entry(lsn), "its hash does not follow from its bytes and the entry before");
                 }
                 self.hash = Some(hash);
                 if let Some(mark) = mark {
                     self.mark(lsn, mark);
                 }
             }
-            Step::NoTrail => {}
+            Step::NoTrail | Step::Unreadable { .. } => {}
             Step::Sealed { pid, digest } => {
                 self.report.sealed += 1;
                 *self.unmarked.entry(pid).or_default() += 1;
@@ -327,10 +397,20 @@ impl Walk {
             }
         }
         if let Some(hash) = self.hash {
-            for (_, who) in self.expected.iter().filter(|(head, _)| head.lsn == lsn && head.hash != hash) {
-                self.report.fault(Place::Entry(lsn), format!("{who} another hash for it"));
+            let others = self.expected.iter().filter(|(head, _)| head.lsn == lsn && head.hash != hash);
+            for who in others.map(|(_, who)| *who).collect::<Vec<_>>() {
+                self.broken(Place::Entry(lsn), format!("{who} another hash for it"));
             }
         }
+        if !self.broken {
+            self.report.sound_upto = lsn;
+        }
+    }
+
+    /// A fault of the chain itself: nothing from there on is known to be what was written.
+    fn broken(&mut self, at: Place, detail: impl Into<String>) {
+        self.broken = true;
+        self.report.fault(at, detail);
     }
 
     fn mark(&mut self, lsn: Lsn, mark: Mark) {
@@ -347,9 +427,14 @@ impl Walk {
     }
 
     fn missing(&mut self, upto: Lsn) {
+        self.gap(upto, "is missing");
+    }
+
+    /// Nothing is known of what follows, up to there.
+    fn gap(&mut self, upto: Lsn, what: &str) {
         let from = self.at.next();
-        let detail = if from == upto { "it is missing".into() } else { format!("it and all up to {upto} are missing") };
-        self.report.fault(Place::Entry(from), detail);
+        let all = if from == upto { String::new() } else { format!(", and so does all up to {upto}") };
+        self.broken(Place::Entry(from), format!("it {what}{all}"));
         (self.at, self.hash) = (upto, None);
     }
 
@@ -360,7 +445,7 @@ impl Walk {
         // The head is read first, and entries only grow: what it names must be there.
         if let Some((head, _)) = self.expected.iter().find(|(head, _)| head.lsn > self.at) {
             let detail = format!("the journal ends at {}, but entry {} had been written", self.at, head.lsn);
-            self.report.fault(Place::Entry(self.at.next()), detail);
+            self.broken(Place::Entry(self.at.next()), detail);
         }
         self.so_far()
     }

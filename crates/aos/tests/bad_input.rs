@@ -501,6 +501,46 @@ fn a_journal_cut_short_is_refused_with_what_is_safe() {
     assert!(doctor.code == 1 && doctor.out.contains("journal"), "{doctor:?}");
 }
 
+/// The start said that the file is corrupt and to look with `aos audit verify`, which said the same and named itself.
+#[test]
+fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
+    let rig = with_a_past();
+    assert!(rig.file("journal.db-wal").metadata().map_or(0, |meta| meta.len()) == 0, "it is in one file");
+    let sound = fs::read(rig.file("journal.db")).unwrap();
+    let whole = rig.json(&["--no-start", "audit", "verify"])["last_lsn"].as_u64().unwrap();
+    // The page that holds what the last process was asked: much is before it, and little behind.
+    let last = (0..sound.len() - 5).rev().find(|at| sound[*at..].starts_with(b"alpha")).unwrap();
+    let mut bytes = sound;
+    bytes[last / 4096 * 4096..][..8].fill(0xff);
+    fs::write(rig.file("journal.db"), &bytes).unwrap();
+
+    let audit = rig.aos(&["--no-start", "audit", "verify"]);
+    assert!(audit.code == 1 && audit.out.contains("ALTERED: ") && audit.out.contains("try: "), "{audit:?}");
+    let json: Value = serde_json::from_str(&rig.aos(&["--json", "--no-start", "audit", "verify"]).out).unwrap();
+    let upto = json["sound_upto"].as_u64().unwrap();
+    assert!(upto > whole / 2 && upto < whole, "{json} of {whole}");
+    let told = format!("entries up to {upto} are sound");
+    for words in [&["up"][..], &["run", "alpha"]] {
+        let ran = rig.aos(words);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert_told(&ran, ran.code, &["journal", &told, "--accept-loss", "restore"]);
+    }
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains(&told), "{doctor:?}");
+    assert_eq!(fs::read(rig.file("journal.db")).unwrap(), bytes, "nothing was changed");
+
+    let daemon = rig.start(&["up", "--foreground", "--accept-loss"]);
+    rig::until("the daemon", || rig.aos(&["--no-start", "status"]).code.eq(&0).then_some(()));
+    let there = rig.json(&["ps", "-a"]).as_array().unwrap().len();
+    assert!((2..7).contains(&there), "what came before is there, and no more: {there}");
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0, "and it goes on");
+    assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
+    rig.down();
+    assert!(daemon.end().err.contains("journal.db.damaged"));
+    assert_eq!(fs::read(rig.file("journal.db.damaged")).unwrap(), bytes, "the damaged file is kept");
+    rig.up();
+}
+
 #[test]
 fn a_journal_of_nothing_or_of_something_else_is_refused() {
     for content in [&b""[..], b"this is no database at all, but a letter to a friend that is long enough to be read"] {
@@ -527,8 +567,16 @@ fn the_way_out_that_an_error_names_is_a_way() {
     for hint in ran.err.split('`').filter(|part| part.starts_with("aos ")) {
         let words: Vec<&str> = hint.split_whitespace().skip(1).collect();
         let words: Vec<&str> = words.iter().map(|word| if *word == "FILE" { "no-such-copy" } else { word }).collect();
+        if words.contains(&"--accept-loss") {
+            let daemon = rig.start(&words);
+            rig::until("the way out", || rig.aos(&["--no-start", "status"]).code.eq(&0).then_some(()));
+            rig.down();
+            assert_eq!(daemon.end().code, 0);
+            continue;
+        }
         let tried = rig.aos(&words);
         assert_ne!(tried.code, 2, "`{hint}` is no command: {tried:?}");
+        assert!(!tried.err.contains(&format!("`{hint}`")), "it names itself: {tried:?}");
     }
 }
 

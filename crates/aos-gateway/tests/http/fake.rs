@@ -460,7 +460,15 @@ impl System for Fake {
         Ok(WebhookDelivery { request_id: format!("r{}", calls.len()), answer })
     }
     async fn audit_verify(&self, _: AuditRequest) -> Answer<AuditView> {
-        Ok(AuditView { intact: true, entries: 1, last_lsn: Lsn(1), head: "00".into(), fault: None })
+        Ok(AuditView {
+            intact: true,
+            entries: 1,
+            last_lsn: Lsn(1),
+            head: "00".into(),
+            fault: None,
+            sound_upto: None,
+            hint: None,
+        })
     }
     async fn backup(&self, _: BackupRequest) -> Answer<()> {
         Ok(())

@@ -12,5 +12,6 @@ mod opening;
 mod pitfalls;
 mod prune;
 mod reading;
+mod salvage;
 mod sample;
 mod torn;

@@ -33,6 +33,7 @@ fn says_what_it_found() {
         last_at: None,
         checkpoint: Lsn::ZERO,
         torn: None,
+        damaged: None,
         head_unreadable: false,
     };
     assert_eq!(opened, nothing);

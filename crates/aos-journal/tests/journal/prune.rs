@@ -10,14 +10,14 @@ use crate::sample::{Home, all, batch, charged, input};
 
 const AT: Timestamp = Timestamp(1_795_305_700_000);
 
-fn prune(journal: &Journal, plan: PrunePlan, lsn: u64) -> Result<(), Error> {
+pub(crate) fn prune(journal: &Journal, plan: PrunePlan, lsn: u64) -> Result<(), Error> {
     let (sender, answer) = sync_channel(1);
     let mark = journal.prune(plan, Lsn(lsn), AT, move |outcome| sender.send(outcome).unwrap());
     assert_eq!((mark.lsn, mark.pid), (Lsn(lsn), Pid::SYSTEM));
     answer.recv().unwrap()
 }
 
-fn checkpoint(journal: &Journal, lsn: u64) {
+pub(crate) fn checkpoint(journal: &Journal, lsn: u64) {
     journal.checkpoint_wait(Checkpoint { lsn: Lsn(lsn), ..Checkpoint::default() }).unwrap();
 }
 

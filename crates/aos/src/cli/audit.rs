@@ -86,7 +86,12 @@ async fn verify(cx: &Context, request: AuditRequest) -> Result<Exit, Failure> {
             "intact: {} entries, the last is {1}\nkeep this elsewhere, to prove the whole later with --expect: {1}:{2}",
             audit.entries, audit.last_lsn, audit.head
         ))?,
-        Some(fault) => cx.line(&format!("ALTERED: {fault}\nchecked {} entries", audit.entries))?,
+        Some(fault) => {
+            let upto = audit.sound_upto.filter(|lsn| *lsn > Lsn::ZERO);
+            let sound = upto.map_or("none is".into(), |lsn| format!("all up to {lsn} are"));
+            cx.line(&format!("ALTERED: {fault}\nread {} entries, {sound} as they were written", audit.entries))?;
+            cx.line(&format!("  try: {}", audit.hint.as_deref().unwrap_or("`aos restore FILE` from a backup")))?;
+        }
     }
     Ok(exit)
 }

@@ -230,7 +230,10 @@ fn journal(home: &Home) -> Finding {
         Ok(Some(last)) => {
             Finding::good("journal", format!("the last entry is {last}; aos audit verify checks them all"))
         }
-        Err(error) => Finding::fault("journal", error.to_string(), error.hint()),
+        Err(error) => {
+            let error = error.located(&home.journal_file());
+            Finding::fault("journal", error.to_string(), error.hint())
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Args {
     /// Run it here instead of in the background; AOS_LOG filters what it logs
     #[arg(long)]
     foreground: bool,
-    /// Go on where the end of the journal is lost (a disk that failed, a copy cut short), from the last whole entry;
-    /// only with --foreground
+    /// Go on where the journal is damaged or its end is lost (a disk that failed, a copy cut short), from the last entry
+    /// up to which all is whole; a damaged file is kept as journal.db.damaged. Only with --foreground
     #[arg(long, requires = "foreground")]
     accept_loss: bool,
     /// In a session of its own, so that closing the terminal does not end it.
@@ -77,6 +77,7 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
         signals.abort();
         ended
             .map(|()| Exit::Success)
+            .map_err(|error| error.located(&cx.home))
             .map_err(|error| Failure::new("the daemon cannot run").why(error.to_string()).hint(error.hint()))
     });
     // What still blocks a thread is recovered at the next start, like everything that was under way.

@@ -167,6 +167,17 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The same, with what is whole of the journal looked up where it is damaged.
+    #[must_use]
+    pub fn located(self, home: &Home) -> Error {
+        match self {
+            Error::Journal(error) => Error::Journal(error.located(&home.journal_file())),
+            other => other,
+        }
+    }
+}
+
 /// How the daemon starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
@@ -185,6 +196,10 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let (journal, opened) = open_journal(&home, &options).await?;
     if let Some(torn) = &opened.torn {
         tracing::warn!(last_good = %torn.last_good, expected = %torn.expected, "the journal's end is lost; going on from the last entry that is whole");
+    }
+    if let Some(damaged) = &opened.damaged {
+        let damaged = damaged.display();
+        tracing::warn!(last = %opened.last, %damaged, "the journal was damaged; going on with what is whole of it");
     }
     let journal = Arc::new(journal);
     let mut failures = mpsc::unbounded_channel();

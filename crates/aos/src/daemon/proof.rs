@@ -51,12 +51,15 @@ struct Walked {
 pub(crate) fn audit(reader: &Reader, request: &AuditRequest) -> Result<AuditView, Error> {
     let kept = request.expect.as_ref().and_then(|kept| Some((kept.lsn, unhex(&kept.hash)?)));
     let report = reader.verify_against(kept, |_, _| ())?;
+    let fault = report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail));
     Ok(AuditView {
         intact: report.is_sound(),
         entries: report.entries,
         last_lsn: report.last,
         head: hex(&report.hash),
-        fault: report.faults.first().map(|fault| format!("{}: {}", fault.at, fault.detail)),
+        sound_upto: fault.is_some().then_some(report.sound_upto),
+        fault,
+        hint: report.sound().err().map(|error| error.hint()),
     })
 }
 
