@@ -80,6 +80,8 @@ pub(crate) struct Shown {
     pub(crate) table: Table,
     /// Shared slots in replies of before, where they may stand for what is shown no longer.
     pub(crate) unsure: BTreeSet<u32>,
+    /// What is said in the place of any call: it was taught nothing about what it is asked now.
+    pub(crate) instead: Option<&'static str>,
 }
 
 impl Shown {

@@ -32,6 +32,14 @@ use crate::vocabulary::Vocabulary;
 use crate::weights::Weights;
 
 const TEXT_IDS: usize = 384;
+/// A request of more tokens is not acted on: the longest that it was taught with has 90, and of a letter or a page that is
+/// pasted in it makes calls that nobody asked for.
+const REQUEST_IDS: usize = 128;
+const TOO_LONG: &str = "This is longer than what I understand. Tell me what to do in a sentence or two, or choose a larger \
+                        model (`aos models`).";
+/// What the kernel tells of a `TERM`, of which it was taught nothing either.
+const TERM: &str = "[signal TERM ";
+const ENDED: &str = "I was told to end.";
 const RESULT_IDS: usize = 320;
 const PROMPT_IDS: usize = 896;
 /// In how many numberings of the slots a prompt is read.
@@ -120,14 +128,37 @@ impl Nano {
     /// left out.
     pub(crate) fn prompt(&self, prompt: &Prompt) -> (Vec<u32>, Shown) {
         let (head, turns) = self.items(&prompt.messages);
+        let (ids, shown) = self.shorten(prompt.tools, &head, &turns);
+        (ids, Shown { instead: self.instead(&prompt.messages, &head, &turns), ..shown })
+    }
+
+    /// What it says in the place of a call.
+    fn instead(&self, messages: &[Message], head: &[Item], turns: &[Vec<Item>]) -> Option<&'static str> {
+        let ends = |message: &Message| match message {
+            Message::User(parts) => parts.iter().any(|part| matches!(part, Part::Text(text) if text.starts_with(TERM))),
+            Message::Assistant { .. } | Message::Result { .. } => false,
+        };
+        if messages.iter().rev().take_while(|message| !matches!(message, Message::Assistant { .. })).any(ends) {
+            return Some(ENDED);
+        }
+        let request = turns.iter().rev().flat_map(|turn| turn.iter().rev()).chain(head.iter().rev()).find_map(
+            |item| match item {
+                Item::Said { control, text, .. } if *control == self.user => Some(text),
+                _ => None,
+            },
+        )?;
+        (self.words.count(request, REQUEST_IDS) > REQUEST_IDS).then_some(TOO_LONG)
+    }
+
+    fn shorten(&self, tools: CallSet, head: &[Item], turns: &[Vec<Item>]) -> (Vec<u32>, Shown) {
         let since = |turn: usize| head.iter().chain(turns[turn..].iter().flatten());
-        for turn in self.first_turn(prompt.tools, &head, &turns)..turns.len() {
-            let written = self.write(prompt.tools, since(turn), PROMPT_IDS);
+        for turn in self.first_turn(tools, head, turns)..turns.len() {
+            let written = self.write(tools, since(turn), PROMPT_IDS);
             if written.0.len() <= PROMPT_IDS {
                 return written;
             }
         }
-        self.write(prompt.tools, since(turns.len()), usize::MAX)
+        self.write(tools, since(turns.len()), usize::MAX)
     }
 
     /// The first turn with which a prompt may be short enough. It counts from the newest back and writes nothing, so what is
@@ -185,9 +216,11 @@ impl Nano {
 
     /// The whole reply in the place of a call that the process may not make; `None` where it may, or where no call begins
     /// with this token. Under the rest of the grammar the model would make the likeliest other call, which nobody asked for.
-    fn refusal(&self, id: u32, tools: CallSet) -> Option<String> {
-        let (name, _) = self.calls.iter().find(|(name, of)| *of == id && !tools.contains(*name))?;
-        let said = self.grammar.refusal(name.as_str()).unwrap_or_default();
+    /// With `instead`, that is the reply in the place of any call.
+    fn refusal(&self, id: u32, tools: CallSet, instead: Option<&str>) -> Option<String> {
+        let (name, _) =
+            self.calls.iter().find(|(name, of)| *of == id && (instead.is_some() || !tools.contains(*name)))?;
+        let said = instead.or_else(|| self.grammar.refusal(name.as_str())).unwrap_or_default();
         Some(format!("{{\"say\":{}}}", Value::from(said)))
     }
 

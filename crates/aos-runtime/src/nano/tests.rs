@@ -268,3 +268,30 @@ fn a_person_said_it_is_a_matter_of_texts() {
         assert_eq!(reply == delete(path), path == "Report.txt", "{reply}");
     }
 }
+
+/// A letter that was pasted in set timers and forgot memories; a process that was told to end sent the kernel's notice to
+/// somebody, or ran it.
+#[test]
+fn no_call_comes_of_a_request_longer_than_what_it_was_taught_with_nor_of_the_signal_to_end() {
+    let nano = nano();
+    let instead = |prompt: &Prompt| nano.prompt(prompt).1.instead;
+    let letter = "Hi team, thanks for joining the call about the roadmap for the next quarter. ".repeat(12);
+    assert_eq!(instead(&asked("Delete the file old.txt")), None);
+    assert_eq!(instead(&asked(&letter)), Some(TOO_LONG));
+
+    let mut prompt = asked("Delete the file old.txt");
+    let said = |text: &str| Message::User(vec![Part::Text(text.to_owned())]);
+    let reply = || Message::Assistant { text: r#"{"say":"Done."}"#.to_owned(), calls: vec![] };
+    prompt.messages.extend([reply(), said(&format!("[input, 2026-11-25T09:00:00Z]\n{letter}"))]);
+    assert_eq!(instead(&prompt), Some(TOO_LONG), "the newest is what it is about");
+    prompt.messages.extend([reply(), said("[input, 2026-11-25T09:01:00Z]\nList the files")]);
+    assert_eq!(instead(&prompt), None);
+    prompt.messages.push(said("[signal TERM from pid 1, 2026-11-25T09:02:00Z: this is your last turn]"));
+    assert_eq!(instead(&prompt), Some(ENDED));
+
+    let call = nano.calls[0].1;
+    let refused = |instead| nano.refusal(call, CallSet::all(), instead);
+    assert_eq!(refused(None), None);
+    assert_eq!(refused(Some(ENDED)).as_deref(), Some(r#"{"say":"I was told to end."}"#));
+    assert_eq!(nano.refusal(nano.marks.say, CallSet::all(), Some(ENDED)), None, "what it says by itself it may say");
+}
