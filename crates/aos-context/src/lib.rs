@@ -29,7 +29,7 @@ pub use fit::Fit;
 pub use identity::{Identity, system_prompt};
 pub use item::{item, item_bytes};
 pub use render::{Rendered, render, render_fitted};
-pub use shown::json_bytes;
+pub use shown::{PERSON_TEXT_BYTES, json_bytes};
 pub use status::{Status, status};
 pub use texts::with_texts;
 pub use window::{Compaction, Item, Window};

@@ -17,8 +17,8 @@ use crate::estimate::FRAME_BYTES;
 pub(crate) const TURN_TEXT_BYTES: usize = 64 << 10;
 /// Most of the arguments of one call, in bytes.
 const CALL_ARGS_BYTES: usize = limits::RESULT_SHOWN_BYTES;
-/// Most of what a person says at once, tasks included, in bytes.
-const PERSON_TEXT_BYTES: usize = 256 << 10;
+/// Most of what a person says at once, tasks included, in bytes; what is longer is cut.
+pub const PERSON_TEXT_BYTES: usize = 256 << 10;
 /// Most of what anybody else says at once, in bytes.
 const OTHER_TEXT_BYTES: usize = 64 << 10;
 /// Notes that a turn may bring with it, each with its frame: [`GO_ON`] or [`NO_RESULTS`], and [`STARTED`].

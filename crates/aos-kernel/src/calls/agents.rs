@@ -3,8 +3,8 @@
 use aos_abi::entry::Verdict;
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::syscall::SendMsg;
-use aos_abi::syscall::{SpawnAgent, Wait as WaitArgs, WorkspaceArg};
-use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, limits};
+use aos_abi::syscall::{BudgetArgs, SpawnAgent, Wait as WaitArgs, WorkspaceArg};
+use aos_abi::{Body, CallError, Code, Name, Pid, Syscall, Usd, limits};
 use aos_policy::{Grants, Labels, Permit};
 use serde_json::{Value, json};
 
@@ -17,6 +17,16 @@ use crate::route::Asked;
 use crate::step::Done;
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, no_peer, no_process};
+
+/// The limit with which a child could not be asked anything. Without calls it can be: it answers in words.
+fn nothing(budget: &BudgetArgs) -> Option<&'static str> {
+    let zero = [
+        ("usd", budget.usd == Some(Usd::ZERO)),
+        ("tokens", budget.tokens == Some(0)),
+        ("wall_s", budget.wall_s == Some(0)),
+    ];
+    zero.into_iter().find_map(|(field, zero)| zero.then_some(field))
+}
 
 impl<P: PageStore> Kernel<P> {
     /// `attached`: the calls that bring what the child is to be shown.
@@ -153,6 +163,10 @@ impl<P: PageStore> Kernel<P> {
         let quarantine = args.quarantine.unwrap_or(false);
         if quarantine && args.permissions.as_ref().is_some_and(|list| !list.is_empty()) {
             return Err(invalid("a quarantined child has no permissions").hint("leave `permissions` out"));
+        }
+        if let Some(field) = args.budget.as_ref().and_then(nothing) {
+            return Err(invalid(format!("`budget.{field}` is 0, so the child could not even answer"))
+                .hint("give more than 0, or leave it out: the child is then bound by what its parent has left"));
         }
         let attached = args.attachments.as_ref().map_or(0, Vec::len);
         if attached > 0 && !quarantine {

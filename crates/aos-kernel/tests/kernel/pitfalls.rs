@@ -404,6 +404,24 @@ fn an_empty_list_of_permissions_does_not_mean_all() {
     "#);
 }
 
+/// A child with nothing to spend was made, and stopped at once: "$0 left, up to $0 needed".
+#[test]
+fn a_child_is_not_made_that_could_not_even_answer() {
+    let told = replay(
+        r#"
+        spawn resident calls=9 go
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"usd":0}}
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"tokens":0}}
+        2: => SPAWN_AGENT {"role":"r","task":"t","budget":{"wall_s":0}}
+        "#,
+    );
+    for field in ["usd", "tokens", "wall_s"] {
+        let refused = format!("2 SPAWN_AGENT = EINVAL `budget.{field}` is 0, so the child could not even answer");
+        assert!(told.contains(&refused), "{told}");
+    }
+    assert!(!told.contains("3 spawned"), "{told}");
+}
+
 #[test]
 fn a_child_may_always_exit() {
     let told = replay(

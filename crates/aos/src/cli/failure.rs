@@ -162,7 +162,12 @@ impl From<ErrorView> for Failure {
             _ => Exit::Failed,
         };
         let why = match error.code.as_str() {
-            "ESRCH" if error.message.starts_with("no process") => {
+            "ESRCH"
+                if error
+                    .message
+                    .strip_prefix("no process ")
+                    .is_some_and(|of| of.starts_with(|c: char| c.is_ascii_digit())) =>
+            {
                 vec!["none has that pid, or it was pruned".to_owned()]
             }
             _ => Vec::new(),

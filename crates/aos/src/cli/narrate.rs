@@ -4,7 +4,7 @@
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
 use aos_abi::entry::{CircuitState, InferenceOutcome, Lifted, Outcome, ProposalState, ServedOutcome, Verdict};
-use aos_abi::{Body, Entry, Timestamp, Usd, limits};
+use aos_abi::{Body, CallId, Entry, Timestamp, Usd, limits};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
@@ -23,13 +23,15 @@ pub struct Narrator {
     inferences: u64,
     tokens: (u64, u64),
     cost: Usd,
+    /// The call that was told last: a result without a name is its.
+    last: Option<CallId>,
 }
 
 impl Narrator {
     /// Lines of at most `width` columns, each led by its time where `times` says how that is written.
     #[must_use]
     pub fn new(style: Style, width: usize, times: Option<Times>) -> Narrator {
-        Narrator { style, width: width.max(40), times, inferences: 0, tokens: (0, 0), cost: Usd::ZERO }
+        Narrator { style, width: width.max(40), times, inferences: 0, tokens: (0, 0), cost: Usd::ZERO, last: None }
     }
 
     /// The lines for one entry; none where there is nothing to tell.
@@ -51,11 +53,13 @@ impl Narrator {
         let style = self.style;
         match body {
             Body::Spawned(spec) => {
-                vec![style.dim(&self.fit(&format!("process {} on model {}", entry.pid, spec.model)))]
+                let born = style.dim(&self.fit(&format!("process {} on model {}", entry.pid, spec.model)));
+                std::iter::once(born).chain(self.too_long("task", spec.task.as_deref().unwrap_or_default())).collect()
             }
             Body::Input { text, eof, .. } => {
                 let end = if *eof { " (end of input)" } else { "" };
-                vec![self.lead("←", &format!("input: {}{end}", clean_line(text)))]
+                let told = self.lead("←", &format!("input: {}{end}", clean_line(text)));
+                std::iter::once(told).chain(self.too_long("input", text)).collect()
             }
             Body::Message { from_pid, content, .. } => {
                 vec![self.lead("←", &format!("message from {from_pid}: {}", clean_line(content)))]
@@ -76,9 +80,16 @@ impl Narrator {
                 vec![self.lead("←", &format!("changed: {}", paths.join(", ")))]
             }
             Body::InferenceCompleted { outcome, .. } => self.answered(outcome),
-            Body::Syscall { name, args, .. } => vec![self.lead(&style.cyan("→"), &call(name, args))],
+            Body::Syscall { call_id, name, args } => {
+                self.last = Some(call_id.clone());
+                vec![self.lead(&style.cyan("→"), &call(name, args))]
+            }
             Body::Verdict { verdict, rule, .. } => self.verdict(*verdict, rule),
-            Body::Result { name, outcome, .. } => vec![self.result(name, outcome)],
+            // Calls that only read run side by side: which one this is of, its name says.
+            Body::Result { call_id, name, outcome } => {
+                let whose = if self.last.as_ref() == Some(call_id) { None } else { Some(name.as_str()) };
+                vec![self.result(name, whose, outcome)]
+            }
             Body::Proposal { id, state, proposal, why } => {
                 self.proposal(id, *state, proposal.as_deref(), why.as_deref())
             }
@@ -208,9 +219,9 @@ impl Narrator {
     fn answered(&mut self, outcome: &InferenceOutcome) -> Vec<String> {
         match outcome {
             InferenceOutcome::Failed { failure } => {
-                let hint = failure.hint.as_deref().map(|hint| format!("; try: {hint}")).unwrap_or_default();
-                let text = format!("the model failed: {}{hint}", failure.message);
-                vec![self.lead(&self.style.yellow("!"), &clean_line(&text))]
+                let failed = clean_line(&format!("the model failed: {}", failure.message));
+                let hint = failure.hint.as_deref().map(|hint| self.lead("  try:", &clean_line(hint)));
+                std::iter::once(self.lead(&self.style.yellow("!"), &failed)).chain(hint).collect()
             }
             InferenceOutcome::Answered(reply) => {
                 self.inferences += 1;
@@ -243,18 +254,33 @@ impl Narrator {
         }
     }
 
-    fn result(&self, name: &str, outcome: &Outcome) -> String {
+    /// `whose` names the call where its line is not the last.
+    fn result(&self, name: &str, whose: Option<&str>, outcome: &Outcome) -> String {
+        let of = |words: String| whose.map_or(words.clone(), |call| format!("{}: {words}", clean_line(call)));
         match outcome {
             // The call went well; the command did not.
             Outcome::Success { result } if name == "EXEC_CMD" && result["exit_code"] != 0 => {
-                self.lead(&self.style.red("  ✗"), &outcome_in_words(name, result))
+                self.lead(&self.style.red("  ✗"), &of(outcome_in_words(name, result)))
             }
-            Outcome::Success { result } => self.lead(&self.style.green("  ✓"), &outcome_in_words(name, result)),
+            Outcome::Success { result } => self.lead(&self.style.green("  ✓"), &of(outcome_in_words(name, result))),
             Outcome::Error { error } => {
                 let hint = error.hint.as_deref().map(|hint| format!("; {hint}")).unwrap_or_default();
-                self.lead(&self.style.red("  ✗"), &clean_line(&format!("{}: {}{hint}", error.code, error.message)))
+                self.lead(&self.style.red("  ✗"), &of(clean_line(&format!("{}: {}{hint}", error.code, error.message))))
             }
         }
+    }
+
+    /// What a person who said too much at once has to know: the model does not see all of it.
+    fn too_long(&self, what: &str, text: &str) -> Option<String> {
+        let most = aos_context::PERSON_TEXT_BYTES;
+        (text.len() > most).then(|| {
+            let words = format!(
+                "of this {what} of {} KiB the model is shown {} at most; put it into a file instead",
+                text.len() >> 10,
+                most >> 10
+            );
+            self.lead(&self.style.yellow("!"), &words)
+        })
     }
 
     fn proposal(

@@ -5,7 +5,8 @@ use aos_abi::api::{PruneRequest, PruneView};
 use super::{Context, Exit, Failure, now, of, when};
 use crate::client::Address;
 
-/// Take processes that have ended out of the journal; a sealed mark in the chain says so
+/// Take processes that have ended out of the journal, with their workspaces and what only they remember; a sealed mark in
+/// the chain says so
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  aos prune --before 30d --dry-run\n  aos prune --before 2026-01-01")]
 pub struct Args {
@@ -27,7 +28,7 @@ impl Args {
         } else {
             let verb = if pruned.dry_run { "would take" } else { "took" };
             cx.line(&format!(
-                "{verb} {} with {} out of the journal",
+                "{verb} {} with {} out of the journal, with their workspaces and what only they remember",
                 of(pruned.pids.len() as u64, "process"),
                 of(pruned.entries, "entry")
             ))?;
