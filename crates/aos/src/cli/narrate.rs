@@ -86,7 +86,7 @@ impl Narrator {
             }
             Body::Verdict { verdict, rule, .. } => self.verdict(*verdict, rule),
             // Calls that only read run side by side: which one this is of, its name says.
-            Body::Result { call_id, name, outcome } => {
+            Body::Result { call_id, name, outcome, .. } => {
                 let whose = if self.last.as_ref() == Some(call_id) { None } else { Some(name.as_str()) };
                 vec![self.result(name, whose, outcome)]
             }
