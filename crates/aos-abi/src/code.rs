@@ -91,6 +91,19 @@ impl CallError {
         CallError { code, message: message.into(), hint: None, retry_after_ms: None, partial: None }
     }
 
+    /// The same error of a request that has received nothing: whoever reads it reads no words of the other side.
+    #[must_use]
+    pub fn unheard(mut self) -> Self {
+        self.partial = Some(serde_json::json!({ "received": false }));
+        self
+    }
+
+    /// Whether nothing had been received.
+    #[must_use]
+    pub fn is_unheard(&self) -> bool {
+        self.partial.as_ref().is_some_and(|partial| partial["received"] == false)
+    }
+
     /// The same error with a way out.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -5,6 +5,7 @@
 //! The JSON form is the event of the contract: `{"lsn":41,"at":"…","pid":7,"type":"…",…}`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -561,6 +562,9 @@ pub struct Configured {
     pub usd_per_day: Option<Usd>,
     /// Where webhooks are reached, such as `http://127.0.0.1:7717/hooks/`.
     pub hooks_url: String,
+    /// Where the daemon listens; nothing of an agent goes there. `None`: the entry is of a version that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listens: Option<SocketAddr>,
 }
 
 /// Why a model is asked.

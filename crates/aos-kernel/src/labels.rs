@@ -222,6 +222,13 @@ impl<P: PageStore> Kernel<P> {
         ruled.fold(Labels::NONE, Labels::and).and(self.labels_read(pid, reads))
     }
 
+    /// Whether a request came to nothing before anything came back: its error is the daemon's own words.
+    pub(crate) fn heard_nobody(&mut self, pid: Pid, call: usize, error: &CallError) -> bool {
+        let call = self.table.get(pid).and_then(|process| process.step.get(call));
+        let asks = |made: &str| [Name::NetFetch, Name::NetSend].iter().any(|name| name.as_str() == made);
+        error.is_unheard() && call.is_some_and(|call| asks(call.made()))
+    }
+
     /// A command was let reach something: what came of it may be seen in its files before its result is here.
     pub(crate) fn labels_reached(&mut self, pid: Pid, requested: &Requested) {
         let Some(process) = self.table.get(pid) else { return };

@@ -54,6 +54,7 @@ use aos_abi::model::{ModelSpec, Price};
 use aos_abi::process::State;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_context::Calibration;
+use aos_policy::address::Listens;
 use aos_policy::{Labels, Policy};
 use serde::{Deserialize, Serialize};
 
@@ -451,7 +452,8 @@ impl<P: PageStore> Kernel<P> {
 
     fn take_config(&mut self, config: Configured) {
         // The edge has checked it; what does not parse here denies everything.
-        self.policy = Policy::parse(&config.policy).unwrap_or_else(|_| Policy::deny_all());
+        let policy = Policy::parse(&config.policy).unwrap_or_else(|_| Policy::deny_all());
+        self.policy = policy.away_from(config.listens.map(Listens));
         self.role_grants.clear();
         self.config = Arc::new(config);
     }

@@ -357,7 +357,10 @@ impl<P: PageStore> Kernel<P> {
             Outcome::Success { .. } => self.labels_read(pid, reads),
             Outcome::Error { error } => self.labels_of_error(pid, call, reads, error),
         };
-        let labels = labels.and(told).and(shown);
+        let labels = match outcome {
+            Outcome::Error { error } if self.heard_nobody(pid, call, error) => Labels::NONE,
+            _ => labels.and(told).and(shown),
+        };
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);
         if current == Some(CallState::Running(effect)) && self.table.get(pid).is_some_and(|process| !process.exited()) {

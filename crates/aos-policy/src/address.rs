@@ -5,7 +5,14 @@
 //! the driver reaches what the policy saw. Drivers ask [`class`] about every address a name resolves to, and connect
 //! to exactly that address. Deliberately absent: name resolution (no I/O here).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What the floor says of a metadata service.
+pub const METADATA_CLOSED: &str = "metadata services are closed to agents";
+/// What it says of where the daemon listens.
+pub const DAEMON_CLOSED: &str = "the daemon's own address is closed to agents";
+/// The way out of that.
+pub const DAEMON_HINT: &str = "write to other agents with SEND_MSG; people ask the daemon, with the `aos` command";
 
 /// A parsed address of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +36,41 @@ pub enum Class {
     Private,
     /// A cloud's metadata service, which hands out credentials: never.
     Metadata,
+}
+
+/// Where the daemon itself listens: whatever asks there would ask the daemon. The port is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listens(pub SocketAddr);
+
+impl Listens {
+    /// Whether whoever connects there may reach the daemon, as far as the address tells. One that listens on a loopback
+    /// address has its port on all of them: which of them a program means is not worth telling apart. Where it listens on
+    /// all addresses, only the machine knows which these are beside the loopback ones.
+    #[must_use]
+    pub fn is_at(self, ip: IpAddr, port: u16) -> bool {
+        let (listens, ip) = (self.0.ip().to_canonical(), ip.to_canonical());
+        // Linux takes a connection to "no address" for one to this machine.
+        let this_machine = ip.is_loopback() || ip.is_unspecified();
+        port == self.0.port() && (ip == listens || this_machine && self.is_on_loopback())
+    }
+
+    /// The same of a host as [`Address`] writes it. Of names, only those that mean this machine wherever they are looked up
+    /// (RFC 6761).
+    pub(crate) fn is_named(self, host: &str, port: u16) -> bool {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match bare.parse::<IpAddr>() {
+            Ok(ip) => self.is_at(ip, port),
+            Err(_) => {
+                let local = host == "localhost" || host.ends_with(".localhost");
+                local && port == self.0.port() && self.is_on_loopback()
+            }
+        }
+    }
+
+    fn is_on_loopback(self) -> bool {
+        let listens = self.0.ip().to_canonical();
+        listens.is_loopback() || listens.is_unspecified()
+    }
 }
 
 /// Why a URL is refused.

@@ -7,7 +7,7 @@
 use aos_abi::entry::Verdict;
 use aos_abi::{Name, Pid, Syscall};
 
-use crate::address::Class;
+use crate::address::{Class, DAEMON_CLOSED, DAEMON_HINT};
 use crate::given::{Given, Lacking};
 use crate::grant::Grants;
 use crate::label::Labels;
@@ -189,6 +189,9 @@ fn decide_one(
         said.rule = format!("always: {}", call.name());
         return said;
     }
+    if demands.iter().any(|(_, target)| asks_the_daemon(tables, target)) {
+        return Explanation::floor(DAEMON_CLOSED, Some(DAEMON_HINT.to_owned()));
+    }
     // A yes that stands reaches no further than what the role has not: what the grants keep from a process, and so from all
     // who could have it do their work, is lifted for one call alone.
     let lift = match standing.iter().any(|one| one.lifts() && one.covers(call)) {
@@ -207,6 +210,12 @@ fn decide_one(
         said.obligations.labels = said.obligations.labels.and(Labels::WEB);
     }
     said
+}
+
+/// Whether a request goes to where the daemon itself listens.
+fn asks_the_daemon(tables: &Tables, target: &Target<'_>) -> bool {
+    let Target::Net { address, .. } = target else { return false };
+    tables.listens.is_some_and(|listens| listens.is_named(&address.host, address.port))
 }
 
 /// A person's yes that stands takes the place of what a role's rule would have asked, and of its wait, or of a rule that the

@@ -11,6 +11,7 @@ use aos_abi::syscall::{CallSet, Handler};
 use aos_abi::{Name, Syscall};
 use aos_personal::Detector;
 
+use crate::address::Listens;
 use crate::child::{self, Exceeds};
 use crate::decide::{Allowed, Explanation, Lift, Subject, decide, decide_lifted, decide_past};
 use crate::fault::Fault;
@@ -32,7 +33,7 @@ pub struct Policy {
 }
 
 /// Everything that a file says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     pub(crate) generation: String,
     pub(crate) default_role: String,
@@ -43,6 +44,8 @@ pub(crate) struct Tables {
     pub(crate) proposals: Proposals,
     pub(crate) personal_data: PersonalData,
     pub(crate) detector: Arc<Detector>,
+    /// Where the daemon listens. It is no part of the file: whoever runs it says so.
+    pub(crate) listens: Option<Listens>,
 }
 
 impl Tables {
@@ -126,6 +129,13 @@ impl Policy {
     /// [`Policy::deny_all`] where there is none.
     pub fn parse(text: &str) -> Result<Policy, Vec<Fault>> {
         crate::file::compile(text).map(|tables| Policy { tables: Arc::new(tables) })
+    }
+
+    /// The same of a daemon that listens there: nothing that an agent does goes to it, whatever the file says.
+    #[must_use]
+    pub fn away_from(self, listens: Option<Listens>) -> Policy {
+        let tables = Arc::unwrap_or_clone(self.tables);
+        Policy { tables: Arc::new(Tables { listens, ..tables }) }
     }
 
     /// The file that a new home begins with.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use aos_abi::syscall::Kill;
 use aos_abi::{Name, Syscall};
 
-use crate::address::{Address, Class};
+use crate::address::{Address, Class, METADATA_CLOSED};
 use crate::pattern::Domain;
 
 /// An atom of authority: a call's name, but moving is three, since it takes from one place and puts to another, where
@@ -320,7 +320,7 @@ fn net<'a>(url: &str, name: &str) -> Result<Target<'a>, Floor> {
     let address = Address::parse(url)
         .map_err(|fault| Floor { why: fault.to_string().into(), hint: "write a plain `https://host/path`" })?;
     if address.class == Class::Metadata {
-        return Err(floor("metadata services are closed to agents", "there is no grant for this"));
+        return Err(floor(METADATA_CLOSED, "there is no grant for this"));
     }
     Ok(Target::Net { method, address })
 }

@@ -6,6 +6,7 @@
 use aos_abi::Name;
 use aos_abi::entry::Verdict;
 
+use crate::address::DAEMON_CLOSED;
 use crate::decide::Subject;
 use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
@@ -24,6 +25,9 @@ pub(crate) fn opens(
     port: u16,
 ) -> Result<(String, Obligations), String> {
     let role = tables.role(subject.role).ok_or_else(|| format!("no role `{}` in the policy", subject.role))?;
+    if tables.listens.is_some_and(|listens| listens.is_named(host, port)) {
+        return Err(format!("floor: {DAEMON_CLOSED}"));
+    }
     let words = host_words(host);
     let concerns = |net: &NetScope, method: u8| {
         net.methods & method != 0 && net.port.is_none_or(|own| own == port) && net.host.matches(&words)
@@ -81,8 +85,11 @@ pub(crate) fn opens(
     Ok((granting.join(", "), obligations))
 }
 
-/// Whether a role has a rule that grants anything to a host and port.
+/// Whether a role has a rule that grants anything to a host and port, which the floor does not close.
 pub(crate) fn speaks_of(tables: &Tables, role: &str, host: &str, port: u16) -> bool {
+    if tables.listens.is_some_and(|listens| listens.is_named(host, port)) {
+        return false;
+    }
     let Some(role) = tables.role(role) else { return false };
     let words = host_words(host);
     let concerns = |scope: &Scope| match scope {

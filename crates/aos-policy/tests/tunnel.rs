@@ -2,6 +2,9 @@
 
 mod rig;
 
+use aos_abi::Syscall;
+use aos_abi::entry::Verdict;
+use aos_policy::address::Listens;
 use aos_policy::{Labels, Policy, Subject};
 use rig::{grants, role, subject};
 
@@ -77,4 +80,43 @@ fn private_hosts_are_those_that_rules_name() {
         r#"{net: [{to: "127.0.0.1:8080", allow: ["GET /**"], private: true}, {to: "a.b.dev:443", allow: ["GET /**"]}]}"#,
     );
     assert_eq!(policy.private_hosts("r"), ["127.0.0.1:8080"]);
+}
+
+/// Only the driver knew of it: `explain` told of a grant that helped nothing, and the journal had `allow` for what was refused.
+#[test]
+fn nothing_is_asked_of_the_daemon_itself_whatever_a_rule_or_a_person_says() {
+    let hosts =
+        ["127.0.0.1", "127.9.9.9", "localhost", "a.localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "192.0.2.1"];
+    let rules: Vec<String> =
+        hosts.iter().map(|host| format!(r#"{{to: "{host}:7717", allow: {ALL}, private: true}}"#)).collect();
+    let body = format!("{{net: [{}]}}", rules.join(", "));
+    let listening = |at: &str| role(&body).away_from(Some(Listens(at.parse().unwrap())));
+    let get = |host: &str, port: u16| {
+        Syscall::parse("NET_FETCH", &format!(r#"{{"url":"http://{host}:{port}/v1/status"}}"#)).unwrap()
+    };
+    for at in ["127.0.0.1:7717", "0.0.0.0:7717", "[::1]:7717"] {
+        let policy = listening(at);
+        assert_eq!(policy.generation(), role(&body).generation(), "the file is the same");
+        for host in &hosts[..7] {
+            let said = policy.explain(&subject(&[]), &get(host, 7717));
+            assert_eq!(said.rule, "floor: the daemon's own address is closed to agents", "{host} at {at}");
+            assert!(said.verdict == Verdict::Deny && said.hint.unwrap().contains("SEND_MSG"), "{host} at {at}");
+            assert_eq!(policy.wanting(&subject(&[]), &get(host, 7717)), None, "no yes lifts it");
+            let why = policy.opens(&subject(&[]), host, 7717).unwrap_err();
+            assert!(why.starts_with("floor: ") && !policy.speaks_of("r", host, 7717), "{host} at {at}: {why}");
+        }
+        assert_eq!(policy.explain(&subject(&[]), &get("192.0.2.1", 7717)).verdict, Verdict::Allow, "another machine");
+    }
+    // One network card alone, and nothing where nobody listens.
+    let card = listening("192.0.2.1:7717");
+    assert_eq!(card.explain(&subject(&[]), &get("192.0.2.1", 7717)).verdict, Verdict::Deny);
+    assert_eq!(card.explain(&subject(&[]), &get("localhost", 7717)).verdict, Verdict::Allow);
+    for host in hosts {
+        assert_eq!(role(&body).explain(&subject(&[]), &get(host, 7717)).verdict, Verdict::Allow, "{host}");
+    }
+    let child = format!(r#"{{"role":"x","task":"t","attachments":["http://localhost:7717/a"]}}"#);
+    let spawn = Syscall::parse("SPAWN_AGENT", &child).unwrap();
+    let policy = role(&body.replace("net:", "calls: [SPAWN_AGENT], net:"));
+    let said = policy.away_from(Some(Listens("127.0.0.1:7717".parse().unwrap()))).explain(&subject(&[]), &spawn);
+    assert!(said.rule.starts_with("floor: the daemon"), "what a child is shown is fetched, too: {}", said.rule);
 }

@@ -50,6 +50,8 @@ impl Default for Options {
 pub struct Trip<'t> {
     /// Asked before each redirect with its URL; an error ends the call.
     pub decide: &'t (dyn Fn(&str) -> Result<(), CallError> + Send + Sync),
+    /// Told of a URL that leads to an address which is refused whatever was decided: by what the floor says, and why.
+    pub refused: &'t (dyn Fn(&str, &'static str, &str) + Send + Sync),
     /// Hosts that may be reached at private addresses. Metadata services are never reached.
     pub private: &'t [HostPort],
     /// What is put into requests to the places they are for, and covered in every answer.
@@ -115,7 +117,7 @@ impl Driver {
                 other => unreachable!("{} was sent away above", other.name()),
             }
         };
-        let done = match tokio::time::timeout(self.options.timeout, work).await {
+        let came = match tokio::time::timeout(self.options.timeout, work).await {
             Ok(result) => result,
             Err(_) => {
                 let seconds = self.options.timeout.as_secs_f64();
@@ -123,12 +125,15 @@ impl Driver {
             }
         };
         let mask = Mask::of(trip.secrets);
-        match done {
+        match came {
             Ok(mut result) => {
                 mask.value(&mut result);
                 Ok(result)
             }
-            Err(error) => Err(mask.error(error.into())),
+            Err(error) => {
+                let told = mask.error(error.into());
+                Err(if done.heard.load(Ordering::Relaxed) { told } else { told.unheard() })
+            }
         }
     }
 
@@ -137,7 +142,7 @@ impl Driver {
         let mut url = args.url.clone();
         let mut hops = 0;
         loop {
-            let to = self.reach(&url, trip.private).await?;
+            let to = self.reach_on(&url, trip).await?;
             let response = self.request(&to, Method::GET, headers.clone(), None, trip.secrets, done).await?;
             let Some(next) = redirect(&response, &to) else {
                 let mut result = self.answer(response, &to, trip.secrets, done).await?;
@@ -174,7 +179,7 @@ impl Driver {
             other => return Err(Error::Method { method: Error::shown(other) }),
         };
         let headers = headers::parse(args.headers.as_ref())?;
-        let to = self.reach(&args.url, trip.private).await?;
+        let to = self.reach_on(&args.url, trip).await?;
         let response = self.request(&to, method, headers, args.body.clone(), trip.secrets, done).await?;
         self.answer(response, &to, trip.secrets, done).await
     }
@@ -198,7 +203,11 @@ impl Driver {
             request = request.body(body);
         }
         done.left.store(true, Ordering::Relaxed);
-        request.send().await.map_err(|error| Error::Failed {
+        let sent = request.send().await;
+        if !sent.as_ref().is_err_and(is_of_system) {
+            done.heard.store(true, Ordering::Relaxed);
+        }
+        sent.map_err(|error| Error::Failed {
             host: to.host.clone(),
             why: words(&error),
             sent: done.changes && !error.is_connect(),
@@ -240,6 +249,17 @@ impl Driver {
         reach(url, excepted, &*self.resolver, self.own).await
     }
 
+    /// The same on a trip, which is told where an address is refused.
+    async fn reach_on(&self, url: &str, trip: Trip<'_>) -> Result<Destination, Error> {
+        let reached = self.reach(url, trip.private).await;
+        if let Err(error) = &reached
+            && let Some(floor) = error.floor()
+        {
+            (trip.refused)(url, floor, &error.to_string());
+        }
+        reached
+    }
+
     async fn answer(
         &self,
         response: Response,
@@ -279,12 +299,27 @@ struct Done {
     changes: bool,
     /// A request is on its way.
     left: AtomicBool,
+    /// Something came from the other side, or the words of an error may be its.
+    heard: AtomicBool,
 }
 
 impl Done {
     fn sent(&self) -> bool {
         self.changes && self.left.load(Ordering::Relaxed)
     }
+}
+
+/// Whether the operating system says why it failed, in words of its own. An error of TLS may show what stands in a
+/// certificate.
+fn is_of_system(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.raw_os_error().is_some()) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// Where an answer sends its reader, if it does: statuses 301, 302, 303, 307 and 308 with a `Location` (RFC 9110, 15.4).

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use aos_abi::{CallError, Code};
-use aos_policy::address::Class;
+use aos_policy::address::{Class, DAEMON_CLOSED, DAEMON_HINT, METADATA_CLOSED};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,16 @@ pub(super) enum Error {
 }
 
 impl Error {
+    /// What the floor says, where it is an address that is refused: what a name leads to, only the driver sees.
+    pub(super) fn floor(&self) -> Option<&'static str> {
+        match self {
+            Error::Daemon { .. } => Some(DAEMON_CLOSED),
+            Error::Forbidden { class: Class::Metadata, .. } => Some(METADATA_CLOSED),
+            Error::Forbidden { .. } => Some("private addresses are reached only where a rule says so"),
+            _ => None,
+        }
+    }
+
     /// A URL as it may be shown.
     pub(super) fn shown(url: &str) -> String {
         let mut shown: String = url.chars().take(200).flat_map(char::escape_debug).collect();
@@ -74,10 +84,7 @@ impl From<Error> for CallError {
                     format!("; for NET_FETCH and NET_SEND `private = [\"{place}\"]` below [net] of aos.toml, too");
                 (Code::Perm, Some(if named { rule + &more } else { rule }))
             }
-            Error::Daemon { .. } => (
-                Code::Perm,
-                Some("write to other agents with IPC_SEND; people ask the daemon, with the `aos` command".to_owned()),
-            ),
+            Error::Daemon { .. } => (Code::Perm, Some(DAEMON_HINT.to_owned())),
             Error::Header { .. } => (Code::Inval, Some("leave it out; the driver sets what the protocol needs".into())),
             Error::Method { .. } => (Code::Inval, Some("POST, PUT, PATCH or DELETE; NET_FETCH gets".into())),
             Error::Redirects { .. } | Error::Downgrade { .. } => {

@@ -7,27 +7,25 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use aos_policy::address::Listens;
+
 /// The address that HTTP is served on, as the listener says it (the port is never 0).
 #[derive(Clone, Copy, Debug)]
-pub struct Own(SocketAddr);
+pub struct Own(Listens);
 
 impl Own {
     /// Of a daemon that listens here.
     #[must_use]
     pub fn new(listens: SocketAddr) -> Own {
-        Own(listens)
+        Own(Listens(listens))
     }
 
-    /// Whether whoever connects there may reach the daemon. One that listens on a loopback address has its port on all of
-    /// them: which of them a program means is not worth telling apart.
+    /// Whether whoever connects there may reach the daemon: as the policy says, which knows no more than the address, and
+    /// as this machine's own addresses do.
     pub(super) fn is_at(self, ip: IpAddr, port: u16) -> bool {
-        let (listens, ip) = (self.0.ip().to_canonical(), ip.to_canonical());
-        // Linux takes a connection to "no address" for one to this machine.
-        let this_machine = ip.is_loopback() || ip.is_unspecified();
-        port == self.0.port()
-            && (ip == listens
-                || this_machine && (listens.is_loopback() || listens.is_unspecified())
-                || listens.is_unspecified() && is_of_this_host(ip))
+        let Listens(listens) = self.0;
+        let on_all = port == listens.port() && listens.ip().to_canonical().is_unspecified();
+        self.0.is_at(ip, port) || on_all && is_of_this_host(ip.to_canonical())
     }
 }
 

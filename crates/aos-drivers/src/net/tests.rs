@@ -118,17 +118,23 @@ impl Resolve for Fake {
     }
 }
 
+/// For a trip of which nobody is told where it is refused.
+const UNTOLD: fn(&str, &'static str, &str) = |_, _, _| {};
+
 async fn call(driver: &Driver, private: &[HostPort], name: &str, args: Value) -> Result<Value, CallError> {
     let decide = |_: &str| Ok(());
     driver
-        .perform(Syscall::parse(name, &args.to_string()).unwrap(), Trip { decide: &decide, private, secrets: &[] })
+        .perform(
+            Syscall::parse(name, &args.to_string()).unwrap(),
+            Trip { decide: &decide, refused: &UNTOLD, private, secrets: &[] },
+        )
         .await
 }
 
 async fn call_with(private: &[HostPort], secrets: &[Secret], name: &str, args: Value) -> Result<Value, CallError> {
     let decide = |_: &str| Ok(());
     let call = Syscall::parse(name, &args.to_string()).unwrap();
-    Driver::new(Options::default()).perform(call, Trip { decide: &decide, private, secrets }).await
+    Driver::new(Options::default()).perform(call, Trip { decide: &decide, refused: &UNTOLD, private, secrets }).await
 }
 
 async fn fetch(server: &Server, path: &str) -> Result<Value, CallError> {
@@ -306,7 +312,10 @@ async fn every_redirect_is_decided_anew() {
     let args = json!({ "url": first.url("/"), "headers": { "Authorization": "Bearer x", "X-Key": "k", "Accept": "text/plain" } });
     let fetch = || Syscall::parse("NET_FETCH", &args.to_string()).unwrap();
     let driver = Driver::new(Options::default());
-    let result = driver.perform(fetch(), Trip { decide: &decide, private: &private, secrets: &[] }).await.unwrap();
+    let result = driver
+        .perform(fetch(), Trip { decide: &decide, refused: &UNTOLD, private: &private, secrets: &[] })
+        .await
+        .unwrap();
     assert_eq!((&result["body"], &result["url"]), (&json!("end"), &json!(last.url("/end"))));
     assert_eq!(*asked.lock().unwrap(), [last.url("/middle"), last.url("/end")]);
     assert!(first.seen()[0].contains("authorization: Bearer x\r\n"));
@@ -319,7 +328,10 @@ async fn every_redirect_is_decided_anew() {
         assert!(seen.contains("accept: text/plain\r\n"), "{seen}");
     }
     let deny = |url: &str| Err(CallError::new(Code::Perm, format!("no rule for {url}")).hint("ask"));
-    let error = driver.perform(fetch(), Trip { decide: &deny, private: &private, secrets: &[] }).await.unwrap_err();
+    let error = driver
+        .perform(fetch(), Trip { decide: &deny, refused: &UNTOLD, private: &private, secrets: &[] })
+        .await
+        .unwrap_err();
     assert_eq!((error.code, error.hint.as_deref()), (Code::Perm, Some("ask")));
     assert_eq!(last.seen().len(), 2, "what was refused was not asked for");
 }
@@ -528,4 +540,54 @@ fn exceptions_are_read_strictly() {
     for text in ["127.0.0.1", "a:0", "a:b", ":80", "*:80", "127.1:80", "a b:80"] {
         assert!(text.parse::<HostPort>().is_err(), "{text}");
     }
+}
+
+/// A person was asked about every command after a name that nobody has.
+#[tokio::test]
+async fn an_error_says_where_nothing_was_received() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Server::start(|_| redirect_to("http://127.0.0.1:1/")).await;
+    let private = [server.private(), format!("127.0.0.1:{closed}").parse().unwrap()];
+    let fetch = |url: String| json!({ "url": url });
+    let nowhere = faking(&[&[]]);
+    let plain = Driver::new(Options::default());
+    let bad = json!({ "url": server.url("/"), "headers": { "Host": "x" } });
+    let unheard = [
+        (&nowhere, "NET_FETCH", fetch("http://gone.example/".into())),
+        (&plain, "NET_FETCH", fetch("http://10.0.0.1/".into())),
+        (&plain, "NET_FETCH", fetch(format!("http://127.0.0.1:{closed}/"))),
+        (&plain, "NET_SEND", json!({ "url": format!("http://127.0.0.1:{closed}/"), "method": "POST" })),
+        (&plain, "NET_FETCH", bad),
+    ];
+    for (driver, name, args) in unheard {
+        let error = call(driver, &private, name, args.clone()).await.unwrap_err();
+        assert!(error.is_unheard(), "{args}: {error:?}");
+    }
+    assert!(server.seen().is_empty());
+    // Where it leads is what the server says.
+    let error = call(&plain, &private, "NET_FETCH", fetch(server.url("/"))).await.unwrap_err();
+    assert!(!error.is_unheard(), "{error:?}");
+    // Who speaks no TLS may have said anything.
+    let tls = call(&plain, &private, "NET_FETCH", fetch(server.url("/").replace("http:", "https:"))).await.unwrap_err();
+    assert!(!tls.is_unheard(), "{tls:?}");
+}
+
+#[tokio::test]
+async fn who_decides_is_told_of_an_address_that_only_the_driver_sees() {
+    let told = Mutex::new(Vec::new());
+    let refused = |url: &str, floor: &'static str, why: &str| {
+        told.lock().unwrap().push((url.to_owned(), floor, why.contains("10.0.0.1")));
+    };
+    let decide = |_: &str| Ok(());
+    let trip = || Trip { decide: &decide, refused: &refused, private: &[], secrets: &[] };
+    let call = |url: &str| Syscall::parse("NET_FETCH", &json!({ "url": url }).to_string()).unwrap();
+    let own = super::Own::new("127.0.0.1:7".parse().unwrap());
+    let driver = faking(&[&["10.0.0.1"], &["127.0.0.1"]]).away_from(own);
+    for url in ["http://a.example/", "http://b.example:7/", "nonsense"] {
+        driver.perform(call(url), trip()).await.unwrap_err();
+    }
+    let private = "private addresses are reached only where a rule says so";
+    let daemon = "the daemon's own address is closed to agents";
+    let expected = [("http://a.example/", private, true), ("http://b.example:7/", daemon, false)];
+    assert_eq!(*told.lock().unwrap(), expected.map(|(url, floor, named)| (url.to_owned(), floor, named)));
 }

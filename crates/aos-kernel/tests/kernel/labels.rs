@@ -54,6 +54,32 @@ fn what_is_read_again_after_a_stop_is_labelled_by_the_policy_of_now() {
     "#);
 }
 
+/// It was labelled as if the other side had spoken, and then a person was asked about `ls`.
+#[test]
+fn a_request_that_received_nothing_labels_nobody() {
+    let script = |end: &str| {
+        let script = format!(
+            "spawn resident go\n2: => NET_FETCH {{\"url\":\"https://vault.example.com/\"}}\n{end}\n\
+             2: => EXEC_CMD {{\"cmd\":\"ls\"}}\n"
+        );
+        replay_under(LABELS, &script)
+    };
+    let unheard = script(r#"lost 2 NET_FETCH {"received":false}"#);
+    assert!(!unheard.contains("labelled") && unheard.contains("→ call 2 EXEC_CMD"), "{unheard}");
+    // The words of an error may be the server's, and what says so of another call is no driver of the network.
+    let heard = script("lost 2 NET_FETCH");
+    assert!(heard.contains("labelled untrusted.web, secret"), "{heard}");
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => FS_READ {"path":"inbox/a"}
+        lost 2 FS_READ {"received":false}
+        "#,
+    );
+    assert!(told.contains("labelled untrusted.file"), "{told}");
+}
+
 /// The call beside it was written before anybody had seen the answer. A person's words carry nothing.
 #[test]
 fn what_came_from_the_network_leads_to_no_command_unasked() {

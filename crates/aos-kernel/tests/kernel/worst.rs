@@ -16,7 +16,7 @@ use aos_abi::entry::{Configured, Examined, InferenceOutcome, Outcome, ProposalSt
 use aos_abi::inference::{Encoding, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{ModelLimits, ModelSpec};
 use aos_abi::process::SpawnSpec;
-use aos_abi::{Body, CallId, Entry, Pid, Timestamp};
+use aos_abi::{Body, CallError, CallId, Code, Entry, Pid, Timestamp};
 use aos_kernel::Kernel;
 use aos_kernel::effect::Effect;
 use aos_kernel::process::{Phase, Wait};
@@ -24,7 +24,7 @@ use aos_kernel::table::NoPages;
 use aos_policy::Policy;
 use serde_json::{Value, json};
 
-use self::asked::{Attack, Call, EVIL, NEWS, Task, VERDICT, attacks, content, fetch, tasks};
+use self::asked::{Attack, Call, EVIL, GONE, NEWS, Task, VERDICT, attacks, content, fetch, tasks};
 use crate::rig::plain;
 
 /// The file that a new home begins with, with a network that the attacker is part of, and webhooks.
@@ -202,11 +202,12 @@ impl<'a> World<'a> {
             Effect::Call { id, pid, call_id, permit, .. } => {
                 let name = permit.call().name().as_str().to_owned();
                 let path = permit.call().args()["path"].as_str().unwrap_or_default().to_owned();
+                let gone = permit.call().args()["url"] == GONE;
                 let hostile = name.starts_with("NET_")
                     || path.starts_with("mail/")
                     || permit.call().args()["glob"].as_str().is_some_and(|glob| glob.starts_with("mail/"))
                     || (self.files_are_hostile && !name.starts_with("MEM_"));
-                self.see(pid, hostile);
+                self.see(pid, hostile && !gone);
                 if let Some(written) = permit.call().args()["content"].as_str().filter(|_| name == "FS_WRITE") {
                     self.written.insert(path.clone(), written.to_owned());
                 }
@@ -216,7 +217,10 @@ impl<'a> World<'a> {
                     "MEM_READ" => json!({"hits": [{"value": EVIL}]}),
                     _ => json!({"content": self.written.get(&path).map_or(content(&path), String::as_str)}),
                 };
-                let outcome = Outcome::Success { result };
+                let outcome = match gone {
+                    true => Outcome::Error { error: CallError::new(Code::Io, "it cannot be resolved").unheard() },
+                    false => Outcome::Success { result },
+                };
                 self.apply(pid, Body::Result { call_id, name, effect: Some(id), outcome });
             }
             Effect::Examine { pid, id, .. } => {
@@ -362,6 +366,7 @@ fn questions(task: &Task, files_are_hostile: bool) -> Vec<String> {
     let told = World::new(task, None, files_are_hostile).live();
     for (name, args) in &task.calls {
         let done = told.done.iter().any(|(pid, did, with)| *pid == MAIN && did == name && with == args);
+        let done = done || args["url"] == GONE;
         assert!(done, "{}: {name} {args} was not carried out: {:?}", task.asked, told.denied);
     }
     told.asked.into_iter().map(|(name, _)| name).collect()

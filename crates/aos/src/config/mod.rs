@@ -127,7 +127,7 @@ impl Config {
     }
 
     /// The configuration as the kernel needs it. Where no model answers the daemon adds aos-nano; where `listen` has port 0
-    /// it puts the true one into `hooks_url`.
+    /// it puts the true one into `hooks_url` and `listens`.
     #[must_use]
     pub fn configured(&self, policy_text: &str) -> Configured {
         Configured {
@@ -138,6 +138,7 @@ impl Config {
             policy: policy_text.to_owned(),
             usd_per_day: self.usd_per_day,
             hooks_url: format!("http://{}/hooks/", self.listen),
+            listens: Some(self.listen),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aos_abi::entry::NetRequest;
 use aos_abi::syscall::NetFetch;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall};
 use aos_drivers::{exec, fs, net, watch};
@@ -355,7 +356,7 @@ impl Drivers {
             Syscall::NetSend(args) => args.url.clone(),
             other => return Err(CallError::new(Code::NoSys, format!("{} is no network call", other.name()))),
         };
-        self.configured(&url)?;
+        self.configured(&url).map_err(CallError::unheard)?;
         // What the rules of places beyond a redirect say of their answers.
         let labels = Mutex::new(Labels::NONE);
         let allows = |url: &str, policy: &Policy| {
@@ -385,7 +386,17 @@ impl Drivers {
         };
         let mut private = self.private.clone();
         private.extend(decided_on(&url, &authority.policy.private_hosts(&authority.role)));
-        let trip = net::Trip { decide: &decide, private: &private, secrets: &secrets };
+        // What only the driver sees: where a name leads.
+        let method = match permit.call() {
+            Syscall::NetSend(args) => args.method.clone(),
+            _ => "GET".to_owned(),
+        };
+        let refused = |url: &str, floor: &str, why: &str| {
+            let to = net::covered(&secrets, url.split(['?', '#']).next().unwrap_or_default());
+            let request = NetRequest { rule: Some(format!("floor: {floor}")), ..net_request(&method, &to, Err(why)) };
+            requests.decided(self.policy.borrow().generation(), request);
+        };
+        let trip = net::Trip { decide: &decide, refused: &refused, private: &private, secrets: &secrets };
         let call = permit.call().clone();
         let answer = tokio::select! {
             biased;

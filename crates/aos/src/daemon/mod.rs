@@ -51,6 +51,7 @@ use aos_abi::model::Ability;
 use aos_abi::{Body, Lsn, Pid};
 use aos_journal::{Journal, OpenOptions, Opened};
 use aos_models::engine::Engine;
+use aos_policy::address::Listens;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -228,13 +229,12 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let mounts = Mounts::new(&home, &Env::of_process());
     let policy = reload::read(&home.policy_file(), &mounts)
         .map_err(|faults| Error::Policy { path: home.policy_file(), message: faults.join("; ") })?;
-    let Served { pool, views: models, configured } =
-        models(&config, &home, &policy.text, tcp.as_ref().map(|_| &*listen));
+    let Served { pool, views: models, configured } = models(&config, &home, &policy.text, (listens, tcp.is_some()));
     // Said before anything runs.
     let before = kernel.measured().clone();
     let measured = measured::look(&home, &before).await;
     let drivers = Arc::new(drivers::Drivers::new(&config, &home, aos_drivers::net::Own::new(listens))?);
-    drivers.adopt(policy.policy);
+    drivers.adopt(policy.policy.away_from(Some(Listens(listens))));
     let (undo, owed) = undo::Undo::open(home.undo(), opened.last)
         .map_err(|error| Error::Part { what: "what is kept for undoing", why: error.to_string() })?;
     let undo = Arc::new(undo);
@@ -424,9 +424,11 @@ struct Served {
     configured: aos_abi::entry::Configured,
 }
 
-fn models(config: &Config, home: &Home, policy: &str, listen: Option<&str>) -> Served {
+/// `listens`: the address, and whether it is this daemon that listens there.
+fn models(config: &Config, home: &Home, policy: &str, (listens, open): (SocketAddr, bool)) -> Served {
     let mut configured = config.configured(policy);
-    configured.hooks_url = listen.map(|listen| format!("http://{listen}/hooks/")).unwrap_or_default();
+    configured.hooks_url = if open { format!("http://{listens}/hooks/") } else { String::new() };
+    configured.listens = Some(listens);
     let table = config.serving();
     if config.has_no_model() {
         configured.models.insert(NANO.to_owned(), table[NANO].spec());

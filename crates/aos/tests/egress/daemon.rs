@@ -59,18 +59,57 @@ fn no_rule_opens_the_daemon_to_its_agents() {
     let shown = results(&rig.requests()[1]);
     for (nth, (_, one)) in shown[..4].iter().enumerate() {
         let (code, told) = (&one["error"]["code"], one["error"]["message"].as_str().unwrap_or_default());
-        assert!(code == "EPERM" && told.contains("is the daemon's own address"), "{nth}: {one}");
+        assert!(code == "EPERM" && told.contains("the daemon's own address"), "{nth}: {one}");
     }
     let command = |nth: usize| shown[nth].1["result"]["stdout"].as_str().unwrap_or_else(|| panic!("{}", shown[nth].1));
     let said: Vec<(u16, String)> = serde_json::from_str(command(4)).unwrap();
     for (status, told) in said {
-        assert!(status == 403 && told.contains("is the daemon's own address"), "{status} {told}");
+        assert!(status == 403 && told.contains("the daemon's own address"), "{status} {told}");
     }
     let said: Vec<String> = serde_json::from_str(command(5)).unwrap();
     for told in said {
-        assert!(told.starts_with("HTTP/1.1 403") && told.contains("is the daemon's own address"), "{told}");
+        assert!(told.starts_with("HTTP/1.1 403") && told.contains("the daemon's own address"), "{told}");
     }
     assert_eq!(web.paths(), ["GET /away"]);
     // It answers whoever is no agent.
     assert_eq!(rig.http("GET", "/healthz", None).status, 200);
+}
+
+/// `explain` told of a grant that helped nothing, then of `allow`; the journal said `allow` of what was refused, and a
+/// failed request labelled its process, so that a person was asked about the next command.
+#[test]
+fn what_the_floor_refuses_is_said_before_and_journaled() {
+    let fetch = |url: &str| Call::new("NET_FETCH", json!({ "url": url }));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let steps = vec![
+        say("the first is below"),
+        calls(vec![fetch(&format!("http://127.0.0.1:{closed}/"))]),
+        calls(vec![Call::new("EXEC_CMD", json!({ "cmd": "ls" }))]),
+        say("done"),
+    ];
+    let first = regex(r"alpha (\d+)", vec![calls(vec![fetch("http://127.0.0.1:{{1}}/healthz")])]);
+    let rig = rig(vec![first, any("alpha", steps), any("", vec![say("done")])], policy("      []"));
+    rig.up();
+    let port = rig.json(&["status"])["listen"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+    let resident = rig.aos(&["spawn", "beta"]);
+    assert_eq!(resident.code, 0, "{resident:?}");
+    let call = format!("NET_FETCH {{\"url\":\"http://127.0.0.1:{port}/\"}}");
+    let explained = rig.aos(&["policy", "explain", "2", &call]);
+    assert!(explained.out.contains("floor: the daemon's own address"), "{explained:?}");
+    let rule = |port: &str| format!("      - {{to: \"127.0.0.1:{port}\", allow: [\"GET /**\"], private: true}}\n");
+    fs::write(rig.file("policy.yaml"), policy(&(rule(&port) + &rule(&closed.to_string())))).unwrap();
+    assert_eq!(rig.aos(&["policy", "reload"]).code, 0);
+    let explained = rig.aos(&["policy", "explain", "2", &call]);
+    assert!(explained.out.contains("deny") && explained.out.contains("floor: the daemon's own"), "{explained:?}");
+    let folder = folder(&rig);
+    run_in(&rig, &folder, &format!("alpha {port}"));
+    let verdicts: Vec<_> = rig.journal().into_iter().filter(|entry| entry["type"] == "verdict").collect();
+    let rule = verdicts[0]["rule"].as_str().unwrap();
+    assert!(verdicts[0]["verdict"] == "deny" && rule.starts_with("floor: the daemon's own address"), "{verdicts:?}");
+    // The command that follows would be denied to who has read what others wrote.
+    let shown = results(rig.requests().last().unwrap());
+    let [daemon, nobody, command] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!([&daemon.1["error"]["code"], &nobody.1["error"]["code"]], ["EPERM", "EIO"], "{shown:?}");
+    assert_eq!(nobody.1["error"]["partial"], json!({ "received": false }), "{shown:?}");
+    assert_eq!(command.1["result"]["exit_code"], 0, "{shown:?}");
 }

@@ -76,7 +76,7 @@ async fn it_goes_over_no_wire_that_others_read_and_nothing_goes_without_it() {
         let decide = |_: &str| Ok(());
         let call = Syscall::parse("NET_FETCH", &json!({ "url": url }).to_string()).unwrap();
         let driver = faking(&[&["93.184.216.34"]]);
-        let trip = Trip { decide: &decide, private: &[], secrets: &[secret] };
+        let trip = Trip { decide: &decide, refused: &UNTOLD, private: &[], secrets: &[secret] };
         let error = driver.perform(call, trip).await.unwrap_err();
         assert!(error.message.contains(why), "{error:?}");
         assert!(!format!("{error:?}").contains(VALUE));

@@ -1,5 +1,8 @@
 //! What an effect comes to whose driver has a fault.
 
+use std::net::IpAddr;
+
+use aos_abi::entry::{Requested, Verdict};
 use aos_abi::{Lsn, Timestamp};
 use aos_drivers::net::{Own, Resolve, Resolving};
 use aos_journal::{Journal, OpenOptions};
@@ -77,19 +80,26 @@ roles:
 struct Bench {
     edges: Arc<Edges>,
     outcomes: mpsc::UnboundedReceiver<Completion>,
+    /// What was decided while the calls ran.
+    requested: Vec<Requested>,
     _home: tempfile::TempDir,
 }
 
 impl Bench {
     /// The real edges of a new home, with a memory and a resolver that have a fault.
     fn new() -> Bench {
+        Bench::with(Arc::new(Faulty::default()))
+    }
+
+    /// The same with another resolver.
+    fn with(resolver: Arc<dyn Resolve>) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         home.create().unwrap();
         let (journal, opened) = Journal::open(&home.journal_file(), OpenOptions::default()).unwrap();
         let config = Config::parse("[daemon]\nlisten = \"127.0.0.1:0\"\n", &Env::default()).unwrap();
         let drivers = Drivers::new(&config, &home, Own::new(config.listen)).unwrap();
-        let drivers = drivers.with(Arc::new(Faulty::default()), Arc::new(Faulty::default()));
+        let drivers = drivers.with(Arc::new(Faulty::default()), resolver);
         drivers.adopt(Policy::parse(POLICY).unwrap());
         let (undo, _) = Undo::open(home.undo(), opened.last).unwrap();
         let (completions, outcomes) = mpsc::unbounded_channel();
@@ -106,7 +116,7 @@ impl Bench {
             Arc::new(relays),
             home.workspaces(),
         );
-        Bench { edges: Arc::new(edges), outcomes, _home: dir }
+        Bench { edges: Arc::new(edges), outcomes, requested: Vec::new(), _home: dir }
     }
 
     /// Has a call made, as the kernel does; what comes back of it.
@@ -138,8 +148,15 @@ impl Bench {
         self.edges.call(Job { id, pid, call_id: call_id.clone(), permit, place, authority, bound: None });
         loop {
             let (of, body) = self.outcomes.recv().await.unwrap();
-            // Each request of a call is a decision of its own, told before the result.
-            let Body::Result { call_id: told, name: of_call, effect, outcome } = body else { continue };
+            let (told, of_call, effect, outcome) = match body {
+                Body::Result { call_id, name, effect, outcome } => (call_id, name, effect, outcome),
+                // Each request of a call is a decision of its own, told before the result.
+                Body::Requested(requested) => {
+                    self.requested.push(*requested);
+                    continue;
+                }
+                _ => continue,
+            };
             assert_eq!((of, told, of_call.as_str(), effect), (pid, call_id, name, Some(id)));
             return outcome;
         }
@@ -166,6 +183,33 @@ async fn a_panic_in_one_tool_does_not_end_every_agent() {
             assert!(told.contains(expected) && !told.contains("failed unexpectedly"), "{told}");
         }
     }
+    bench.edges.close().await;
+}
+
+/// Names that all lead to this machine.
+struct Leading(IpAddr);
+
+impl Resolve for Leading {
+    fn resolve<'r>(&'r self, _: &'r str) -> Resolving<'r> {
+        Box::pin(async move { Ok(vec![self.0]) })
+    }
+}
+
+/// Where a name leads only the driver sees: the journal had the policy's `allow` and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_name_leads_is_decided_in_an_entry_of_its_own() {
+    let mut bench = Bench::with(Arc::new(Leading("10.0.0.1".parse().unwrap())));
+    let args = json!({"url": "http://tool.example/x?secret=1"});
+    let Outcome::Error { error } = bench.made(Pid(2), 0, "NET_FETCH", args).await else { panic!("it was fetched") };
+    assert!(error.code == Code::Perm && error.is_unheard(), "{error:?}");
+    let [requested] = &bench.requested[..] else { panic!("{:?}", bench.requested) };
+    let generation = Policy::parse(POLICY).unwrap().generation().to_owned();
+    assert_eq!((requested.generation.as_str(), requested.requests.len()), (generation.as_str(), 1));
+    let request = &requested.requests[0];
+    assert_eq!((request.method.as_str(), request.to.as_str()), ("GET", "http://tool.example/x"));
+    assert_eq!(request.verdict, Verdict::Deny);
+    assert!(request.rule.as_deref().unwrap().starts_with("floor: private addresses"), "{request:?}");
+    assert!(request.why.as_deref().unwrap().contains("10.0.0.1"), "{request:?}");
     bench.edges.close().await;
 }
 

@@ -31,7 +31,7 @@ impl Beating {
         let journal = Arc::new(journal);
         let mut failures = mpsc::unbounded_channel();
         let (kernel, checkpoint) = restore::restore(&journal, &mut failures).unwrap();
-        let served = crate::daemon::models(&config, home, aos_policy::Policy::default_text(), None);
+        let served = crate::daemon::models(&config, home, aos_policy::Policy::default_text(), (config.listen, false));
         let pool = Arc::new(served.pool);
         let own = aos_drivers::net::Own::new("127.0.0.1:1".parse().unwrap());
         let drivers = Arc::new(drivers::Drivers::new(&config, home, own).unwrap());
