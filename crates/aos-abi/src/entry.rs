@@ -816,8 +816,12 @@ pub struct Measured {
     pub policy: String,
     /// SHA-256 of `aos.toml` in hex; empty where there is none.
     pub config: String,
-    /// What differs from the last time: `the program`, `policy.yaml`, `aos.toml`.
+    /// What differs from the last time: `the program`, `policy.yaml`, `aos.toml`, and which of the files below.
     pub changed: Vec<String>,
+    /// Secrets and local weights by their names, such as `secrets/GITHUB`: SHA-256 in hex of size, time and file number,
+    /// never of what is in them. `None`: the entry is of a version that did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<BTreeMap<String, String>>,
 }
 
 /// What became of a proposal.

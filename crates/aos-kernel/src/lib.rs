@@ -87,6 +87,7 @@ pub struct Kernel<P> {
     table: Table<P>,
     globals: Globals,
     config: Arc<Configured>,
+    measured: Measured,
     policy: Policy,
     /// What each role of the policy grants, in words: part of every prompt, so made once per policy.
     role_grants: BTreeMap<String, Arc<Vec<String>>>,
@@ -141,8 +142,8 @@ struct Globals {
     circuits: Circuits,
     /// What is measured of models and tiers.
     measures: Measures,
-    /// What the daemon was made of when it last started.
-    measured: Measured,
+    /// What the daemon was made of when it last started, as JSON, like the configuration.
+    measured: String,
     /// What shared memory carries.
     memory: Labels,
     /// What the files of a person's folders carry, by folder.
@@ -232,6 +233,7 @@ impl<P: PageStore> Kernel<P> {
             table: Table::new(pages),
             globals: Globals { last_pid: Pid::INIT.0, ..Globals::default() },
             config: Arc::default(),
+            measured: Measured::default(),
             policy: Policy::deny_all(),
             role_grants: BTreeMap::new(),
             applied: Applied::default(),
@@ -262,6 +264,10 @@ impl<P: PageStore> Kernel<P> {
             let config =
                 serde_json::from_str(&globals.config).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
             kernel.take_config(config);
+        }
+        if !globals.measured.is_empty() {
+            kernel.measured =
+                serde_json::from_str(&globals.measured).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
         }
         kernel.globals = globals;
         Ok(kernel)
@@ -295,7 +301,10 @@ impl<P: PageStore> Kernel<P> {
             Body::Booted { configured, faulted, .. } => self.boot(before, configured.as_deref(), faulted),
             Body::Faulted(what) => self.faulted(pid, what),
             Body::Configured(config) => self.configure(config),
-            Body::Measured(measured) => self.globals.measured.clone_from(measured),
+            Body::Measured(measured) => {
+                self.globals.measured = serde_json::to_string(measured).expect("what was measured is plain data");
+                self.measured.clone_from(measured);
+            }
             Body::Tick => self.tick(),
             Body::Spawned(spec) => self.born(pid, spec, true),
             Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
@@ -411,7 +420,7 @@ impl<P: PageStore> Kernel<P> {
     /// What the daemon was made of when it was last looked at.
     #[must_use]
     pub fn measured(&self) -> &Measured {
-        &self.globals.measured
+        &self.measured
     }
 
     /// The configuration that holds.

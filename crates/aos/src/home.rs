@@ -323,6 +323,16 @@ impl Home {
     pub fn token_file(&self) -> PathBuf {
         self.run().join("token")
     }
+    /// `run/drift`, what the running daemon found changed when it started, a line each.
+    #[must_use]
+    pub fn drift_file(&self) -> PathBuf {
+        self.run().join("drift")
+    }
+    /// `run/proven`, up to where the journal was proven, and how its file lay there then.
+    #[must_use]
+    pub fn proven_file(&self) -> PathBuf {
+        self.run().join("proven")
+    }
     /// `run/listen`, the address at which the running daemon serves HTTP.
     #[must_use]
     pub fn listen_file(&self) -> PathBuf {

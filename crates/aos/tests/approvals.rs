@@ -368,7 +368,11 @@ fn what_changed_since_the_last_start_is_said_and_journaled() {
     assert_eq!((first["program"].as_str().unwrap().len(), &first["changed"]), (64, &json!([])));
     rig.stop();
     fs::write(rig.file("policy.yaml"), format!("{POLICY}\n# another\n")).unwrap();
-    rig.up();
+    // It was told by whoever asked for it alone: the command that started the daemon did its task without a word.
+    let started = rig.aos(&["--json", "ps"]);
+    assert!(serde_json::from_str::<Value>(&started.out).is_ok(), "{started:?}");
+    assert!(started.err.contains("warning: since the last start these changed: policy.yaml"), "{started:?}");
+    assert!(!rig.aos(&["ps"]).err.contains("warning"), "to whoever has started it, and to nobody else");
     let second = measured(3).remove(2);
     assert_eq!((&second["changed"], &second["program"]), (&json!(["policy.yaml"]), &first["program"]));
     assert!(rig.log().contains("policy.yaml is not what it was when the daemon last started"), "{}", rig.log());
@@ -388,7 +392,25 @@ fn what_changed_since_the_last_start_is_said_and_journaled() {
         (&third["changed"], &third["program"]),
         (&json!(["the program"]), &json!(aos_sandbox::digest(&program)))
     );
+    assert!(started.err.contains("these changed: the program"), "{started:?}");
     assert!(!rig.aos(&["status"]).out.contains("policy.yaml"));
+    rig.stop();
+    // Secrets by their names and never by what is in them; and what lies open is said as well.
+    let secret = rig.file("secrets").join("GITHUB");
+    fs::create_dir_all(rig.file("secrets")).unwrap();
+    fs::write(&secret, "hunter2").unwrap();
+    fs::set_permissions(rig.file("run"), fs::Permissions::from_mode(0o755)).unwrap();
+    let started = Running::new(rig.command_of(&upgraded, &["ps"])).end();
+    assert!(started.err.contains("these changed: secrets/GITHUB"), "{started:?}");
+    assert!(started.err.contains("others can read") && started.err.contains("/run (mode 755)"), "{started:?}");
+    let fourth = measured(5).remove(4);
+    assert_eq!(fourth["files"]["secrets/GITHUB"].as_str().map(str::len), Some(64), "{fourth}");
+    assert!(!rig.log().contains("hunter2"));
+    let told = Running::new(rig.command_of(&upgraded, &["doctor"])).end();
+    assert!(told.out.contains("these changed: secrets/GITHUB"), "{told:?}");
+    rig.stop();
+    let quiet = Running::new(rig.command_of(&upgraded, &["ps"])).end();
+    assert!(!quiet.err.contains("these changed"), "{quiet:?}");
     rig.stop();
     fs::set_permissions(rig.home(), fs::Permissions::from_mode(0o777)).unwrap();
     let refused = rig.aos(&["up"]);

@@ -103,7 +103,8 @@ impl Context {
         let program = std::env::current_exe().map_err(|error| {
             Failure::new("this program cannot find itself, to start the daemon").why(error.to_string())
         })?;
-        Ok(Client::new(self.home.clone(), Start::With(program)))
+        let client = Client::new(self.home.clone(), Start::With(program));
+        Ok(if self.quiet { client } else { client.telling(warn) })
     }
 
     /// The client of a daemon that runs already.
@@ -145,6 +146,11 @@ impl Context {
             let _ = writeln!(io::stderr(), "{}", clean(text));
         }
     }
+}
+
+/// Tells the person what they should look at.
+fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "warning: {}", clean(text));
 }
 
 /// The failure of writing to standard output: quiet where its reader went away.

@@ -59,6 +59,8 @@ pub enum Start {
 pub struct Client {
     home: Home,
     start: Start,
+    /// By which a person is told what a daemon that was started for them found changed.
+    tell: Option<fn(&str)>,
 }
 
 /// An answer whose body is still to be read. Dropping it ends the connection.
@@ -83,13 +85,19 @@ impl Client {
     /// A client of the daemon of a home.
     #[must_use]
     pub fn new(home: Home, start: Start) -> Client {
-        Client { home, start }
+        Client { home, start, tell: None }
+    }
+
+    /// The same client, which tells what a daemon that it has started found changed since the start before, a line each.
+    #[must_use]
+    pub fn telling(self, tell: fn(&str)) -> Client {
+        Client { tell: Some(tell), ..self }
     }
 
     /// The same client, which starts no daemon.
     #[must_use]
     pub fn without_start(&self) -> Client {
-        Client { home: self.home.clone(), start: Start::Never }
+        Client { home: self.home.clone(), start: Start::Never, tell: None }
     }
 
     /// Whether a daemon answers now; none is started.
@@ -318,7 +326,13 @@ impl Client {
             return Ok(stream);
         }
         match &self.start {
-            Start::With(program) => start::start(&self.home, program).await,
+            Start::With(program) => {
+                let (stream, launched) = start::start(&self.home, program).await?;
+                if let Some(tell) = self.tell.filter(|_| launched) {
+                    start::drift(&self.home).iter().for_each(|line| tell(line));
+                }
+                Ok(stream)
+            }
             Start::Never => Err(Error::NoDaemon { home: self.home.root().to_owned() }),
         }
     }

@@ -51,8 +51,14 @@ fn ours(listener: u32, us: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("who listens there is the user {listener}, not you")))
 }
 
-/// Starts `program up --foreground` for this home in a session of its own, and connects to it.
-pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Error> {
+/// What the daemon that was just started found changed, a line each.
+pub(super) fn drift(home: &Home) -> Vec<String> {
+    fs::read_to_string(home.drift_file()).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Starts `program up --foreground` for this home in a session of its own, and connects to it; whether it was this one that
+/// was started.
+pub(super) async fn start(home: &Home, program: &Path) -> Result<(UnixStream, bool), Error> {
     let log = home.daemon_log();
     let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
     let usable = home.check_private().and_then(|()| home.check_writable()).and_then(|()| home.create());
@@ -67,7 +73,7 @@ pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Err
     // Whoever holds the lock starts it; the others find it running when they get their turn.
     while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         if let Some(stream) = connect(home).await? {
-            return Ok(stream);
+            return Ok((stream, false));
         }
         if Instant::now() >= until {
             return Err(failed("another client has been starting it for too long".into()));
@@ -75,12 +81,12 @@ pub(super) async fn start(home: &Home, program: &Path) -> Result<UnixStream, Err
         sleep(LOOK_EVERY).await;
     }
     if let Some(stream) = connect(home).await? {
-        return Ok(stream);
+        return Ok((stream, false));
     }
     let (mut daemon, from) = launch(home, program).map_err(|error| failed(format!("cannot run it: {error}")))?;
     loop {
         if let Some(stream) = connect(home).await? {
-            return Ok(stream);
+            return Ok((stream, true));
         }
         let ended = daemon.try_wait().map_err(|error| failed(error.to_string()))?;
         if let Some(status) = ended {

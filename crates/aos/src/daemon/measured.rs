@@ -1,13 +1,16 @@
-//! What the daemon is made of, looked at when it starts: its program, its policy, its configuration.
+//! What the daemon is made of, looked at when it starts: its program, its policy, its configuration, its secrets and local
+//! weights.
 //!
-//! Start at [`look`], then [`record`]. What always holds: each start is journaled with the hashes, and what differs from
-//! the one before is said in the log, in `aos status` and by `aos doctor`; a program that was changed is said and not
-//! refused, since an upgrade is just that. All of it is looked at before anything runs. The program's tens of megabytes
+//! Start at [`look`], then [`tell`] and [`record`]. What always holds: each start is journaled with the hashes, and what
+//! differs from the one before is said to whoever caused the start, in the log, in `aos status` and by `aos doctor`; a
+//! program that was changed is said and not refused, since an upgrade is just that. Of secrets and weights it is not the
+//! content that is looked at but size, time and file number: the one is nobody's, the other is gigabytes. All of it is looked at before anything runs. The program's tens of megabytes
 //! are not read where file number, size and times are those of its last hash, and beside the start where a home has
 //! nothing to compare with.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aos_abi::entry::Measured;
 use aos_abi::{Body, Pid};
@@ -18,18 +21,64 @@ use crate::home::Home;
 
 /// Looks at what this start is made of and says what differs from the one before. The program is left out where there was
 /// none before, so that nothing can differ.
-pub(crate) async fn look(home: &Home, before: &Measured) -> Measured {
+pub(crate) async fn look(home: &Home, weights: &[PathBuf], before: &Measured) -> Measured {
     let hash = |path: &Path| std::fs::read(path).map(|bytes| digest(&bytes)).unwrap_or_default();
-    let mut now =
-        Measured { policy: hash(&home.policy_file()), config: hash(&home.config_file()), ..Measured::default() };
+    let mut now = Measured {
+        policy: hash(&home.policy_file()),
+        config: hash(&home.config_file()),
+        files: Some(stamps(home, weights)),
+        ..Measured::default()
+    };
     if !before.program.is_empty() {
         now.program = program_of(home).await;
     }
-    now.changed = differs(before, &now).into_iter().map(str::to_owned).collect();
+    now.changed = differs(before, &now);
     for what in &now.changed {
         tracing::warn!("{what} is not what it was when the daemon last started");
     }
     now
+}
+
+/// Leaves word for whoever caused this start: what changed, and what of the home's folders others can read.
+pub(crate) fn tell(home: &Home, now: &Measured) {
+    let changed = (!now.changed.is_empty()).then(|| {
+        format!(
+            "since the last start these changed: {} (nothing, if that was you; `aos audit export` shows each start as `measured`)",
+            now.changed.join(", ")
+        )
+    });
+    let folders = home.exposed().into_iter().filter(|(path, _)| path.is_dir());
+    let open = folders.map(|(path, mode)| {
+        let path = path.display();
+        let what = format!("others can read {path} (mode {mode:03o}): chmod 700 {path}");
+        tracing::warn!("{what}");
+        what
+    });
+    let told: Vec<String> = changed.into_iter().chain(open).collect();
+    let left = match told.is_empty() {
+        true => std::fs::remove_file(home.drift_file()).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error.to_string()),
+        }),
+        false => Home::write_private(&home.drift_file(), &(told.join("\n") + "\n")).map_err(|error| error.to_string()),
+    };
+    if let Err(error) = left {
+        tracing::debug!(%error, "whoever caused this start is not told what changed");
+    }
+}
+
+/// Secrets and weights, each as it lies there.
+fn stamps(home: &Home, weights: &[PathBuf]) -> BTreeMap<String, String> {
+    let secrets = std::fs::read_dir(home.secrets()).into_iter().flatten().flatten().map(|entry| entry.path());
+    let secrets = secrets.map(|path| ("secrets", path));
+    let weights = weights.iter().map(|path| ("models", path.clone()));
+    let stamped = secrets.chain(weights).filter_map(|(folder, path)| {
+        let found = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        let name = path.strip_prefix(home.models()).ok().or_else(|| path.file_name().map(Path::new))?;
+        let stamp = format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino());
+        Some((format!("{folder}/{}", name.display()), digest(stamp.as_bytes())))
+    });
+    stamped.collect()
 }
 
 /// The hash of the running program; empty where it cannot be read. Blocking.
@@ -63,18 +112,25 @@ fn program(home: &Home) -> String {
 }
 
 /// What is known of both and differs.
-fn differs(before: &Measured, now: &Measured) -> Vec<&'static str> {
-    let known = before != &Measured::default();
-    let parts = [
-        ("the program", &before.program, &now.program),
-        ("policy.yaml", &before.policy, &now.policy),
-        ("aos.toml", &before.config, &now.config),
-    ];
+fn differs(before: &Measured, now: &Measured) -> Vec<String> {
+    if before == &Measured::default() {
+        return Vec::new();
+    }
     // An empty hash of the program is one that is not known.
-    let differ = |what: &str, before: &str, now: &str| {
-        before != now && (what != "the program" || !(before.is_empty() || now.is_empty()))
-    };
-    parts.into_iter().filter(|(what, before, now)| known && differ(what, before, now)).map(|(what, ..)| what).collect()
+    let program = before.program != now.program && !before.program.is_empty() && !now.program.is_empty();
+    let parts = [
+        ("the program", program),
+        ("policy.yaml", before.policy != now.policy),
+        ("aos.toml", before.config != now.config),
+    ];
+    let mut changed: Vec<String> =
+        parts.into_iter().filter(|(_, differ)| *differ).map(|(what, _)| what.into()).collect();
+    if let (Some(before), Some(now)) = (&before.files, &now.files) {
+        let differ = |name: &&String| before.get(*name) != now.get(*name);
+        let names = before.keys().chain(now.keys().filter(|name| !before.contains_key(*name)));
+        changed.extend(names.filter(differ).cloned());
+    }
+    changed
 }
 
 /// The hash of the running program, read where nothing waits for it.

@@ -232,7 +232,9 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let Served { pool, views: models, configured } = models(&config, &home, &policy.text, (listens, tcp.is_some()));
     // Said before anything runs.
     let before = kernel.measured().clone();
-    let measured = measured::look(&home, &before).await;
+    let weights = crate::local::files(&home, config.serving().values());
+    let measured = measured::look(&home, &weights, &before).await;
+    measured::tell(&home, &measured);
     let drivers = Arc::new(drivers::Drivers::new(&config, &home, aos_drivers::net::Own::new(listens))?);
     drivers.adopt(policy.policy.away_from(Some(Listens(listens))));
     let (undo, owed) = undo::Undo::open(home.undo(), opened.last)
@@ -276,7 +278,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
         listen: if taken.is_some() { String::new() } else { listen.clone() },
         taken: taken.clone(),
         models,
-        weights: crate::local::files(&home, config.serving().values()),
+        weights,
         started: Instant::now(),
         shutdown: shutdown.clone(),
     });

@@ -15,6 +15,7 @@ mod wire;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -111,7 +112,8 @@ impl Rig {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = runtime.block_on(Server::start(Script { pages: setup.pages, ..Script::new(rules) })).unwrap();
         let rig = Rig { root, server, runtime };
-        fs::create_dir(rig.home()).unwrap();
+        // What others can read is warned of at each start.
+        fs::DirBuilder::new().mode(0o700).create(rig.home()).unwrap();
         let base_url = setup.base_url.unwrap_or_else(|| rig.server.base_url(Provider::Openai));
         let config = format!(
             "[daemon]\nlisten = \"127.0.0.1:0\"\n{}\n[models.small]\nprovider = \"openai\"\nbase_url = \"{base_url}\"\nmodel = \"scripted\"\n{}",
