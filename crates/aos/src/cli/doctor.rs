@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aos_abi::Lsn;
+use aos_abi::process::StatusView;
 use aos_models::embed::{Embedder, Vector};
 use aos_models::{Pool, Provider};
 use aos_policy::Policy;
@@ -14,8 +16,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Failure, clean_line};
+use crate::client::Address;
 use crate::config::{self, Config};
-use crate::daemon::programs;
+use crate::daemon::{programs, proof};
 use crate::env::Env;
 use crate::home::Home;
 use crate::local::Local;
@@ -103,7 +106,7 @@ impl Args {
                     findings.push(Finding::fault("config", error.to_string(), error.hints().join("\n")));
                 }
             }
-            findings.push(daemon(cx, listen).await);
+            findings.extend(daemon(cx, listen).await);
         }
         findings.extend(host(&cx.home));
         tell(cx, &findings)
@@ -227,13 +230,39 @@ fn secrets(home: &Home, env: &Env) -> Vec<Finding> {
 fn journal(home: &Home) -> Finding {
     match aos_journal::look(&home.journal_file()) {
         Ok(None) => Finding::good("journal", "none yet"),
-        Ok(Some(last)) => {
-            Finding::good("journal", format!("the last entry is {last}; aos audit verify checks them all"))
-        }
+        Ok(Some(last)) => proven(home, last),
         Err(error) => {
             let error = error.located(&home.journal_file());
             Finding::fault("journal", error.to_string(), error.hint())
         }
+    }
+}
+
+/// How far it was proven that nobody has altered it: that is looked at beside the daemon, and not now.
+fn proven(home: &Home, last: Lsn) -> Finding {
+    let all = "aos audit verify proves all of them now";
+    match proof::proven(home) {
+        None => Finding::good("journal", format!("the last entry is {last}, and none was proven yet; {all}")),
+        Some(proven) => {
+            let age = age(proven.age_s);
+            let upto = format!("the last entry is {last}; those up to {} were proven unaltered {age} ago", proven.upto);
+            match proven.untouched || home.holds_journal() {
+                true => Finding::good("journal", format!("{upto}; {all}")),
+                false => Finding::note(
+                    "journal",
+                    format!("{upto}, and its file was written since: the daemon was killed, or it was somebody else"),
+                    all,
+                ),
+            }
+        }
+    }
+}
+
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
     }
 }
 
@@ -370,57 +399,57 @@ async fn embedded(name: &str, model: &str, pool: &Pool, within: Duration) -> Fin
     }
 }
 
-async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Finding {
-    match cx.client_without_start().get::<aos_abi::process::StatusView>(&crate::client::Address::of("/v1/status")).await
-    {
-        Ok(aos_abi::process::StatusView { altered: Some(fault), .. }) => Finding::fault(
+async fn daemon(cx: &Context, listen: Option<SocketAddr>) -> Vec<Finding> {
+    let status = match cx.client_without_start().get::<StatusView>(&Address::of("/v1/status")).await {
+        Ok(status) => status,
+        Err(crate::client::Error::NoDaemon { .. }) => {
+            return vec![Finding::good("daemon", "does not run; the next command starts it")];
+        }
+        Err(error) => {
+            let failure = Failure::from(error);
+            return vec![Finding::fault("daemon", failure.what, failure.hints.join("\n"))];
+        }
+    };
+    let changed = (!status.changed.is_empty()).then(|| {
+        Finding::note(
+            "daemon",
+            format!("since the start before that one these changed: {}", status.changed.join(", ")),
+            "nothing, if that was you; `aos audit export` shows each start as `measured`",
+        )
+    });
+    std::iter::once(running(&status, listen)).chain(changed).collect()
+}
+
+/// What is to be said first of a daemon that runs.
+fn running(status: &StatusView, listen: Option<SocketAddr>) -> Finding {
+    let other = listen.filter(|at| at.port() != 0 && at.to_string() != status.listen);
+    match (status, other) {
+        (StatusView { altered: Some(fault), .. }, _) => Finding::fault(
             "daemon",
             format!("runs, and the journal was ALTERED: {fault}"),
             "aos audit verify proves all of it; aos restore goes back to a backup",
         ),
-        Ok(aos_abi::process::StatusView { taken: Some(why), .. }) => Finding::fault(
+        (StatusView { taken: Some(why), .. }, _) => Finding::fault(
             "daemon",
             format!("runs, on its Unix socket alone: {why}"),
             "end it, or set another `listen` in aos.toml; then aos down. What programs sent there is known to that user",
         ),
-        Ok(aos_abi::process::StatusView { ahead_s: Some(seconds), version, .. })
-            if version == env!("CARGO_PKG_VERSION") =>
-        {
-            Finding::note(
-                "daemon",
-                format!("runs, and {}", super::status::ahead(seconds)),
-                "nothing, if this machine's clock is right by now; else set it",
-            )
-        }
-        Ok(status) if status.version == env!("CARGO_PKG_VERSION") => {
-            match listen.filter(|at| at.port() != 0 && at.to_string() != status.listen) {
-                None if status.changed.is_empty() => {
-                    Finding::good("daemon", format!("runs, listening on {}", status.listen))
-                }
-                None => Finding::note(
-                    "daemon",
-                    format!("runs, and since the start before that one these changed: {}", status.changed.join(", ")),
-                    "nothing, if that was you; `aos audit export` shows each start as `measured`",
-                ),
-                Some(at) => Finding::note(
-                    "daemon",
-                    format!("runs, listening on {}, while aos.toml says {at}", status.listen),
-                    "aos down, and the next start tries that again; if another program has it, set another `listen`",
-                ),
-            }
-        }
-        Ok(status) => Finding::fault(
+        (StatusView { version, .. }, _) if version != env!("CARGO_PKG_VERSION") => Finding::fault(
             "daemon",
-            format!("runs as version {}, this program is {}", status.version, env!("CARGO_PKG_VERSION")),
+            format!("runs as version {version}, this program is {}", env!("CARGO_PKG_VERSION")),
             "aos down, then aos up",
         ),
-        Err(crate::client::Error::NoDaemon { .. }) => {
-            Finding::good("daemon", "does not run; the next command starts it")
-        }
-        Err(error) => {
-            let failure = Failure::from(error);
-            Finding::fault("daemon", failure.what, failure.hints.join("\n"))
-        }
+        (StatusView { ahead_s: Some(seconds), .. }, _) => Finding::note(
+            "daemon",
+            format!("runs, and {}", super::status::ahead(*seconds)),
+            "nothing, if this machine's clock is right by now; else set it",
+        ),
+        (_, Some(at)) => Finding::note(
+            "daemon",
+            format!("runs, listening on {}, while aos.toml says {at}", status.listen),
+            "aos down, and the next start tries that again; if another program has it, set another `listen`",
+        ),
+        (_, None) => Finding::good("daemon", format!("runs, listening on {}", status.listen)),
     }
 }
 

@@ -191,8 +191,21 @@ pub struct Start {
 /// # Errors
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
-    let descriptors = descriptors::raise();
     home.create()?;
+    let seal = proof::Seal::of(&home);
+    let ended = serve(home, config, start, &seal, shutdown).await;
+    seal.put();
+    ended
+}
+
+async fn serve(
+    home: Home,
+    config: Config,
+    start: Start,
+    seal: &proof::Seal,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let descriptors = descriptors::raise();
     let options = OpenOptions { accept_loss: start.accept_loss, ..OpenOptions::default() };
     let (journal, opened) = open_journal(&home, &options).await?;
     if let Some(torn) = &opened.torn {
@@ -263,7 +276,7 @@ pub async fn run(home: Home, config: Config, start: Start, shutdown: Cancellatio
     let stop_heart = CancellationToken::new();
     let mut beating = tokio::spawn(heart.run(configured, stop_heart.clone()));
 
-    let proof = proof::Proof::new(journal.reader(), &home);
+    let proof = proof::Proof::new(journal.reader(), &home, seal);
     let system = Arc::new(system::Daemon {
         policy: Arc::new(reload::Reload::new(handle.clone(), home.clone(), mounts)),
         heart: handle.clone(),

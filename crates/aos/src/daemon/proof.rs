@@ -2,13 +2,16 @@
 //!
 //! Start at [`Proof::run`]. A start checks the journal's end and is ready; this walks the rest soon after, at the lowest
 //! priority, in windows with pauses between them, and ends. What always holds: within a day of a walk from the first entry a
-//! start goes on where the last one stopped, after that it begins anew; where something is found nothing is remembered, so
-//! that each start finds it again. It only tells: whether to go on is for a person.
+//! start goes on where the last one stopped, if the file is as that daemon left it ([`Seal`]), after that it begins anew;
+//! where something is found nothing is remembered, so that each start finds it again. It only tells: whether to go on is
+//! for a person.
 //!
 //! Deliberately absent there: the database's own check and the saved states of processes. [`audit`] has them.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -35,7 +38,80 @@ pub(crate) struct Proof {
     reader: Reader,
     /// Where it is remembered what was walked.
     kept: PathBuf,
+    seal: Seal,
     altered: OnceLock<String>,
+}
+
+/// How the file of a journal lay there when its daemon had stopped: a mark is worth nothing for a file that was written
+/// since. A daemon that was killed seals nothing, so that the next walk begins at the first entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Seal {
+    journal: PathBuf,
+    kept: PathBuf,
+    /// What is remembered holds for the file as it is: it was untouched at the start, or was walked since.
+    holds: Arc<AtomicBool>,
+}
+
+impl Seal {
+    /// Looks at a journal that nobody has opened yet.
+    pub(crate) fn of(home: &Home) -> Seal {
+        let (journal, kept) = (home.journal_file(), home.proven_file());
+        let sealed = sealed(&kept);
+        let holds = sealed.is_some() && sealed == stamp(&journal);
+        Seal { journal, kept, holds: Arc::new(AtomicBool::new(holds)) }
+    }
+
+    /// Seals it, once everybody has closed it.
+    pub(crate) fn put(&self) {
+        let line = std::fs::read_to_string(&self.kept).ok();
+        let walked = line.as_deref().and_then(Walked::read).filter(|_| self.holds.load(Ordering::Relaxed));
+        if let (Some(walked), Some(stamp)) = (walked, stamp(&self.journal)) {
+            let line = format!("{} {stamp}\n", walked.line());
+            if let Err(error) = Home::write_private(&self.kept, &line) {
+                tracing::debug!(%error, "what was proven of the journal is not sealed");
+            }
+        }
+    }
+}
+
+/// The stamp at the end of what is remembered.
+fn sealed(kept: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(kept).ok()?;
+    text.trim_end().splitn(4, ' ').nth(3).map(str::to_owned)
+}
+
+/// How a journal lies there; `None` where some of it is still beside it, since nobody has closed it in good order.
+fn stamp(journal: &Path) -> Option<String> {
+    let beside = journal.with_extension("db-wal");
+    if std::fs::metadata(beside).is_ok_and(|beside| beside.len() > 0) {
+        return None;
+    }
+    let found = std::fs::metadata(journal).ok()?;
+    let (ino, len) = (found.ino(), found.len());
+    let times = (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+    Some(format!("{ino} {len} {}.{} {}.{}", times.0, times.1, times.2, times.3))
+}
+
+/// What a person is told of the proof of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// Up to which entry.
+    pub(crate) upto: Lsn,
+    /// How long ago the walk from the first one began, in seconds.
+    pub(crate) age_s: u64,
+    /// Whether the file is as its daemon left it. Nobody can say while one runs.
+    pub(crate) untouched: bool,
+}
+
+/// How far the chain of a home's journal was walked; `None`: it was not, or something was found.
+pub(crate) fn proven(home: &Home) -> Option<Proven> {
+    let walked = Walked::read(&std::fs::read_to_string(home.proven_file()).ok()?)?;
+    let untouched = Seal::of(home).holds.load(Ordering::Relaxed);
+    Some(Proven { upto: walked.lsn, age_s: now_s().saturating_sub(walked.began_s), untouched })
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Up to where the chain was walked.
@@ -45,6 +121,19 @@ struct Walked {
     began_s: u64,
     lsn: Lsn,
     hash: Hash,
+}
+
+impl Walked {
+    /// Nothing where it does not read as it was written.
+    fn read(text: &str) -> Option<Walked> {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next();
+        Some(Walked { began_s: next()?.parse().ok()?, lsn: Lsn(next()?.parse().ok()?), hash: unhex(next()?)? })
+    }
+
+    fn line(&self) -> String {
+        format!("{} {} {}", self.began_s, self.lsn, hex(&self.hash))
+    }
 }
 
 /// Proves all of a journal; also for whoever reads one that no daemon has open.
@@ -65,8 +154,8 @@ pub(crate) fn audit(reader: &Reader, request: &AuditRequest) -> Result<AuditView
 
 impl Proof {
     /// Of this home's journal.
-    pub(crate) fn new(reader: Reader, home: &Home) -> Arc<Proof> {
-        Arc::new(Proof { reader, kept: home.run().join("proven"), altered: OnceLock::new() })
+    pub(crate) fn new(reader: Reader, home: &Home, seal: &Seal) -> Arc<Proof> {
+        Arc::new(Proof { reader, kept: home.proven_file(), seal: seal.clone(), altered: OnceLock::new() })
     }
 
     /// The first place that is not as it was written, where one was found since the start.
@@ -85,8 +174,7 @@ impl Proof {
         let walk = move || {
             // Of this thread alone, which nobody else uses; without it the pauses have to do.
             let _ = rustix::process::setpriority_process(None, 19);
-            let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            self.walk(now_s, &stop);
+            self.walk(now_s(), &stop);
             drop(done);
         };
         match std::thread::Builder::new().name("proof".into()).spawn(walk) {
@@ -98,7 +186,8 @@ impl Proof {
     fn walk(&self, now_s: u64, stop: &CancellationToken) {
         let fresh = |walked: &Walked| walked.began_s <= now_s && now_s - walked.began_s < DAY_S;
         // Another chain may stand there: that of a backup, or one that went on after a loss.
-        let known = self.remembered().filter(fresh).filter(|walked| {
+        let untouched = self.seal.holds.load(Ordering::Relaxed);
+        let known = self.remembered().filter(|_| untouched).filter(fresh).filter(|walked| {
             self.reader.holds(walked.lsn, &walked.hash).unwrap_or_else(|error| {
                 tracing::debug!(%error, "what was proven of the journal cannot be compared");
                 false
@@ -117,8 +206,10 @@ impl Proof {
         let kept = match report.faults.first() {
             None => {
                 let began_s = known.map_or(now_s, |walked| walked.began_s);
-                let line = format!("{began_s} {} {}\n", report.last, hex(&report.hash));
-                Home::write_private(&self.kept, &line).map_err(|error| error.to_string())
+                let walked = Walked { began_s, lsn: report.last, hash: report.hash };
+                let written = Home::write_private(&self.kept, &format!("{}\n", walked.line()));
+                self.seal.holds.store(written.is_ok(), Ordering::Relaxed);
+                written.map_err(|error| error.to_string())
             }
             Some(fault) => {
                 let fault = format!("{}: {}", fault.at, fault.detail);
@@ -135,12 +226,9 @@ impl Proof {
         }
     }
 
-    /// What an earlier start has walked; nothing where that does not read as it was written.
+    /// What an earlier start has walked.
     fn remembered(&self) -> Option<Walked> {
-        let text = std::fs::read_to_string(&self.kept).ok()?;
-        let mut words = text.split_whitespace();
-        let mut next = || words.next();
-        Some(Walked { began_s: next()?.parse().ok()?, lsn: Lsn(next()?.parse().ok()?), hash: unhex(next()?)? })
+        Walked::read(&std::fs::read_to_string(&self.kept).ok()?)
     }
 }
 
@@ -188,38 +276,72 @@ mod tests {
         std::fs::write(home.journal_file(), bytes).unwrap();
     }
 
+    /// A daemon's life: it looks at the file, walks, stops, and seals it.
     fn walked(home: &Home, now_s: u64) -> (Option<String>, Option<Walked>) {
-        let proof = Proof::new(Reader::open(&home.journal_file()).unwrap(), home);
+        let seal = Seal::of(home);
+        let proof = Proof::new(Reader::open(&home.journal_file()).unwrap(), home, &seal);
         proof.walk(now_s, &CancellationToken::new());
-        (proof.altered(), proof.remembered())
+        let told = (proof.altered(), proof.remembered());
+        drop(proof);
+        seal.put();
+        told
+    }
+
+    /// The same of a daemon that appends entries.
+    fn lived(home: &Home, now_s: u64, from: u64, upto: u64) -> (Option<String>, Option<Walked>) {
+        let seal = Seal::of(home);
+        write(home, from, upto);
+        let proof = Proof::new(Reader::open(&home.journal_file()).unwrap(), home, &seal);
+        proof.walk(now_s, &CancellationToken::new());
+        let told = (proof.altered(), proof.remembered());
+        drop(proof);
+        seal.put();
+        told
     }
 
     #[test]
     fn a_day_long_only_what_came_since_is_walked_and_then_all_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
-        write(&home, 1, 50);
-        let (altered, first) = walked(&home, NOW_S);
+        let (altered, first) = lived(&home, NOW_S, 1, 50);
         assert_eq!((altered, first.map(|walked| (walked.began_s, walked.lsn))), (None, Some((NOW_S, Lsn(50)))));
-        write(&home, 51, 100);
+        let (altered, second) = lived(&home, NOW_S + 60, 51, 100);
+        assert_eq!(altered, None);
+        assert_eq!(second.map(|walked| (walked.began_s, walked.lsn)), Some((NOW_S, Lsn(100))), "from where it was");
+        let (_, third) = walked(&home, NOW_S + DAY_S);
+        assert_eq!(third.map(|walked| walked.began_s), Some(NOW_S + DAY_S), "all of it after a day");
+        assert_eq!(proven(&home).map(|proven| (proven.upto, proven.untouched)), Some((Lsn(100), true)));
+    }
+
+    /// The mark let each start of a day skip what was altered, and `aos doctor` said that there was no fault.
+    #[test]
+    fn what_is_altered_while_nobody_runs_is_found_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        assert_eq!(lived(&home, NOW_S, 1, 50).0, None);
         alter(&home, 10);
-        let (altered, second) = walked(&home, NOW_S + 60);
-        assert_eq!((altered, second.map(|walked| (walked.began_s, walked.lsn))), (None, Some((NOW_S, Lsn(100)))));
-        let (altered, third) = walked(&home, NOW_S + DAY_S);
-        assert!(altered.is_some_and(|fault| fault.starts_with("entry 10: ")), "all of it after a day");
-        assert_eq!(third, None, "the next start finds it again");
-        assert!(walked(&home, NOW_S + DAY_S + 1).0.is_some());
+        assert_eq!(proven(&home).map(|proven| proven.untouched), Some(false), "a person is told so before");
+        // A daemon that is up for one command walks nothing, and blesses nothing.
+        let short = Seal::of(&home);
+        write(&home, 51, 60);
+        short.put();
+        let (altered, kept) = walked(&home, NOW_S + 60);
+        assert!(altered.is_some_and(|fault| fault.starts_with("entry 10: ")), "and not a day later");
+        assert_eq!(kept, None, "the next start finds it again");
+        assert!(walked(&home, NOW_S + 61).0.is_some());
     }
 
     #[test]
-    fn what_came_since_is_walked_from_what_is_remembered() {
+    fn a_daemon_that_was_killed_seals_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
-        write(&home, 1, 50);
-        assert_eq!(walked(&home, NOW_S).0, None);
-        write(&home, 51, 100);
-        alter(&home, 60);
-        assert!(walked(&home, NOW_S + 1).0.is_some_and(|fault| fault.starts_with("entry 60: ")));
+        assert_eq!(lived(&home, NOW_S, 1, 50).0, None);
+        write(&home, 51, 60);
+        let (_, again) = walked(&home, NOW_S + 60);
+        assert_eq!(again.map(|walked| walked.began_s), Some(NOW_S + 60), "from the first entry on");
+        // Where some of it lies beside the file still, nobody has closed it.
+        std::fs::write(home.root().join("journal.db-wal"), "x").unwrap();
+        assert_eq!(stamp(&home.journal_file()), None);
     }
 
     #[test]
@@ -232,7 +354,8 @@ mod tests {
         for (began_s, lsn, hash) in
             [(NOW_S, 50, [1; 32]), (NOW_S, 70, hash), (NOW_S + 9, 50, hash), (NOW_S - DAY_S, 50, hash)]
         {
-            std::fs::write(home.run().join("proven"), format!("{began_s} {lsn} {}\n", hex(&hash))).unwrap();
+            let sealed = format!("{began_s} {lsn} {} {}\n", hex(&hash), stamp(&home.journal_file()).unwrap());
+            std::fs::write(home.proven_file(), sealed).unwrap();
             assert!(walked(&home, NOW_S).0.is_some(), "{began_s} {lsn}");
         }
     }
@@ -242,7 +365,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
         write(&home, 1, 50);
-        let proof = Proof::new(Reader::open(&home.journal_file()).unwrap(), &home);
+        let proof = Proof::new(Reader::open(&home.journal_file()).unwrap(), &home, &Seal::of(&home));
         let stop = CancellationToken::new();
         stop.cancel();
         proof.walk(NOW_S, &stop);
