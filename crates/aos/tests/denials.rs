@@ -200,3 +200,37 @@ fn a_yes_to_a_denial_at_the_terminal_is_to_all_of_it() {
     assert_eq!((answered("\n"), state(&rig, "p1")), (1, json!("denied")));
     assert_eq!((answered("y\n"), only(&rig)["state"].clone()), (0, json!("approved")));
 }
+
+/// `aos run` told of `aos approve p1` and in the next line that p1 was over, since its process had ended.
+#[test]
+fn what_a_run_was_denied_is_given_to_its_role_when_it_has_ended() {
+    let rules =
+        vec![any("write", vec![write("notes", "1"), say(TOLD)]), any("again", vec![write("notes", "2"), say("done")])];
+    let rig = Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() });
+    let folder = rig.folder("mine");
+    let run = |task: &str| rig.aos(&["run", "-w", folder.to_str().unwrap(), task]);
+    let ran = run("write");
+    assert!(ran.err.contains("`aos approve p1 --for role` is for good, also when this one has ended"), "{ran:?}");
+    until("its end", || (state(&rig, "p1") == "expired").then_some(()));
+    let shown = rig.aos(&["approve", "p1", "--for", "role"]);
+    assert!(shown.code == 0 && shown.out.contains("+    calls: [\"FS_WRITE notes\", ASK_USER]"), "{shown:?}");
+    let made = rig.aos(&["approve", "p1", "--for", "role", "--yes"]);
+    assert!(made.code == 0 && made.err.contains("its agent has ended, and the next one"), "{made:?}");
+    assert_eq!(run("again").code, 0);
+    assert_eq!(fs::read_to_string(folder.join("notes")).unwrap(), "2");
+    // For good is once; and a yes to the call itself has nobody to make it.
+    let once = rig.aos(&["approve", "p1", "--yes"]);
+    assert!(once.code == 1 && once.err.contains("its process has ended"), "{once:?}");
+    assert!(once.err.contains("aos approve p1 --for role"), "{once:?}");
+}
+
+/// What its own grants kept from it the next one is given by name.
+#[test]
+fn what_the_grants_of_a_run_lacked_is_named_for_the_next() {
+    let rules = vec![any("write", vec![write("asks/a", "1"), say(TOLD)])];
+    let rig = Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() });
+    let ran = rig.aos(&["run", "--grant", "FS_READ **", "write"]);
+    assert!(ran.err.contains("the next one may with --grant \"FS_WRITE asks/a\""), "{ran:?}");
+    let role = rig.aos(&["approve", "p1", "--for", "role"]);
+    assert!(role.code != 0 && role.err.contains("its role does not deny it"), "{role:?}");
+}

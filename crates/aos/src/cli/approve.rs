@@ -67,6 +67,13 @@ impl Approve {
         // What names what was seen is checked against it; a change for the role is shown before it is made.
         let unseen = self.reach != For::Role && self.shown.is_none();
         let denied = if unseen { denials(cx, &self.id).await? } else { Vec::new() };
+        if let ([id], true, true) = (&*self.id, self.yes && unseen, denied.is_empty())
+            && let Some(over) = super::loosen::ended(&cx.client()?, id).await?
+        {
+            let why = over.ended.unwrap_or_else(|| "its time is over".to_owned());
+            return Err(Failure::new(format!("nobody makes the call of {} any more: {}", over.id, clean_line(&why)))
+                .hint(format!("aos approve {} --for role, for whoever comes after it", over.id)));
+        }
         if self.yes && unseen && denied.is_empty() {
             return Err(Failure::usage("--yes goes with --for role, or with a denial").hint("leave --yes out"));
         }

@@ -10,23 +10,22 @@ use std::path::Path;
 
 use aos_abi::Syscall;
 use aos_abi::api::ProposalView;
-use aos_abi::entry::Verdict;
+use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{PolicyView, StatusView};
 use aos_policy::Policy;
 use aos_policy::diff::diff;
 use aos_policy::loosen::{Loosened, NotLoosened, grant, loosen};
 
+use super::style::now;
 use super::{Context, Exit, Failure, clean_line};
-use crate::client::Address;
+use crate::client::{Address, Client};
 
 pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<Exit, Failure> {
     let [id] = ids else {
         return Err(Failure::usage("one proposal at a time can be approved for the role").hint("name one, such as p3"));
     };
     let client = cx.client()?;
-    let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
-    let proposal = open.into_iter().find(|proposal| proposal.id == *id);
-    let proposal = proposal.ok_or_else(|| Failure::new(format!("no open proposal `{id}`")).hint("aos proposals"))?;
+    let proposal = wanted(&client, id).await?;
     let file = cx.home.policy_file();
     let unreadable =
         |error: std::io::Error| Failure::new(format!("cannot read {}", file.display())).why(error.to_string());
@@ -68,11 +67,33 @@ pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<E
             "written": yes, "generation": generation,
         }))?;
     } else if yes {
-        cx.note(&format!("written; {id} is over, and the agent is told to make its call again"));
+        let told = match proposal.state {
+            ProposalState::Expired => "its agent has ended, and the next one of the role may make the call",
+            _ => "the agent is told to make its call again",
+        };
+        cx.note(&format!("written; {id} is over, and {told}"));
     } else {
         cx.note(&format!("nothing was changed; `aos approve {id} --for role --yes` writes it"));
     }
     Ok(Exit::Success)
+}
+
+/// An open proposal, or a denial whose process has ended before its time was over: what its role lacks the next one lacks
+/// as well, and an agent that runs for one task ends before a person has read of it.
+async fn wanted(client: &Client, id: &str) -> Result<ProposalView, Failure> {
+    let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+    if let Some(open) = open.into_iter().find(|proposal| proposal.id == id) {
+        return Ok(open);
+    }
+    let ended = ended(client, id).await?;
+    ended.ok_or_else(|| Failure::new(format!("no open proposal `{id}`")).hint("aos proposals"))
+}
+
+/// A denial that is over for its process, whose time is not. A no stays one.
+pub(super) async fn ended(client: &Client, id: &str) -> Result<Option<ProposalView>, Failure> {
+    let all: Vec<ProposalView> = client.get(&Address::of("/v1/proposals").with("all", true)).await?;
+    let denied = all.into_iter().find(|one| one.id == id && one.verdict == Verdict::Deny);
+    Ok(denied.filter(|one| one.state == ProposalState::Expired && now() < one.expires_at))
 }
 
 /// The text by which the call of a proposal is not asked about, or not denied, any more.

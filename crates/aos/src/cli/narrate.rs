@@ -295,8 +295,18 @@ impl Narrator {
         let words = match state {
             ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
             ProposalState::Denied => {
-                let words = format!("`aos approve {id}` would let it be done", id = clean_line(id));
-                return vec![self.lead(&self.style.dim("  ?"), &words)];
+                let id = clean_line(id);
+                let once = format!("`aos approve {id}` would let it be done");
+                let lead = |words: &str| self.lead(&self.style.dim("  ?"), words);
+                // The process may be over before anybody has read this.
+                let after = proposal.map(|denied| match denied.rule.contains(": no rule") {
+                    true => format!("`aos approve {id} --for role` is for good, also when this one has ended"),
+                    false => {
+                        let grants = denied.grants.iter().map(|grant| format!("--grant \"{grant}\""));
+                        format!("the next one may with {}", clean_line(&grants.collect::<Vec<_>>().join(" ")))
+                    }
+                });
+                return std::iter::once(lead(&once)).chain(after.as_deref().map(lead)).collect();
             }
             ProposalState::Approved => "approved",
             ProposalState::Standing => "approved for the process",
