@@ -234,3 +234,24 @@ fn what_the_grants_of_a_run_lacked_is_named_for_the_next() {
     let role = rig.aos(&["approve", "p1", "--for", "role"]);
     assert!(role.code != 0 && role.err.contains("its role does not deny it"), "{role:?}");
 }
+
+#[test]
+fn a_denial_is_lifted_in_top() {
+    let (rig, folder, _) = denied(vec![any("write", vec![write("notes", "1"), say(TOLD)])]);
+    only(&rig);
+    let terminal = Terminal::new();
+    let mut command = rig.command(&["top"]);
+    command.env("TERM", "xterm-256color").stdout(terminal.side.try_clone().unwrap());
+    let running = terminal.start(command);
+    terminal.see("p1");
+    // The list has less than the call, which is shown whole before it is answered.
+    terminal.keys("da");
+    terminal.see("wants:");
+    assert_eq!(state(&rig, "p1"), "denied");
+    terminal.keys("a");
+    until("the call", || folder.join("notes").exists().then_some(()));
+    until("its end", || (state(&rig, "p1") == "executed").then_some(()));
+    // The first closes the list, the second leaves.
+    terminal.keys("qq");
+    assert_eq!(running.end().code, 0);
+}

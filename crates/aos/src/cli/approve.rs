@@ -209,6 +209,17 @@ fn confirm(cx: &Context, found: &[ProposalView], in_whole: bool) -> Result<(), F
     }
 }
 
+/// What came of an answer, in a line.
+pub(crate) fn answer(proposal: &ProposalView) -> String {
+    let of = call(&proposal.call.name, &proposal.call.args);
+    let told = match (proposal.verdict, proposal.state) {
+        (Verdict::Deny, ProposalState::Approved) => "; its process was told that it may make it, once",
+        (Verdict::Deny, ProposalState::Standing) => "; its process was told that it may make it",
+        _ => "",
+    };
+    format!("{} is {}: {of}{told}", proposal.id, state(proposal.state))
+}
+
 /// What came of the answers so far. One that is refused does not keep the others from being given.
 struct Answers<'c> {
     cx: &'c Context,
@@ -223,15 +234,7 @@ impl Answers<'_> {
     fn take(&mut self, answered: Result<ProposalView, Failure>) -> Result<(), Failure> {
         match answered {
             Ok(proposal) if self.cx.json => self.cx.document(&proposal)?,
-            Ok(proposal) => {
-                let of = call(&proposal.call.name, &proposal.call.args);
-                let told = match (proposal.verdict, proposal.state) {
-                    (Verdict::Deny, ProposalState::Approved) => "; its process was told that it may make it, once",
-                    (Verdict::Deny, ProposalState::Standing) => "; its process was told that it may make it",
-                    _ => "",
-                };
-                self.cx.note(&format!("{} is {}: {of}{told}", proposal.id, state(proposal.state)));
-            }
+            Ok(proposal) => self.cx.note(&answer(&proposal)),
             Err(failure) => self.first = self.first.take().or(Some(failure)),
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! `aos approve --for role`: the change to policy.yaml by which a rule asks no more, or by which a role gets what a denied
 //! call wants.
 //!
-//! Start at [`perform`]. What always holds: the file is the one that holds, or nothing is done; one place of it changes and
+//! Start at [`Change`]. What always holds: the file is the one that holds, or nothing is done; one place of it changes and
 //! all else stays, comments included; it is replaced whole, and where the daemon refuses the new one the old one is back.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aos_abi::Syscall;
 use aos_abi::api::ProposalView;
@@ -20,56 +20,124 @@ use super::style::now;
 use super::{Context, Exit, Failure, clean_line};
 use crate::client::{Address, Client};
 
+/// What a yes for the role changes in policy.yaml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The proposal or denial that it answers.
+    pub(crate) id: String,
+    file: PathBuf,
+    /// The whole text as it is, and as it will be.
+    old: String,
+    new: String,
+    /// The line at which they differ, those that go, and those that come in their place.
+    line: usize,
+    was: Vec<String>,
+    is: Vec<String>,
+    /// What becomes possible and impossible by it.
+    changes: Vec<String>,
+    /// The process that was denied has ended.
+    ended: bool,
+}
+
+impl Change {
+    /// What a yes to this one for its role would change; nothing is changed.
+    ///
+    /// # Errors
+    /// Where there is no such proposal, the file is not the policy that holds, or no change of it would do.
+    pub(crate) async fn of(client: &Client, file: &Path, id: &str) -> Result<Change, Failure> {
+        let proposal = wanted(client, id).await?;
+        let unreadable =
+            |error: std::io::Error| Failure::new(format!("cannot read {}", file.display())).why(error.to_string());
+        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        let status: StatusView = client.get(&Address::of("/v1/status")).await?;
+        let old = Policy::parse(&text).ok().filter(|old| old.generation() == status.policy.generation);
+        let Some(old) = old else {
+            return Err(Failure::new(format!("{} is not the policy that holds", file.display()))
+                .hint("aos policy check, then aos policy reload"));
+        };
+        let loosened = changed(&text, &proposal)?;
+        let new = Policy::parse(&loosened.text).map_err(|_| Failure::new("the changed policy has a fault"))?;
+        let (was, is) = differing(&text, &loosened.text);
+        Ok(Change {
+            id: id.to_owned(),
+            file: file.to_owned(),
+            line: loosened.line,
+            was,
+            is,
+            changes: diff(&old, &new).iter().map(ToString::to_string).collect(),
+            ended: proposal.state == ProposalState::Expired,
+            old: text,
+            new: loosened.text,
+        })
+    }
+
+    /// One that can be looked at.
+    #[cfg(test)]
+    pub(crate) fn example(id: &str) -> Change {
+        let text = |grant: &str| format!("roles:\n  assistant:\n    calls: [{grant}]\n");
+        Change {
+            id: id.to_owned(),
+            file: PathBuf::from("/h/policy.yaml"),
+            old: text(""),
+            new: text("FS_WRITE notes"),
+            line: 3,
+            was: vec!["    calls: []".into()],
+            is: vec!["    calls: [FS_WRITE notes]".into()],
+            changes: vec!["+ assistant: FS_WRITE notes was deny, is allow".into()],
+            ended: false,
+        }
+    }
+
+    /// As people are shown it, before it is made.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let name = self.file.display();
+        let head = [format!("--- {name}"), format!("+++ {name}"), format!("@@ -{0} +{0} @@", self.line)];
+        let (was, is) = (self.was.iter().map(|line| format!("-{line}")), self.is.iter().map(|line| format!("+{line}")));
+        head.into_iter().chain(was).chain(is).chain(self.changes.iter().map(|change| clean_line(change))).collect()
+    }
+
+    /// Makes it, and has the daemon take it into use; the generation that holds then.
+    ///
+    /// # Errors
+    /// Where the file is another one by now, cannot be written, or the daemon refuses it; then the old one is back.
+    pub(crate) async fn make(&self, client: &Client) -> Result<String, Failure> {
+        let unwritten = |error: std::io::Error| {
+            Failure::new(format!("cannot write {}", self.file.display())).why(error.to_string())
+        };
+        if std::fs::read_to_string(&self.file).map_err(unwritten)? != self.old {
+            let what = format!("{} was changed since the change to it was shown", self.file.display());
+            return Err(Failure::new(what).hint("look at it again"));
+        }
+        replace(&self.file, &self.new).map_err(unwritten)?;
+        match client.post::<PolicyView>(&Address::of("/v1/policy/reload"), &serde_json::json!({})).await {
+            Ok(view) => Ok(view.generation),
+            Err(error) => {
+                replace(&self.file, &self.old).map_err(unwritten)?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
 pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<Exit, Failure> {
     let [id] = ids else {
         return Err(Failure::usage("one proposal at a time can be approved for the role").hint("name one, such as p3"));
     };
     let client = cx.client()?;
-    let proposal = wanted(&client, id).await?;
-    let file = cx.home.policy_file();
-    let unreadable =
-        |error: std::io::Error| Failure::new(format!("cannot read {}", file.display())).why(error.to_string());
-    let text = std::fs::read_to_string(&file).map_err(unreadable)?;
-    let status: StatusView = client.get(&Address::of("/v1/status")).await?;
-    let old = Policy::parse(&text).ok().filter(|old| old.generation() == status.policy.generation);
-    let Some(old) = old else {
-        return Err(Failure::new(format!("{} is not the policy that holds", file.display()))
-            .hint("aos policy check, then aos policy reload"));
-    };
-    let loosened = changed(&text, &proposal)?;
-    let new = Policy::parse(&loosened.text).map_err(|_| Failure::new("the changed policy has a fault"))?;
-    let (was, is) = differing(&text, &loosened.text);
-    let changes: Vec<String> = diff(&old, &new).iter().map(ToString::to_string).collect();
+    let change = Change::of(&client, &cx.home.policy_file(), id).await?;
     if !cx.json {
-        let name = file.display();
-        cx.line(&format!("--- {name}\n+++ {name}\n@@ -{0} +{0} @@", loosened.line))?;
-        was.iter().try_for_each(|line| cx.line(&format!("-{line}")))?;
-        is.iter().try_for_each(|line| cx.line(&format!("+{line}")))?;
-        for change in &changes {
-            cx.line(&clean_line(change))?;
-        }
+        change.shown().iter().try_for_each(|line| cx.line(line))?;
     }
-    let mut generation = None;
-    if yes {
-        replace(&file, &loosened.text).map_err(unwritten(&file))?;
-        let taken = client.post::<PolicyView>(&Address::of("/v1/policy/reload"), &serde_json::json!({})).await;
-        match taken {
-            Ok(view) => generation = Some(view.generation),
-            Err(error) => {
-                replace(&file, &text).map_err(unwritten(&file))?;
-                return Err(error.into());
-            }
-        }
-    }
+    let generation = if yes { Some(change.make(&client).await?) } else { None };
     if cx.json {
         cx.document(&serde_json::json!({
-            "id": id, "file": file, "line": loosened.line, "old": was.join("\n"), "new": is.join("\n"), "changes": changes,
-            "written": yes, "generation": generation,
+            "id": id, "file": change.file, "line": change.line, "old": change.was.join("\n"), "new": change.is.join("\n"),
+            "changes": change.changes, "written": yes, "generation": generation,
         }))?;
     } else if yes {
-        let told = match proposal.state {
-            ProposalState::Expired => "its agent has ended, and the next one of the role may make the call",
-            _ => "the agent is told to make its call again",
+        let told = match change.ended {
+            true => "its agent has ended, and the next one of the role may make the call",
+            false => "the agent is told to make its call again",
         };
         cx.note(&format!("written; {id} is over, and {told}"));
     } else {
@@ -96,15 +164,20 @@ pub(super) async fn ended(client: &Client, id: &str) -> Result<Option<ProposalVi
     Ok(denied.filter(|one| one.state == ProposalState::Expired && now() < one.expires_at))
 }
 
+/// The role that denies by having no rule, where nothing else keeps the call from its process.
+pub(crate) fn role_without_rule(rule: &str) -> Option<&str> {
+    let (role, after) = rule.strip_prefix("role ")?.split_once(": no rule")?;
+    // What else is said to the call may stand behind it.
+    (after.is_empty() || after.starts_with("; then ")).then_some(role)
+}
+
 /// The text by which the call of a proposal is not asked about, or not denied, any more.
 fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
     let not = |not: NotLoosened| Failure::new(not.why).hint(not.hint);
     if proposal.verdict != Verdict::Deny {
         return loosen(text, &proposal.rule).map_err(not);
     }
-    let role = proposal.rule.strip_prefix("role ").and_then(|rest| rest.split_once(": no rule"));
-    // What else is said to the call may stand behind it.
-    let role = role.filter(|(_, after)| after.is_empty() || after.starts_with("; then ")).map(|(role, _)| role);
+    let role = role_without_rule(&proposal.rule);
     let Some(role) = role else {
         return Err(Failure::new(format!("its role does not deny it: {}", proposal.rule))
             .hint("approve it once, or give the next process what it wants with --grant"));
@@ -115,16 +188,13 @@ fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
 }
 
 /// The lines that two texts have not in common, between those at their beginnings and ends that they have.
-fn differing<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
+fn differing(old: &str, new: &str) -> (Vec<String>, Vec<String>) {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[same..], &new[same..]);
     let end = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    (old[..old.len() - end].to_vec(), new[..new.len() - end].to_vec())
-}
-
-fn unwritten(file: &Path) -> impl Fn(std::io::Error) -> Failure {
-    move |error| Failure::new(format!("cannot write {}", file.display())).why(error.to_string())
+    let but_end = |lines: &[&str]| lines[..lines.len() - end].iter().map(|line| (*line).to_owned()).collect();
+    (but_end(old), but_end(new))
 }
 
 /// Puts a text in the place of a file, with its permissions; beyond a symbolic link it is what that leads to.

@@ -66,11 +66,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use approve::answer;
 pub use clean::{clean, clean_json, clean_line, cut};
 pub use context::{Context, Global};
 pub use failure::{Exit, Failure};
+pub(crate) use loosen::{Change, role_without_rule};
 pub use narrate::{Narrator, Times, call};
-pub(crate) use proposals::{PREVIEW, pieces, whole};
+pub(crate) use proposals::{PREVIEW, is_denial, pieces, whole};
 pub use style::{Style, ago, clock, count, duration, moment, money, now, of};
 pub(crate) use talk::asked;
 pub(crate) use undo::shown as undo_shown;

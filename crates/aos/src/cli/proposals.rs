@@ -29,8 +29,9 @@ pub(crate) const PREVIEW: &str = "  | ";
 const WHY: &str = "  why: ";
 const BOUND: &str = "  only while unchanged: ";
 const UNBOUND: &str = "  not bound: ";
+const RULE: &str = "  rule: ";
 const WANTS: &str = "  wants: ";
-const SIGNS: [&str; 6] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, WANTS];
+const SIGNS: [&str; 7] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS];
 
 /// List what waits for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
@@ -131,7 +132,8 @@ pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
     let [risk, preview, why] = asked(proposal);
     let wants = match proposal.grants.as_slice() {
         [] => String::new(),
-        grants => format!("{WANTS}{}\n", clean_line(&grants.join(", "))),
+        // What else is said to the call stands behind the rule that denies.
+        grants => format!("{RULE}{}\n{WANTS}{}\n", clean_line(&proposal.rule), clean_line(&grants.join(", "))),
     };
     broken(&(risk + &preview + &why + &bound(&proposal.files, proposal.unbound.as_deref()) + &wants), width)
 }

@@ -1,10 +1,13 @@
 //! `aos top`: the processes live, full screen.
 //!
 //! Start at [`Args::perform`]. `state` is what is known, `update` how it changes, `render` how it looks, `proposal` how one
-//! that is looked at does, `undo` how what can be taken back does; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
+//! that is looked at does, `denials` how what was denied does, `undo` how what can be taken back does, `page` what these have in
+//! common; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
 //! kept by the stream of events; at most ten frames a second, and none without a change; the terminal is restored however
 //! it ends.
 
+mod denials;
+mod page;
 mod proposal;
 mod render;
 mod screen;
@@ -24,7 +27,7 @@ use crate::client::Address;
 /// Watch the processes live, full screen
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
+    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; d lists what was denied, where Enter shows one whole: a lets it happen once,\np for the process, g shows the grants for the role and y writes them, r dismisses it; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
 )]
 pub struct Args {}
 
@@ -44,6 +47,6 @@ impl Args {
         if !std::io::stdout().is_terminal() || !cx.in_terminal {
             return Err(Failure::usage("aos top needs a terminal").hint("aos ps, or aos top --json"));
         }
-        screen::show(client).await
+        screen::show(client, &cx.home.policy_file()).await
     }
 }

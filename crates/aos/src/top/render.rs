@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use super::state::{Over, Sort, State};
-use super::{proposal, undo};
+use super::{denials, page, proposal, undo};
 use crate::cli::{clean_line, count, cut, duration, money, question as asked_of};
 
 /// Draws everything.
@@ -38,13 +38,21 @@ pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
                 proposal::draw(state, waiting, *from, frame);
             }
         }
+        Some(Over::Denials { at }) => denials::list(state, *at, frame),
+        Some(Over::Denial { id, from }) => {
+            if let Some(denial) = state.denial(id) {
+                denials::whole(state, denial, *from, frame);
+            }
+        }
+        Some(Over::Change { shown, from }) => denials::change(shown, *from, frame),
         Some(Over::Undo { at }) => undo::list(state, *at, frame),
         Some(Over::Undoing { shown, from }) => undo::preview(shown, *from, frame),
         Some(Over::Kill(pid)) => {
             question(frame, &format!("End process {pid}? It gets one last turn. y / any other key"))
         }
         Some(Over::Reject { id, why }) => {
-            question(frame, &format!("Reject {}: why? {why}▏ Enter / Esc", clean_line(id)))
+            let does = if state.denial(id).is_some() { "Dismiss" } else { "Reject" };
+            question(frame, &format!("{does} {}: why? {}▏ Enter / Esc", clean_line(id), clean_line(why)))
         }
         Some(Over::Filter) | None => {}
     }
@@ -76,8 +84,8 @@ fn head(state: &State) -> Vec<Line<'static>> {
         number => Some(format!("  {number} questions wait")),
     };
     numbers.extend(waits.map(|text| Span::styled(text, Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD))));
-    if state.denied > 0 {
-        numbers.push(Span::raw(format!("  {} denied (aos proposals)", state.denied)));
+    if !state.denied.is_empty() {
+        numbers.push(Span::raw(format!("  {} denied (d)", state.denied())));
     }
     if state.lost {
         numbers.push(Span::styled("  the daemon went away, waiting for it", Style::new().fg(Color::Red)));
@@ -203,7 +211,14 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
         let text = format!("? {} waits: {}  (Enter shows it{more})", clean_line(&first.id), clean_line(&first.call));
         lines.push(Line::styled(text, Style::new().fg(Color::Yellow)));
         let shown = first.shown.iter().take(rows.saturating_sub(2));
-        lines.extend(shown.map(|line| Line::styled(line.as_str(), proposal::style(line))));
+        lines.extend(shown.map(|line| Line::styled(line.as_str(), page::style(line))));
+    }
+    let mut denied = state.denied.iter().filter(|denial| denial.what.pid == process.pid && !denial.lifted);
+    if let Some(first) = denied.next() {
+        let more = denied.count();
+        let more = if more > 0 { format!(", {more} more") } else { String::new() };
+        let (id, call) = (clean_line(&first.what.id), clean_line(&first.what.call));
+        lines.push(Line::raw(format!("! {id} was denied: {call}  (d lists it{more})")));
     }
     if let Some(asked) = &process.question {
         let text = format!("? {}  (aos send {} TEXT)", clean_line(&asked_of(asked)), process.pid);
@@ -233,7 +248,7 @@ fn foot(state: &State) -> Line<'static> {
     }
     let filter =
         if state.filter.is_empty() { String::new() } else { format!("   filter: {}", clean_line(&state.filter)) };
-    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help";
+    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help";
     Line::styled(format!("{keys}{filter}"), Style::new().fg(Color::DarkGray))
 }
 
@@ -246,6 +261,7 @@ fn help(frame: &mut Frame<'_>) {
         ("p", "pause it, or let it go on"),
         ("Enter, a", "show what it waits for; a approves, r rejects"),
         ("r", "reject it, with a reason"),
+        ("d", "list what was denied; Enter shows one whole"),
         ("u", "show what can be taken back, and take it back"),
         ("q, Ctrl-C", "leave"),
     ];

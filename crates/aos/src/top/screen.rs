@@ -3,6 +3,7 @@
 //! Start at [`show`]. The keys come from a thread of their own, since reading them cannot be interrupted; it is bounded
 //! and ends with the program.
 
+use std::path::Path;
 use std::time::Duration;
 
 use aos_abi::Lsn;
@@ -15,9 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::render::render;
-use super::state::{Preview, State, Undoable, Waiting};
+use super::state::{Denial, Grant, Preview, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
-use crate::cli::{Exit, Failure, call, now, undo_shown, whole};
+use crate::cli::{Change, Exit, Failure, answer, call, is_denial, now, role_without_rule, undo_shown, whole};
 use crate::client::{Address, Client, Error, Event};
 
 /// At most ten frames a second.
@@ -30,7 +31,7 @@ const RESYNC: Duration = Duration::from_secs(5);
 const BURST: usize = 1_000;
 
 /// Shows the screen until the person leaves.
-pub(super) async fn show(client: Client) -> Result<Exit, Failure> {
+pub(super) async fn show(client: Client, policy: &Path) -> Result<Exit, Failure> {
     let mut state = State::default();
     state.now = now();
     // Everything is read before the screen is taken, so that an error is told in the usual way.
@@ -41,12 +42,18 @@ pub(super) async fn show(client: Client) -> Result<Exit, Failure> {
     if let Ok(size) = terminal.size() {
         update(&mut state, Input::Resized(size.width, size.height));
     }
-    let ended = run(&client, &mut state, &mut terminal, after).await;
+    let ended = run(&client, policy, &mut state, &mut terminal, after).await;
     ratatui::try_restore().map_err(unusable)?;
     ended
 }
 
-async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal, after: Lsn) -> Result<Exit, Failure> {
+async fn run(
+    client: &Client,
+    policy: &Path,
+    state: &mut State,
+    terminal: &mut DefaultTerminal,
+    after: Lsn,
+) -> Result<Exit, Failure> {
     let mut events = client.events(Address::of("/v1/events"), after, true);
     let mut keys = listen();
     let mut tick = interval(FRAME);
@@ -80,10 +87,10 @@ async fn run(client: &Client, state: &mut State, terminal: &mut DefaultTerminal,
                 Some(command) => {
                     // A list that is read again may follow what was done.
                     let again = matches!(command, Command::Undo(_));
-                    let came = carry_out(client, command).await;
+                    let came = carry_out(client, policy, command).await;
                     update(state, came);
                     if again {
-                        let list = carry_out(client, Command::Undoable).await;
+                        let list = carry_out(client, policy, Command::Undoable).await;
                         if matches!(list, Input::Undoable(_)) {
                             update(state, list);
                         }
@@ -129,11 +136,10 @@ async fn read_again(client: &Client, state: &mut State) -> Result<Lsn, Failure> 
     Ok(lsn)
 }
 
-/// What waits for a person, each with all that one should know before one answers; and how many denials one may lift.
-async fn proposals(client: &Client) -> Result<(Vec<Waiting>, usize), Failure> {
+/// What waits for a person, and what was denied and one may lift; each with all that one should know before one answers.
+async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failure> {
     let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
-    let denied = proposals.iter().filter(|proposal| proposal.state == ProposalState::Denied).count();
-    let pending = proposals.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
+    let (denied, asked): (Vec<_>, Vec<_>) = proposals.into_iter().partition(is_denial);
     let one = |proposal: ProposalView| Waiting {
         call: call(&proposal.call.name, &proposal.call.args),
         shown: whole(&proposal, None).lines().map(str::to_owned).collect(),
@@ -141,7 +147,22 @@ async fn proposals(client: &Client) -> Result<(Vec<Waiting>, usize), Failure> {
         id: proposal.id,
         pid: proposal.pid,
     };
-    Ok((pending.map(one).collect(), denied))
+    let denial = |proposal: ProposalView| Denial {
+        wants: proposal.grants.join(", "),
+        until: proposal.expires_at,
+        lifted: proposal.state == ProposalState::Approved,
+        of_role: role_without_rule(&proposal.rule).is_some(),
+        risky: proposal.risk.is_some(),
+        what: one(proposal),
+    };
+    let pending = asked.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
+    Ok((pending.map(one).collect(), denied.into_iter().map(denial).collect()))
+}
+
+/// What a yes for the role would change, which is shown before it is made.
+async fn change(client: &Client, policy: &Path, id: &str) -> Result<Grant, Failure> {
+    let change = Change::of(client, policy, id).await?;
+    Ok(Grant { lines: change.shown(), change })
 }
 
 /// What can be taken back, the newest first: of what was changed under an approval the change, not the question.
@@ -166,9 +187,10 @@ async fn preview(client: &Client, id: String, at: usize) -> Result<Preview, Erro
     Ok(Preview { id, at, lines, may: view.conflicts.is_empty() })
 }
 
-async fn carry_out(client: &Client, command: Command) -> Input {
+async fn carry_out(client: &Client, policy: &Path, command: Command) -> Input {
     let client = client.without_start();
     let failed = |error: Error| Input::Said(error.to_string());
+    let unable = |failure: Failure| Input::Said(failure.what);
     let proposal = |id: &str| Address::of("/v1/proposals").then(id);
     let (done, result) = match command {
         Command::Signal(pid, signal) => {
@@ -176,9 +198,17 @@ async fn carry_out(client: &Client, command: Command) -> Input {
             let sent = client.post::<serde_json::Value>(&address, &SignalRequest { signal, tree: false }).await;
             (format!("sent {signal} to {pid}"), sent)
         }
-        Command::Approve { id, shown_as } => {
-            let yes = ApproveRequest { shown: Some(shown_as), ..ApproveRequest::default() };
-            (format!("approved {id}"), client.post(&proposal(&id).then("approve"), &yes).await)
+        Command::Approve { id, shown_as, reach } => {
+            let yes = ApproveRequest { shown: Some(shown_as), reach };
+            let answered = client.post::<ProposalView>(&proposal(&id).then("approve"), &yes).await;
+            return Input::Said(answered.map_or_else(|error| error.to_string(), |one| answer(&one)));
+        }
+        Command::Change(id) => {
+            return change(&client, policy, &id).await.map_or_else(unable, Input::Change);
+        }
+        Command::Make(change) => {
+            let done = format!("policy.yaml is changed; the agent is told to make the call of {} again", change.id);
+            return change.make(&client).await.map_or_else(unable, |_| Input::Said(done));
         }
         Command::Reject(id, why) => {
             (format!("rejected {id}"), client.post(&proposal(&id).then("reject"), &RejectRequest { why }).await)

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use aos_abi::process::{ProcessView, SlotView, State as ProcessState};
 use aos_abi::{Lsn, Pid, Timestamp, Usd};
 
+use crate::cli::Change;
+
 /// Latest events kept of one process.
 pub(super) const EVENTS_MAX: usize = 50;
 /// Ended processes that are still shown.
@@ -65,11 +67,17 @@ pub(super) enum Over {
     Filter,
     /// A proposal, whole, from this line on: what is answered has been shown.
     Proposal { id: String, from: usize },
+    /// What was denied and a person may lift; which of it is chosen.
+    Denials { at: usize },
+    /// One of that, whole, from this line on.
+    Denial { id: String, from: usize },
+    /// What a yes to one for its role would change, from this line on.
+    Change { shown: Grant, from: usize },
     /// What can be taken back; which of it is chosen.
     Undo { at: usize },
     /// What taking one back would do, from this line on.
     Undoing { shown: Preview, from: usize },
-    /// A reason for a rejection is typed.
+    /// A reason for a rejection, or for dismissing a denial, is typed.
     Reject { id: String, why: String },
 }
 
@@ -83,6 +91,35 @@ pub(super) struct Waiting {
     pub(super) shown: Vec<String>,
     /// What the daemon names that by: a yes is to nothing else.
     pub(super) shown_as: String,
+}
+
+/// A call that was denied, and that a person may lift.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Denial {
+    pub(super) what: Waiting,
+    /// The narrowest grants that would let it pass.
+    pub(super) wants: String,
+    pub(super) until: Timestamp,
+    /// A person has lifted it, and the call was not made since.
+    pub(super) lifted: bool,
+    /// Its role alone has no rule for it: a yes can be for the process, or for the role.
+    pub(super) of_role: bool,
+    /// Something is known of what could go wrong.
+    pub(super) risky: bool,
+}
+
+impl Denial {
+    /// The word for where it stands, that of `aos proposals`.
+    pub(super) fn state(&self) -> &'static str {
+        if self.lifted { "approved" } else { "denied" }
+    }
+}
+
+/// What a yes for the role changes in policy.yaml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    pub(super) change: Change,
+    pub(super) lines: Vec<String>,
 }
 
 /// A change that can be taken back.
@@ -112,8 +149,8 @@ pub(super) struct State {
     pub(super) events: BTreeMap<Pid, VecDeque<String>>,
     pub(super) slots: BTreeMap<String, SlotView>,
     pub(super) waiting: Vec<Waiting>,
-    /// How many denials a person may lift.
-    pub(super) denied: usize,
+    /// What was denied and a person may lift, or has lifted for a call that was not made yet.
+    pub(super) denied: Vec<Denial>,
     /// What can be taken back, the newest first; `None`: it was not read since somebody last wanted to see it.
     pub(super) undoable: Option<Vec<Undoable>>,
     pub(super) sort: Sort,
@@ -141,6 +178,8 @@ pub(super) struct State {
     /// Events may have said less than the table does; it should be read again.
     pub(super) stale: bool,
     view: Vec<Pid>,
+    /// What the last frame showed whole of a proposal or denial, see [`Waiting::shown_as`].
+    seen: String,
 }
 
 impl State {
@@ -149,7 +188,7 @@ impl State {
         &self.view
     }
 
-    /// Brings the order up to date, and the selection into it. Before each frame, not after each event.
+    /// Brings the order up to date, the selection into it, and what is seen. Before each frame, not after each event.
     pub(super) fn settle(&mut self) {
         let filter = self.filter.to_lowercase();
         let fits = |process: &ProcessView| {
@@ -175,6 +214,7 @@ impl State {
         if self.reversed {
             rows.reverse();
         }
+        self.seen = self.over_whole().map(|shown| shown.shown_as.clone()).unwrap_or_default();
         let before = self.selected.and_then(|pid| self.view.iter().position(|other| *other == pid)).unwrap_or(0);
         self.view = rows.into_iter().map(|process| process.pid).collect();
         if !self.selected.is_some_and(|pid| self.view.contains(&pid)) {
@@ -190,6 +230,30 @@ impl State {
     /// A proposal that waits.
     pub(super) fn waiting(&self, id: &str) -> Option<&Waiting> {
         self.waiting.iter().find(|waiting| waiting.id == id)
+    }
+
+    /// A denial that is not over.
+    pub(super) fn denial(&self, id: &str) -> Option<&Denial> {
+        self.denied.iter().find(|denial| denial.what.id == id)
+    }
+
+    /// What stands whole over the table, to be answered.
+    pub(super) fn over_whole(&self) -> Option<&Waiting> {
+        match self.over.as_ref()? {
+            Over::Proposal { id, .. } => self.waiting(id),
+            Over::Denial { id, .. } => self.denial(id).map(|denial| &denial.what),
+            _ => None,
+        }
+    }
+
+    /// Whether the last frame showed it whole as it is known now: nothing is said yes to that came after that.
+    pub(super) fn has_seen(&self, one: &Waiting) -> bool {
+        !one.shown.is_empty() && self.seen == one.shown_as
+    }
+
+    /// How many denials nobody has answered.
+    pub(super) fn denied(&self) -> usize {
+        self.denied.iter().filter(|denial| !denial.lifted).count()
     }
 
     /// How many processes are in a state.

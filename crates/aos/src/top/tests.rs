@@ -1,5 +1,6 @@
 //! `aos top` on a screen of 80 by 24, with a thousand processes.
 
+use aos_abi::api::Reach;
 use aos_abi::process::ProcessView;
 use aos_abi::{Entry, Pid};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -8,7 +9,7 @@ use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 
 use super::render::render;
-use super::state::{EVENTS_MAX, EXITED_MAX, Preview, Sort, State, Undoable, Waiting};
+use super::state::{Denial, EVENTS_MAX, EXITED_MAX, Grant, Over, Preview, Sort, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
 
 fn process(pid: u64) -> ProcessView {
@@ -57,6 +58,19 @@ fn waiting(id: &str, pid: u64, call: &str, shown: &str) -> Waiting {
         call: call.into(),
         shown: shown.lines().map(str::to_owned).collect(),
         shown_as: format!("{id} as it is"),
+    }
+}
+
+/// A write of process `pid` that was denied for want of a rule of its role.
+fn denial(id: &str, pid: u64) -> Denial {
+    let shown = "  | FS_WRITE notes\n  | +one\n  rule: role assistant: no rule\n  wants: FS_WRITE notes";
+    Denial {
+        what: waiting(id, pid, "FS_WRITE notes", shown),
+        wants: "FS_WRITE notes".into(),
+        until: "2026-11-22T01:10:00Z".parse().unwrap(),
+        lifted: false,
+        of_role: true,
+        risky: false,
     }
 }
 
@@ -120,7 +134,7 @@ fn a_thousand_processes_on_a_small_screen() {
     │00:10:00 → FS_READ a                                                          │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
     ");
 }
 
@@ -165,7 +179,7 @@ fn sorted_filtered_and_moved_through() {
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
     ");
     press(&mut state, KeyCode::Esc);
     assert_eq!(state.view().len(), 1_000);
@@ -185,16 +199,16 @@ fn sorted_filtered_and_moved_through() {
     78│ p                       pause it, or let it go on                        │m7
     78│ Enter, a                show what it waits for; a approves, r rejects    │m7
     78│ r                       reject it, with a reason                         │m7
-    78│ u                       show what can be taken back, and take it back    │m7
-    ┌ │ q, Ctrl-C               leave                                            │─┐
-    │n└──────────────────────────────────────────────────────────────────────────┘ │
-    │                                                                              │
+    78│ d                       list what was denied; Enter shows one whole      │m7
+    ┌ │ u                       show what can be taken back, and take it back    │─┐
+    │n│ q, Ctrl-C               leave                                            │ │
+    │ └──────────────────────────────────────────────────────────────────────────┘ │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  r reject  u undo  ? help
+    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
     ");
 }
 
@@ -224,7 +238,7 @@ fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
     assert_eq!(press(&mut state, KeyCode::Char('a')), None, "first it is shown whole");
     assert_eq!(
         press(&mut state, KeyCode::Char('a')),
-        Some(Command::Approve { id: "p3".into(), shown_as: "p3 as it is".into() })
+        Some(Command::Approve { id: "p3".into(), shown_as: "p3 as it is".into(), reach: Reach::Once })
     );
     press(&mut state, KeyCode::Char('r'));
     for one in "no".chars() {
@@ -482,8 +496,11 @@ fn what_was_done_is_listed_shown_and_taken_back() {
 }
 
 #[test]
-fn what_was_denied_is_counted() {
+fn what_was_denied_is_listed_with_what_it_wants() {
     let mut state = thousand();
+    press(&mut state, KeyCode::Char('d'));
+    assert!(drawn(&mut state).contains("nothing was denied that a person may lift"));
+    press(&mut state, KeyCode::Esc);
     let denied = json!({"type": "proposal", "id": "p3", "state": "denied", "proposal": {
         "call_id": "c", "name": "FS_WRITE", "args": {"path": "a", "content": "x"}, "verdict": "deny", "rule": "r",
         "grants": ["FS_WRITE a"], "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z",
@@ -491,8 +508,136 @@ fn what_was_denied_is_counted() {
     update(&mut state, entry(42, 2, denied));
     assert!(state.unread && state.waiting.is_empty(), "nobody waits for it");
     update(&mut state, Input::Proposals(Vec::new()));
-    update(&mut state, Input::Denied(2));
-    assert!(drawn(&mut state).contains("no proposals  2 denied (aos proposals)"));
-    update(&mut state, entry(43, 2, json!({"type": "proposal", "id": "p3", "state": "rejected"})));
-    assert!(state.unread, "it may be fewer by now");
+    let risky = Denial { wants: "NET_SEND a.example/\u{1b}[2J".into(), risky: true, ..denial("p4", 3) };
+    update(&mut state, Input::Denied(vec![denial("p3", 2), risky, Denial { lifted: true, ..denial("p5", 3) }]));
+    let table = drawn(&mut state);
+    assert!(table.contains("no proposals  2 denied (d)"), "what was lifted is not denied any more: {table}");
+    assert!(table.contains("! p3 was denied: FS_WRITE notes  (d lists it)"), "{table}");
+    press(&mut state, KeyCode::Down);
+    press(&mut state, KeyCode::Char('d'));
+    assert_eq!(state.over, Some(Over::Denials { at: 1 }), "that of the selected process");
+    insta::assert_snapshot!(drawn(&mut state).lines().take(5).collect::<Vec<_>>().join("\n"), @"
+    ┌ 3 denied: id, process, state, time left, what it wants, call ────────────────┐
+    │ p3     2      denied     1h00m  FS_WRITE notes           FS_WRITE notes      │
+    │!p4     3      denied     1h00m  NET_SEND a.example/␛[2J  FS_WRITE notes      │
+    │ p5     3      approved   1h00m  FS_WRITE notes           FS_WRITE notes      │
+    │                                                                              │
+    ");
+    // What it looks like on a narrow screen, and with more than fit.
+    update(&mut state, Input::Denied((1..=200).map(|nth| denial(&format!("p{nth}"), 2)).collect()));
+    update(&mut state, Input::Resized(30, 10));
+    press(&mut state, KeyCode::End);
+    let narrow = drawn(&mut state);
+    assert!(
+        narrow.contains("p200   2      FS_WRITE not") && narrow.lines().all(|line| line.chars().count() <= 30),
+        "{narrow}"
+    );
+    update(&mut state, entry(43, 2, json!({"type": "proposal", "id": "p200", "state": "rejected"})));
+    assert!(state.unread && state.denied.len() == 199);
+    assert!(drawn(&mut state).contains("p199   2      FS_WRITE not"), "the last one is chosen then");
+}
+
+#[test]
+fn a_denial_is_answered_where_it_is_shown_whole() {
+    let mut state = thousand();
+    update(&mut state, Input::Denied(vec![denial("p3", 2), Denial { of_role: false, ..denial("p4", 3) }]));
+    let lift = |id: &str, reach| Some(Command::Approve { id: id.into(), shown_as: format!("{id} as it is"), reach });
+    let look = |state: &mut State, keys: &[KeyCode]| {
+        state.over = None;
+        keys.iter().for_each(|key| assert_eq!(press(state, *key), None));
+        drawn(state)
+    };
+    let (d, enter) = (KeyCode::Char('d'), KeyCode::Enter);
+    let listed = look(&mut state, &[d]);
+    assert!(listed.contains("2 denied: id, process, state"), "{listed}");
+    for key in ['p', 'g', 'r'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), None, "the list has less than the call");
+        assert!(matches!(state.over, Some(Over::Denials { .. })));
+    }
+    let whole = look(&mut state, &[d, enter]);
+    assert!(whole.contains("p3: process 2 was denied FS_WRITE notes") && whole.contains("| +one"), "{whole}");
+    assert!(
+        whole.contains("a approve once  p for the process  g for the role  r dismiss  Tab next  Esc back"),
+        "{whole}"
+    );
+    assert_eq!(press(&mut state, KeyCode::Char('a')), lift("p3", Reach::Once));
+    assert_eq!(state.over, Some(Over::Denials { at: 0 }), "back in the list, where it is said what came of it");
+    update(&mut state, Input::Said("p3 is approved".into()));
+    assert!(drawn(&mut state).ends_with("p3 is approved"));
+    look(&mut state, &[d, KeyCode::Char('a')]);
+    assert_eq!(press(&mut state, KeyCode::Char('p')), lift("p3", Reach::Process));
+    // What its role is not to blame for can be lifted for once alone.
+    let next = look(&mut state, &[d, enter, KeyCode::Tab]);
+    assert!(next.contains("p4: process 3") && next.contains("a approve once  r dismiss  Tab next"), "{next}");
+    for key in ['p', 'g', 'y'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), None);
+    }
+    press(&mut state, KeyCode::Char('r'));
+    press(&mut state, KeyCode::Char('n'));
+    assert!(drawn(&mut state).contains("Dismiss p4: why? n"));
+    assert_eq!(press(&mut state, enter), Some(Command::Reject("p4".into(), "n".into())));
+    assert_eq!(state.over, Some(Over::Denials { at: 1 }));
+    // Lifted by somebody: it can be taken back until the call is made.
+    update(&mut state, entry(50, 3, json!({"type": "proposal", "id": "p4", "state": "approved"})));
+    let taken = look(&mut state, &[d, KeyCode::Down, enter]);
+    assert!(taken.contains("p4: process 3 may make FS_WRITE notes") && taken.contains("r take it back"), "{taken}");
+    assert_eq!(press(&mut state, KeyCode::Char('a')), None);
+    update(&mut state, entry(51, 3, json!({"type": "proposal", "id": "p4", "state": "executed"})));
+    assert_eq!((&state.over, state.said.as_deref()), (&Some(Over::Denials { at: 0 }), Some("p4 is over")));
+}
+
+#[test]
+fn the_grants_for_the_role_are_shown_and_take_a_second_key() {
+    let mut state = thousand();
+    update(&mut state, Input::Denied(vec![denial("p3", 2)]));
+    let open = |state: &mut State| {
+        state.over = None;
+        [KeyCode::Char('d'), KeyCode::Enter].into_iter().for_each(|key| assert_eq!(press(state, key), None));
+        press(state, KeyCode::Char('g'))
+    };
+    let change = crate::cli::Change::example("p3");
+    let lines = change.shown();
+    assert_eq!(open(&mut state), Some(Command::Change("p3".into())));
+    update(&mut state, Input::Said("the policy has changed".into()));
+    assert!(drawn(&mut state).ends_with("the policy has changed"), "why it cannot be is said beside the denial");
+    open(&mut state);
+    update(&mut state, Input::Change(Grant { change: change.clone(), lines: lines.clone() }));
+    let shown = drawn(&mut state);
+    assert!(
+        shown.contains("p3 for every process of its role?") && shown.contains("│+    calls: [FS_WRITE notes]"),
+        "{shown}"
+    );
+    assert!(shown.contains("y writes it to policy.yaml"), "{shown}");
+    assert_eq!(press(&mut state, KeyCode::Char('g')), None, "the same key twice writes nothing");
+    assert_eq!(press(&mut state, KeyCode::Char('y')), Some(Command::Make(Box::new(change.clone()))));
+    open(&mut state);
+    press(&mut state, KeyCode::Esc);
+    update(&mut state, Input::Change(Grant { change, lines }));
+    assert_eq!(state.over, Some(Over::Denials { at: 0 }), "what comes after one has gone is not shown");
+}
+
+/// A yes went to what had come since the last frame, and had never been on the screen.
+#[test]
+fn a_yes_is_to_what_the_last_frame_showed() {
+    let mut state = thousand();
+    let new = |shown_as: &str| Waiting { shown_as: shown_as.into(), ..waiting("p3", 2, "x", "  | more") };
+    let key = |state: &mut State, one| update(state, Input::Key(KeyEvent::new(KeyCode::Char(one), KeyModifiers::NONE)));
+    update(&mut state, Input::Proposals(vec![Waiting { shown: Vec::new(), ..new("") }]));
+    press(&mut state, KeyCode::Enter);
+    update(&mut state, Input::Proposals(vec![new("first")]));
+    assert_eq!(key(&mut state, 'a'), None, "it was read, and is not drawn yet");
+    assert!(drawn(&mut state).contains("| more"));
+    update(&mut state, Input::Proposals(vec![new("second")]));
+    assert_eq!(
+        (key(&mut state, 'x'), &state.over),
+        (None, &None),
+        "it closes, so that no key meant for the first answers it"
+    );
+    update(&mut state, Input::Denied(vec![denial("p4", 2)]));
+    [KeyCode::Char('d'), KeyCode::Enter].into_iter().for_each(|key| assert_eq!(press(&mut state, key), None));
+    let mut changed = denial("p4", 2);
+    changed.what.shown_as = "with a risk".into();
+    update(&mut state, Input::Denied(vec![changed]));
+    assert_eq!(state.said.as_deref(), Some("p4 has changed; Enter shows it as it is"));
+    assert_eq!(key(&mut state, 'p'), None);
 }

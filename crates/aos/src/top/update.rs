@@ -3,14 +3,15 @@
 //! Start at [`update`], which is pure. An entry says what happened and not always what state comes of it; where it does
 //! not, the nearest state is shown and the table is read again some seconds later ([`State::stale`]).
 
+use aos_abi::api::Reach;
 use aos_abi::entry::{InferenceOutcome, ProposalState};
 use aos_abi::process::{BudgetView, Mode, ProcessView, SlotView, State as ProcessState, StatusView, UsageView};
 use aos_abi::{Body, Entry, Pid, Signal, Timestamp};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::state::{EVENTS_MAX, EXITED_MAX, Over, Preview, RATE_MS, State, Undoable, Waiting};
-use super::{proposal, undo};
-use crate::cli::{Narrator, Style, asked as question_of, call, clean_line, clock};
+use super::state::{Denial, EVENTS_MAX, EXITED_MAX, Grant, Over, Preview, RATE_MS, State, Undoable, Waiting};
+use super::{denials, page, proposal, undo};
+use crate::cli::{Change, Narrator, Style, asked as question_of, call, clean_line, clock};
 use crate::said::said;
 
 /// Something that changes what is known.
@@ -26,8 +27,10 @@ pub(super) enum Input {
     Status(Box<StatusView>),
     /// What waits for a person.
     Proposals(Vec<Waiting>),
-    /// How many denials a person may lift.
-    Denied(usize),
+    /// What was denied and a person may lift, or has lifted.
+    Denied(Vec<Denial>),
+    /// What a yes for the role would change.
+    Change(Grant),
     /// What can be taken back, the newest first.
     Undoable(Vec<Undoable>),
     /// What taking one back would do.
@@ -50,9 +53,13 @@ pub(super) enum Command {
     /// Send a signal.
     Signal(Pid, Signal),
     /// Say yes.
-    Approve { id: String, shown_as: String },
+    Approve { id: String, shown_as: String, reach: Reach },
     /// Say no.
     Reject(String, String),
+    /// Read what a yes to a denial for its role would change.
+    Change(String),
+    /// Make that change.
+    Make(Box<Change>),
     /// Read what can be taken back.
     Undoable,
     /// Read what taking one back would do, which stands at this place.
@@ -89,11 +96,23 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.counted = status.lsn;
         }
         Input::Proposals(waiting) => {
+            let before = state.over_whole().cloned();
             state.waiting = waiting;
             state.unread = false;
             close_what_is_over(state);
+            close_what_has_changed(state, before);
         }
-        Input::Denied(denied) => state.denied = denied,
+        Input::Denied(denied) => {
+            let before = state.over_whole().cloned();
+            state.denied = denied;
+            close_what_is_over(state);
+            close_what_has_changed(state, before);
+        }
+        Input::Change(shown) => {
+            if matches!(&state.over, Some(Over::Denial { id, .. }) if *id == shown.change.id) {
+                state.over = Some(Over::Change { shown, from: 0 });
+            }
+        }
         Input::Undoable(undoable) => state.undoable = Some(undoable),
         Input::Preview(shown) => {
             if matches!(state.over, Some(Over::Undo { .. })) {
@@ -184,11 +203,15 @@ fn heard(state: &mut State, entry: &Entry) {
         }
         Body::Proposal { state: ProposalState::Denied, .. } => state.unread = true,
         Body::Proposal { id, state: what, .. } => {
-            state.unread |= state.denied > 0;
+            state.unread |= !state.denied.is_empty();
             if *what == ProposalState::Undone {
                 state.undoable.iter_mut().for_each(|list| list.retain(|one| one.id != *id));
             }
             state.waiting.retain(|waiting| waiting.id != *id);
+            // One that was lifted is there until its call is made.
+            let lifted = *what == ProposalState::Approved;
+            state.denied.retain(|denial| denial.what.id != *id || lifted);
+            state.denied.iter_mut().filter(|denial| denial.what.id == *id).for_each(|denial| denial.lifted = true);
             close_what_is_over(state);
         }
         // What it would change is known by now.
@@ -321,6 +344,9 @@ fn pressed(state: &mut State, key: KeyEvent) -> Option<Command> {
         // Any key closes it.
         Some(Over::Help) => None,
         Some(Over::Proposal { id, from }) => pressed_on_proposal(state, id, from, key.code),
+        Some(Over::Denials { at }) => denials::pressed(state, at, key.code),
+        Some(Over::Denial { id, from }) => denials::pressed_on_one(state, id, from, key.code),
+        Some(Over::Change { shown, from }) => denials::pressed_on_change(state, shown, from, key.code),
         Some(Over::Undo { at }) => undo::pressed(state, at, key.code),
         Some(Over::Undoing { shown, from }) => undo::pressed_on_preview(state, shown, from, key.code),
         Some(Over::Kill(pid)) => (key.code == KeyCode::Char('y')).then_some(Command::Signal(pid, Signal::Term)),
@@ -341,6 +367,10 @@ fn pressed(state: &mut State, key: KeyEvent) -> Option<Command> {
             None
         }
         Some(Over::Reject { id, mut why }) => {
+            let leaves = matches!(key.code, KeyCode::Enter | KeyCode::Esc);
+            if leaves && state.denial(&id).is_some() {
+                state.over = Some(denials::back_to(state, &id));
+            }
             match key.code {
                 KeyCode::Enter => return Some(Command::Reject(id, why)),
                 KeyCode::Esc => return None,
@@ -380,6 +410,7 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
         KeyCode::Char('r') => {
             state.over = asked(state).map(|id| Over::Reject { id, why: String::new() });
         }
+        KeyCode::Char('d') => state.over = Some(denials::opened(state)),
         KeyCode::Char('u') => {
             state.over = Some(Over::Undo { at: 0 });
             state.undoable = None;
@@ -399,43 +430,48 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
 /// A key while a proposal stands over the table: it is answered, scrolled, left, or gives way to the next one.
 fn pressed_on_proposal(state: &mut State, id: String, from: usize, key: KeyCode) -> Option<Command> {
     let waiting = state.waiting(&id)?;
-    let (read, last) = (!waiting.shown.is_empty(), proposal::last(waiting, state.size));
-    let page = proposal::room(state.size).max(1);
-    let from = match key {
-        KeyCode::Char('a') if read => return Some(Command::Approve { id, shown_as: waiting.shown_as.clone() }),
-        KeyCode::Char('r') => {
-            state.over = Some(Over::Reject { id, why: String::new() });
-            return None;
+    let (seen, last) = (state.has_seen(waiting), proposal::last(waiting, state.size));
+    let over = match key {
+        KeyCode::Char('a') if seen => {
+            return Some(Command::Approve { id, shown_as: waiting.shown_as.clone(), reach: Reach::Once });
         }
+        KeyCode::Char('r') => Over::Reject { id, why: String::new() },
         KeyCode::Esc | KeyCode::Char('q') | KeyCode::Enter => return None,
         KeyCode::Tab => {
             let at = state.waiting.iter().position(|other| other.id == id).map_or(0, |at| at + 1);
             let next = &state.waiting[at % state.waiting.len()];
+            let over = Over::Proposal { id: next.id.clone(), from: 0 };
             state.selected = Some(next.pid);
-            state.over = Some(Over::Proposal { id: next.id.clone(), from: 0 });
-            return None;
+            over
         }
-        KeyCode::Up => from.saturating_sub(1),
-        KeyCode::Down => from + 1,
-        KeyCode::PageUp => from.saturating_sub(page),
-        KeyCode::PageDown => from.saturating_add(page),
-        KeyCode::Home => 0,
-        KeyCode::End => last,
-        _ => from,
+        _ => Over::Proposal { id, from: page::moved(from, last, key, state.size) },
     };
-    state.over = Some(Over::Proposal { id, from: from.min(last) });
+    state.over = Some(over);
     None
 }
 
-/// A proposal that was answered elsewhere is not looked at any more, and says so.
+/// A proposal that was answered elsewhere is not looked at any more, and says so; nor is a denial that is over.
 fn close_what_is_over(state: &mut State) {
     let id = match &state.over {
-        Some(Over::Proposal { id, .. } | Over::Reject { id, .. }) => id.clone(),
+        Some(Over::Proposal { id, .. } | Over::Reject { id, .. } | Over::Denial { id, .. }) => id.clone(),
+        Some(Over::Change { shown, .. }) => shown.change.id.clone(),
         _ => return,
     };
-    if state.waiting(&id).is_none() {
-        state.over = None;
+    if state.waiting(&id).is_none() && state.denial(&id).is_none() {
+        let listed = matches!(state.over, Some(Over::Denial { .. } | Over::Change { .. }));
+        state.over = listed.then(|| denials::back_to(state, &id));
         state.said = Some(format!("{} is over", clean_line(&id)));
+    }
+}
+
+/// Where something became known of what is looked at, it is shown from its beginning, by whoever opens it again: a key that
+/// was meant for the old one answers nothing.
+fn close_what_has_changed(state: &mut State, before: Option<Waiting>) {
+    let Some(before) = before.filter(|before| !before.shown.is_empty()) else { return };
+    if state.over_whole().is_some_and(|now| now.shown_as != before.shown_as) {
+        let listed = matches!(state.over, Some(Over::Denial { .. }));
+        state.over = listed.then(|| denials::back_to(state, &before.id));
+        state.said = Some(format!("{} has changed; Enter shows it as it is", clean_line(&before.id)));
     }
 }
 
@@ -443,7 +479,9 @@ fn close_what_is_over(state: &mut State) {
 fn asked(state: &mut State) -> Option<String> {
     let id = state.waiting.iter().find(|waiting| Some(waiting.pid) == state.selected).map(|waiting| waiting.id.clone());
     if id.is_none() {
-        state.said = Some("the selected process has no proposal that waits".into());
+        let denied = state.denied.iter().any(|denial| Some(denial.what.pid) == state.selected);
+        let more = if denied { "; d lists what was denied" } else { "" };
+        state.said = Some(format!("the selected process has no proposal that waits{more}"));
     }
     id
 }
