@@ -123,7 +123,9 @@ impl<P: PageStore> Kernel<P> {
             // Only a yes that stands lets one that was approved be made again: over the files that were shown, as before.
             let (bound, approved) = (self.bound(pid, index), call.approved.is_some());
             let call_id = call.call_id;
-            self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
+            // What was proposed is no call that is made again.
+            let proposed = None;
+            self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved, proposed });
             return;
         }
         self.cut_short(id, (pid, by, index), &call, "the kernel stopped while this ran");

@@ -46,6 +46,9 @@ pub enum Effect {
         bound: Option<Box<Examined>>,
         /// A person's word, or its absence for a window, is used up by it.
         approved: bool,
+        /// Its process asked for it with `PROPOSE`: the id of the proposal, which belongs into what comes of it, see
+        /// [`crate::told_of`].
+        proposed: Option<String>,
     },
     /// Look at the files that a proposed call concerns; what is seen comes back as [`aos_abi::Body::Examined`].
     Examine {

@@ -69,6 +69,7 @@ use crate::process::{Ask, Notice, Phase, Process};
 use crate::scheduler::Scheduler;
 use crate::table::{PAGE_FORMAT, PageStore, Table};
 
+pub use proposals::told_of;
 pub use time::next_after;
 
 /// What one input came to.

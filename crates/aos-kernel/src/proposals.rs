@@ -7,6 +7,7 @@
 use aos_abi::entry::{Changed, Examined, Outcome, Proposal, ProposalState, Verdict};
 use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Approval, Permit, Policy, Subject, fingerprint};
+use serde_json::Value;
 
 use crate::effect::Effect;
 use crate::personal::LEAVE;
@@ -43,6 +44,19 @@ pub(crate) fn no_proposal(id: &str) -> CallError {
 pub(crate) fn unseen(id: &str) -> CallError {
     let error = CallError::new(Code::Again, format!("the files that {id} concerns are still being looked at"));
     CallError { retry_after_ms: Some(100), ..error }
+}
+
+/// What came of a call that a process proposed, as that process is told it: with the id of its proposal, by which people
+/// speak of it.
+pub fn told_of(id: &str, result: Result<Value, CallError>) -> Result<Value, CallError> {
+    match result {
+        Ok(Value::Object(mut fields)) => {
+            fields.insert("proposal_id".to_owned(), id.into());
+            Ok(Value::Object(fields))
+        }
+        Ok(other) => Ok(serde_json::json!({ "proposal_id": id, "result": other })),
+        Err(error) => Err(CallError { message: format!("{id}: {}", error.message), ..error }),
+    }
 }
 
 /// A call to put before a person.
@@ -270,6 +284,21 @@ impl<P: PageStore> Kernel<P> {
         self.table.get(pid).and_then(|process| process.step.get(index)).is_some_and(|call| call.approved.is_some())
     }
 
+    /// Whether its process asked for a call with `PROPOSE`; what the system asks for itself is no call of it.
+    fn is_proposed(&mut self, pid: Pid, index: usize) -> bool {
+        let call = self.table.get(pid).and_then(|process| process.step.get(index));
+        call.is_some_and(|call| call.name == Name::Propose.as_str() && call.call_id != LEAVE)
+    }
+
+    /// The proposal under which a call is made that its process asked for with `PROPOSE`.
+    pub(crate) fn proposed(&mut self, pid: Pid, index: usize) -> Option<String> {
+        if !self.is_proposed(pid, index) {
+            return None;
+        }
+        let (id, _) = self.table.get(pid)?.step.get(index)?.approved.as_ref()?;
+        Some(id.clone())
+    }
+
     /// Says that an approval did not hold, where that is why a driver did not make the call.
     pub(crate) fn unless_it_held(&mut self, effect: EffectId, outcome: &Outcome) {
         let Outcome::Error { error } = outcome else { return };
@@ -331,7 +360,7 @@ impl<P: PageStore> Kernel<P> {
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
                 self.remember_refusal(pid, id, &open, reason);
-                self.settle_call(pid, call, CallError::new(Code::Rejected, reason));
+                self.settle_call(pid, call, id, CallError::new(Code::Rejected, reason));
             }
             ProposalState::Pending
             | ProposalState::Expired
@@ -352,7 +381,7 @@ impl<P: PageStore> Kernel<P> {
         let Some((index, open)) = waits else { return };
         let reason = why.filter(|why| !why.is_empty()).unwrap_or("no reason given");
         self.remember_refusal(pid, id, &open, reason);
-        self.settle_call(pid, index, CallError::new(Code::Rejected, reason));
+        self.settle_call(pid, index, id, CallError::new(Code::Rejected, reason));
     }
 
     fn remember_refusal(&mut self, pid: Pid, id: &str, open: &OpenProposal, why: &str) {
@@ -423,7 +452,7 @@ impl<P: PageStore> Kernel<P> {
         let Some(open) = self.take_proposal(pid, id) else { return };
         self.fact(pid, Body::Proposal { id: id.to_owned(), state: ProposalState::Expired, proposal: None, why });
         if let Some(call) = open.call {
-            self.settle_call(pid, call, error);
+            self.settle_call(pid, call, id, error);
         }
     }
 
@@ -543,8 +572,12 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    fn settle_call(&mut self, pid: Pid, call: usize, error: CallError) {
-        self.finish_call(pid, call, Err(error));
+    /// A call is not made, since its proposal came to nothing.
+    fn settle_call(&mut self, pid: Pid, call: usize, id: &str, error: CallError) {
+        // One that was approved is named with everything that comes of it.
+        let waited = self.is_proposed(pid, call) && !self.is_approved(pid, call);
+        let error = if waited { told_of(id, Err(error)) } else { Err(error) };
+        self.finish_call(pid, call, error);
         self.run_step(pid);
     }
 }

@@ -17,7 +17,7 @@ use crate::groups::About;
 use crate::labels::{Reads, reads, told};
 use crate::personal::LEAVE;
 use crate::process::{CallState, Phase, StepCall, Wait};
-use crate::proposals::Question;
+use crate::proposals::{Question, told_of};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure};
 
@@ -281,7 +281,8 @@ impl<P: PageStore> Kernel<P> {
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
         let authority = self.authority(pid, Some(index), permit.call());
         let (bound, approved) = (self.bound(pid, index), self.is_approved(pid, index));
-        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved });
+        let proposed = self.proposed(pid, index);
+        self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved, proposed });
     }
 
     /// What a call brings with it by what holds now, also where another policy mounts no more what it reads when the result
@@ -317,7 +318,10 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn finish_call(&mut self, pid: Pid, index: usize, result: Result<serde_json::Value, CallError>) {
         let Some(call) = self.table.get(pid).and_then(|process| process.step.get(index)) else { return };
         let (call_id, name) = (call.call_id.clone(), call.name.clone());
-        let outcome = Outcome::from(result);
+        let outcome = Outcome::from(match self.proposed(pid, index) {
+            Some(id) => told_of(&id, result),
+            None => result,
+        });
         self.with(pid, |process| process.course.learn(&outcome));
         let lsn = self.fact(pid, Body::Result { call_id, name, effect: None, outcome });
         self.call_done(pid, index, lsn);

@@ -485,6 +485,32 @@ fn a_person_sees_what_one_answer_is_for_and_what_comes_after_waits_on() {
     assert!(!third.unwrap().exists());
 }
 
+#[test]
+fn who_proposes_says_what_could_go_wrong_and_is_told_the_id() {
+    let propose = |path: &str| {
+        let action = json!({ "name": "FS_WRITE", "args": { "path": path, "content": "1" } });
+        call("PROPOSE", json!({ "action": action, "why": "it is asked for", "risk": "it may be the wrong one" }))
+    };
+    let policy = Some(POLICY.replace("    fs:", "    calls: [PROPOSE]\n    fs:"));
+    let rules = vec![any("go", vec![propose("a"), propose("b"), say("done")])];
+    let rig = Rig::with(rules, Setup { policy, ..Setup::default() });
+    let pid = rig.spawn(&["go"]);
+    // What it says of the risk stands wherever people look.
+    let asked = open(&rig);
+    assert_eq!((&asked["id"], &asked["risk"]), (&json!("p1"), &json!("it says itself: it may be the wrong one")));
+    assert!(rig.aos(&["proposals"]).out.contains("  risk: it says itself: it may be the wrong one\n"));
+    assert_eq!(rig.http("GET", "/v1/proposals", None).json()[0]["risk"], asked["risk"]);
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    let second =
+        until("the next", || rig.json(&["proposals"]).as_array()?.iter().find(|one| one["id"] != "p1").cloned());
+    let second = second["id"].as_str().unwrap();
+    assert_eq!(rig.aos(&["reject", second, "--why", "one is enough"]).code, 0);
+    rig.until_idle(pid);
+    let results = rig.entries(pid, "result");
+    assert_eq!(results[0]["result"], json!({ "bytes": 1, "proposal_id": "p1" }));
+    assert_eq!(results[1]["error"]["message"], format!("{second}: one is enough"));
+}
+
 /// Two files written by one reply.
 fn both(one: [&str; 2], other: [&str; 2]) -> Answer {
     let write = |[path, content]: [&str; 2]| Call::new("FS_WRITE", json!({ "path": path, "content": content }));

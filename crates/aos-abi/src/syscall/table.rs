@@ -181,7 +181,7 @@ syscalls! {
         r#"{"answer": text}"#, r#"{"question":"Which of the two?","options":["a","b"]}"#;
     "PROPOSE" Propose(Propose) Undoable, Handler::Kernel,
         "Ask a person before doing something, even where you would be allowed to.",
-        r#"what the call itself brings, once somebody has said yes"#,
+        r#"{"proposal_id": text} and what the call itself brings, once somebody has said yes; an error begins with the id"#,
         r#"{"action":{"name":"FS_DELETE","args":{"path":"old.txt"}},"why":"It is empty."}"#;
 }
 

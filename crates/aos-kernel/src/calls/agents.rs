@@ -91,7 +91,18 @@ impl<P: PageStore> Kernel<P> {
                 .insert(id, InFlight::Call { pid: child, by: pid, call: nth, labels, reads, vouched: false });
             let (authority, workspace) = (self.authority(pid, Some(index), permit.call()), workspace.clone());
             let approved = self.is_approved(pid, index);
-            self.perform(Effect::Call { id, pid: child, call_id, permit, workspace, authority, bound: None, approved });
+            let (bound, proposed) = (None, None);
+            self.perform(Effect::Call {
+                id,
+                pid: child,
+                call_id,
+                permit,
+                workspace,
+                authority,
+                bound,
+                approved,
+                proposed,
+            });
         }
     }
 

@@ -210,6 +210,30 @@ fn a_proposal_is_approved_rejected_held_or_expires() {
     "#);
 }
 
+/// It was told what its call brought, and not which proposal that was of.
+#[test]
+fn who_proposes_is_told_which_proposal_it_was() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => PROPOSE {"action":{"name":"SEND_MSG","args":{"to_pid":2,"content":"x"}},"why":"a"} => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"a"}},"why":"b","risk":"it is gone then"} => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"a"}},"why":"again"} => PROPOSE {"action":{"name":"FS_DELETE","args":{"path":"b"}},"why":"c"}
+        approve p1
+        risks
+        reject p2
+        after 86400
+        "#,
+    );
+    let lines: Vec<&str> =
+        told.lines().filter(|line| line.starts_with("2 PROPOSE") || line.starts_with("p2")).collect();
+    assert_snapshot!(lines.join("\n"), @r#"
+    2 PROPOSE = {"message_id":"m12","proposal_id":"p1"}
+    p2 it says itself: it is gone then
+    2 PROPOSE = EREJECTED p2: no reason given
+    2 PROPOSE = EREJECTED refused already, as p2: no reason given
+    2 PROPOSE = EREJECTED p3: nobody answered in time
+    "#);
+}
+
 #[test]
 fn a_process_may_propose_what_it_could_do() {
     let told = replay(

@@ -185,9 +185,9 @@ impl Edges {
                 self.relays.serve(serve, token);
             }
             Effect::Refuse { request, error } => self.relays.refuse(request, error),
-            Effect::Call { id, pid, call_id, permit, workspace, authority, bound, .. } => {
+            Effect::Call { id, pid, call_id, permit, workspace, authority, bound, proposed, .. } => {
                 let place = self.place(&workspace, &authority.policy, &authority.role);
-                self.call(Job { id, pid, call_id, permit, place, authority, bound });
+                self.call(Job { id, pid, call_id, permit, place, authority, bound, proposed });
             }
             Effect::Examine { pid, id, call, workspace, role } => {
                 let (place, completions) = (self.place_now(&workspace, &role), self.completions.clone());
@@ -302,7 +302,12 @@ impl Edges {
         };
         self.track(job.id, job.pid, broken, move |token| async move {
             let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
+            let proposed = job.proposed.clone();
             let result = edges.dispatch(job, token).await;
+            let result = match &proposed {
+                Some(id) => aos_kernel::told_of(id, result),
+                None => result,
+            };
             let outcome = Outcome::from(bounded(result));
             Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome }
         });
@@ -415,6 +420,8 @@ pub(crate) struct Job {
     pub(crate) place: Place,
     pub(crate) authority: Authority,
     pub(crate) bound: Option<Box<Examined>>,
+    /// The proposal by which its process asked for it.
+    pub(crate) proposed: Option<String>,
 }
 
 /// Whether the files that a person saw when they approved a call are still the same. Whoever asks keeps other changing

@@ -145,7 +145,16 @@ impl Bench {
         let permit = ruling.permit.unwrap_or_else(|| panic!("{name}: {}", ruling.rule));
         let place = self.edges.place_now(&Workspace::Home(pid), "assistant");
         let call_id: CallId = format!("c{nth}").as_str().into();
-        self.edges.call(Job { id, pid, call_id: call_id.clone(), permit, place, authority, bound: None });
+        self.edges.call(Job {
+            id,
+            pid,
+            call_id: call_id.clone(),
+            permit,
+            place,
+            authority,
+            bound: None,
+            proposed: None,
+        });
         loop {
             let (of, body) = self.outcomes.recv().await.unwrap();
             let (told, of_call, effect, outcome) = match body {
