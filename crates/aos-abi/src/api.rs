@@ -251,8 +251,8 @@ pub struct ApproveRequest {
     /// How far the yes reaches.
     #[serde(default, rename = "for")]
     pub reach: Reach,
-    /// What was seen: `shown` of the proposal as it was read. Without it a yes counts while no risk has become known since
-    /// the question was put.
+    /// What was seen: `shown` of the proposal as it was read. A yes to a denial needs it; one to a question counts without it
+    /// while nothing has become known of that since it was put.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
 use crate::process::{Denial, OpenProposal, Process, Refusal};
-use crate::proposals::{binds, no_proposal};
+use crate::proposals::no_proposal;
 use crate::table::PageStore;
 
 /// Denials of one process that nobody has answered; beyond, the oldest goes.
@@ -98,6 +98,7 @@ impl<P: PageStore> Kernel<P> {
             grants: grants.clone(),
             why: None,
             risk: None,
+            receiver: None,
             expires_at,
             generation: self.policy.generation().to_owned(),
             examined: None,
@@ -202,7 +203,7 @@ impl<P: PageStore> Kernel<P> {
         if denial.lifted {
             return Err(no_proposal(id));
         }
-        if denial.open.examined.is_none() && denial.open.name.parse().is_ok_and(binds) {
+        if denial.is_looked_at() {
             return Err(crate::proposals::unseen(id));
         }
         if process.is_full() {

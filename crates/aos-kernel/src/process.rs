@@ -446,6 +446,8 @@ pub struct OpenProposal {
     pub why: Option<String>,
     /// What could go wrong.
     pub risk: Option<String>,
+    /// Whom a question's call reached when it was put, in words, where that may be another by the time it is answered.
+    pub receiver: Option<String>,
     /// When it is over.
     pub expires_at: Timestamp,
     /// The policy it was asked under.
@@ -461,6 +463,14 @@ pub struct Denial {
     pub open: OpenProposal,
     /// A person has lifted it: the call may be made, once.
     pub lifted: bool,
+}
+
+impl Denial {
+    /// Whether the files that it concerns are still being looked at, so that nobody can be shown it.
+    #[must_use]
+    pub fn is_looked_at(&self) -> bool {
+        self.open.examined.is_none() && self.open.name.parse().is_ok_and(crate::proposals::binds)
+    }
 }
 
 /// `TERM` was received.

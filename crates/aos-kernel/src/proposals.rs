@@ -100,7 +100,7 @@ impl<P: PageStore> Kernel<P> {
         let id = format!("p{}", self.globals.last_proposal);
         let expires_at = now.plus_millis(hold_ms.unwrap_or(self.policy.proposals().ttl_ms));
         let hold = hold_ms.is_some();
-        let open = OpenProposal {
+        let mut open = OpenProposal {
             call: Some(call),
             name: name.as_str().to_owned(),
             args: args.to_string(),
@@ -109,10 +109,12 @@ impl<P: PageStore> Kernel<P> {
             grants: Vec::new(),
             why: why.clone(),
             risk: risk.clone(),
+            receiver: None,
             expires_at,
             generation: self.policy.generation().to_owned(),
             examined: None,
         };
+        open.receiver = self.receiver_by_now(pid, &open);
         let look = self.examination(pid, &id, &open);
         let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
         let grants = Vec::new();
@@ -146,6 +148,7 @@ impl<P: PageStore> Kernel<P> {
             grants: Vec::new(),
             why: Some(why.clone()),
             risk: None,
+            receiver: None,
             expires_at,
             generation: self.policy.generation().to_owned(),
             examined: None,

@@ -10,6 +10,7 @@ use aos_abi::{CallError, Code, Pid, Syscall, Timestamp, Usd};
 
 use crate::preview::preview;
 use crate::process::{OpenProposal, Process, Route, TimerRule};
+use crate::proposals::unseen;
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
 
@@ -200,7 +201,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Who has the name by now that a message is for, or whom a signal reaches.
-    fn receiver_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
+    pub(crate) fn receiver_by_now(&mut self, pid: Pid, open: &OpenProposal) -> Option<String> {
         let name = match Syscall::parse(&open.name, &open.args) {
             Ok(Syscall::SendMsg(SendMsg { to: Some(name), .. })) => name,
             Ok(Syscall::Kill(args)) => return self.reached_by_now(pid, &args),
@@ -210,25 +211,27 @@ impl<P: PageStore> Kernel<P> {
         Some(format!("the name `{name}` is that of {has} by now"))
     }
 
-    /// Whether a yes counts to what whoever gives it has seen: the view named `shown`, or the question as it was put.
+    /// Whether a yes counts to what whoever gives it has seen: the view named `shown`, or the question as it was put. A denial
+    /// was put to nobody, so a yes to one names what it is to.
     ///
     /// # Errors
-    /// `EREJECTED` where there is something else to see by now.
+    /// `EREJECTED` where there is something else to see by now, or `shown` is wanting; `EAGAIN` where nobody can have seen it.
     pub fn check_shown(&mut self, id: &str, shown: Option<&str>) -> Result<(), CallError> {
         let open = |view: &ProposalView| matches!(view.state, ProposalState::Pending | ProposalState::Denied);
         let Some(view) = self.proposal(id).filter(open) else { return Ok(()) };
-        let put = match self.denial(view.pid, id) {
-            Some(denial) => Some(denial.open.risk == view.risk),
-            None => self.open_proposal(view.pid, id).map(|open| open.risk == view.risk),
-        };
-        if shown.map_or(put == Some(true), |shown| shown == view.shown) {
+        if let Some(shown) = shown {
+            return if shown == view.shown { Ok(()) } else { Err(to_be_read(id, changed(id, "it was shown", &view))) };
+        }
+        if let Some(denial) = self.denial(view.pid, id) {
+            let looked_at = denial.is_looked_at();
+            let wanting = format!("{id} was denied, and a yes to it names what was shown");
+            return Err(if looked_at { unseen(id) } else { to_be_read(id, wanting) });
+        }
+        let Some(open) = self.open_proposal(view.pid, id).cloned() else { return Ok(()) };
+        if open.risk == view.risk && open.receiver == self.receiver_by_now(view.pid, &open) {
             return Ok(());
         }
-        let known = view.risk.map(|risk| format!(": {risk}")).unwrap_or_default();
-        Err(CallError::new(Code::Rejected, format!("what is known of {id} has changed since it was shown{known}"))
-            .hint(format!(
-                "`aos proposals {id} --json` shows it; `aos approve {id} --shown` with its `shown` says yes"
-            )))
+        Err(to_be_read(id, changed(id, "it was put", &view)))
     }
 
     /// Whose proposal or denial this is, while it waits or its approval stands or is not used.
@@ -293,6 +296,21 @@ impl<P: PageStore> Kernel<P> {
     pub fn process(&mut self, pid: Pid) -> Option<&Process> {
         self.table.get(pid)
     }
+}
+
+/// That something became known of a question or denial since then, and what.
+fn changed(id: &str, since: &str, view: &ProposalView) -> String {
+    let known: Vec<&str> = [&view.risk, &view.unbound].into_iter().flatten().map(String::as_str).collect();
+    let known = if known.is_empty() { String::new() } else { format!(": {}", known.join("; ")) };
+    format!("what is known of {id} has changed since {since}{known}")
+}
+
+/// That a yes is to nothing that was seen.
+fn to_be_read(id: &str, message: String) -> CallError {
+    CallError::new(Code::Rejected, message).hint(format!(
+        "read it with `aos proposals {id} --json` or GET /v1/proposals, and give its `shown` back: `aos approve {id} --shown \
+         SHOWN`, or `shown` in the request"
+    ))
 }
 
 fn timer_view(id: &str, timer: &crate::process::Timer) -> TimerView {

@@ -235,6 +235,24 @@ fn what_the_grants_of_a_run_lacked_is_named_for_the_next() {
     assert!(role.code != 0 && role.err.contains("its role does not deny it"), "{role:?}");
 }
 
+/// A yes over HTTP went to a denial of which nobody had read more than the line.
+#[test]
+fn a_yes_over_http_names_what_it_is_to() {
+    let (rig, folder, _) = denied(vec![any("write", vec![write("notes", "1"), say(TOLD)])]);
+    let shown = only(&rig)["shown"].clone();
+    let yes = |body: Value| rig.http("POST", "/v1/proposals/p1/approve", Some(&body));
+    for bare in [json!({}), json!({ "for": "process" }), json!({ "shown": "0" })] {
+        let refused = yes(bare);
+        assert_eq!((refused.status, &refused.json()["error"]["code"]), (409, &json!("EREJECTED")), "{refused:?}");
+        let hint = refused.json()["error"]["hint"].to_string();
+        assert!(hint.contains("GET /v1/proposals") && hint.contains("`shown` in the request"), "{hint}");
+    }
+    assert_eq!(state(&rig, "p1"), "denied");
+    let taken = yes(json!({ "shown": shown }));
+    assert_eq!((taken.status, &taken.json()["state"]), (200, &json!("approved")), "{taken:?}");
+    until("the call", || folder.join("notes").exists().then_some(()));
+}
+
 #[test]
 fn a_denial_is_lifted_in_top() {
     let (rig, folder, _) = denied(vec![any("write", vec![write("notes", "1"), say(TOLD)])]);

@@ -35,6 +35,16 @@ fn from(script: &str, line: &str) -> String {
     told[at..].to_owned()
 }
 
+/// Nobody was asked about it, so nobody can have seen it as it was put.
+#[test]
+fn a_yes_to_a_denial_names_what_was_shown() {
+    let told = from(&format!("spawn resident go\n2: {WRITE}\ncounts"), "> counts");
+    assert_snapshot!(told, @r"
+    > counts
+    p1 p1 was denied, and a yes to it names what was shown; named: yes
+    ");
+}
+
 #[test]
 fn a_denied_call_may_be_made_once_by_whoever_a_person_lets_make_it() {
     // Each `off` replays the whole journal and compares.

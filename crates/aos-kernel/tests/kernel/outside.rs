@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::rig::replay;
+use crate::rig::{POLICY, replay, replay_under};
 
 #[test]
 fn a_person_ends_a_sleep_and_answers_a_question() {
@@ -208,6 +208,30 @@ fn a_proposal_is_approved_rejected_held_or_expires() {
     2 FS_WRITE = EREJECTED nobody answered in time
       → infer 2 turn [task, turn, fs_write, fs_write, fs_write, fs_write]
     "#);
+}
+
+/// A yes without `shown` went to whoever had the name by then.
+#[test]
+fn a_yes_that_names_nothing_is_to_the_question_as_it_was_put() {
+    let told = replay_under(
+        &POLICY.replace("ops: [send]}", "ops: [send], verdict: ask}"),
+        r#"
+        spawn resident name=bob hear
+        spawn resident go
+        3: => SEND_MSG {"to":"bob","content":"x"}
+        counts
+        signal 2 KILL
+        counts
+        spawn resident name=bob hear
+        counts
+        "#,
+    );
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("p1")).collect();
+    assert_snapshot!(lines.join("\n"), @r"
+    p1 yes; named: yes
+    p1 what is known of p1 has changed since it was put: the name `bob` is that of nobody by now; named: yes
+    p1 what is known of p1 has changed since it was put: the name `bob` is that of process 4 by now; named: yes
+    ");
 }
 
 /// It was told what its call brought, and not which proposal that was of.

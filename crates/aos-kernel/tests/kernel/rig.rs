@@ -390,6 +390,14 @@ impl Rig {
                     let _ = writeln!(self.out, "{} {}", open.id, open.risk.unwrap_or_default());
                 }
             }
+            // Whether a yes counts that names nothing, and one that names what is shown.
+            "counts" => {
+                for open in self.kernel.proposals() {
+                    let mut said = |shown| self.kernel.check_shown(&open.id, shown).map_err(|error| error.message);
+                    let (bare, named) = (said(None), said(Some(open.shown.as_str())));
+                    let _ = writeln!(self.out, "{} {}; named: {}", open.id, yes(bare), yes(named));
+                }
+            }
             "rules" => {
                 for open in self.kernel.proposals() {
                     let unbound = open.unbound.map(|unbound| format!("; {unbound}")).unwrap_or_default();
@@ -821,4 +829,8 @@ fn fact(entry: &Entry) -> Option<String> {
 fn short(value: &Value) -> String {
     let text = value.to_string();
     text.chars().take(90).collect()
+}
+
+fn yes(said: Result<(), String>) -> String {
+    said.map_or_else(|why| why, |()| "yes".to_owned())
 }

@@ -151,7 +151,7 @@ impl Talk {
             Body::Examined(examined) => {
                 let waits = |prompt: &Prompt| matches!(prompt, Prompt::Approval { id } if *id == examined.id);
                 let text = format!("{}{}", clean(&examined.diff), bound(&examined.files, examined.unbound.as_deref()));
-                if !text.is_empty() && self.prompts.iter().any(waits) {
+                if self.prompts.iter().any(waits) {
                     let (id, text) = (examined.id.clone(), text.trim_end().to_owned());
                     actions.push(Action::Looked { id, text });
                 }

@@ -74,8 +74,8 @@ pub(crate) struct Session<'c> {
 #[derive(Debug)]
 struct Shown {
     id: String,
-    /// What the daemon names that by; `None` where it did not wait any more.
-    name: Option<String>,
+    /// What the daemon names that by.
+    name: String,
     since: Instant,
 }
 
@@ -223,7 +223,9 @@ impl<'c> Session<'c> {
                 // What was shown whole had it.
                 Action::Looked { id, .. } if self.is_shown(&id) => {}
                 Action::Looked { text, .. } => {
-                    self.tell(&text);
+                    if !text.is_empty() {
+                        self.tell(&text);
+                    }
                     // Who is elsewhere was told how to answer when it was asked.
                     if self.listens() {
                         self.show_prompt().await?;
@@ -295,8 +297,8 @@ impl<'c> Session<'c> {
             self.tell(&whole(proposal, self.cx.width));
         }
         self.keyboard.drop_begun();
-        let name = proposal.map(|proposal| proposal.shown);
-        self.shown = Some(Shown { id: id.to_owned(), name, since: Instant::now() });
+        // While its files are looked at it is not listed, and there is nothing to say yes to.
+        self.shown = proposal.map(|proposal| Shown { id: id.to_owned(), name: proposal.shown, since: Instant::now() });
         Ok(())
     }
 
@@ -308,6 +310,9 @@ impl<'c> Session<'c> {
             && !self.is_shown(&id)
         {
             self.show_whole(&id).await?;
+            if !self.is_shown(&id) {
+                return Ok(());
+            }
         }
         let words = match self.talk.prompt() {
             None => return Ok(()),
@@ -406,7 +411,7 @@ impl<'c> Session<'c> {
     async fn decide(&mut self, id: &str, answer: &str) -> Result<(), Failure> {
         let address = Address::of("/v1/proposals").then(id);
         let decided = if matches!(answer.to_lowercase().as_str(), "y" | "yes") {
-            let shown = self.shown.take().and_then(|shown| shown.name);
+            let shown = self.shown.take().map(|shown| shown.name);
             let yes = ApproveRequest { shown, ..ApproveRequest::default() };
             self.client.post::<ProposalView>(&address.then("approve"), &yes).await
         } else {
