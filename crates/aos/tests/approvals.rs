@@ -486,6 +486,35 @@ fn a_person_sees_what_one_answer_is_for_and_what_comes_after_waits_on() {
 }
 
 #[test]
+fn the_same_question_of_a_tree_is_read_once_and_answered_by_name() {
+    let child = || {
+        let args = json!({ "role": "You write.", "task": "write", "permissions": ["FS_WRITE asks/**"] });
+        Call::new("SPAWN_AGENT", args)
+    };
+    let rules = vec![
+        any("begin", vec![rig::calls(vec![child(), child()]), say("done")]),
+        any("write", vec![write("asks/a", "new"), say("done")]),
+    ];
+    let policy = Some(POLICY.replace("    fs:", "    calls: [SPAWN_AGENT]\n    fs:"));
+    let rig = Rig::with(rules, Setup { policy, ..Setup::default() });
+    rig.spawn(&["begin"]);
+    let both = || rig.json(&["proposals"]).as_array().filter(|asked| asked.len() == 2).cloned();
+    let asked = until("both", both);
+    assert_eq!(asked[0]["shown"], asked[1]["shown"], "the same words");
+    // Somebody else's is no part of it, whatever it asks.
+    rig.spawn(&["write"]);
+    until("three", || (rig.json(&["proposals"]).as_array()?.len() == 3).then_some(()));
+    let told = rig.aos(&["proposals"]).out;
+    assert!(told.contains("  the same 2 times; a yes to all: aos approve p1 p2\n"), "{told}");
+    assert_eq!(told.matches("| +new\n").count(), 2, "{told}");
+    let yes = rig.aos(&["approve", "p1", "p2"]);
+    assert!(yes.code == 0 && yes.err.contains("p1 is approved") && yes.err.contains("p2 is approved"), "{yes:?}");
+    let done = || ["p1", "p2"].iter().all(|id| state(&rig, id) == "executed").then_some(());
+    until("the writes", done);
+    assert_eq!(open(&rig)["id"], "p3");
+}
+
+#[test]
 fn who_proposes_says_what_could_go_wrong_and_is_told_the_id() {
     let propose = |path: &str| {
         let action = json!({ "name": "FS_WRITE", "args": { "path": path, "content": "1" } });

@@ -1,6 +1,5 @@
 //! `aos approve` and `aos reject`: a person's answers.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use aos_abi::Pid;
@@ -8,17 +7,17 @@ use aos_abi::api::{ApproveRequest, ProposalView, Reach, RejectRequest};
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::ProcessView;
 
-use super::proposals::{shown, state};
+use super::proposals::{Trees, shown, state};
 use super::{Context, Exit, Failure, call, clean_line, now};
 use crate::client::Address;
 
 /// Say yes to calls that wait, or lift the denial of one
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. It is shown whole and asked about first; a script gives --yes or --shown. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
+    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. It is shown whole and asked about first; a script gives --yes or --shown. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 p4 p5\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
 )]
 pub struct Approve {
-    /// Which, such as p3
+    /// Which, such as p3, or several; each answer is for its own call
     #[arg(required_unless_present = "process")]
     id: Vec<String>,
     /// All that waits of this process and of those below it; each answer is for its own call
@@ -63,7 +62,7 @@ pub struct Reject {
 
 impl Approve {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let found = asked(cx, self.process).await?;
+        let (found, trees) = asked(cx, self.process).await?;
         // What names what was seen is checked against it; a change for the role is shown before it is made.
         let unseen = self.reach != For::Role && self.shown.is_none();
         let denied = if unseen { denials(cx, &self.id).await? } else { Vec::new() };
@@ -79,7 +78,7 @@ impl Approve {
         }
         // Without `--yes` a change for the role is shown and no more.
         if self.reach != For::Role || self.yes {
-            confirm(cx, &found, found.len() == 1)?;
+            confirm(cx, &found, &trees, found.len() == 1)?;
         }
         let reach = match self.reach {
             For::Once => Reach::Once,
@@ -114,7 +113,7 @@ async fn approve(cx: &Context, id: &str, yes: ApproveRequest) -> Result<Proposal
             open.retain(|one| one.id == id);
             let Some(one) = open.first() else { return Err(error.into()) };
             let shown = Some(one.shown.clone());
-            confirm(cx, &open, true)?;
+            confirm(cx, &open, &Trees::default(), true)?;
             Ok(client.post(&address, &ApproveRequest { shown, ..yes }).await?)
         }
         answered => Ok(answered?),
@@ -123,7 +122,7 @@ async fn approve(cx: &Context, id: &str, yes: ApproveRequest) -> Result<Proposal
 
 impl Reject {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
-        let ids = all(self.id, asked(cx, self.process).await?);
+        let ids = all(self.id, asked(cx, self.process).await?.0);
         let (client, no) = (cx.client()?, RejectRequest { why: self.why });
         let mut answers = Answers::new(cx);
         for id in ids {
@@ -134,24 +133,21 @@ impl Reject {
     }
 }
 
-/// What waits of a process and of all below it.
-async fn asked(cx: &Context, process: Option<Pid>) -> Result<Vec<ProposalView>, Failure> {
-    let Some(top) = process else { return Ok(Vec::new()) };
+/// What waits of a process and of all below it, and the trees of these.
+async fn asked(cx: &Context, process: Option<Pid>) -> Result<(Vec<ProposalView>, Trees), Failure> {
+    let Some(top) = process else { return Ok((Vec::new(), Trees::default())) };
     let client = cx.client()?;
     let mut open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
     let processes: Vec<ProcessView> = client.get(&Address::of("/v1/processes")).await?;
-    let parents: BTreeMap<Pid, Pid> = processes.iter().map(|process| (process.pid, process.parent)).collect();
-    let below = |pid: Pid| {
-        // A parent is older than its children, so this ends.
-        std::iter::successors(Some(pid), |pid| parents.get(pid).copied().filter(|parent| parent < pid))
-            .any(|pid| pid == top)
-    };
+    let trees = Trees::of(&processes);
     // What was denied waits for nobody: each is lifted by its own name.
-    open.retain(|proposal| below(proposal.pid) && proposal.state == ProposalState::Pending);
+    open.retain(|proposal| {
+        proposal.state == ProposalState::Pending && trees.lineage(proposal.pid).any(|pid| pid == top)
+    });
     if open.is_empty() {
         return Err(Failure::new(format!("nothing waits of process {top}, nor of any below it")).hint("aos proposals"));
     }
-    Ok(open)
+    Ok((open, trees))
 }
 
 /// The proposals that were named, and those that were found.
@@ -176,7 +172,7 @@ async fn denials(cx: &Context, ids: &[String]) -> Result<Vec<ProposalView>, Fail
 fn show_denials(cx: &Context, denied: &[ProposalView], yes: bool) -> Result<(), Failure> {
     let Some(first) = denied.first() else { return Ok(()) };
     if cx.in_terminal && !yes {
-        return confirm(cx, denied, true);
+        return confirm(cx, denied, &Trees::default(), true);
     }
     if !yes {
         let id = clean_line(&first.id);
@@ -184,7 +180,7 @@ fn show_denials(cx: &Context, denied: &[ProposalView], yes: bool) -> Result<(), 
             .hint(format!("read `aos proposals {id}`; then `aos approve {id} --yes`, or `--shown` with its `shown`")));
     }
     if !cx.json {
-        let text = shown(denied, true, now(), cx.width, cx.err);
+        let text = shown(denied, &Trees::default(), true, now(), cx.width, cx.err);
         write!(std::io::stderr(), "{text}").map_err(|error| Failure::new("cannot show it").why(error.to_string()))?;
     }
     Ok(())
@@ -192,12 +188,12 @@ fn show_denials(cx: &Context, denied: &[ProposalView], yes: bool) -> Result<(), 
 
 /// Shows to whoever sits at a terminal what was found, and asks: more may wait by now than when they looked. What comes
 /// after this is not answered. A script has no eyes; it means whatever waits.
-fn confirm(cx: &Context, found: &[ProposalView], in_whole: bool) -> Result<(), Failure> {
+fn confirm(cx: &Context, found: &[ProposalView], trees: &Trees, in_whole: bool) -> Result<(), Failure> {
     if found.is_empty() || !cx.in_terminal {
         return Ok(());
     }
     let ids: Vec<String> = found.iter().map(|proposal| clean_line(&proposal.id)).collect();
-    let text = shown(found, in_whole, now(), cx.width, cx.err);
+    let text = shown(found, trees, in_whole, now(), cx.width, cx.err);
     let unread = |error: std::io::Error| Failure::new("nobody can be asked here").why(error.to_string());
     let mut typed = String::new();
     write!(std::io::stderr(), "{text}\napprove {}? y, or nothing > ", ids.join(", "))

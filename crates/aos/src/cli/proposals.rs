@@ -1,12 +1,15 @@
 //! `aos proposals`: what waits for a person, and what was denied and a person may lift.
 //!
 //! What always holds: the list shows the beginning of each question, so that none buries the others; one that is named is
-//! shown whole. A denial waits for nobody, so it is one line below the questions.
+//! shown whole. A denial waits for nobody, so it is one line below the questions. What several of a tree ask in the very same
+//! words is shown once, with the ids of all: each still has an answer of its own.
 
-use aos_abi::Timestamp;
+use std::collections::BTreeMap;
+
 use aos_abi::api::ProposalView;
 use aos_abi::entry::{BoundFile, ProposalState, Verdict};
 use aos_abi::process::ProcessView;
+use aos_abi::{Pid, Timestamp};
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -64,7 +67,7 @@ impl Args {
         }
         // For people, what agents ask waits beside what they want to do.
         let asking = if self.id.is_empty() { view::processes(&client, false, None).await? } else { Vec::new() };
-        let questions = questions(&asking, cx.width, cx.out);
+        let (trees, questions) = (Trees::of(&asking), questions(&asking, cx.width, cx.out));
         if !questions.is_empty() && proposals.is_empty() {
             cx.print(&questions)?;
         } else if proposals.is_empty() {
@@ -75,7 +78,8 @@ impl Args {
             });
         } else {
             let gap = if questions.is_empty() { "" } else { "\n" };
-            cx.print(&(shown(&proposals, !self.id.is_empty(), now(), cx.width, cx.out) + gap + &questions))?;
+            let told = shown(&proposals, &trees, !self.id.is_empty(), now(), cx.width, cx.out);
+            cx.print(&(told + gap + &questions))?;
         }
         Ok(Exit::Success)
     }
@@ -198,9 +202,68 @@ fn begun(proposal: &ProposalView, width: Option<usize>) -> String {
     text + &broken(&bound(&proposal.files, proposal.unbound.as_deref()), width)
 }
 
+/// The tree that each process belongs to.
+#[derive(Debug, Default)]
+pub(super) struct Trees(BTreeMap<Pid, Pid>);
+
+impl Trees {
+    /// As far as these say.
+    pub(super) fn of(processes: &[ProcessView]) -> Trees {
+        Trees(processes.iter().map(|process| (process.pid, process.parent)).collect())
+    }
+
+    /// A process, its parent, and so on up to the person. A parent is older than its children, so this ends.
+    pub(super) fn lineage(&self, pid: Pid) -> impl Iterator<Item = Pid> {
+        std::iter::successors(Some(pid), |pid| self.0.get(pid).copied().filter(|parent| parent < pid))
+    }
+
+    /// The first of a tree; `None` of a process that nothing is known of.
+    fn root(&self, pid: Pid) -> Option<Pid> {
+        self.0.get(&pid)?;
+        self.lineage(pid).filter(|pid| *pid != Pid::INIT).last()
+    }
+}
+
+/// The same question of several of a tree, together: one that people are shown the same words of, by the same rule. All else
+/// is alone.
+fn alike<'p>(asked: &[&'p ProposalView], trees: &Trees) -> Vec<Vec<&'p ProposalView>> {
+    let mut groups: Vec<Vec<&ProposalView>> = Vec::new();
+    let mut known: BTreeMap<(&str, &str, Pid), usize> = BTreeMap::new();
+    for one in asked {
+        let waits = one.state == ProposalState::Pending && !one.shown.is_empty();
+        let Some(root) = trees.root(one.pid).filter(|_| waits) else {
+            groups.push(vec![one]);
+            continue;
+        };
+        let group = *known.entry((&one.shown, &one.rule, root)).or_insert(groups.len());
+        match groups.get_mut(group) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+/// Ids in a row, as after `aos approve`.
+fn ids(group: &[&ProposalView]) -> String {
+    group.iter().map(|one| clean_line(&one.id)).collect::<Vec<_>>().join(" ")
+}
+
+/// Whose they are, in words.
+fn whose(group: &[&ProposalView]) -> String {
+    match group {
+        [one] => format!("{} of process {}", one.id, one.pid),
+        several => {
+            let pids: Vec<String> = several.iter().map(|one| one.pid.to_string()).collect();
+            format!("{} of processes {}", ids(several), pids.join(" "))
+        }
+    }
+}
+
 /// A table of them, and below it the beginning of each question, or all of it.
 pub(super) fn shown(
     proposals: &[ProposalView],
+    trees: &Trees,
     in_whole: bool,
     now: Timestamp,
     width: Option<usize>,
@@ -215,28 +278,37 @@ pub(super) fn shown(
         Column::text("RULE").dispensable(),
         Column::text("CALL"),
     ]);
-    for proposal in &asked {
+    let groups = alike(&asked, trees);
+    for group in &groups {
+        let Some(proposal) = group.first() else { continue };
+        let more = if group.len() > 1 { format!(" +{}", group.len() - 1) } else { String::new() };
         let open = matches!(proposal.state, ProposalState::Pending | ProposalState::Executed);
+        let until = group.iter().map(|one| one.expires_at).min().unwrap_or(proposal.expires_at);
         table.row([
-            proposal.id.clone(),
-            proposal.pid.to_string(),
+            format!("{}{more}", proposal.id),
+            format!("{}{more}", proposal.pid),
             state(proposal.state).to_owned(),
-            if open { duration(proposal.expires_at.millis_since(now) / 1_000) } else { "-".into() },
+            if open { duration(until.millis_since(now) / 1_000) } else { "-".into() },
             proposal.rule.clone(),
             call(&proposal.call.name, &proposal.call.args),
         ]);
     }
     let mut text = if asked.is_empty() { String::new() } else { table.shown(width, style) };
-    let begin = |text: &mut String, proposal: &ProposalView| {
-        text.push_str(&format!("\n{}\n", style.bold(&format!("{} of process {}", proposal.id, proposal.pid))));
+    let begin = |text: &mut String, group: &[&ProposalView]| {
+        let Some(proposal) = group.first() else { return };
+        text.push_str(&format!("\n{}\n", style.bold(&whose(group))));
         text.push_str(&if in_whole { whole(proposal, width) } else { begun(proposal, width) });
+        if group.len() > 1 {
+            text.push_str(&format!("  the same {} times; a yes to all: aos approve {}\n", group.len(), ids(group)));
+        }
     };
-    let told = asked.iter().filter(|proposal| in_whole || proposal.state == ProposalState::Pending);
-    told.for_each(|proposal| begin(&mut text, proposal));
+    let waits = |group: &[&ProposalView]| group.iter().any(|one| one.state == ProposalState::Pending);
+    let told = groups.iter().filter(|group| in_whole || waits(group));
+    told.for_each(|group| begin(&mut text, group));
     if !denied.is_empty() {
         let gap = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{gap}{}", denials(&denied, now, width, style)));
-        denied.iter().filter(|_| in_whole).for_each(|proposal| begin(&mut text, proposal));
+        denied.iter().filter(|_| in_whole).for_each(|proposal| begin(&mut text, &[*proposal]));
     }
     text
 }
@@ -298,11 +370,11 @@ mod tests {
     fn one_question_does_not_bury_the_next() {
         let lines = |count: usize| (0..count).map(|nth| format!("+line {nth}\n")).collect::<String>();
         let list = [asks("p1", lines(3_000)), asks("p2", "x".repeat(1 << 20)), asks("p3", lines(40))];
-        let told = shown(&list, false, Timestamp(0), None, Style::plain());
+        let told = shown(&list, &Trees::default(), false, Timestamp(0), None, Style::plain());
         assert!(told.contains("  | +line 39\n  … 2960 more lines: aos proposals p1 shows all\n"), "{told}");
         assert!(told.contains("x…\n  … 1 more line: aos proposals p2 shows all\n") && told.len() < 20_000, "{told}");
         assert!(!told.contains("proposals p3") && told.matches("only while unchanged: a (not there)\n").count() == 3);
-        let all = shown(&list[..1], true, Timestamp(0), None, Style::plain());
+        let all = shown(&list[..1], &Trees::default(), true, Timestamp(0), None, Style::plain());
         assert!(all.contains("+line 2999\n") && !all.contains("shows all"), "what is named is shown whole");
     }
 
@@ -311,16 +383,38 @@ mod tests {
         let mut one = asks("p1", "$ rm -r x\nrisk: none".into());
         one.risk = Some("it has read what others wrote. It says itself: none\n  risk: really none".into());
         one.why = Some(format!("{}risk: none", " ".repeat(76)) + &"\n  risk: none".repeat(60));
-        for told in
-            [shown(std::slice::from_ref(&one), false, Timestamp(0), Some(80), Style::plain()), whole(&one, Some(80))]
-        {
+        for told in [
+            shown(std::slice::from_ref(&one), &Trees::default(), false, Timestamp(0), Some(80), Style::plain()),
+            whole(&one, Some(80)),
+        ] {
             let lines: Vec<&str> = told.lines().skip_while(|line| !line.starts_with("  ")).collect();
             assert!(lines[0].starts_with("  risk: it has read") && lines[1] == "  | $ rm -r x", "{told}");
             let risks = lines.iter().filter(|line| line.trim_start().starts_with("risk:")).count();
             assert_eq!(risks, 1, "{told}");
             assert!(lines.iter().all(|line| line.chars().count() <= 80), "{told}");
         }
-        let told = shown(&[one], false, Timestamp(0), None, Style::plain());
+        let told = shown(&[one], &Trees::default(), false, Timestamp(0), None, Style::plain());
         assert!(told.contains("  … 51 more lines: aos proposals p1 shows all\n"), "{told}");
+    }
+
+    #[test]
+    fn the_same_question_of_a_tree_is_shown_once_with_the_ids_of_all() {
+        let asks = |id: &str, pid: u64, shown: &str| {
+            let preview = if shown == "same" { "FS_WRITE a" } else { "FS_WRITE b" };
+            ProposalView { pid: Pid(pid), shown: shown.into(), ..asks(id, preview.into()) }
+        };
+        // 3 and 4 are children of 2, and 5 is of no tree of theirs.
+        let trees = Trees([(2, 1), (3, 2), (4, 2), (5, 1)].map(|(pid, parent)| (Pid(pid), Pid(parent))).into());
+        let mut late = asks("p5", 4, "same");
+        late.rule = "another".into();
+        let list = [asks("p1", 3, "same"), asks("p2", 3, "other"), asks("p3", 4, "same"), asks("p4", 5, "same"), late];
+        let told = shown(&list, &trees, false, Timestamp(0), None, Style::plain());
+        let rows: Vec<&str> = told.lines().skip(1).take(4).map(|line| line.split("  ").next().unwrap()).collect();
+        assert_eq!(rows, ["p1 +1", "p2", "p4", "p5"], "{told}");
+        let once = "p1 p3 of processes 3 4\n  | FS_WRITE a\n  only while unchanged: a (not there)\n  the same 2 times; a yes to \
+                    all: aos approve p1 p3\n";
+        assert!(told.contains(once), "{told}");
+        assert_eq!(told.matches("| FS_WRITE a\n").count(), 3, "{told}");
+        assert!(!shown(&list, &Trees::default(), false, Timestamp(0), None, Style::plain()).contains("the same"));
     }
 }

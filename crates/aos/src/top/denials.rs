@@ -62,7 +62,7 @@ pub(super) fn whole(state: &State, one: &Denial, from: usize, frame: &mut Frame<
     };
     let next = if state.denied.len() > 1 { "  Tab next" } else { "" };
     let keys = format!("{answers}{next}  Esc back");
-    page::text(frame, title, &proposal::lines(what), from, state.said.as_deref().unwrap_or(&keys));
+    page::text(frame, title, &proposal::lines(state, what), from, state.said.as_deref().unwrap_or(&keys));
 }
 
 /// Draws what a yes for the role would change.
@@ -104,11 +104,11 @@ pub(super) fn pressed_on_one(state: &mut State, id: String, from: usize, key: Ke
     let over = match key {
         KeyCode::Char('a') if may => {
             state.over = Some(back);
-            return Some(Command::Approve { id, shown_as, reach: Reach::Once });
+            return Some(Command::Approve { ids: vec![id], shown_as, reach: Reach::Once });
         }
         KeyCode::Char('p') if may_for_longer => {
             state.over = Some(back);
-            return Some(Command::Approve { id, shown_as, reach: Reach::Process });
+            return Some(Command::Approve { ids: vec![id], shown_as, reach: Reach::Process });
         }
         KeyCode::Char('g') if may_for_longer => {
             state.over = Some(Over::Denial { id: id.clone(), from });
@@ -122,7 +122,7 @@ pub(super) fn pressed_on_one(state: &mut State, id: String, from: usize, key: Ke
             Over::Denial { id: next.id.clone(), from: 0 }
         }
         _ => {
-            let last = proposal::last(&one.what, state.size);
+            let last = proposal::last(state, &one.what, state.size);
             Over::Denial { id, from: page::moved(from, last, key, state.size) }
         }
     };

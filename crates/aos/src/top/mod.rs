@@ -27,7 +27,7 @@ use crate::client::Address;
 /// Watch the processes live, full screen
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves and r rejects; d lists what was denied, where Enter shows one whole: a lets it happen once,\np for the process, g shows the grants for the role and y writes them, r dismisses it; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
+    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves, A all of its tree that ask the very same, and r rejects; d lists what was denied, where Enter shows one whole: a lets it happen once,\np for the process, g shows the grants for the role and y writes them, r dismisses it; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
 )]
 pub struct Args {}
 

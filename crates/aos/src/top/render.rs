@@ -259,7 +259,7 @@ fn help(frame: &mut Frame<'_>) {
         ("/", "filter by name, model, state or pid; Esc clears"),
         ("k", "end the process: TERM, one last turn, then KILL"),
         ("p", "pause it, or let it go on"),
-        ("Enter, a", "show what it waits for; a approves, r rejects"),
+        ("Enter, a", "show what it waits for; a, A approve, r rejects"),
         ("r", "reject it, with a reason"),
         ("d", "list what was denied; Enter shows one whole"),
         ("u", "show what can be taken back, and take it back"),

@@ -144,6 +144,7 @@ async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failu
         call: call(&proposal.call.name, &proposal.call.args),
         shown: whole(&proposal, None).lines().map(str::to_owned).collect(),
         shown_as: proposal.shown,
+        rule: proposal.rule,
         id: proposal.id,
         pid: proposal.pid,
     };
@@ -198,10 +199,14 @@ async fn carry_out(client: &Client, policy: &Path, command: Command) -> Input {
             let sent = client.post::<serde_json::Value>(&address, &SignalRequest { signal, tree: false }).await;
             (format!("sent {signal} to {pid}"), sent)
         }
-        Command::Approve { id, shown_as, reach } => {
+        Command::Approve { ids, shown_as, reach } => {
             let yes = ApproveRequest { shown: Some(shown_as), reach };
-            let answered = client.post::<ProposalView>(&proposal(&id).then("approve"), &yes).await;
-            return Input::Said(answered.map_or_else(|error| error.to_string(), |one| answer(&one)));
+            let mut said = Vec::new();
+            for id in &ids {
+                let answered = client.post::<ProposalView>(&proposal(id).then("approve"), &yes).await;
+                said.push(answered.map_or_else(|error| error.to_string(), |one| answer(&one)));
+            }
+            return Input::Said(said.join("; "));
         }
         Command::Change(id) => {
             return change(&client, policy, &id).await.map_or_else(unable, Input::Change);

@@ -87,6 +87,8 @@ pub(super) struct Waiting {
     pub(super) id: String,
     pub(super) pid: Pid,
     pub(super) call: String,
+    /// The rule that asks, or denies.
+    pub(super) rule: String,
     /// Everything that one should know before one answers, a line each: what it does, why, and what it is bound to.
     pub(super) shown: Vec<String>,
     /// What the daemon names that by: a yes is to nothing else.
@@ -178,8 +180,8 @@ pub(super) struct State {
     /// Events may have said less than the table does; it should be read again.
     pub(super) stale: bool,
     view: Vec<Pid>,
-    /// What the last frame showed whole of a proposal or denial, see [`Waiting::shown_as`].
-    seen: String,
+    /// What the last frame showed whole of a proposal or denial, see [`Waiting::shown_as`]; and of which it was.
+    seen: (String, Vec<String>),
 }
 
 impl State {
@@ -214,7 +216,7 @@ impl State {
         if self.reversed {
             rows.reverse();
         }
-        self.seen = self.over_whole().map(|shown| shown.shown_as.clone()).unwrap_or_default();
+        self.seen = self.over_whole().map(|one| (one.shown_as.clone(), self.alike(one))).unwrap_or_default();
         let before = self.selected.and_then(|pid| self.view.iter().position(|other| *other == pid)).unwrap_or(0);
         self.view = rows.into_iter().map(|process| process.pid).collect();
         if !self.selected.is_some_and(|pid| self.view.contains(&pid)) {
@@ -248,7 +250,29 @@ impl State {
 
     /// Whether the last frame showed it whole as it is known now: nothing is said yes to that came after that.
     pub(super) fn has_seen(&self, one: &Waiting) -> bool {
-        !one.shown.is_empty() && self.seen == one.shown_as
+        !one.shown.is_empty() && self.seen.0 == one.shown_as
+    }
+
+    /// Those of its tree that ask the same in the same words, by the same rule, by id: it itself, and whatever else one look
+    /// shows as well. Each has an answer of its own.
+    pub(super) fn alike(&self, one: &Waiting) -> Vec<String> {
+        let same = |other: &&Waiting| {
+            !other.shown_as.is_empty()
+                && (&other.shown_as, &other.rule) == (&one.shown_as, &one.rule)
+                && self.root(other.pid) == self.root(one.pid)
+        };
+        self.waiting.iter().filter(same).map(|other| other.id.clone()).collect()
+    }
+
+    /// The same, as the last frame showed them.
+    pub(super) fn seen_alike(&self) -> &[String] {
+        &self.seen.1
+    }
+
+    /// The first of a tree, below the person. A parent is older than its children, so this ends.
+    fn root(&self, pid: Pid) -> Pid {
+        let parent = |pid: &Pid| self.processes.get(pid).map(|process| process.parent).filter(|parent| parent < pid);
+        std::iter::successors(Some(pid), parent).filter(|pid| *pid != Pid::INIT).last().unwrap_or(pid)
     }
 
     /// How many denials nobody has answered.

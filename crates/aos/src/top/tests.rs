@@ -56,6 +56,7 @@ fn waiting(id: &str, pid: u64, call: &str, shown: &str) -> Waiting {
         id: id.into(),
         pid: Pid(pid),
         call: call.into(),
+        rule: "role assistant: fs[1] asks/**".into(),
         shown: shown.lines().map(str::to_owned).collect(),
         shown_as: format!("{id} as it is"),
     }
@@ -197,7 +198,7 @@ fn sorted_filtered_and_moved_through() {
     77│ /                       filter by name, model, state or pid; Esc clears  │m7
     78│ k                       end the process: TERM, one last turn, then KILL  │m7
     78│ p                       pause it, or let it go on                        │m7
-    78│ Enter, a                show what it waits for; a approves, r rejects    │m7
+    78│ Enter, a                show what it waits for; a, A approve, r rejects  │m7
     78│ r                       reject it, with a reason                         │m7
     78│ d                       list what was denied; Enter shows one whole      │m7
     ┌ │ u                       show what can be taken back, and take it back    │─┐
@@ -238,7 +239,7 @@ fn keys_ask_before_they_end_and_answer_only_what_is_shown() {
     assert_eq!(press(&mut state, KeyCode::Char('a')), None, "first it is shown whole");
     assert_eq!(
         press(&mut state, KeyCode::Char('a')),
-        Some(Command::Approve { id: "p3".into(), shown_as: "p3 as it is".into(), reach: Reach::Once })
+        Some(Command::Approve { ids: vec!["p3".into()], shown_as: "p3 as it is".into(), reach: Reach::Once })
     );
     press(&mut state, KeyCode::Char('r'));
     for one in "no".chars() {
@@ -541,7 +542,8 @@ fn what_was_denied_is_listed_with_what_it_wants() {
 fn a_denial_is_answered_where_it_is_shown_whole() {
     let mut state = thousand();
     update(&mut state, Input::Denied(vec![denial("p3", 2), Denial { of_role: false, ..denial("p4", 3) }]));
-    let lift = |id: &str, reach| Some(Command::Approve { id: id.into(), shown_as: format!("{id} as it is"), reach });
+    let lift =
+        |id: &str, reach| Some(Command::Approve { ids: vec![id.into()], shown_as: format!("{id} as it is"), reach });
     let look = |state: &mut State, keys: &[KeyCode]| {
         state.over = None;
         keys.iter().for_each(|key| assert_eq!(press(state, *key), None));
@@ -614,6 +616,44 @@ fn the_grants_for_the_role_are_shown_and_take_a_second_key() {
     press(&mut state, KeyCode::Esc);
     update(&mut state, Input::Change(Grant { change, lines }));
     assert_eq!(state.over, Some(Over::Denials { at: 0 }), "what comes after one has gone is not shown");
+}
+
+#[test]
+fn one_key_answers_the_same_question_of_a_tree() {
+    let mut state = thousand();
+    // All but process 9 are children of 2.
+    let children = (3..12).map(|pid| ProcessView { parent: Pid(if pid == 9 { 1 } else { 2 }), ..process(pid) });
+    update(&mut state, Input::Processes(std::iter::once(process(2)).chain(children).collect()));
+    let same =
+        |id: &str, pid| Waiting { shown_as: "the same".into(), ..waiting(id, pid, "FS_WRITE a", "  | FS_WRITE a") };
+    let ask = |late: bool| {
+        let other = Waiting { shown_as: "another".into(), ..same("p6", 6) };
+        let by = Waiting { rule: "label: labels[0] untrusted".into(), ..same("p7", 7) };
+        let list = [same("p3", 3), same("p4", 4), same("p5", 9), other, by, same("p8", 8)];
+        Input::Proposals(list.into_iter().take(if late { 6 } else { 5 }).collect())
+    };
+    update(&mut state, ask(false));
+    state.selected = Some(Pid(4));
+    press(&mut state, KeyCode::Enter);
+    let shown = drawn(&mut state);
+    assert!(shown.contains("the same 2 times: p3 of process 3, p4 of process 4"), "{shown}");
+    assert!(shown.contains("a approve  A all 2  r reject"), "{shown}");
+    // One that comes now is not on the screen yet.
+    update(&mut state, ask(true));
+    let yes = |ids: &[&str]| {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        Some(Command::Approve { ids, shown_as: "the same".into(), reach: Reach::Once })
+    };
+    assert_eq!(press(&mut state, KeyCode::Char('A')), yes(&["p3", "p4"]));
+    state.over = Some(Over::Proposal { id: "p4".into(), from: 0 });
+    assert!(drawn(&mut state).contains("A all 3"));
+    assert_eq!(press(&mut state, KeyCode::Char('A')), yes(&["p3", "p4", "p8"]));
+    state.over = Some(Over::Proposal { id: "p6".into(), from: 0 });
+    assert!(!drawn(&mut state).contains("A all"));
+    assert_eq!(
+        press(&mut state, KeyCode::Char('a')),
+        Some(Command::Approve { ids: vec!["p6".into()], shown_as: "another".into(), reach: Reach::Once })
+    );
 }
 
 /// A yes went to what had come since the last frame, and had never been on the screen.

@@ -52,8 +52,8 @@ pub(super) enum Input {
 pub(super) enum Command {
     /// Send a signal.
     Signal(Pid, Signal),
-    /// Say yes.
-    Approve { id: String, shown_as: String, reach: Reach },
+    /// Say yes to each of these, which are shown by the same words.
+    Approve { ids: Vec<String>, shown_as: String, reach: Reach },
     /// Say no.
     Reject(String, String),
     /// Read what a yes to a denial for its role would change.
@@ -191,7 +191,8 @@ fn heard(state: &mut State, entry: &Entry) {
         }
         Body::Proposal { id, state: ProposalState::Pending, proposal, .. } => {
             let call = proposal.as_ref().map(|p| call(p.name.as_str(), &p.args)).unwrap_or_default();
-            state.waiting.push(Waiting { id: id.clone(), pid, call, shown: Vec::new(), shown_as: String::new() });
+            let (shown, shown_as, rule) = (Vec::new(), String::new(), String::new());
+            state.waiting.push(Waiting { id: id.clone(), pid, call, rule, shown, shown_as });
             state.unread = true;
         }
         Body::Proposal { id, state: ProposalState::Executed, proposal: Some(done), .. } => {
@@ -430,10 +431,14 @@ fn pressed_on_table(state: &mut State, key: KeyCode) -> Option<Command> {
 /// A key while a proposal stands over the table: it is answered, scrolled, left, or gives way to the next one.
 fn pressed_on_proposal(state: &mut State, id: String, from: usize, key: KeyCode) -> Option<Command> {
     let waiting = state.waiting(&id)?;
-    let (seen, last) = (state.has_seen(waiting), proposal::last(waiting, state.size));
+    let (seen, last) = (state.has_seen(waiting), proposal::last(state, waiting, state.size));
     let over = match key {
         KeyCode::Char('a') if seen => {
-            return Some(Command::Approve { id, shown_as: waiting.shown_as.clone(), reach: Reach::Once });
+            return Some(Command::Approve { ids: vec![id], shown_as: waiting.shown_as.clone(), reach: Reach::Once });
+        }
+        KeyCode::Char('A') if seen => {
+            let (ids, shown_as) = (state.seen_alike().to_vec(), waiting.shown_as.clone());
+            return Some(Command::Approve { ids, shown_as, reach: Reach::Once });
         }
         KeyCode::Char('r') => Over::Reject { id, why: String::new() },
         KeyCode::Esc | KeyCode::Char('q') | KeyCode::Enter => return None,
