@@ -87,7 +87,7 @@ impl Narrator {
             Body::Verdict { verdict, rule, .. } => self.verdict(*verdict, rule),
             // Calls that only read run side by side: which one this is of, its name says.
             Body::Result { call_id, name, outcome, .. } => {
-                let whose = if self.last.as_ref() == Some(call_id) { None } else { Some(name.as_str()) };
+                let whose = self.last.as_ref().is_some_and(|last| last != call_id).then_some(name.as_str());
                 vec![self.result(name, whose, outcome)]
             }
             Body::Proposal { id, state, proposal, why } => {
