@@ -363,6 +363,26 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// The same state once more, from which a test goes on in another way. Between two inputs nothing else is in it.
+    #[cfg(feature = "faults")]
+    #[must_use]
+    pub fn twin(&self) -> Kernel<P>
+    where
+        P: Clone,
+    {
+        Kernel {
+            table: self.table.clone(),
+            globals: self.globals.clone(),
+            config: Arc::clone(&self.config),
+            policy: self.policy.clone(),
+            role_grants: self.role_grants.clone(),
+            applied: Applied::default(),
+            to_run: self.to_run.clone(),
+            unrecovered: self.unrecovered.clone(),
+            ..*self
+        }
+    }
+
     /// The last entry it has lived through.
     #[must_use]
     pub fn lsn(&self) -> Lsn {

@@ -51,7 +51,7 @@ impl PageStore for NoPages {
 }
 
 /// A process in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     process: Box<Process>,
     /// It differs from its page.
@@ -61,7 +61,7 @@ struct Slot {
 }
 
 /// The process table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table<P> {
     pages: P,
     slots: BTreeMap<Pid, Slot>,

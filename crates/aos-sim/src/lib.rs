@@ -6,7 +6,7 @@
 //!
 //! Reading order: `world` for the loop, `arrival` for what comes back, `recovery` for crashes, `mind`, `outside`, `files`,
 //! `person` and `mischief` for who acts, `witness` and `check` for what must hold of the kernel's account of itself, `desk`
-//! and `bill` for what must hold of what was really said and done. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
+//! and `bill` for what must hold of what was really said and done, `proposals` for questions gone through in every order. Deliberately absent: the prompt's text (`aos-context` tests it) and real drivers.
 
 mod arrival;
 mod bill;
@@ -20,6 +20,7 @@ mod mischief;
 mod need;
 mod outside;
 mod person;
+pub mod proposals;
 mod recovery;
 mod report;
 mod setup;
