@@ -516,6 +516,17 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// Whether a process whose turn it is goes to another model: the server of the one that it waited for went down meanwhile,
+    /// or another inference tries it just now.
+    pub(crate) fn passes_by(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> bool {
+        let down = self.is_down(model, spec).is_some();
+        let elsewhere = down && self.route_of(pid).order.first().is_some_and(|first| first.model != *model);
+        if elsewhere {
+            self.want_turn(pid);
+        }
+        elsewhere
+    }
+
     /// Whether another model can take this turn over; then it is queued for that one. What failed is not asked again
     /// before something has answered, or a pause is over.
     pub(crate) fn falls_back(&mut self, pid: Pid, model: &str) -> bool {

@@ -324,6 +324,13 @@ impl<P: PageStore> Kernel<P> {
         if self.table.get(pid).is_some_and(|process| process.asks.iter().any(|ask| ask.model == model)) {
             self.queue(pid, model);
         }
+        // It was up when it was chosen.
+        if self.is_down(model, spec).is_some()
+            && let Ok(Some(choice)) = self.next_model(pid, &ask)
+            && choice.model != model
+        {
+            return self.put(pid, ask, choice);
+        }
         // It was allowed when it was asked, and the policy may be another one since.
         let role = self.table.get(pid).map(|process| process.policy_role.clone()).unwrap_or_default();
         if self.model_verdict(&role, model) != Verdict::Allow {

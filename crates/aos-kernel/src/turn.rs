@@ -180,7 +180,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     fn start_turn(&mut self, pid: Pid, model: &str, spec: &ModelSpec) {
-        if self.withdrawn_model(pid, model) {
+        if self.withdrawn_model(pid, model) || self.passes_by(pid, model, spec) {
             return;
         }
         let hedge_after_ms = self.patience(pid);

@@ -23,6 +23,7 @@ mod person;
 pub mod proposals;
 mod recovery;
 mod report;
+pub mod servers;
 mod setup;
 mod witness;
 mod world;

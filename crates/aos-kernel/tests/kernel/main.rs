@@ -23,6 +23,7 @@ mod money;
 mod outside;
 mod personal;
 mod pitfalls;
+mod probes;
 mod programs;
 mod proposals;
 mod quarantine;
