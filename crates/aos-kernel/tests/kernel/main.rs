@@ -11,6 +11,7 @@ mod bounds;
 mod denials;
 mod faults;
 mod files;
+mod flood;
 mod given;
 mod glance;
 mod groups;
