@@ -77,6 +77,7 @@ impl<P: PageStore> Kernel<P> {
                 InFlight::Serve { .. } => unreachable!("all of them were cut off above, or are of who is set aside"),
             }
         }
+        self.pay_for_the_ended();
         self.unrecovered.clear();
     }
 

@@ -8,13 +8,17 @@
 //! that they come to an end.
 
 use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use aos_abi::entry::{Faulted, ServedOutcome, Unrecovered};
 use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp};
 
+use serde::{Deserialize, Serialize};
+
 use crate::effect::Effect;
 use crate::process::{CallState, Phase, Process, StepCall};
+use crate::purse::Purse;
 use crate::table::{PageStore, StoreFailed};
 use crate::{Applied, InFlight, Kernel, outcome};
 
@@ -36,6 +40,14 @@ pub struct Fault {
     pub pid: Pid,
     /// The input.
     pub body: Body,
+}
+
+/// What starts have let go of without another look: nobody brings how it ended, and it is not paid yet.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LetGo {
+    effects: BTreeMap<EffectId, InFlight>,
+    /// What was set aside ahead, by program.
+    pub(crate) purses: BTreeMap<Pid, Purse>,
 }
 
 /// What is to be applied in place of an input over which the kernel failed, in order.
@@ -174,11 +186,42 @@ impl<P: PageStore> Kernel<P> {
         self.unrecovered.contains(&pid) || self.table.get(pid).is_some_and(Process::is_faulted)
     }
 
-    /// Nothing comes of an effect any more, and nobody looks at whose it was: its slot is free, and what was set aside for it
-    /// stays so.
+    /// Nothing comes of an effect any more, and nobody looks at whose it was: its slot is free, and it is paid once a person
+    /// lets that one go on, or it ends.
     pub(crate) fn let_go(&mut self, id: EffectId) {
-        if let Some(InFlight::Infer { model, .. }) = self.globals.in_flight.remove(&id) {
-            self.globals.scheduler.finished(&model);
+        let Some(in_flight) = self.globals.in_flight.remove(&id) else { return };
+        if let Some(model) = in_flight.model() {
+            self.globals.scheduler.finished(model);
+        }
+        self.globals.let_go.effects.insert(id, in_flight);
+    }
+
+    /// Pays what was let go of at the most that it can have come to, and ends the waiting for it.
+    pub(crate) fn pay_let_go(&mut self, pid: Pid) {
+        if let Some(purse) = self.globals.let_go.purses.remove(&pid) {
+            self.lose(pid, &purse);
+        }
+        let of = self.globals.let_go.effects.iter().filter(|(_, in_flight)| in_flight.pid() == pid);
+        for id in of.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(in_flight) = self.globals.let_go.effects.remove(&id) else { continue };
+            if let Some(model) = in_flight.model() {
+                self.globals.scheduler.takes_up(model);
+            }
+            self.globals.in_flight.insert(id, in_flight);
+            self.never_comes(id);
+        }
+    }
+
+    /// The same of those that have ended, which no person lets go on: each start tries it again.
+    pub(crate) fn pay_for_the_ended(&mut self) {
+        let let_go = &self.globals.let_go;
+        let of: BTreeSet<Pid> =
+            let_go.effects.values().map(InFlight::pid).chain(let_go.purses.keys().copied()).collect();
+        for pid in of {
+            if !self.is_set_aside(pid) {
+                self.works_on(pid);
+                self.pay_let_go(pid);
+            }
         }
     }
 

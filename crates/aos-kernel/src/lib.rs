@@ -63,6 +63,7 @@ use crate::circuit::Circuits;
 use crate::course::Measures;
 use crate::denials::Denied;
 use crate::effect::Effect;
+use crate::fault::LetGo;
 use crate::hedge::Race;
 use crate::labels::Reads;
 use crate::process::{Ask, Notice, Phase, Process};
@@ -153,6 +154,8 @@ struct Globals {
     origins: BTreeMap<Pid, u32>,
     /// How many live below the first of each tree, itself left out; its own pid stands for the tree also when it has ended.
     trees: BTreeMap<Pid, u32>,
+    /// What is under way no more and not paid yet.
+    let_go: LetGo,
 }
 
 /// An effect whose outcome is still to come.
@@ -191,6 +194,15 @@ impl InFlight {
     fn pid(&self) -> Pid {
         match self {
             InFlight::Infer { pid, .. } | InFlight::Call { pid, .. } | InFlight::Serve { pid, .. } => *pid,
+        }
+    }
+
+    /// The model whose slot it has.
+    fn model(&self) -> Option<&str> {
+        match self {
+            InFlight::Infer { model, .. } => Some(model),
+            InFlight::Serve { ask, .. } => Some(&ask.model),
+            InFlight::Call { .. } => None,
         }
     }
 

@@ -235,6 +235,7 @@ impl<P: PageStore> Kernel<P> {
         let stopped = self.with(pid, |process| (process.is_faulted(), process.stopped.take().is_some()));
         let Some((was_faulted, true)) = stopped else { return };
         if was_faulted {
+            self.pay_let_go(pid);
             // What was seen of its files may be what was left out.
             self.examine_again();
             self.works_on(pid);
@@ -249,8 +250,12 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// `TERM`: one last turn and five seconds.
+    /// `TERM`: one last turn and five seconds. Whoever is set aside for a fault takes no turn, and is due for no end either.
     fn terminate(&mut self, pid: Pid, lsn: Lsn) {
+        if self.table.get(pid).is_some_and(Process::is_faulted) {
+            self.exit(pid, 143, Value::Null, "ended by TERM while it was set aside");
+            return;
+        }
         let kill_at = self.globals.at.plus_millis(limits::TERM_GRACE_MS);
         let notice = self.as_notice(lsn);
         let again = self.with(pid, |process| {
@@ -304,6 +309,7 @@ impl<P: PageStore> Kernel<P> {
         if code == 0 {
             self.did_well(pid);
         }
+        self.pay_let_go(pid);
         self.approvals_are_over(pid, "its process has ended");
         self.close_proposals(pid);
         self.close_denials(pid);

@@ -172,15 +172,20 @@ impl<P: PageStore> Kernel<P> {
             self.works_on(pid);
             let Some(purse) = self.take_purse(pid) else { continue };
             if bare.contains(&pid) {
-                // What it held stays set aside, which is as good as spent.
-                continue;
+                self.globals.let_go.purses.insert(pid, *purse);
+            } else {
+                self.lose(pid, &purse);
             }
-            let lost = purse.total();
-            self.settle_all(pid, lost, lost);
-            let priced = lost.usd > 0 || self.model(&purse.model).is_some_and(|spec| spec.price.is_some());
-            let usage = Usage { input_tokens: lost.tokens, estimated: true, ..Usage::default() };
-            self.charged(pid, &purse.model, usage, priced.then_some(Usd(lost.usd)));
         }
+    }
+
+    /// What a purse held counts as spent.
+    pub(crate) fn lose(&mut self, pid: Pid, purse: &Purse) {
+        let lost = purse.total();
+        self.settle_all(pid, lost, lost);
+        let priced = lost.usd > 0 || self.model(&purse.model).is_some_and(|spec| spec.price.is_some());
+        let usage = Usage { input_tokens: lost.tokens, estimated: true, ..Usage::default() };
+        self.charged(pid, &purse.model, usage, priced.then_some(Usd(lost.usd)));
     }
 
     /// What is set aside ahead for a process in one dimension.

@@ -135,6 +135,11 @@ impl Scheduler {
         queue.minute.push_back((now, tokens));
     }
 
+    /// An inference that has ended here already is about to end once more.
+    pub(crate) fn takes_up(&mut self, model: &str) {
+        self.queues.entry(model.to_owned()).or_default().running += 1;
+    }
+
     /// An inference has ended.
     pub fn finished(&mut self, model: &str) {
         if let Some(queue) = self.queues.get_mut(model) {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use aos_abi::entry::{Configured, Faulted, InferenceOutcome};
-use aos_abi::inference::{NativeCall, Reply, Stop, Usage};
-use aos_abi::model::ModelSpec;
-use aos_abi::process::SpawnSpec;
-use aos_abi::{Body, EffectId, Entry, Pid, Signal, Timestamp};
+use aos_abi::entry::{Asked, Configured, Faulted, InferenceOutcome, Key};
+use aos_abi::inference::{Format, NativeCall, Reply, Stop, Usage};
+use aos_abi::model::{ModelSpec, Price};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
+use aos_abi::{Body, EffectId, Entry, Pid, Signal, Timestamp, Usd};
 use aos_kernel::Kernel;
 use aos_kernel::effect::Effect;
 use aos_kernel::fault::Instead;
@@ -22,6 +22,14 @@ struct World {
     asked: Vec<(Pid, EffectId)>,
     /// When it fails again, each time that it was made again.
     planned: Vec<u32>,
+}
+
+/// What a process has under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Turn,
+    Call,
+    Request,
 }
 
 impl World {
@@ -93,6 +101,45 @@ impl World {
         let spec = SpawnSpec { task: Some("work".into()), ..SpawnSpec::resident(pid, "You work.", "m") };
         assert!(self.offer(pid, Body::Spawned(Box::new(spec))));
         pid
+    }
+
+    /// A process that has something under way, and money set aside for what asks a model.
+    fn with_something(&mut self, under_way: Way) -> Pid {
+        let pid = self.kernel.next_pid();
+        let budget = BudgetSpec { usd: Some(Usd(10_000_000_000)), ..BudgetSpec::default() };
+        let program = under_way == Way::Request;
+        let mode = if program { Mode::Program } else { Mode::Resident };
+        let task = (!program).then(|| "work".to_owned());
+        let spec = SpawnSpec { budget, mode, task, ..SpawnSpec::resident(pid, "You work.", "m") };
+        assert!(self.offer(pid, Body::Spawned(Box::new(spec))));
+        match under_way {
+            Way::Turn => {}
+            Way::Call => {
+                let (_, effect) = self.asked.remove(0);
+                let arguments = r#"{"path":"notes","content":""}"#.to_owned();
+                let call = NativeCall { id: "k1".into(), name: "FS_WRITE".into(), arguments };
+                assert!(self.reply(pid, effect, "", vec![call]));
+            }
+            Way::Request => {
+                let key = Key { sha256: format!("{:064x}", 1), owner: None, rpm: None, tiers: Vec::new() };
+                assert!(self.offer(pid, Body::Keyed(Box::new(key))));
+                let asked = Asked {
+                    request: 1,
+                    model: "m".into(),
+                    format: Format::Chat,
+                    input_tokens: 100,
+                    max_output: None,
+                    needs: Default::default(),
+                    more: 0,
+                };
+                assert!(self.offer(pid, Body::Asked(Box::new(asked))));
+            }
+        }
+        pid
+    }
+
+    fn boot(&mut self) -> bool {
+        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() })
     }
 
     fn answer(&mut self, pid: Pid, text: &str) -> bool {
@@ -234,6 +281,76 @@ fn a_start_that_fails_again_goes_on_all_the_same() {
             assert!(world.signal(one, Signal::Cont) && world.signal(one, Signal::Kill));
         }
     }
+}
+
+/// What was set aside for it stayed so for ever, of the day's budget too, and a process that went on waited for an answer
+/// that nobody would bring.
+#[test]
+fn what_a_start_let_go_of_is_paid_once_its_process_goes_on_or_ends() {
+    for under_way in [Way::Turn, Way::Call, Way::Request] {
+        let mut let_go = 0;
+        let ends = [Signal::Cont, Signal::Kill, Signal::Term];
+        for (second, end) in (2..14).flat_map(|second| ends.map(|end| (second, end))) {
+            let mut world = World::new();
+            let price = Some(Price { input: Usd(1_000_000_000), output: Usd(1_000_000_000), ..Price::default() });
+            let model = ModelSpec { context_window: 20_000, max_output: 1000, price, ..ModelSpec::default() };
+            assert!(world.under(POLICY, model));
+            let one = world.with_something(under_way);
+            world.make_again();
+            world.planned = vec![second];
+            world.kernel.fail_after(0);
+            assert!(world.boot());
+            world.planned.clear();
+            world.make_again();
+            let Body::Booted { faulted, .. } = &world.entries.iter().rfind(|entry| entry.cause.is_none()).unwrap().body
+            else {
+                panic!("the start is the last input");
+            };
+            if faulted.iter().filter(|of| of.pid == one).count() < 2 {
+                continue;
+            }
+            let_go += 1;
+            assert!(world.signal(one, end), "{under_way:?} {second} {end:?}");
+            let budget = world.kernel.process(one).unwrap().budget;
+            let asks = end == Signal::Cont && under_way != Way::Request;
+            assert!(budget.usd.spent > 0 || under_way == Way::Call, "{under_way:?} {second} {end:?}");
+            assert_eq!(world.kernel.in_flight(), usize::from(asks), "{under_way:?} {second} {end:?}");
+            if asks {
+                assert!(world.answer(one, "done"));
+                assert_eq!(world.state(one), "blocked");
+            }
+            let account = world.kernel.process(one).unwrap().budget;
+            assert_eq!((account.usd.reserved, account.tokens.reserved), (0, 0), "{under_way:?} {second} {end:?}");
+            assert_eq!(world.kernel.slots()["m"].used, 0);
+            let ended = if end == Signal::Cont { vec![] } else { vec![one] };
+            assert_eq!(world.kernel.prunable(&[one], None), ended, "its account is closed");
+            world.make_again();
+        }
+        assert!(let_go > 0, "{under_way:?} was never let go of");
+    }
+}
+
+/// It went on, which failed again; then nothing but KILL ended it, and no time did.
+#[test]
+fn term_ends_a_process_that_is_set_aside() {
+    let mut world = World::new();
+    let pid = world.spawn();
+    world.kernel.fail_after(0);
+    assert!(!world.answer(pid, "done"));
+    assert!(world.signal(pid, Signal::Term));
+    assert_eq!(world.state(pid), "exited");
+    assert_eq!(world.kernel.view(pid).unwrap().reason.unwrap(), "ended by TERM while it was set aside");
+    // Also one that was told to end already.
+    let other = world.spawn();
+    assert!(world.signal(other, Signal::Term));
+    world.kernel.fail_after(0);
+    assert!(!world.answer(other, "done"));
+    world.now = world.now.plus_millis(60_000);
+    assert!(world.offer(Pid::SYSTEM, Body::Tick));
+    assert_eq!(world.state(other), "stopped", "it waits for a person");
+    assert!(world.signal(other, Signal::Term));
+    assert_eq!(world.state(other), "exited");
+    assert_eq!((world.kernel.in_flight(), world.kernel.next_deadline()), (0, None));
 }
 
 /// A person's word about several at once could not be refused: the daemon ended.
