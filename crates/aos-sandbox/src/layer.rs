@@ -13,6 +13,9 @@
 //!
 //! One thing at a time: while a layer is in use by a run, a commit or an undo, the caller keeps others away from it and
 //! the workspace's other writers too; overlayfs says nothing about folders that change beneath it.
+//!
+//! A folder with the set-group-id bit hands its group on. Where the daemon is root the kernel does that; elsewhere a command
+//! has no other group than the daemon's first one, so what it makes gets its group here, as far as the daemon may give it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -42,6 +45,9 @@ const STEP_BYTES: usize = 400;
 
 /// Permission bits by which a program runs as its file's owner.
 const SET_ID: u32 = 0o6000;
+
+/// The one by which a folder hands its group on to what is made in it.
+const HANDS_ON: u32 = 0o2000;
 
 /// Changes to a workspace that are not in it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,7 +270,8 @@ impl Layer {
     fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan<'_>, Error> {
         let (upper, lower, hidden) = (self.upper(), workspace.to_owned(), &self.hidden);
         let mut plan = Plan { upper, lower, hidden, depth, steps: Vec::new(), bytes: 0, replaced: Vec::new() };
-        match plan.folder(Path::new(""), true) {
+        let group = std::fs::metadata(workspace).ok().as_ref().and_then(handed_on);
+        match plan.folder(Path::new(""), true, group) {
             Ok(()) => Ok(plan),
             Err(Error::Path { source, .. }) if source.raw_os_error() == Some(libc::ENAMETOOLONG) => {
                 Err(Error::Deep { levels: LEVELS_MAX })
@@ -326,8 +333,9 @@ struct Plan<'l> {
 }
 
 impl Plan<'_> {
-    /// Goes through one folder of the layer; `beneath` says whether the workspace has a folder there too.
-    fn folder(&mut self, folder: &Path, beneath: bool) -> Result<(), Error> {
+    /// Goes through one folder of the layer; `beneath` says whether the workspace has a folder there too, and `group` is what it
+    /// hands on.
+    fn folder(&mut self, folder: &Path, beneath: bool, group: Option<u32>) -> Result<(), Error> {
         if folder.iter().count() > LEVELS_MAX {
             return Err(Error::Deep { levels: LEVELS_MAX });
         }
@@ -341,7 +349,7 @@ impl Plan<'_> {
         }
         names.sort();
         for name in &names {
-            self.entry(&folder.join(name), beneath)?;
+            self.entry(&folder.join(name), beneath, group)?;
         }
         if opaque {
             // Nothing of the workspace's folder is seen that is not in the layer's.
@@ -387,7 +395,7 @@ impl Plan<'_> {
         }
     }
 
-    fn entry(&mut self, path: &Path, beneath: bool) -> Result<(), Error> {
+    fn entry(&mut self, path: &Path, beneath: bool, group: Option<u32>) -> Result<(), Error> {
         let host = self.upper.join(path);
         let meta = std::fs::symlink_metadata(&host).map_err(at(&host))?;
         let kind = meta.file_type();
@@ -407,13 +415,19 @@ impl Plan<'_> {
             return Ok(());
         }
         if !meta.is_dir() {
-            return self.file(path, &host, &meta, lower.is_some());
+            // What was written to where it lay keeps its group.
+            let group = group.filter(|_| lower.as_ref().is_none_or(|lower| lower.gid() != meta.gid()));
+            return self.file(path, &host, &meta, lower.is_some(), group);
         }
         let meta = unlock(&host, LOOK).map_err(at(&host))?;
         let merged = lower.as_ref().filter(|old| old.is_dir()).map(|old| old.mode() & 0o7777);
         let steps = self.steps.len();
         self.made(path, &meta, merged, lower.is_some())?;
-        self.folder(path, merged.is_some())?;
+        let group = match lower.filter(|_| merged.is_some()) {
+            Some(lower) => handed_on(&lower),
+            None => group.filter(|_| meta.mode() & HANDS_ON != 0),
+        };
+        self.folder(path, merged.is_some(), group)?;
         match merged {
             Some(mode)
                 if self.steps.len() > steps
@@ -427,7 +441,18 @@ impl Plan<'_> {
 
     // What follows has frames of its own: of the above there are as many as folders inside one another.
 
-    fn file(&mut self, path: &Path, host: &Path, meta: &Metadata, replaces: bool) -> Result<(), Error> {
+    fn file(
+        &mut self,
+        path: &Path,
+        host: &Path,
+        meta: &Metadata,
+        replaces: bool,
+        group: Option<u32>,
+    ) -> Result<(), Error> {
+        if let Some(group) = group.filter(|group| *group != meta.gid()) {
+            // Who is not in the group may not give it.
+            let _ = std::os::unix::fs::lchown(host, None, Some(group));
+        }
         if meta.mode() & SET_ID != 0 && !meta.is_symlink() {
             let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
             std::fs::set_permissions(host, plain).map_err(at(host))?;
@@ -464,6 +489,11 @@ fn there(path: &Path) -> Result<Option<Metadata>, Error> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(at(path)(error)),
     }
+}
+
+/// The group that a folder of the workspace hands on and that a command could not give.
+fn handed_on(folder: &Metadata) -> Option<u32> {
+    (folder.mode() & HANDS_ON != 0 && !rustix::process::geteuid().is_root()).then(|| folder.gid())
 }
 
 /// Whether a folder of the layer hides the workspace's.

@@ -11,7 +11,7 @@ use aos_abi::{CallError, Code, Syscall, limits};
 use aos_policy::Permit;
 use aos_sandbox::{
     Cancel, Captured, Committed, End, Helper, Isolation, Isolator, Layer, Limits, Mount, Network, Outcome, Programs,
-    ProxyServer, Spec, ThisHost,
+    ProxyServer, Spec, TOO_LARGE, ThisHost, foreign,
 };
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -154,6 +154,9 @@ impl Driver {
         {
             result["hint"] = NOT_GRANTED.into();
         }
+        if let (Ok(result), Some(hint)) = (&mut answer, unchangeable(&outcome, &spec)) {
+            result["hint"] = hint.into();
+        }
         let Some(layer) = layer else { return Ok(Ran { answer, committed: None }) };
         if !wanted {
             layer.discard()?;
@@ -173,6 +176,16 @@ impl Driver {
             }
         }
     }
+}
+
+/// Why something could not be changed, where the command was told so in words that nobody understands.
+fn unchangeable(outcome: &Outcome, spec: &Spec) -> Option<String> {
+    let said = [&outcome.stderr, &outcome.stdout].into_iter().any(|stream| stream.text().contains(TOO_LARGE));
+    if !said || spec.isolation != Isolation::Full {
+        return None;
+    }
+    let found = foreign(&spec.workspace)?;
+    Some(format!("{found}. File calls can, as far as the daemon may; a person can {}", found.remedy()))
 }
 
 /// Of a command whose changes may not be made: what it said still comes back.

@@ -146,6 +146,32 @@ fn what_may_not_be_executed_is_told_with_the_way_out() {
     assert!(hint(1)["hint"].is_null() && hint(127)["hint"].is_null());
 }
 
+/// A command that could not change what belongs to somebody else was answered with the system's words alone.
+#[test]
+fn what_belongs_to_others_is_told_where_the_command_was_told_in_other_words() {
+    let words = b"sh: 1: cannot create x/f: Value too large for defined data type\n";
+    let hint = |said: &[u8], others: bool| {
+        let room = Room::new(Ok(End::Exited(0)), printed(said, 0));
+        std::fs::create_dir(room.work().join("x")).unwrap();
+        if others {
+            // So large a number that root's commands have none for it.
+            std::os::unix::fs::chown(room.work().join("x"), None, Some(4_000_000_000)).unwrap();
+        }
+        let answer = room.call(json!({ "cmd": "echo >> x/f" })).answer.unwrap();
+        answer["hint"].as_str().map(str::to_owned)
+    };
+    assert_eq!(hint(words, false), None);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give files to a group that it is not in");
+        return;
+    }
+    let told = hint(words, true).unwrap();
+    for part in ["`x` belongs to another group (4000000000)", "File calls can", "a person can give it to"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(hint(b"sh: 1: cannot create x/f: Permission denied\n", true), None);
+}
+
 #[test]
 fn the_scene_bounds_the_calls_own_deadline() {
     let room = Room::new(Ok(End::Exited(0)), Captured::default());

@@ -149,7 +149,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ),
     attempt(
         "becoming root",
-        "no new privileges, one mapped user",
+        "no new privileges, no capabilities",
         Py(
             "if os.getuid() != 0: tries(lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]), lambda: os.setresuid(0, 0, 0))\nprint('ESCAPED') if any(int(x.split()[1], 16) for x in open('/proc/self/status') if x.startswith('Cap')) else None",
         ),

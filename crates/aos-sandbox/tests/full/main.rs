@@ -2,6 +2,7 @@
 //! feature.
 
 mod layers;
+mod owners;
 #[path = "../rig/mod.rs"]
 mod rig;
 

@@ -42,16 +42,31 @@ pub fn helper() -> Helper {
 
 /// Runs the whole of this test program once more as a user without any rights, but for the test that asks for it.
 pub fn again_as_an_ordinary_user(but: &str) {
+    again(&["--clear-groups"], &["--skip", but]);
+}
+
+/// Runs one test once more, as such a user who is also in another group.
+pub fn again_in_a_further_group(group: u32, test: &str) {
+    again(&["--groups", &group.to_string()], &["--exact", test, "--nocapture"]);
+}
+
+fn again(groups: &[&str], tests: &[&str]) {
     let elsewhere = tempfile::tempdir().expect("there is room");
     std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    // What such a user cannot delete itself, a layer's work folder for one, goes with the rest.
+    let rooms = elsewhere.path().join("rooms");
+    std::fs::create_dir(&rooms).expect("there is room");
+    std::fs::set_permissions(&rooms, std::fs::Permissions::from_mode(0o1777)).expect("it is ours");
     let (me, helper) = (elsewhere.path().join("this-test"), elsewhere.path().join("helper"));
     std::fs::copy(std::env::current_exe().expect("it runs"), &me).expect("there is room");
     std::fs::copy(env!("CARGO_BIN_EXE_aos-sandbox-helper"), &helper).expect("there is room");
     let status = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"])
+        .args(["--reuid", "65534", "--regid", "65534", "--inh-caps=-all"])
+        .args(groups)
+        .arg("--")
         .arg(me)
-        .args(["--skip", but])
-        .env("TMPDIR", "/tmp")
+        .args(tests)
+        .env("TMPDIR", &rooms)
         .env(HELPER, &helper)
         .current_dir("/")
         .status()

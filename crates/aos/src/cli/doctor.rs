@@ -109,6 +109,7 @@ impl Args {
             findings.extend(daemon(cx, listen).await);
         }
         findings.extend(host(&cx.home));
+        findings.extend(folder());
         tell(cx, &findings)
     }
 }
@@ -472,6 +473,19 @@ fn host(home: &Home) -> Vec<Finding> {
             findings
         }
     }
+}
+
+/// What commands could not change of the folder that this is asked in, which a person may name with `-w`.
+fn folder() -> Option<Finding> {
+    let here = std::env::current_dir().ok()?;
+    let meta = std::fs::metadata(&here).ok()?;
+    // A folder in which everybody has their own files is nobody's to work in.
+    let shared = std::os::unix::fs::MetadataExt::mode(&meta) & 0o1000 != 0;
+    if shared || rustix::fs::access(&here, rustix::fs::Access::WRITE_OK).is_err() {
+        return None;
+    }
+    let found = aos_sandbox::foreign(&here)?;
+    Some(Finding::note("folder", format!("in {}: {found}", here.display()), found.remedy()))
 }
 
 #[cfg(test)]
