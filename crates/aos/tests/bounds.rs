@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use aos_models::scripted::Rule;
 use serde_json::{Value, json};
 
-use rig::{Rig, Setup, any, call, say};
+use rig::{Rig, Running, Setup, any, call, say};
 
 const POLICY: &str = r#"
 version: 1
@@ -184,4 +184,39 @@ fn the_daemons_socket_token_journal_and_policy_are_not_there_for_a_command() {
     fs::write(folder.join("reach.py"), REACH).unwrap();
     let result = ran(&rig, &folder).to_string();
     assert!(result.contains("tried /") && !result.contains("REACHED"), "{result}");
+}
+
+/// As such a user, the agent was told "Value too large for defined data type" and that all went well.
+#[test]
+fn what_is_another_groups_is_told_to_agent_and_person() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be a user in two groups");
+        return;
+    }
+    let Some((rig, folder)) = rig_of("whole", vec![command("echo b >> notes/a; echo b > private/k; cat notes/a")])
+    else {
+        return;
+    };
+    let root = folder.parent().unwrap();
+    fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let as_such_a_user = |arguments: &[&str]| {
+        let run = rig.command_for_anybody(arguments);
+        let such = ["--reuid", "65534", "--regid", "65534", "--groups", "5", "--inh-caps=-all", "--"];
+        let mut command = rig.command_of(Path::new("setpriv"), &such);
+        command.arg(run.get_program()).args(arguments).current_dir(&folder);
+        Running::new(command).end()
+    };
+    let owned = std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(root).status().unwrap();
+    assert!(owned.success());
+    std::os::unix::fs::chown(folder.join("notes/a"), None, Some(5)).unwrap();
+    let ran = as_such_a_user(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}\n{}", rig.log());
+    assert_eq!(texts(&folder), ["a", "signed", "b\n"]);
+    let told = rig.requests_with("`notes/a` belongs to another group (tty) than the daemon's");
+    assert!(!told.is_empty(), "{:?}", rig.requests().last());
+    assert_eq!(rig.requests_with("sg tty -c 'aos up'").len(), told.len());
+    let doctor = as_such_a_user(&["doctor"]);
+    assert!(doctor.out.contains("`notes/a` belongs to another group (tty)"), "{doctor:?}");
+    assert!(doctor.out.contains("try: give it the daemon's group (chgrp)"), "{doctor:?}");
+    let _ = as_such_a_user(&["down"]);
 }
