@@ -4,7 +4,8 @@
 //! [`Root::finish`], which adds what this one is granted (`sources`).
 //!
 //! Always true: nothing of the host is visible that is not named here or in the job; everything is `nosuid`, all but
-//! the five devices `nodev`, and everything but the workspace, `/tmp`, `/dev/shm` and granted mounts read-only.
+//! the six devices and the command's own terminals `nodev`, and everything but the workspace, `/tmp`, `/dev/shm` and
+//! granted mounts read-only.
 
 use std::ffi::OsStr;
 use std::io;
@@ -67,8 +68,16 @@ const SETTINGS_OF_NETWORK: &[&str] = &["resolv.conf", "gai.conf", "host.conf"];
 /// Who is asked for names where rules decide what is reached: the daemon, at [`NAMES_ADDRESS`](crate::NAMES_ADDRESS).
 const RESOLVER: &str = "nameserver 127.0.0.1\n";
 
-/// Devices that hold nothing and control nothing.
-const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
+/// Devices that hold nothing and control nothing. `tty` stands for the terminal of whoever opens it, and a command has none
+/// but one that it has made: its session is its own.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Where the terminals are that a command makes.
+const TERMINALS: &str = "/dev/pts";
+
+/// The most of them at once. Each takes memory of the kernel's, and one of the numbers that all sandboxes of a host share
+/// (`kernel.pty.max`, of which 1024 are not for them).
+const TERMINALS_MAX: &str = "64";
 
 /// What there is to be mounted on in every root.
 const FOLDERS: &[&str] = &["proc", "usr", "tmp", "dev/shm", "workspace"];
@@ -130,8 +139,9 @@ pub(crate) fn rules(walls: &Walls, companions: &[PathBuf]) -> Result<Ruleset, Fa
     for folder in ON_MEMORY.into_iter().chain([WORKSPACE]) {
         ruleset.allow(Path::new(folder), changed(walls.own))?;
     }
-    for device in DEVICES {
-        ruleset.allow(&Path::new("/dev").join(device), Right::Device)?;
+    let devices = DEVICES.iter().map(|device| Path::new("/dev").join(device)).filter(|device| device.exists());
+    for device in devices.chain(Some(PathBuf::from(TERMINALS)).filter(|terminals| terminals.exists())) {
+        ruleset.allow(&device, Right::Device)?;
     }
     for (_, at, access, _) in &walls.mounts {
         if *access == Access::Write {
@@ -425,11 +435,15 @@ impl Root {
         self.file(Path::new("etc/nsswitch.conf"), b"passwd: files\ngroup: files\nhosts: files dns\n")
     }
 
-    /// `/dev` with what programs expect and no terminal.
+    /// `/dev` with what programs expect and no terminal of the host's.
     fn devices(&self) -> Result<(), Failure> {
         for name in DEVICES {
             let host = Path::new("/dev").join(name);
-            let device = tree(&host)?;
+            let device = match tree(&host) {
+                // Some containers have none.
+                Err(_) if *name == "tty" => continue,
+                device => device?,
+            };
             self.file(relative(&host), b"")?;
             let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
             narrow(&device, 0, attributes)?;
@@ -439,7 +453,18 @@ impl Root {
         for (name, end) in links {
             self.link(OsStr::new(&format!("/proc/self/fd{end}")), &Path::new("dev").join(name))?;
         }
-        Ok(())
+        self.terminals()
+    }
+
+    /// A place for terminals that the command makes, which has none of anybody else's (devpts is always a new one). A kernel
+    /// that gives none to user namespaces makes for a command without them.
+    fn terminals(&self) -> Result<(), Failure> {
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let options = [("ptmxmode", "666"), ("mode", "620"), ("max", TERMINALS_MAX)];
+        let Ok(made) = fresh("devpts", &options, attributes) else { return Ok(()) };
+        self.folder(Path::new(TERMINALS))?;
+        self.attach(&made, relative(Path::new(TERMINALS)))?;
+        self.link(OsStr::new("pts/ptmx"), Path::new("dev/ptmx"))
     }
 
     /// A private folder on memory of a limited size, for everybody inside.

@@ -121,8 +121,9 @@ const ON_PRIORITIES: [(libc::c_long, [u64; 2]); 2] = [
 /// Address families: local, the empty network's two, and netlink, restricted further to routes.
 const FAMILIES: &[i32] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Terminal requests that type into somebody else's terminal (`ioctl_tty(2)`), in any width of the argument.
-const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// Terminal requests that type into somebody else's terminal, and one that has the kernel load code of protocols that no
+/// terminal of today speaks (`ioctl_tty(2)`), in any width of the argument.
+const NOT_ON_TERMINALS: [u64; 3] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD];
 
 /// Instructions of a filter, by their codes of `linux/bpf_common.h`.
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -162,8 +163,8 @@ fn by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::Backen
     // clone3 hides its flags behind a pointer; without it the C library falls back to clone, whose flags can be read.
     let no_namespaces = SeccompCondition::new(0, Len::Qword, Op::MaskedEq(NAMESPACES), 0)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespaces])?]);
-    let not_typing = TYPING.iter().map(|request| on(1, Op::Ne, *request)).collect::<Result<_, _>>()?;
-    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(not_typing)?]);
+    let harmless = NOT_ON_TERMINALS.iter().map(|request| on(1, Op::Ne, *request)).collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(harmless)?]);
     let not_to_swap = on(2, Op::Ne, libc::MADV_PAGEOUT as u64)?;
     rules.insert(libc::SYS_madvise, vec![SeccompRule::new(vec![not_to_swap])?]);
     // A filter whose descriptor is held outlives the thread that it was made for.

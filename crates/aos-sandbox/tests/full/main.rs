@@ -5,6 +5,7 @@ mod layers;
 mod owners;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod terminals;
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -102,7 +103,7 @@ fn files_of_the_host_are_not_there() {
     std::os::unix::fs::symlink("../../../../root", rig.path().join("up")).expect("it can be made");
     let own = rig.path();
     let paths =
-        ["/root", "/etc/shadow", "/home", "/var", "/sys", "/run", "/etc/ssh", "/dev/tty", "/dev/vda", "/dev/kmsg"];
+        ["/root", "/etc/shadow", "/home", "/var", "/sys", "/run", "/etc/ssh", "/dev/console", "/dev/vda", "/dev/kmsg"];
     for path in paths.iter().copied().chain([sibling, "link", "up/", "../etc/shadow", own.to_str().expect("plain")]) {
         let out = rig.sh(&format!("test -e {path} || cat {path}"));
         assert!(!out.success() && out.stderr.text().contains("No such file"), "{path}: {out:?}");
