@@ -2,18 +2,23 @@
 //! that none passes because the host lacks what it asks for.
 //!
 //! Start at [`WITHOUT_WALLS`]. Not there, because they would hurt the machine: what writes to its system, settings and kernel,
-//! what takes more than there is, and what kills. What needs root outside too is tried by root alone, and what is the first
+//! what takes more memory than it may, and what kills. Those of the filter of calls are told from the kernel's own answers by
+//! another test. What needs root outside too is tried by root alone, and what is the first
 //! process's where the host's own rules (a container's, a security module's) let root look at it. An address outside is
 //! no control, since the test's own machine may have no network: inside it must be unreachable, not merely silent.
 
 use aos_sandbox::Programs;
 
-use super::How::{self, Narrow, NarrowPy, Py, Sh, Tight};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::How::{self, Late, Narrow, NarrowPy, Py, Races, Sh, Tight};
 use super::rig::{self, Rig, go, walled};
-use super::{Attempt, GRANTS, Host, NUMBERS, PRELUDE, attempts, numbers, run};
+use super::{Attempt, GRANTS, Host, NUMBERS, PRELUDE, SHORT, attempts, numbers, run, words};
 
 /// Rows that get out without walls: everybody's, and root's.
-const WITHOUT_WALLS: [(&str, bool); 27] = [
+const WITHOUT_WALLS: &[(&str, bool)] = &[
     ("a file outside by its path", false),
     ("a file outside by ..", false),
     ("the host's passwords", true),
@@ -21,6 +26,7 @@ const WITHOUT_WALLS: [(&str, bool); 27] = [
     ("a symbolic link to a file outside", false),
     ("a symbolic link to the root", false),
     ("a hard link to a file outside", false),
+    ("a hard link to a name that changes meanwhile", false),
     ("/proc/1/root", true),
     ("/proc/self/root", false),
     ("/proc/self/cwd and ..", false),
@@ -30,7 +36,12 @@ const WITHOUT_WALLS: [(&str, bool); 27] = [
     ("/proc/1/fd", true),
     ("processes of the host in /proc", false),
     ("/sys", false),
+    ("memory and disks as devices", true),
     ("making a device", true),
+    ("terminals of the host", false),
+    ("typing into a terminal of its own, other protocols on it", false),
+    ("the daemon's socket, token and journal", false),
+    ("becoming root", true),
     ("the host's loopback", false),
     ("names (DNS)", false),
     ("raw sockets and ICMP", true),
@@ -39,6 +50,11 @@ const WITHOUT_WALLS: [(&str, bool); 27] = [
     ("a socket of the host by its path", false),
     ("a socket in a folder that is shown", false),
     ("a pipe in a folder that is shown", false),
+    ("a fork bomb", false),
+    ("a disk bomb", false),
+    ("a descriptor bomb", false),
+    ("a flood of output", false),
+    ("a bomb of terminals", false),
     ("an interpreter's own file calls", false),
     ("planted git hooks and settings", false),
 ];
@@ -59,7 +75,7 @@ fn outside(attempt: &Attempt, host: &Host) -> How {
     let at = |text: &str| -> &'static str { text.replace("/shelf", shelf.to_str().expect("plain")).leak() };
     match attempt.how {
         Sh(text) | Narrow(text) => Sh(at(text)),
-        Py(text) | NarrowPy(text) | Tight(text) => Py(at(text)),
+        Py(text) | NarrowPy(text) | Tight(text) | Late(text) | Races(text) => Py(at(text)),
     }
 }
 
@@ -69,14 +85,14 @@ fn without_walls_the_attempts_are_seen_to_escape() {
     let host = Host::new();
     // Some hosts keep it from root, too.
     let open = std::fs::read("/proc/1/environ").is_ok();
-    let rows = WITHOUT_WALLS.iter().filter(|(name, of_root)| {
+    let rows = WITHOUT_WALLS.iter().copied().filter(|(name, of_root)| {
         let may = root && (open || !name.starts_with("/proc/1/"));
         if *of_root && !may {
             eprintln!("not tried: `{name}` takes more rights outside than this test has");
         }
         may || !of_root
     });
-    let rows = rows.map(|(name, _)| (*name, outside(find(name), &host)));
+    let rows = rows.map(|(name, _)| (name, outside(find(name), &host)));
     let mut silent = Vec::new();
     for (name, how) in rows.chain(VARIANTS) {
         find(name);
@@ -86,6 +102,73 @@ fn without_walls_the_attempts_are_seen_to_escape() {
         }
     }
     assert!(silent.is_empty(), "{silent:#?}");
+}
+
+/// A row's attack as a program that this one starts, with nothing in between: what `before` it says, in this folder.
+fn direct(before: &[&str], how: &How, host: &Host, folder: &Path) -> Command {
+    let argv = before.iter().map(|word| (*word).to_owned()).chain(words(host, how)).collect::<Vec<_>>();
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).current_dir(folder);
+    command
+}
+
+#[track_caller]
+fn escapes(name: &str, mut command: Command) {
+    let out = command.output().expect("it starts");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("ESCAPED"), "{name}: {out:?}");
+}
+
+/// What a helper keeps from a command also where there are no walls.
+#[test]
+fn without_a_helper_the_attempts_are_seen_to_escape() {
+    let (host, rig) = (Host::new(), Rig::new(rig::unsandboxed()));
+    let descriptors = "descriptors left open";
+    escapes(descriptors, direct(&[], &find(descriptors).how, &host, &rig.path()));
+    let sockets = "virtual machine sockets";
+    find(sockets);
+    let vsock = Py("tries(lambda: socket.socket(40, socket.SOCK_STREAM))");
+    if std::fs::read_to_string("/proc/net/protocols").is_ok_and(|has| has.contains("AF_VSOCK")) {
+        escapes(sockets, direct(&[], &vsock, &host, &rig.path()));
+    } else {
+        eprintln!("not tried: `{sockets}`, since this kernel has none");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // In a network that nobody needs.
+    let interface = "making an interface (netlink, ioctl)";
+    escapes(interface, direct(&["unshare", "-n"], &find(interface).how, &host, &rig.path()));
+    let set_id = "a set-id program of one's own";
+    find(set_id);
+    let flags = rustix::fs::statvfs(rig.workspace.path()).expect("it is there").f_flag;
+    if flags.contains(rustix::fs::StatVfsMountFlags::NOSUID) {
+        eprintln!("not tried: `{set_id}`, since temporary folders are nosuid here");
+        return;
+    }
+    // Root's own, since that is whom it would be after.
+    let mut made = Command::new("sh");
+    made.args(["-c", "chmod 755 . && cp /usr/bin/id mine2 && chmod 6755 mine2"]);
+    assert!(made.current_dir(rig.path()).status().expect("the shell starts").success());
+    let ordinary = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"];
+    escapes(set_id, direct(&ordinary, &Sh("./mine2 -u | grep -qx 0 && echo ESCAPED"), &host, &rig.path()));
+}
+
+/// With nobody who keeps its deadline and ends the whole of its tree.
+#[test]
+fn without_a_watchman_a_command_outlives_its_deadline() {
+    let (host, rig) = (Host::new(), Rig::new(rig::unsandboxed()));
+    let how = &find("a command that outlives its deadline").how;
+    let mut command = direct(&[], how, &host, &rig.path()).spawn().expect("python starts");
+    let (began, until) = (rig.path().join("began"), std::time::Instant::now() + rig::LONG);
+    while !began.exists() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    command.kill().expect("it is ours");
+    let _ = command.wait().expect("it is ours");
+    while !rig.path().join("late").exists() {
+        assert!(std::time::Instant::now() < until, "what it started is gone with it, though it has {SHORT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Otherwise a row could be stopped by a word that does not occur or a program that is not installed.
@@ -146,14 +229,14 @@ fn a_terminal_of_the_daemons_is_not_the_commands() {
     if std::env::var_os(INSIDE).is_none() {
         let open = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let me = std::env::current_exe().expect("it runs");
-        let mut again = std::process::Command::new("/usr/bin/python3");
+        let mut again = Command::new("/usr/bin/python3");
         again.args(["-c", open]).arg(me).args(["--exact", NAME, "--nocapture"]).env(INSIDE, "1");
         let out = again.stdin(std::process::Stdio::null()).output().expect("python starts");
         let said = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&out.stderr));
         return;
     }
-    let direct = std::process::Command::new("/usr/bin/python3").args(["-c", TYPES]).output().expect("python starts");
+    let direct = Command::new("/usr/bin/python3").args(["-c", TYPES]).output().expect("python starts");
     let said = String::from_utf8_lossy(&direct.stdout);
     assert!(said.contains("ESCAPED"), "there is a terminal to be had here: {direct:?}");
     let out = go(&rig.spec(&["/usr/bin/python3", "-c", TYPES])).expect("python starts");

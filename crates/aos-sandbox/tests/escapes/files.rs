@@ -1,6 +1,6 @@
 //! Files outside, by their paths and by links.
 
-use super::How::{Py, Sh};
+use super::How::{Py, Races, Sh};
 use super::{Attempt, NAMESPACES, READ_ONLY, READS, attempt};
 
 /// In the order in which the document lists them.
@@ -40,5 +40,13 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         READ_ONLY,
         Sh("ln /usr/bin/env h && echo ESCAPED"),
         "echo x > t2; ln t2 h3 && echo ok",
+    ),
+    attempt(
+        "a folder that becomes a link while a commit looks",
+        "a commit follows no link",
+        Races(
+            "aim, n = os.path.dirname(SECRET) + '/aim', 0\nos.makedirs('dir', exist_ok=True)\nos.symlink(aim, 'link')\nwhile not os.path.exists('over'):\n  try:\n    # A commit puts a folder of its own where it meets the link.\n    if not os.path.islink('dir') and not os.path.islink('link'): os.rename('link', f'was{n}'); n += 1; os.symlink(aim, 'link')\n  except OSError: pass\n  for _ in range(50): l.syscall(N['renameat2'], -100, b'dir', -100, b'link', 2)",
+        ),
+        "echo x > t7; mkdir d7 && mv t7 d7 && echo ok",
     ),
 ];

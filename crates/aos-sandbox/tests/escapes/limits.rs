@@ -1,7 +1,7 @@
 //! Other processes, and more of everything than there is.
 
-use super::How::{Py, Tight};
-use super::{Attempt, LIMITS, MEMORY, PIDS, READS, RUNS, SECCOMP, attempt};
+use super::How::{Late, Py, Tight};
+use super::{Attempt, LIMITS, MEMORY, PIDS, READS, RUNS, SECCOMP, TERMINAL, attempt};
 
 /// In the order in which the document lists them.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -85,7 +85,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "a disk bomb",
         LIMITS,
         Tight(
-            "n = 0\ntry:\n  f = open('/tmp/x', 'wb')\n  while n < 64: f.write(b'x' * (1 << 20)); f.flush(); n += 1\n  print('ESCAPED')\nexcept OSError: pass",
+            "n = 0\ntry:\n  f = open(os.environ['TMPDIR'] + '/x', 'wb')\n  while n < 64: f.write(b'x' * (1 << 20)); f.flush(); n += 1\n  print('ESCAPED')\nexcept OSError: pass",
         ),
         READS,
     ),
@@ -93,7 +93,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "a descriptor bomb",
         LIMITS,
         Tight(
-            "x = []\ntry:\n  while len(x) < 4000: x.append(os.open('/dev/null', 0))\n  print('ESCAPED')\nexcept OSError: pass",
+            "x = []\ntry:\n  while len(x) < 300: x.append(os.open('/dev/null', 0))\n  print('ESCAPED')\nexcept OSError: pass",
         ),
         READS,
     ),
@@ -102,5 +102,21 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         LIMITS,
         Tight("sys.stdout.write('x' * (8 << 20))\nsys.stdout.flush()\nprint('ESCAPED')"),
         RUNS,
+    ),
+    attempt(
+        "a bomb of terminals",
+        LIMITS,
+        Tight(
+            "x = []\ntry:\n  while len(x) < 100: x.append(os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY))\n  print('ESCAPED')\nexcept OSError: pass",
+        ),
+        TERMINAL,
+    ),
+    attempt(
+        "a command that outlives its deadline",
+        "limits, pid namespace",
+        Late(
+            "import signal\nfor s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\nfor n in range(3):\n  if os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    os.chdir('.'); [os.close(f) for f in range(3)]\n    time.sleep(4); open('late', 'w'); os._exit(0)\nopen('began', 'w'); time.sleep(60)",
+        ),
+        "test -e began && sleep 2 && test ! -e late && echo ok",
     ),
 ];

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aos_sandbox::{Access, Error, Isolation, Layer, Mount, Network, Outcome, Programs, ProxyServer};
-use rig::{Rig, go, walled as rig};
+use rig::{Rig, Room, go, walled as rig};
 
 /// One attack.
 struct Attempt {
@@ -45,8 +45,15 @@ enum How {
     NarrowPy(&'static str),
     /// Python's, with tight limits.
     Tight(&'static str),
+    /// Python's, with a deadline of [`SHORT`] that it has to run into.
+    Late(&'static str),
+    /// Python's, while the host commits to `dir` of its workspace again and again.
+    Races(&'static str),
 }
-use How::{Narrow, NarrowPy, Py, Sh, Tight};
+use How::{Late, Narrow, NarrowPy, Py, Races, Sh, Tight};
+
+/// The deadline of those that try to outlive one.
+const SHORT: Duration = Duration::from_secs(4);
 
 const fn attempt(name: &'static str, wall: &'static str, how: How, beside: &'static str) -> Attempt {
     Attempt { name, wall, how, beside }
@@ -56,7 +63,7 @@ const fn attempt(name: &'static str, wall: &'static str, how: How, beside: &'sta
 const PRELUDE: &str = "import ctypes, errno, mmap, os, resource, shutil, socket, stat, struct, sys, threading, time
 l = ctypes.CDLL(None, use_errno=True)
 SECRET, PORT, SOCK, ABSTRACT, HOSTPID = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
-NAMES = int(sys.argv[6])
+NAMES, PTS, DAEMON = int(sys.argv[6]), sys.argv[7], sys.argv[8]
 def tries(*fs):
   for f in fs:
     try: r = f()
@@ -86,12 +93,12 @@ macro_rules! numbers {
 /// the kernel, which was reached.
 const NUMBERS: &[(&str, Option<libc::c_long>)] = numbers! {
     SYS_acct SYS_add_key SYS_bpf SYS_chroot SYS_clock_settime SYS_clone SYS_clone3 SYS_delete_module SYS_execveat SYS_exit
-    SYS_fanotify_init SYS_finit_module SYS_fsopen SYS_init_module SYS_io_uring_enter SYS_io_uring_register
+    SYS_fanotify_init SYS_finit_module SYS_fsopen SYS_init_module SYS_ioctl SYS_io_uring_enter SYS_io_uring_register
     SYS_io_uring_setup SYS_ioprio_set SYS_kcmp SYS_kexec_file_load SYS_kexec_load SYS_keyctl SYS_landlock_add_rule
     SYS_landlock_create_ruleset SYS_madvise SYS_memfd_create SYS_mount
     SYS_mount_setattr SYS_move_mount SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open
     SYS_pidfd_getfd SYS_pivot_root SYS_prlimit64 SYS_process_vm_readv SYS_process_vm_writev SYS_ptrace SYS_quotactl
-    SYS_reboot SYS_request_key SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
+    SYS_reboot SYS_renameat2 SYS_request_key SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
     SYS_seccomp SYS_semctl SYS_semget SYS_semop SYS_semtimedop
     SYS_setdomainname SYS_sethostname SYS_setns SYS_setpriority SYS_settimeofday SYS_swapoff SYS_swapon SYS_syslog
     SYS_umount2 SYS_unshare SYS_userfaultfd
@@ -116,6 +123,7 @@ fn numbers() -> String {
 const READS: &str = "echo x > mine && test \"$(cat mine)\" = x && echo ok";
 const RUNS: &str = "sh -c 'echo ok'";
 const SOCKETS: &str = "/usr/bin/python3 -c \"import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname()); print('ok')\"";
+const TERMINAL: &str = "/usr/bin/python3 -c \"import pty; pty.openpty(); print('ok')\"";
 const MEMORY: &str = "/usr/bin/python3 -c \"x = bytearray(1 << 20); print('ok')\"";
 const GRANTED: &str = "cat /etc/os-release > /dev/null && echo ok";
 
@@ -145,7 +153,10 @@ struct Host {
     listener: std::net::TcpListener,
     /// Answers whoever asks for a name, on the host's loopback.
     names: std::net::UdpSocket,
-    _sockets: [UnixListener; 3],
+    _sockets: [UnixListener; 4],
+    /// A terminal: whoever has it, and its name.
+    _terminal: rustix::fd::OwnedFd,
+    terminal: String,
     _pipe: std::fs::File,
     _leaked: std::fs::File,
     abstract_name: String,
@@ -170,10 +181,25 @@ impl Host {
         let shelf = folder.path().join("shelf");
         std::fs::create_dir(&shelf).expect("it can be made");
         std::fs::write(shelf.join("note"), "note").expect("it can be written");
+        if let Some(library) = library() {
+            std::fs::write(shelf.join("evil.so"), library).expect("there is room");
+        }
+        // As a daemon's home has it.
+        let daemon = folder.path().join("daemon");
+        std::fs::create_dir_all(daemon.join("run")).expect("it can be made");
+        std::fs::create_dir(folder.path().join("aim")).expect("it can be made");
+        for secret in ["run/token", "journal.db"] {
+            std::fs::write(daemon.join(secret), "ESCAPED").expect("it can be written");
+        }
+        let terminal = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY);
+        let terminal = terminal.and_then(|fd| rustix::pty::unlockpt(&fd).map(|()| fd)).expect("the host has terminals");
+        let name = rustix::pty::ptsname(&terminal, Vec::new()).expect("it has a name");
+        rustix::io::fcntl_setfd(&terminal, rustix::io::FdFlags::CLOEXEC).expect("it is open");
         let sockets = [
             UnixListener::bind(folder.path().join("socket")).expect("it can be bound"),
             UnixListener::bind_addr(&address).expect("it can be bound"),
             UnixListener::bind(shelf.join("socket")).expect("it can be bound"),
+            UnixListener::bind(daemon.join("run/aos.sock")).expect("it can be bound"),
         ];
         let pipe = shelf.join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o644.into(), 0)
@@ -183,16 +209,50 @@ impl Host {
         // Somebody in the daemon forgot to mark it.
         let leaked = std::fs::File::open(folder.path().join("secret")).expect("it is there");
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).expect("it is open");
-        Host { folder, listener, names, _sockets: sockets, _pipe: pipe, _leaked: leaked, abstract_name }
+        Host {
+            folder,
+            listener,
+            names,
+            _sockets: sockets,
+            _terminal: terminal,
+            terminal: name.into_string().expect("plain"),
+            _pipe: pipe,
+            _leaked: leaked,
+            abstract_name,
+        }
     }
 
-    fn arguments(&self) -> [String; 6] {
+    fn arguments(&self) -> [String; 8] {
         let path = |name: &str| self.folder.path().join(name).to_str().expect("plain").to_owned();
         let port = self.listener.local_addr().expect("it is bound").port();
         let names = self.names.local_addr().expect("it is bound").port().to_string();
         let me = std::process::id().to_string();
-        [path("secret"), port.to_string(), path("socket"), self.abstract_name.clone(), me, names]
+        let (terminal, name) = (self.terminal.clone(), self.abstract_name.clone());
+        [path("secret"), port.to_string(), path("socket"), name, me, names, terminal, path("daemon")]
     }
+}
+
+/// A library that says so when it is loaded into a program; `None` where there is no compiler.
+fn library() -> Option<&'static [u8]> {
+    static BUILT: std::sync::OnceLock<Option<Vec<u8>>> = std::sync::OnceLock::new();
+    let build = || {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = "#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) \
+            { if (write(1, \"ESCAPED\\n\", 8) < 0) _exit(9); }\n";
+        std::fs::write(folder.path().join("evil.c"), source).expect("there is room");
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-o", "evil.so", "evil.c"]).current_dir(folder.path());
+        match cc.status() {
+            Ok(status) => assert!(status.success(), "{cc:?}"),
+            Err(_) => return None,
+        }
+        Some(std::fs::read(folder.path().join("evil.so")).expect("it was built"))
+    };
+    let built = BUILT.get_or_init(build).as_deref();
+    if built.is_none() {
+        rig::skipped("no compiler (cc) makes a library to plant");
+    }
+    built
 }
 
 /// Programs of the host by their names, as far as it has them.
@@ -210,41 +270,87 @@ fn programs(how: &How) -> Vec<Programs> {
         perl printf prlimit python3 renice rm sed sleep su sudo taskset tee test touch truncate true uname";
     match how {
         Narrow(_) => vec![Programs::Only(granted(FEW))],
-        NarrowPy(_) => vec![Programs::Only(granted(&format!("{FEW} python3")))],
-        Sh(_) | Py(_) | Tight(_) => {
+        NarrowPy(_) => vec![Programs::Only(granted(&format!("{FEW} python3 perl bash")))],
+        Sh(_) | Py(_) | Tight(_) | Late(_) | Races(_) => {
             vec![Programs::System, Programs::Only(granted(MANY)), Programs::AndOwn(granted(MANY))]
         }
     }
 }
 
-fn run(rig: &Rig, host: &Host, how: &How, programs: Programs, layer: Option<Layer>) -> Result<Outcome, Error> {
-    let arguments = host.arguments();
+/// The words of a command line.
+fn words(host: &Host, how: &How) -> Vec<String> {
     let python = |text: &str| format!("{}{PRELUDE}{text}", numbers());
     let argv: Vec<String> = match how {
         Sh(text) | Narrow(text) => ["sh", "-c", text, "sh"].map(str::to_owned).into(),
-        Py(text) | NarrowPy(text) | Tight(text) => vec!["/usr/bin/python3".into(), "-c".into(), python(text)],
+        Py(text) | NarrowPy(text) | Tight(text) | Late(text) | Races(text) => {
+            vec!["/usr/bin/python3".into(), "-c".into(), python(text)]
+        }
     };
-    let argv: Vec<&str> = argv.iter().map(String::as_str).chain(arguments.iter().map(String::as_str)).collect();
-    let mut spec = rig.spec(&argv);
+    argv.into_iter().chain(host.arguments()).collect()
+}
+
+fn run(rig: &Rig, host: &Host, how: &How, programs: Programs, layer: Option<Layer>) -> Result<Outcome, Error> {
+    let argv = words(host, how);
+    let mut spec = rig.spec(&argv.iter().map(String::as_str).collect::<Vec<_>>());
     spec.layer = layer;
-    if matches!(rig.isolation, Isolation::Full) {
+    let walls = matches!(rig.isolation, Isolation::Full);
+    if walls {
         let shelf = host.folder.path().join("shelf").canonicalize().expect("it is there");
         spec.mounts.push(Mount { host: shelf, at: "/shelf".into(), access: Access::Read, is: None });
     } else {
         // Counted with all that the user runs, a fork bomb of the test beside this one too.
         spec.limits.pids = 4096;
+        // Bombs are to find that it is the limits which stop them elsewhere.
+        (spec.limits.files, spec.limits.output) = (1024, 16 << 20);
     }
     if programs == Programs::System && matches!(how, Narrow(_) | NarrowPy(_)) {
         // As a control, in which some of what is started stays.
         spec.limits.wall = Duration::from_secs(10);
     }
     spec.programs = programs;
-    if let Tight(_) = how {
-        (spec.limits.pids, spec.limits.memory, spec.limits.files) = (64, 256 << 20, 256);
-        (spec.limits.disk, spec.limits.output) = (8 << 20, 1 << 20);
-        spec.limits.wall = Duration::from_secs(60);
+    match how {
+        Tight(_) if walls => {
+            (spec.limits.pids, spec.limits.memory, spec.limits.files) = (64, 256 << 20, 256);
+            (spec.limits.disk, spec.limits.output) = (8 << 20, 1 << 20);
+            spec.limits.wall = Duration::from_secs(60);
+        }
+        Late(_) => spec.limits.wall = SHORT,
+        Races(_) => return raced(rig, host, &spec),
+        _ => {}
     }
     go(&spec)
+}
+
+/// Runs a command that exchanges the folder `dir` for a link to a folder of the host's, while a commit puts something into
+/// `dir` and so does somebody who looks at nothing.
+fn raced(rig: &Rig, host: &Host, spec: &aos_sandbox::Spec) -> Result<Outcome, Error> {
+    let aim = host.folder.path().join("aim");
+    let layers = Room::new();
+    let _ = std::fs::remove_file(aim.join("naive"));
+    let (mut went, mut round) = (0, 0);
+    let commit = |round: usize| -> Result<aos_sandbox::Committed, Error> {
+        let layer = Layer::create(layers.path().join(round.to_string()))?;
+        layer.write(&rig.path(), "dir/planted".as_ref(), b"x", None)?;
+        layer.commit(&rig.path(), None, serde_json::Value::Null)
+    };
+    let mut out = std::thread::scope(|scope| {
+        let running = scope.spawn(|| go(spec));
+        while !running.is_finished() && (round < 200 || !aim.join("naive").exists()) {
+            for _ in 0..20 {
+                let _ = std::fs::write(rig.path().join("dir/naive"), "");
+            }
+            went += usize::from(commit(round).is_ok());
+            round += 1;
+        }
+        std::fs::write(rig.path().join("over"), "").expect("there is room");
+        running.join().expect("no panic")
+    })?;
+    if aim.join("planted").exists() {
+        out.stdout.bytes.extend(b"ESCAPED: a commit went through a link");
+    } else if !aim.join("naive").exists() || went == 0 {
+        out.stdout.bytes.extend(format!("ESCAPED notice: no race in {round} rounds, {went} went").bytes());
+    }
+    Ok(out)
 }
 
 /// What is wrong with an attempt that is made with these programs.
@@ -256,13 +362,14 @@ fn faults(rig: &Rig, host: &Host, attempt: &Attempt, programs: &Programs) -> Vec
         Programs::AndOwn(_) => "granted programs and its own",
     };
     let mut fault = |said: String| faults.push(format!("{} ({kind}): {said}", attempt.name));
-    let python = matches!(attempt.how, Py(_) | NarrowPy(_) | Tight(_));
+    let python = !matches!(attempt.how, Sh(_) | Narrow(_));
     match run(rig, host, &attempt.how, programs.clone(), None) {
         Err(error) => fault(error.to_string()),
         Ok(out) => {
             let (stdout, stderr) = (out.stdout.text(), out.stderr.text());
             // An attack that breaks by itself proves nothing.
-            if stdout.contains("ESCAPED") || (python && stderr.contains("Traceback")) {
+            let early = matches!(attempt.how, Late(_)) && !out.timed_out();
+            if stdout.contains("ESCAPED") || (python && stderr.contains("Traceback")) || early {
                 fault(format!("{stdout}{stderr}").chars().take(600).collect());
             }
         }
@@ -305,7 +412,7 @@ fn no_attempt_gets_out_and_ordinary_work_goes_on() {
 fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
     let Some(rig) = rig() else { return };
     let host = Host::new();
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Room::new();
     std::os::unix::fs::symlink(host.folder.path(), rig.path().join("out")).expect("it can be made");
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let attack = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; cp /usr/bin/id sid; chmod 6755 sid; \
@@ -331,7 +438,7 @@ fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
 fn a_folder_swapped_for_a_link_during_commits_leads_nothing_out() {
     let Some(rig) = rig() else { return };
     let host = Host::new();
-    let layers = tempfile::tempdir().expect("a temporary folder");
+    let layers = Room::new();
     std::fs::create_dir(rig.path().join("dir")).expect("it can be made");
     std::os::unix::fs::symlink(host.folder.path(), rig.path().join("link")).expect("it can be made");
     let done = std::sync::atomic::AtomicBool::new(false);

@@ -78,7 +78,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     attempt(
         "virtual machine sockets",
         "seccomp allow-list, network namespace",
-        Py("def f():\n  s = socket.socket(40, socket.SOCK_STREAM); s.settimeout(2); s.connect((2, 1024))\ntries(f)"),
+        Py(
+            "def f():\n  s = socket.socket(40, socket.SOCK_STREAM); s.settimeout(2); s.connect((2, 1024))\ntries(f, lambda: socket.socket(40, socket.SOCK_STREAM), lambda: socket.socket(40, socket.SOCK_DGRAM))",
+        ),
         SOCKETS,
     ),
     attempt(

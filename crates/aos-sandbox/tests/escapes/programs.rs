@@ -1,7 +1,7 @@
 //! Programs that are not granted, and what is left for a person to run.
 
 use super::How::{Narrow, NarrowPy, Sh};
-use super::{Attempt, GRANTED, GRANTS, MEMORY, NAMESPACES, RUNS, attempt};
+use super::{Attempt, GRANTED, GRANTS, MEMORY, NAMESPACES, attempt};
 
 /// In the order in which the document lists them.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -24,6 +24,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         GRANTS,
         Narrow(
             "env grep x /etc/os-release && echo ESCAPED; sh -c 'grep x /etc/os-release' && echo ESCAPED; exec grep x /etc/os-release",
+        ),
+        GRANTED,
+    ),
+    attempt(
+        "time and an interpreter's own calls round the grants",
+        GRANTS,
+        NarrowPy(
+            "import subprocess\nwhat = ['grep', '-q', 'x', '/etc/os-release']\ndef starts(*argv):\n  if subprocess.run(argv, stdin=subprocess.DEVNULL).returncode == 0: return argv\n  raise OSError()\ndef becomes(how):\n  pid = os.fork()\n  if pid == 0:\n    try: how()\n    finally: os._exit(126)\n  if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0: return how\n  raise OSError()\ntries(lambda: becomes(lambda: os.execvp('grep', what)), lambda: becomes(lambda: os.execv('/usr/bin/grep', what)), lambda: starts(*what), lambda: starts('time', *what), lambda: starts('bash', '-c', 'time ' + ' '.join(what)), lambda: starts('perl', '-e', 'exec(@ARGV) or exit 9', *what), lambda: starts('perl', '-e', 'exit(system(@ARGV) != 0)', *what), lambda: starts('sh', '-c', ' '.join(what)), lambda: os.posix_spawn('/usr/bin/grep', what, {}))",
         ),
         GRANTED,
     ),
@@ -77,11 +85,11 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ),
     attempt(
         "a planted library (LD_PRELOAD)",
-        "it runs inside, behind the same walls",
-        Sh(
-            "cp /usr/lib/x86_64-linux-gnu/libc.so.6 evil.so 2>/dev/null; LD_PRELOAD=./evil.so cat \"$1\"; echo ./evil.so > /etc/ld.so.preload && echo ESCAPED",
+        GRANTS,
+        Narrow(
+            "for at in . /tmp /dev/shm /shelf; do test $at = /shelf || cp /shelf/evil.so $at/evil.so; LD_PRELOAD=$at/evil.so cat /etc/os-release; done; echo $PWD/evil.so > /etc/ld.so.preload && echo ESCAPED",
         ),
-        RUNS,
+        GRANTED,
     ),
     attempt(
         "planted git hooks and settings",

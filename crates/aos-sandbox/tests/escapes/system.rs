@@ -1,7 +1,7 @@
 //! What the system shows of itself: `/proc`, `/sys`, settings, devices, terminals, and descriptors left open.
 
 use super::How::{Py, Sh};
-use super::{Attempt, LANDLOCK, MEMORY, NAMESPACES, PIDS, READ_ONLY, READS, RUNS, attempt};
+use super::{Attempt, LANDLOCK, MEMORY, NAMESPACES, PIDS, READ_ONLY, READS, RUNS, SECCOMP, TERMINAL, attempt};
 
 /// In the order in which the document lists them.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -12,7 +12,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "ls /proc/self/ > /dev/null && echo ok",
     ),
     attempt("/proc/self/root", NAMESPACES, Sh("cat \"/proc/self/root$1\""), READS),
-    attempt("/proc/self/cwd and ..", NAMESPACES, Sh("cat \"/proc/self/cwd/../..$1\""), READS),
+    attempt("/proc/self/cwd and ..", NAMESPACES, Sh("cat \"/proc/self/cwd/../../../../../..$1\""), READS),
     attempt(
         "/proc/1/environ",
         LANDLOCK,
@@ -92,7 +92,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ),
     attempt(
         "memory and disks as devices",
-        "five devices and no more",
+        "six devices and no more",
         Py(
             "for d in ['mem', 'kmem', 'port', 'kmsg', 'sda', 'vda', 'nvme0n1', 'loop0', 'kvm', 'fuse', 'net/tun']: tries(lambda: os.open('/dev/' + d, 0))",
         ),
@@ -113,5 +113,29 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
             "import fcntl\ntries(lambda: os.open('/dev/tty', os.O_RDWR), lambda: fcntl.ioctl(0, 0x5412, b'x'), lambda: fcntl.ioctl(2, 0x5412, b'x'))",
         ),
         RUNS,
+    ),
+    attempt(
+        "terminals of the host",
+        "a place for terminals of the sandbox's own",
+        Py(
+            "at = ['/dev/console', '/dev/tty0', '/dev/tty1', '/dev/ttyS0', '/dev/vcs', PTS] + [f'/dev/pts/{n}' for n in range(64)]\ntries(*[lambda p=p: os.open(p, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK) for p in at])",
+        ),
+        TERMINAL,
+    ),
+    attempt(
+        "typing into a terminal of its own, other protocols on it",
+        SECCOMP,
+        Py(
+            "m, s = os.openpty()\nfor f in (m, s): calls(('ioctl', f, 0x5412, b'x'), ('ioctl', f, 0x541c, b'\\x0b'), ('ioctl', f, 0x5423, struct.pack('i', 0)))\nos.setsid() if os.getpid() != os.getsid(0) else None\nos.close(os.open(os.ttyname(s), os.O_RDWR))\nfor f in (m, s): calls(('ioctl', f, 0x5412, b'x'))",
+        ),
+        TERMINAL,
+    ),
+    attempt(
+        "the daemon's socket, token and journal",
+        NAMESPACES,
+        Py(
+            "def asks(path):\n  s = socket.socket(socket.AF_UNIX); s.connect(path)\n  return path\nhere = [DAEMON, '..' + DAEMON, '/proc/self/root' + DAEMON, '/proc/self/cwd/../..' + DAEMON, f'/proc/1/root{DAEMON}', '../' + '/'.join(DAEMON.split('/')[-2:])]\nfor h in here: tries(lambda: asks(h + '/run/aos.sock'), lambda: open(h + '/run/token').read(), lambda: open(h + '/journal.db').read(), lambda: os.listdir(h), lambda: os.symlink(h, 'home') or os.listdir('home'))\nos.path.islink('home') and os.remove('home')",
+        ),
+        READS,
     ),
 ];

@@ -53,7 +53,6 @@ pub fn again_in_a_further_group(group: u32, test: &str) {
 fn again(groups: &[&str], tests: &[&str]) {
     let elsewhere = tempfile::tempdir().expect("there is room");
     std::fs::set_permissions(elsewhere.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    // What such a user cannot delete itself, a layer's work folder for one, goes with the rest.
     let rooms = elsewhere.path().join("rooms");
     std::fs::create_dir(&rooms).expect("there is room");
     std::fs::set_permissions(&rooms, std::fs::Permissions::from_mode(0o1777)).expect("it is ours");
@@ -72,6 +71,25 @@ fn again(groups: &[&str], tests: &[&str]) {
         .status()
         .expect("setpriv starts");
     assert!(status.success());
+}
+
+/// A temporary folder for layers. What overlayfs leaves in one is closed to an ordinary user, whose folder it is all the same.
+pub struct Room(tempfile::TempDir);
+
+impl Room {
+    pub fn new() -> Room {
+        Room(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = aos_sandbox::delete(self.0.path());
+    }
 }
 
 /// No walls, as a person's configuration would say it.
