@@ -7,12 +7,12 @@ use std::process::Command;
 use aos_sandbox::{Change, ChangeKind, Committed, End, Error, Feature, Isolation, Layer, Programs, probe};
 use serde_json::Value;
 
-use super::rig::{Rig, go, helper, skipped};
+use super::rig::{Rig, Room, go, helper, skipped};
 use super::{PYTHON, rig};
 
 /// A layer beside the rig's workspace; its folder goes away with the first value.
-fn layered(rig: &Rig) -> (tempfile::TempDir, Layer) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn layered(rig: &Rig) -> (Room, Layer) {
+    let folder = Room::new();
     for (name, text) in [("same", "same"), ("edited", "old"), ("gone", "gone"), ("d/kept", "kept"), ("e/x", "x")] {
         let path = rig.path().join(name);
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
@@ -314,7 +314,7 @@ fn a_compiler_works_and_what_it_makes_is_part_of_the_layer() {
     }
     let program = "#include <stdio.h>\nint main(int n, char **v) { return printf(\"%s: %d\\n\", v[1], 6 * 7) < 0; }\n";
     std::fs::write(rig.path().join("made.c"), program).expect("it can be written");
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Room::new();
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let mut spec = rig.spec(&["sh", "-c", "cc -O1 -Wall -Werror -o made made.c && ./made inside"]);
     spec.layer = Some(layer.clone());

@@ -18,7 +18,7 @@ use aos_sandbox::{
     ProxyServer, probe, run,
 };
 
-use rig::{LONG, Rig, go, helper, walled as rig};
+use rig::{LONG, Rig, Room, go, helper, walled as rig};
 
 /// The Python that the system has, not one in somebody's home.
 const PYTHON: &str = "/usr/bin/python3";
@@ -402,8 +402,7 @@ fn what_is_mounted_below_an_executable_workspace_stays_closed() {
     for (access, layered) in
         [(Access::Read, false), (Access::Read, true), (Access::Write, false), (Access::Write, true)]
     {
-        let (shown, layers) =
-            (tempfile::tempdir().expect("there is room"), tempfile::tempdir().expect("there is room"));
+        let (shown, layers) = (tempfile::tempdir().expect("there is room"), Room::new());
         std::fs::copy("/bin/cat", shown.path().join("cat")).expect("it can be copied");
         std::fs::write(shown.path().join("s.sh"), "#!/bin/sh\necho ran\n").expect("it can be written");
         let all = PermissionsExt::from_mode(0o777);

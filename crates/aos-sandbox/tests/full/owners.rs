@@ -6,7 +6,7 @@ use std::path::Path;
 use aos_sandbox::{Foreign, Layer, Like, Outcome, TOO_LARGE, foreign};
 use serde_json::Value;
 
-use super::rig::{self, Rig, go, walled};
+use super::rig::{self, Rig, Room, go, walled};
 
 /// A group that every distribution has and nobody's first one is (`tty`).
 const OTHER: u32 = 5;
@@ -28,7 +28,7 @@ fn make(path: &Path, mode: u32, (uid, gid): (u32, u32)) {
 
 /// Runs a script over a layer and commits that.
 fn kept(rig: &Rig, script: &str) -> Outcome {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Room::new();
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let mut spec = rig.spec(&["sh", "-c", script]);
     spec.layer = Some(layer.clone());
@@ -115,7 +115,7 @@ fn under_an_ordinary_user_another_group_is_told_and_is_handed_on() {
     assert_eq!(found, Foreign { path: "d".into(), owner: (uid, OTHER), user: false });
     assert!(found.remedy().contains("`sg tty -c 'aos up'`"), "{found:?}");
     // What the daemon itself writes, it writes in the file's own group.
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Room::new();
     let layer = Layer::create(folder.path().join("layer")).expect("it can be made");
     let like = Like { mode: 0o664, owner: (uid, OTHER) };
     layer.write(&rig.path(), "f".as_ref(), b"written", Some(like)).expect("it can be written");

@@ -71,6 +71,8 @@ fn again(groups: &[&str], tests: &[&str]) {
         .status()
         .expect("setpriv starts");
     assert!(status.success());
+    let left: Vec<_> = std::fs::read_dir(&rooms).expect("it is ours").flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "the tests leave {left:?}");
 }
 
 /// A temporary folder for layers. What overlayfs leaves in one is closed to an ordinary user, whose folder it is all the same.
