@@ -1,14 +1,15 @@
 //! Circuit breakers: what is known of servers that fail, so that others serve meanwhile.
 //!
 //! Start at [`Circuits::down`]. A breaker is kept for each server's address, since its models fail together, and for
-//! each model, for what is wrong with it alone (a bad key, a name the server does not know). What always holds: all of
+//! each model, for what is wrong with it alone (a bad key, a name the server does not know). What programs ask is written
+//! by others and may well be what a server fails over, so their failures have breakers of their own. What always holds: all of
 //! it follows from inferences that are in the journal, so a replay stands where the live system stood; a server that
 //! may answer again is tried with one inference at a time. Deliberately absent: keeping anybody from the only model
 //! there is, which is asked again as it always was, with growing pauses.
 
 use std::collections::BTreeMap;
 
-use aos_abi::{EffectId, Timestamp};
+use aos_abi::{EffectId, Pid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Failures in a row that open a circuit.
@@ -17,6 +18,16 @@ pub const FAILURES: u32 = 3;
 pub const OPEN_MS: u64 = 15_000;
 /// The longest it stays open, in milliseconds.
 pub const OPEN_MS_MAX: u64 = 300_000;
+
+/// The breaker of a model for one program.
+#[must_use]
+pub fn of_program(model: &str, pid: Pid) -> String {
+    format!("{model}{}", suffix(pid))
+}
+
+fn suffix(pid: Pid) -> String {
+    format!(" for program {pid}")
+}
 
 /// The breakers that are not in their first state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -81,6 +92,12 @@ impl Circuits {
         circuit.opened += 1;
         circuit.until = Some(now.plus_millis(open_ms));
         circuit.until
+    }
+
+    /// A program asks nothing more.
+    pub fn forget(&mut self, pid: Pid) {
+        let suffix = suffix(pid);
+        self.of.retain(|of, _| !of.ends_with(&suffix));
     }
 
     /// An inference ended without saying anything of its server.

@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::api::{RouteRequest, RouteView, RoutedModel};
 use aos_abi::decode::Decoding;
-use aos_abi::entry::{CircuitState, ItemKind, Outcome, Verdict};
-use aos_abi::inference::{Failure, FailureKind};
+use aos_abi::entry::{ItemKind, Outcome, Verdict};
 use aos_abi::model::{ModelSpec, TIERS};
-use aos_abi::{Body, CallError, Code, EffectId, Name, Pid, Timestamp, limits};
+use aos_abi::{Body, CallError, Code, Name, Pid, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
@@ -36,8 +35,6 @@ const TRIES_MIN: u32 = 8;
 const TRIES_MAX: u32 = 64;
 /// How long work does not begin in a tier that fails more often than not, in milliseconds.
 const POOR_MS: u64 = 3_600_000;
-/// A server that wants quiet for longer than this has a quota that is used up, in milliseconds.
-const WALL_MS: u64 = 60_000;
 
 /// Where a process is on its way through the models.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -324,18 +321,6 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// Why a model is not to be asked now, in words.
-    pub(crate) fn is_down(&self, name: &str, spec: &ModelSpec) -> Option<String> {
-        let now = self.globals.at;
-        let quiet = self.globals.scheduler.quiet_until(name);
-        if quiet > now {
-            return Some(format!("wants no request before {quiet}"));
-        }
-        let circuits = &self.globals.circuits;
-        let down = circuits.down(name, now).or_else(|| circuits.down(spec.endpoint.as_deref()?, now))?;
-        Some(if down > now { format!("is down, tried again at {down}") } else { "is being tried again".to_owned() })
-    }
-
     /// A reply has come: whether it could be used decides whether the process is raised or comes back down.
     pub(crate) fn judge_reply(&mut self, pid: Pid, decoding: &Decoding, empty: bool, cut_off: bool) {
         let Some(process) = self.table.get(pid) else { return };
@@ -436,95 +421,6 @@ impl<P: PageStore> Kernel<P> {
         let Some(rank) = self.config.models.get(&process.model).map(ModelSpec::rank) else { return };
         let now = self.globals.at;
         self.globals.measures.stretch(&role, rank, false, now);
-    }
-
-    /// An inference goes out: it may be the one that tries a server again.
-    pub(crate) fn tries(&mut self, pid: Pid, model: &str, effect: EffectId) {
-        if self.globals.circuits.quiet() {
-            return;
-        }
-        let now = self.globals.at;
-        for of in self.keys_of(model) {
-            if self.globals.circuits.started(&of, effect, now) {
-                self.fact(pid, Body::Circuit { of, state: CircuitState::HalfOpen, until: None, why: String::new() });
-            }
-        }
-    }
-
-    /// The breakers that a model hangs on: its own, and its server's.
-    fn keys_of(&self, model: &str) -> Vec<String> {
-        let endpoint = self.config.models.get(model).and_then(|spec| spec.endpoint.clone());
-        std::iter::once(model.to_owned()).chain(endpoint).collect()
-    }
-
-    /// A model has answered, or says nothing of its server.
-    pub(crate) fn served(&mut self, pid: Pid, model: &str, effect: EffectId, failure: Option<&Failure>) {
-        let now = self.globals.at;
-        let kind = failure.map(|failure| failure.kind);
-        let keys = self.keys_of(model);
-        let (own, server) = (keys[0].clone(), keys.last().cloned().unwrap_or_default());
-        match (kind, failure) {
-            (Some(FailureKind::Transient | FailureKind::Permanent), Some(failure)) => {
-                if let Some(wait) = failure.retry_after_ms {
-                    // It is up and says when.
-                    keys.iter().for_each(|of| self.globals.circuits.dropped(of, effect));
-                    if wait >= WALL_MS {
-                        let (until, why) = (now.plus_millis(wait), failure.message.clone());
-                        let state = CircuitState::Quota;
-                        self.fact(pid, Body::Circuit { of: own, state, until: Some(until), why });
-                        self.with(pid, |process| {
-                            process.course.note = format!("the quota of `{model}` is used up until {until}")
-                        });
-                    }
-                    return;
-                }
-                let of = if kind == Some(FailureKind::Permanent) { own } else { server };
-                keys.iter().filter(|key| **key != of).for_each(|key| self.globals.circuits.dropped(key, effect));
-                if let Some(until) = self.globals.circuits.failed(&of, effect, now) {
-                    let (state, why) = (CircuitState::Open, failure.message.clone());
-                    self.fact(pid, Body::Circuit { of, state, until: Some(until), why });
-                    self.move_on(model, pid);
-                }
-            }
-            (Some(FailureKind::Cancelled | FailureKind::Withheld | FailureKind::Here), _) => {
-                keys.iter().for_each(|of| self.globals.circuits.dropped(of, effect));
-            }
-            (None | Some(_), _) => {
-                for of in keys {
-                    if self.globals.circuits.answered(&of) {
-                        let (state, why) = (CircuitState::Closed, String::new());
-                        self.fact(pid, Body::Circuit { of, state, until: None, why });
-                    }
-                }
-            }
-        }
-    }
-
-    /// An inference of this model will not come back: it tries no server any more.
-    pub(crate) fn gives_up_trying(&mut self, model: &str, effect: EffectId) {
-        for of in self.keys_of(model) {
-            self.globals.circuits.dropped(&of, effect);
-        }
-    }
-
-    /// Whoever waits for a model that went down goes to another one, where one may serve.
-    fn move_on(&mut self, model: &str, but: Pid) {
-        for pid in self.globals.scheduler.waiting(model) {
-            if pid != but && self.route_of(pid).order.first().is_some_and(|first| first.model != *model) {
-                self.want_turn(pid);
-            }
-        }
-    }
-
-    /// Whether a process whose turn it is goes to another model: the server of the one that it waited for went down meanwhile,
-    /// or another inference tries it just now.
-    pub(crate) fn passes_by(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> bool {
-        let down = self.is_down(model, spec).is_some();
-        let elsewhere = down && self.route_of(pid).order.first().is_some_and(|first| first.model != *model);
-        if elsewhere {
-            self.want_turn(pid);
-        }
-        elsewhere
     }
 
     /// Whether another model can take this turn over; then it is queued for that one. What failed is not asked again

@@ -23,6 +23,7 @@ pub mod table;
 
 mod accounts;
 mod boot;
+mod breakers;
 mod calls;
 mod check;
 mod deadlock;

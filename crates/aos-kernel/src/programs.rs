@@ -21,7 +21,7 @@ use crate::money::Outlook;
 use crate::process::{Ask, HeldKey};
 use crate::route::{self, Candidate, Choice, Signals};
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, outcome};
+use crate::{InFlight, Kernel, circuit, outcome};
 
 /// The span of `rpm`, in seconds.
 const MINUTE_S: u64 = 60;
@@ -232,7 +232,7 @@ impl<P: PageStore> Kernel<P> {
                 // All of it is sent in any case.
                 holds_task: true,
                 tried: ask.tried.contains(name),
-                down: self.is_down(name, spec),
+                down: self.is_down_for(pid, name, spec),
                 latency_ms: self.globals.measures.latency_of(name),
             });
         }
@@ -363,7 +363,7 @@ impl<P: PageStore> Kernel<P> {
                 price: spec.price,
             },
         );
-        self.tries(pid, model, id);
+        self.tries_for(pid, model, id);
         let now = self.globals.at;
         self.globals.scheduler.started(model, input_tokens.saturating_add(u64::from(max_output)), now);
         self.fact(
@@ -415,9 +415,9 @@ impl<P: PageStore> Kernel<P> {
         self.weigh(pid);
         self.was_shown(pid, personal);
         let Some(latency_ms) = latency_ms else {
-            return self.gives_up_trying(&model, effect);
+            return self.globals.circuits.dropped(&circuit::of_program(&model, pid), effect);
         };
-        self.served(pid, &model, effect, failure);
+        self.served_program(pid, &model, effect, failure);
         let Some(failure) = failure else {
             self.globals.measures.took(&model, latency_ms);
             return;
@@ -474,6 +474,7 @@ impl<P: PageStore> Kernel<P> {
         if let Some(key) = key {
             self.globals.keys.remove(&key.sha256);
         }
+        self.globals.circuits.forget(pid);
         for ask in asks {
             self.perform(Effect::Refuse {
                 request: ask.request,

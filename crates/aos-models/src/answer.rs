@@ -7,6 +7,8 @@
 use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::limits::{CALLS_PER_REPLY_MAX, REPLY_BYTES_MAX};
 
+use serde_json::Value;
+
 use crate::pool::Delta;
 
 /// What a call weighs beside its text, and the longest id or name.
@@ -124,6 +126,17 @@ impl<'d> Answer<'d> {
     /// There is something a process could use.
     pub(crate) fn usable(&self) -> bool {
         !self.text.trim().is_empty() || !self.calls.is_empty()
+    }
+
+    /// Whether a whole document, which was taken, is JSON and nothing that a model answers, nor an error.
+    pub(crate) fn says_nothing_known(&self, document: &str) -> bool {
+        let is_error = |value: &Value| value.get("error").is_some_and(|error| !error.is_null());
+        !self.understood
+            && serde_json::from_str::<Value>(document).is_ok_and(|value| match &value {
+                // Gemini wraps errors in a list.
+                Value::Array(values) => !values.iter().any(is_error),
+                value => !is_error(value),
+            })
     }
 
     /// It thinks, in so many bytes.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::answer::{Answer, Finish, Sent};
 use crate::config::Provider;
-use crate::failure::{self, transient};
+use crate::failure::{self, permanent, transient};
 use crate::pool::Delta;
 use crate::target::Target;
 use crate::wire::Unread;
@@ -76,7 +76,7 @@ pub(crate) async fn attempt(
     let sent = sent(prompt, body.len());
     let response = open(target, body, effect, deadlines, &sent).await?;
     let mut answer = Answer::new(deltas);
-    let end = read(response, &mut answer, target, first_byte, deadlines).await;
+    let end = read(response, &mut answer, (target, &sent), first_byte, deadlines).await;
     Ok(conclude(answer, end, target, &sent)?)
 }
 
@@ -198,7 +198,7 @@ enum Form {
 async fn read(
     mut response: reqwest::Response,
     answer: &mut Answer<'_>,
-    target: &Target<'_>,
+    (target, sent): (&Target<'_>, &Sent),
     first_byte: Instant,
     deadlines: Deadlines,
 ) -> End {
@@ -244,7 +244,11 @@ async fn read(
             (Ok(text), End::Whole) => {
                 event(text, answer, target);
                 answer.ended = true;
-                End::Whole
+                if answer.says_nothing_known(text) {
+                    End::NoAnswer(no_answer(&bytes, target, sent))
+                } else {
+                    End::Whole
+                }
             }
             (Err(_), End::Whole) => End::NoAnswer(transient(format!("the answer of {} is not JSON", target.host))),
             (_, cut) => cut,
@@ -258,7 +262,7 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
         match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => return Ok(()),
             Some(b'{' | b'[') => *form = Form::Document(Vec::new()),
-            Some(b'<') => return Err(End::NoAnswer(no_answer(piece, target))),
+            Some(b'<') => return Err(End::NoAnswer(no_answer(piece, target, &Sent::default()))),
             Some(_) => *form = Form::Stream(sse::Reader::new(WIRE_BYTES_MAX)),
         }
     }
@@ -272,15 +276,23 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
     }
 }
 
-/// The failure that a body stands for which is no answer of a model.
-pub(crate) fn no_answer(body: &[u8], target: &Target<'_>) -> Failure {
+/// The failure that a body stands for which is no answer of a model. Where it is JSON all the same, its server has done
+/// something else than it was asked for, may have worked on that, and would do so again.
+pub(crate) fn no_answer(body: &[u8], target: &Target<'_>, sent: &Sent) -> Failure {
+    let base_url = || format!("check base_url of [models.{}]", target.name);
     if body.trim_ascii_start().first() == Some(&b'<') {
         let mut failure = transient(format!("{} sent a web page instead of an answer", target.host));
-        failure.hint = Some(format!("check base_url of [models.{}]", target.name));
+        failure.hint = Some(base_url());
         return failure;
     }
     let said = failure::quote(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BYTES_MAX)]), &target.key);
-    transient(format!("{} sent what is no answer: {said}", target.host))
+    let message = format!("{} sent what is no answer: {said}", target.host);
+    if serde_json::from_slice::<IgnoredAny>(body).is_err() {
+        return transient(message);
+    }
+    let hint =
+        if target.program { "leave out of the request what asks for something else".to_owned() } else { base_url() };
+    sent.unheard(permanent(message, hint))
 }
 
 fn event(data: &str, answer: &mut Answer<'_>, target: &Target<'_>) {
@@ -318,11 +330,11 @@ fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) 
     }
     let early = || transient(format!("{} ended its answer before there was one", target.host));
     Err(match (answer.fault.take(), end) {
+        (_, End::NoAnswer(failure)) => failure,
         // A server that says that it failed bills what it says was used.
         (Some(fault), _) => Failure { usage: answer.reported_usage(sent), ..fault },
         (None, _) if answer.understood && whole => return Ok(answer.into_reply(target.name, sent, true)),
         (None, End::Cut(failure)) => answer.unheard(sent, failure),
-        (None, End::NoAnswer(failure)) => failure,
         (None, End::Whole) if answer.understood => answer.unheard(sent, early()),
         (None, End::Whole) => early(),
     })

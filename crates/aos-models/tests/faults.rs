@@ -113,7 +113,6 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
         status(529, "{}"),
         body("text/html", html),
         body("application/json", "{\"choices\": [{]"),
-        body("application/json", "{}"),
         body("text/plain", "the server is warming up"),
         body("text/event-stream", ""),
         body("text/event-stream", "data: not json\n\n"),
@@ -134,6 +133,21 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
             assert!(failure.message.len() < 600 && !failure.message.chars().any(char::is_control), "{failure:?}");
             let (result, requests) = infer(provider, vec![once(fault.clone()), ok()]).await;
             assert_eq!((result.unwrap().text.as_str(), requests), ("fine", 2), "{provider:?} {fault:?} passed");
+        }
+    }
+}
+
+/// It was asked three times for nothing each time, and six times over.
+#[tokio::test]
+async fn an_answer_that_is_something_else_is_paid_and_not_asked_for_again() {
+    for provider in PROVIDERS {
+        for said in ["{}", r#"{"request_id":"r-1"}"#, r#"{"choices":"later","type":7,"candidates":7}"#, "[]"] {
+            let (result, requests) = infer(provider, vec![faulty(body("application/json", said))]).await;
+            let failure = result.unwrap_err();
+            assert_eq!((failure.kind, requests), (FailureKind::Permanent, 1), "{provider:?} {said}: {failure:?}");
+            let usage = failure.usage.unwrap();
+            assert!(usage.estimated && usage.output_tokens == 500 && usage.input_tokens > 0, "{usage:?}");
+            assert!(failure.hint.unwrap().contains("base_url"), "{said}");
         }
     }
 }

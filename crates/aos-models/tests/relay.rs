@@ -483,6 +483,22 @@ async fn a_web_page_is_no_answer() {
     }
 }
 
+/// A request that a server takes for another one cost nothing, and was sent three times.
+#[tokio::test]
+async fn an_answer_that_is_something_else_is_paid_and_not_asked_for_again() {
+    let server = start(vec![status(200, r#"{"request_id":"r-1"}"#)]).await;
+    let refused = relay(&pool(&server, Provider::Openai), Format::Chat, &request(Format::Chat, false)).await;
+    let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
+    let usage = failure.usage.unwrap();
+    assert!(failure.kind == FailureKind::Permanent && failure.message.contains("r-1"), "{failure:?}");
+    assert!((server.count(), usage.output_tokens) == (1, 1000) && usage.input_tokens > 0, "{usage:?}");
+    let server = start(vec![status(200, r#"{"error":{"message":"overloaded","code":503}}"#)]).await;
+    let refused = relay(&pool(&server, Provider::Openai), Format::Chat, &request(Format::Chat, false)).await;
+    let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
+    assert!(failure.kind == FailureKind::Transient && failure.usage.is_none(), "{failure:?}");
+    assert_eq!(server.count(), 3, "what says that it failed costs nothing");
+}
+
 /// What hides a city and shows it again.
 struct Hidden;
 

@@ -252,19 +252,19 @@ fn a_request_that_a_stop_cuts_off_says_nothing_of_its_model() {
     > ask 2 3 m
       → serve 2 3 by m, at most 1000, paid ahead
     > serve 3 fails transient
-    2 circuit m Open until 2026-11-22T00:00:15.000Z it failed
+    2 circuit m for program 2 Open until 2026-11-22T00:00:15.000Z it failed
       → refuse 3: EAGAIN model `m`: it failed
     > after 16
     > ask 2 4 m
-    2 circuit m HalfOpen
+    2 circuit m for program 2 HalfOpen
       → serve 2 4 by m, at most 1000, paid ahead
     > boot
     > ask 2 5 m
     2 sets aside $0.016, 16000 tokens
-    2 circuit m HalfOpen
+    2 circuit m for program 2 HalfOpen
       → serve 2 5 by m, at most 1000
     > serve 5
-    2 circuit m Closed
+    2 circuit m for program 2 Closed
     ");
 }
 
@@ -449,6 +449,68 @@ fn a_refused_request_is_asked_of_no_other_model_and_closes_none() {
     > ask 2 4 auto
     2 runs on tiny: `nano` is the lowest tier that may serve
       → serve 2 4 by tiny, at most 1000, paid ahead
+    ");
+}
+
+/// Three requests that no server answers as they were asked closed its address to everybody: the owner's agents went to a
+/// dearer tier.
+#[test]
+fn what_fails_a_program_closes_its_model_to_nobody_else() {
+    let told = replay(
+        r#"
+        model tiny tier=nano price=0.1
+        model next tier=small price=1
+        only tiny,next
+        spawn program model=auto
+        key 2
+        spawn program model=auto
+        key 3
+        ask 2 1 tiny
+        serve 1 fails permanent
+        ask 2 2 tiny
+        serve 2 fails transient
+        ask 2 3 tiny
+        serve 3 fails transient
+        ask 2 4 auto
+        ask 3 5 auto
+        spawn resident model=auto go
+        after 15
+        ask 2 6 auto
+        ask 2 7 auto
+        serve 6
+        ask 2 8 auto
+        "#,
+    );
+    let told = told.split_once("> ask 2 3 tiny\n").unwrap().1;
+    assert_snapshot!(told, @"
+      → serve 2 3 by tiny, at most 1000, paid ahead
+    > serve 3 fails transient
+    2 circuit tiny for program 2 Open until 2026-11-22T00:00:15.000Z it failed
+      → refuse 3: EAGAIN model `tiny`: it failed
+    > ask 2 4 auto
+    2 runs on next: the next tier up, `small`; `tiny` failed the last requests of this key, tried again at 2026-11-22T00:00:15.000Z
+    2 sets aside $0.032, 32000 tokens
+      → serve 2 4 by next, at most 1000
+    > ask 3 5 auto
+    3 runs on tiny: `nano` is the lowest tier that may serve
+    3 sets aside $0.0016, 16000 tokens
+      → serve 3 5 by tiny, at most 1000
+    > spawn resident model=auto go
+    4 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 4 turn [task]
+    > after 15
+    > ask 2 6 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+    2 circuit tiny for program 2 HalfOpen
+      → serve 2 6 by tiny, at most 1000, paid ahead
+    > ask 2 7 auto
+    2 runs on next: the next tier up, `small`; `tiny` failed the last requests of this key, and is being tried again
+      → serve 2 7 by next, at most 1000, paid ahead
+    > serve 6
+    2 circuit tiny for program 2 Closed
+    > ask 2 8 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+      → serve 2 8 by tiny, at most 1000, paid ahead
     ");
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use aos_abi::inference::{Failure, Usage};
+use aos_abi::inference::{Failure, FailureKind, Usage};
 use aos_abi::{EffectId, Lsn};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -156,7 +156,9 @@ impl Numbers {
 fn read(answer: &[u8], target: &Target<'_>, texts: &[&str]) -> Result<Vec<Vector>, Failure> {
     let wrong = |what: &str| failure::transient(format!("{} {what}", target.host));
     let Ok(answer) = serde_json::from_slice::<Answer>(answer) else {
-        return Err(exchange::no_answer(answer, target));
+        // Nothing but texts was asked for, so what came instead may be another thing the next time.
+        let failure = exchange::no_answer(answer, target, &Sent::default());
+        return Err(Failure { kind: FailureKind::Transient, usage: None, ..failure });
     };
     if answer.data.len() != texts.len() {
         return Err(wrong(&format!("sent {} vectors for {} texts", answer.data.len(), texts.len())));

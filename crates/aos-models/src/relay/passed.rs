@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aos_abi::EffectId;
-use aos_abi::inference::{FailureKind, Format, Usage};
+use aos_abi::inference::{Failure, FailureKind, Format, Usage};
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -154,7 +154,7 @@ async fn take(
     target: &Target<'_>,
     sent: Sent,
     deadlines: Deadlines,
-) -> Result<Relayed, aos_abi::inference::Failure> {
+) -> Result<Relayed, Failure> {
     let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let mut meter = Meter::new(asked.format, sent);
     if kind.starts_with("text/event-stream") && asked.format != Format::Embeddings {
@@ -185,9 +185,19 @@ async fn take(
             (body, usage)
         }
     };
-    let Some(usage) = usage else { return Err(exchange::no_answer(&body, target)) };
+    let Some(usage) = usage else { return Err(unanswered(&body, target, &sent)) };
     let ended = Ended { usage, whole: true };
     Ok(Relayed { status: 200, content_type: "application/json", kind: Kind::Done(Some(body), ended) })
+}
+
+/// Why a body that is whole is no answer: its server says that it failed, or what came is something else.
+fn unanswered(body: &[u8], target: &Target<'_>, sent: &Sent) -> Failure {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(said) if said.get("error").is_some_and(|error| !error.is_null()) => {
+            failure::classify_event(&said, &target.about())
+        }
+        _ => exchange::no_answer(body, target, sent),
+    }
 }
 
 impl Passed {
