@@ -365,7 +365,8 @@ impl<P: PageStore> Kernel<P> {
         );
         self.tries_for(pid, model, id);
         let now = self.globals.at;
-        self.globals.scheduler.started(model, input_tokens.saturating_add(u64::from(max_output)), now);
+        let tokens = input_tokens.saturating_add(u64::from(max_output));
+        let again = self.globals.scheduler.started(model, id, tokens, &spec.limits, now);
         self.fact(
             pid,
             Body::InferenceStarted {
@@ -378,7 +379,7 @@ impl<P: PageStore> Kernel<P> {
         );
         self.with(pid, |process| process.serving += 1);
         let model = model.to_owned();
-        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, guard, paid_by })));
+        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, again, guard, paid_by })));
     }
 
     /// A request is over: it is paid, and its slot is free. Where its model has failed another one is asked, as long as
@@ -396,7 +397,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         };
         let model = ask.model.clone();
-        self.globals.scheduler.finished(&model);
+        self.globals.scheduler.finished(&model, effect);
         self.with(pid, |process| process.serving = process.serving.saturating_sub(1));
         let thinks = self.thinks(&model);
         let (usage, failure) = match outcome {

@@ -201,7 +201,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// An inference that is paid goes out.
-    pub(crate) fn begin(&mut self, draft: Draft, spec: &ModelSpec, need: Need, race: Race) {
+    pub(crate) fn begin(&mut self, mut draft: Draft, spec: &ModelSpec, need: Need, race: Race) {
         let Infer { id, pid, purpose, max_output, .. } = draft.infer;
         let model = draft.infer.model.clone();
         self.globals.in_flight.insert(
@@ -219,7 +219,8 @@ impl<P: PageStore> Kernel<P> {
                 race,
             },
         );
-        self.globals.scheduler.started(&model, draft.estimate + u64::from(max_output), self.globals.at);
+        let (tokens, now) = (draft.estimate + u64::from(max_output), self.globals.at);
+        draft.infer.again = self.globals.scheduler.started(&model, id, tokens, &spec.limits, now);
         let started = Body::InferenceStarted {
             effect: id,
             model: model.clone(),
@@ -297,6 +298,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
+            again: None,
             hedge_after_ms: None,
         };
         Some(Draft { infer, estimate, worst_input, upto })
@@ -343,6 +345,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
+            again: None,
             hedge_after_ms: None,
         })
     }

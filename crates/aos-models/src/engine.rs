@@ -14,24 +14,27 @@ use aos_abi::{EffectId, Pid};
 
 use crate::config::ModelConfig;
 use crate::pool::Delta;
+use crate::tries::Tries;
 
 /// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Asker {
     /// The process, where it is one: what an engine keeps of it from one turn to the next is kept by this.
     pub pid: Option<Pid>,
     /// By which the answer comes back.
     pub effect: EffectId,
+    /// How often its server may be asked again.
+    pub tries: Tries,
 }
 
 impl From<EffectId> for Asker {
     fn from(effect: EffectId) -> Asker {
-        Asker { pid: None, effect }
+        Asker { pid: None, effect, tries: Tries::uncounted() }
     }
 }
 
 /// One inference to make.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Work<'w> {
     /// The model's configured name; what [`Reply::model`] says.
     pub name: &'w str,

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aos_abi::inference::{Encoding, Failure, Message, Part, Prompt, Reply};
+use aos_abi::inference::{Encoding, Failure, FailureKind, Message, Part, Prompt, Reply};
 use aos_abi::{EffectId, Lsn, Pid};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -27,6 +27,7 @@ use crate::relay::LARGE_BYTES_MAX;
 use crate::retry::{Backoff, Retries};
 use crate::target::{Ask, Target};
 use crate::tools::Tools;
+use crate::tries::Tries;
 use crate::wishes::{Request, Wishes};
 use crate::written::Written;
 use crate::{anthropic, gemini, openai};
@@ -106,6 +107,8 @@ pub struct Pool {
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     /// Vectors that were made.
     pub(crate) vectors: Mutex<Cache>,
+    /// What the servers of models are suspected not to accept, by model and by who found it and had no request left to see.
+    suspected: Mutex<BTreeMap<(String, Pid), Quirks>>,
     /// KiB of vectors that may be on their way to programs at once, beside answers that are no longer than text.
     pub(crate) large: Arc<Semaphore>,
 }
@@ -131,7 +134,8 @@ impl Pool {
         let models = models.into_iter().map(|(name, config)| (name, model(config))).collect();
         let vectors = Mutex::default();
         let large = Arc::new(Semaphore::new(LARGE_BYTES_MAX >> 10));
-        Pool { models, env, options, clients, tools: Tools::default(), engine: None, embedder: None, vectors, large }
+        let (tools, suspected) = (Tools::default(), Mutex::default());
+        Pool { models, env, options, clients, tools, engine: None, embedder: None, vectors, suspected, large }
     }
 
     /// The same pool, in which `engine` answers for every model with `provider = "local"`.
@@ -151,6 +155,7 @@ impl Pool {
         if let Some(engine) = &self.engine {
             engine.ended(pid);
         }
+        self.suspected.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, of), _| *of != pid);
     }
 
     /// The configured models by name.
@@ -209,13 +214,13 @@ impl Pool {
             let work = Work { name: model, config: &of.config, prompt, asker };
             return self.work(engine, work, &mut deltas).await;
         }
-        let effect = asker.effect;
+        let (effect, tries) = (asker.effect, &asker.tries);
         let target = Target::of(model, &of.config, Ask::Answer, &self.env, &self.clients)?;
         let target = Target { program: wishes.is_some(), ..target };
         let config = &of.config;
         let deadlines = self.deadlines(config);
         let mut backoff = self.backoff();
-        let mut quirks = self.quirks(model);
+        let mut quirks = self.quirks_for(model, tries);
         let mut body = self.body(config, prompt, wishes, quirks, written);
         loop {
             let attempted = attempt(&target, &body, prompt, effect, deadlines, &mut deltas).await;
@@ -233,6 +238,9 @@ impl Pool {
                         && let Some(learned) =
                             quirks.learn_order(status, &error).or_else(|| quirks.learn(status, &error, ours))
                     {
+                        if !tries.take() {
+                            return Err(self.suspect(model, tries, learned));
+                        }
                         quirks = learned;
                         body = self.body(config, prompt, wishes, quirks, written);
                         continue;
@@ -241,7 +249,7 @@ impl Pool {
                 }
             };
             match backoff.after(&failure, fastrand::f64()) {
-                Some(wait) if Instant::now() + wait < deadlines.end => {
+                Some(wait) if Instant::now() + wait < deadlines.end && tries.take() => {
                     tracing::debug!(model, %effect, ?wait, failure = failure.message, "trying again");
                     tokio::time::sleep(wait).await;
                 }
@@ -258,9 +266,10 @@ impl Pool {
         deltas: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Reply, Failure> {
         let end = self.deadlines(work.config).end;
+        let name = work.name;
         let late = |_| {
             let hint = "let it answer less (`max_output`), or give it more time (`timeout_s`)".to_owned();
-            Err(Failure { hint: Some(hint), ..transient(format!("{} did not finish its answer in time", work.name)) })
+            Err(Failure { hint: Some(hint), ..transient(format!("{name} did not finish its answer in time")) })
         };
         timeout_at(end, engine.infer(work, deltas)).await.unwrap_or_else(late)
     }
@@ -328,8 +337,26 @@ impl Pool {
         Backoff::new(self.options.retries)
     }
 
+    /// What a model's server does not accept, as far as is known, and as this asker is about to see.
+    pub(crate) fn quirks_for(&self, model: &str, tries: &Tries) -> Quirks {
+        let suspected = tries.pid().and_then(|pid| {
+            self.suspected.lock().unwrap_or_else(PoisonError::into_inner).remove(&(model.to_owned(), pid))
+        });
+        Quirks(self.quirks(model).0 | suspected.map_or(0, |quirks| quirks.0))
+    }
+
+    /// A refusal has taught something that the next request of this asker shows: there is none left in this minute.
+    pub(crate) fn suspect(&self, model: &str, tries: &Tries, quirks: Quirks) -> Failure {
+        if let Some(pid) = tries.pid() {
+            self.suspected.lock().unwrap_or_else(PoisonError::into_inner).insert((model.to_owned(), pid), quirks);
+        }
+        let message =
+            format!("the server of `{model}` wants the request in another form, and no other one may go out now");
+        Failure { kind: FailureKind::Here, ..transient(message) }
+    }
+
     /// What is known that a model's server does not accept.
-    pub(crate) fn quirks(&self, model: &str) -> Quirks {
+    fn quirks(&self, model: &str) -> Quirks {
         Quirks(self.models.get(model).map_or(0, |of| of.quirks.load(Ordering::Relaxed)))
     }
 

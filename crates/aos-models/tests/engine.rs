@@ -68,7 +68,7 @@ async fn an_engine_answers_for_local_models() {
     let echo = Arc::new(Echo::default());
     let pool = pool().with_engine(Arc::clone(&echo) as Arc<dyn Engine>);
     let mut heard = Vec::new();
-    let asker = Asker { pid: Some(Pid(9)), effect: EFFECT };
+    let asker = Asker { pid: Some(Pid(9)), ..EFFECT.into() };
     let reply = pool.infer("m", &prompt(), asker, |delta| heard.push(delta)).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.model.as_str()), ("tiny says hello", "m"));
     assert_eq!(heard, [Delta::Text("hello".into())]);

@@ -372,3 +372,59 @@ fn a_program_is_answered_by_the_next_model_where_one_fails() {
     assert!(served.iter().any(|entry| entry["model"] == "other"), "{served:?}");
     assert_eq!(rig.entries(pid, "routed").len(), 2);
 }
+
+/// A rule that fails each request that says this, with this status and body.
+fn fails(said: &str, status: u16, body: &str) -> Rule {
+    let fault = Fault::Status { status, body: body.into(), headers: [].into() };
+    Rule { fault: Some(fault), ..any(said, vec![say("never")]) }
+}
+
+/// Three requests for something else than an answer closed the model's address: the owner's agents went to a dearer tier, and
+/// the key had paid nothing.
+#[test]
+fn what_a_program_asks_for_closes_no_model_to_agents() {
+    let mut rules = alpha();
+    rules.push(fails("beta", 200, r#"{"request_id":"r-1"}"#));
+    let rig = Rig::with(rules, Setup { more: "default_model = \"small\"\n".into(), ..Setup::default() });
+    let config = rig::read(rig.file("aos.toml")).replace("[models.small]", "[models.small]\ntier = \"small\"");
+    let more = "[models.big]\nprovider = \"openai\"\nmodel = \"x\"\nbase_url = \"http://127.0.0.1:9\"\ntier = \"strong\"\nprice = { input = 1.0, output = 1.0 }\n";
+    std::fs::write(rig.file("aos.toml"), format!("{config}{more}")).unwrap();
+    let (pid, secret) = key(&rig, &["editor", "--budget", "1"]);
+    for _ in 0..4 {
+        let answer = ask(&rig, &secret, "small", "beta");
+        assert!(answer.status >= 400 && answer.text().contains("no answer"), "{answer:?}");
+    }
+    assert_eq!(rig.request_count(), 4, "each is sent once");
+    let route = rig.json(&["models", "route", "-m", "small"]);
+    assert_eq!(route["order"][0]["model"], "small", "{route}");
+    assert!(!route.to_string().contains("down"), "{route}");
+    let circuits = rig.entries(pid, "circuit");
+    assert!(circuits.iter().all(|circuit| circuit["of"] == format!("small for program {pid}")), "{circuits:?}");
+    let spent = until("all four are settled", || {
+        let process = rig.process(pid);
+        (process["usage"]["inferences"] == 4).then(|| process["usage"]["cost_usd"].as_f64().unwrap())
+    });
+    assert!(spent > 4.0 * 0.004, "each at the longest answer: {spent}");
+}
+
+/// Three requests went out for each one that was counted.
+#[test]
+fn no_model_is_asked_oftener_than_its_minute_has_room_for() {
+    let limits = |rpm: u32| Setup {
+        model: Setup::default().model.replace("concurrency = 32", &format!("concurrency = 32, rpm = {rpm}")),
+        ..Setup::default()
+    };
+    let rig = Rig::with(vec![fails("alpha", 500, "{}")], limits(4));
+    let (pid, secret) = key(&rig, &["editor"]);
+    for asked in [2, 3, 4] {
+        assert!(ask(&rig, &secret, "small", "alpha").status >= 400);
+        assert_eq!(rig.request_count(), asked);
+    }
+    assert_eq!(rig.entries(pid, "retried").len(), 1);
+    let rig = Rig::with(vec![fails("alpha", 500, "{}")], limits(1));
+    let agent = rig.json(&["spawn", "alpha"])["pid"].as_u64().unwrap();
+    until("it failed", || rig.entries(agent, "inference_completed").first().cloned());
+    // Its pause is over by then, and the minute is not.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(rig.request_count(), 1);
+}

@@ -9,7 +9,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::EffectId;
 use aos_abi::inference::{Failure, FailureKind, Format, Usage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +23,7 @@ use tokio::time::timeout;
 use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, count, passed, values};
 use crate::config::Provider;
 use crate::embed::{TEXTS_MAX, Vector};
+use crate::engine::Asker;
 use crate::exchange::WIRE_BYTES_MAX;
 use crate::failure::transient;
 use crate::pool::Pool;
@@ -39,7 +39,7 @@ pub(super) async fn embed(
     model: &str,
     asked: &Asked,
     provider: Provider,
-    effect: EffectId,
+    asker: &Asker,
     veil: Option<Box<dyn Veil>>,
 ) -> Result<Relayed, Refusal> {
     let hidden;
@@ -54,7 +54,7 @@ pub(super) async fn embed(
         Provider::Openai => {
             let wait = pool.deadlines(pool.config(model)?).first_byte;
             let room = Most::of(asked).room(&pool.large, wait).await?;
-            Ok(hold(passed::pass(pool, model, asked, 0, effect).await?, room))
+            Ok(hold(passed::pass(pool, model, asked, 0, asker).await?, room))
         }
         Provider::Local if pool.config(model)?.dimension.is_none() => {
             let hint =

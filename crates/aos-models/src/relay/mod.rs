@@ -25,13 +25,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
 use aos_abi::model::Ability;
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::config::Provider;
+use crate::engine::Asker;
 use crate::pool::Pool;
 use crate::wishes::{Calling, Form, Wishes};
 
@@ -223,7 +223,7 @@ impl From<Misfit> for Refusal {
 
 impl Pool {
     /// Serves a program's request by one of the configured models. `max_output` is the most tokens that may be answered
-    /// where the request asks for none or for more; `effect` goes along as the request's id. Under a `veil` the request is
+    /// where the request asks for none or for more; the asker's effect goes along as the request's id. Under a `veil` the request is
     /// never passed on as it came, and the answer comes when it is whole.
     ///
     /// # Errors
@@ -233,12 +233,13 @@ impl Pool {
         model: &str,
         asked: &Asked,
         max_output: u32,
-        effect: EffectId,
+        asker: impl Into<Asker>,
         veil: Option<Box<dyn Veil>>,
     ) -> Result<Relayed, Refusal> {
+        let asker = asker.into();
         let provider = self.config(model)?.provider;
         if asked.format == Format::Embeddings {
-            return embeddings::embed(self, model, asked, provider, effect, veil).await;
+            return embeddings::embed(self, model, asked, provider, &asker, veil).await;
         }
         let own = match provider {
             Provider::Openai => Some(Format::Chat),
@@ -246,7 +247,7 @@ impl Pool {
             Provider::Gemini | Provider::Local => None,
         };
         if own == Some(asked.format) && veil.is_none() {
-            return passed::pass(self, model, asked, max_output, effect).await;
+            return passed::pass(self, model, asked, max_output, &asker).await;
         }
         let understood = asked.understood(asked.max_output.unwrap_or(max_output).min(max_output))?;
         if matches!(provider, Provider::Local | Provider::Anthropic)
@@ -261,7 +262,7 @@ impl Pool {
                 .hint("leave `tools` out, or name another model")
                 .into());
         }
-        told::tell(self, model, asked, understood, effect, veil).await
+        told::tell(self, model, asked, understood, asker, veil).await
     }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::EffectId;
 use aos_abi::inference::{Failure, FailureKind, Format, Usage};
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
@@ -16,6 +15,7 @@ use super::peek::Anew;
 use super::{Asked, Ended, Kind, Refusal, Relayed, chat, embeddings, messages};
 use crate::answer::{Answer, Sent};
 use crate::config::Provider;
+use crate::engine::Asker;
 use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
 use crate::failure::{self, Secret, transient};
 use crate::openai::{Ours, Quirks};
@@ -43,21 +43,21 @@ pub(super) async fn pass(
     model: &str,
     asked: &Asked,
     max_output: u32,
-    effect: EffectId,
+    asker: &Asker,
 ) -> Result<Relayed, Refusal> {
     let config = pool.config(model)?;
     let what = if asked.format == Format::Embeddings { Ask::Vectors } else { Ask::Answer };
     let target = Target { program: true, ..pool.target(model, what)? };
     let deadlines = pool.deadlines(config);
     let mut backoff = pool.backoff();
-    let mut quirks = pool.quirks(model);
+    let mut quirks = pool.quirks_for(model, &asker.tries);
     loop {
         let body = anew(asked, &target, max_output, quirks);
         let weight = asked.head.weight;
         let (image_bytes, beyond_text) = (weight.image_bytes, weight.beyond_text());
         let max_output = if asked.format == Format::Embeddings { 0 } else { max_output };
         let sent = Sent { body_bytes: body.len(), image_bytes, beyond_text, max_output, ..Sent::default() };
-        let failure = match exchange::open(&target, &body, effect, deadlines, &sent).await {
+        let failure = match exchange::open(&target, &body, asker.effect, deadlines, &sent).await {
             Ok(response) => match take(response, asked, &target, sent, deadlines).await {
                 Ok(relayed) => {
                     pool.learned(model, quirks);
@@ -70,6 +70,9 @@ pub(super) async fn pass(
                 if config.provider == Provider::Openai
                     && let Some(learned) = quirks.learn(status, &error, ours(asked, &target, quirks, &error))
                 {
+                    if !asker.tries.take() {
+                        return Err(pool.suspect(model, &asker.tries, learned).into());
+                    }
                     quirks = learned;
                     continue;
                 }
@@ -86,7 +89,7 @@ pub(super) async fn pass(
             }
         };
         match backoff.after(&failure, fastrand::f64()) {
-            Some(wait) if Instant::now() + wait < deadlines.end => tokio::time::sleep(wait).await,
+            Some(wait) if Instant::now() + wait < deadlines.end && asker.tries.take() => tokio::time::sleep(wait).await,
             Some(_) | None => return Err(failure.into()),
         }
     }

@@ -7,13 +7,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use aos_abi::EffectId;
 use aos_abi::inference::{Failure, Format, Reply, Stop, Usage};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::{Asked, Ended, Kind, Refusal, Relayed, Understood, Veil, chat, embeddings, messages, responses};
+use crate::engine::Asker;
 use crate::pool::{Delta, Pool};
 use crate::written::Written;
 
@@ -52,7 +52,7 @@ pub(super) async fn tell(
     model: &str,
     asked: &Asked,
     mut understood: Understood,
-    effect: EffectId,
+    asker: Asker,
     mut veil: Option<Box<dyn Veil>>,
 ) -> Result<Relayed, Refusal> {
     let until = pool.deadlines(pool.config(model)?).end;
@@ -60,6 +60,7 @@ pub(super) async fn tell(
     if let Some(veil) = &mut veil {
         understood.hide(veil.as_mut())?;
     }
+    let id = format!("{}", asker.effect).replace('.', "-");
     let inference = {
         let (pool, model) = (Arc::clone(pool), model.to_owned());
         async move {
@@ -67,17 +68,15 @@ pub(super) async fn tell(
             // Nobody reads any more where the program has hung up; then this future is dropped too.
             let told = |delta| drop(sender.send(delta));
             let Some(mut veil) = veil else {
-                return pool.answer(&model, &prompt, Some(&wishes), effect.into(), &mut Written::default(), told).await;
+                return pool.answer(&model, &prompt, Some(&wishes), asker, &mut Written::default(), told).await;
             };
             // What stands for something may come in pieces, so it is all waited for.
-            let mut reply =
-                pool.answer(&model, &prompt, Some(&wishes), effect.into(), &mut Written::default(), |_| ()).await?;
+            let mut reply = pool.answer(&model, &prompt, Some(&wishes), asker, &mut Written::default(), |_| ()).await?;
             veil.lift(&mut reply);
             retell(&reply, told);
             Ok(reply)
         }
     };
-    let id = format!("{effect}").replace('.', "-");
     if !asked.stream {
         let reply = inference.await?;
         let body = match asked.format {

@@ -194,6 +194,7 @@ impl Narrator {
             | Body::Ahead { .. }
             | Body::Rested
             | Body::Silent { .. }
+            | Body::Retried { .. }
             | Body::Budgeted { .. }
             | Body::Requested(_)
             | Body::Changed(_)

@@ -1,8 +1,8 @@
 //! One inference: the window's entries into a prompt, the prompt to the model pool, the answer back.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
@@ -13,7 +13,7 @@ use aos_context::{Fit, Rendered};
 use aos_gateway::{Live, Progress};
 use aos_kernel::effect::Infer;
 use aos_models::engine::Asker;
-use aos_models::{Delta, Pool, Written};
+use aos_models::{Delta, Pool, Tries, Written};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +28,8 @@ const SUMMARY_BYTES_MIN: usize = 200;
 /// The model pool as effects use it.
 pub(crate) struct Models {
     pool: Arc<Pool>,
+    /// Whose images a server may have refused, where no request was left in that minute to see.
+    refused: Mutex<BTreeSet<Pid>>,
 }
 
 /// Who is told of an answer while it comes in.
@@ -35,6 +37,8 @@ pub(crate) struct Models {
 struct Watched<'a> {
     live: &'a broadcast::Sender<Live>,
     heard: &'a Heard,
+    /// How often its server may be asked again.
+    tries: &'a Tries,
 }
 
 /// What has come of an answer.
@@ -71,26 +75,29 @@ impl Heard {
 impl Models {
     /// Over a pool.
     pub(crate) fn new(pool: Arc<Pool>) -> Models {
-        Models { pool }
+        Models { pool, refused: Mutex::default() }
     }
 
     /// A process has ended: what a model inside this program has read for it may go.
     pub(crate) fn ended(&self, pid: Pid) {
         self.pool.ended(pid);
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
     }
 
     /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that says nothing
-    /// becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits.
+    /// becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits, `again`
+    /// before a server is asked once more, where that is counted.
     pub(crate) async fn infer(
         &self,
         infer: &Infer,
         history: &Arc<History>,
         live: &broadcast::Sender<Live>,
         token: CancellationToken,
-        silent: impl FnOnce() + Send,
+        (silent, again): (impl FnOnce() + Send, impl Fn() + Send + Sync + 'static),
     ) -> (InferenceOutcome, Option<Box<Personal>>) {
         let heard = Heard::default();
-        let answer = self.answer(infer, history, Watched { live, heard: &heard }, token);
+        let tries = infer.again.map_or_else(Tries::uncounted, |left| Tries::counted(infer.pid, left, again));
+        let answer = self.answer(infer, history, Watched { live, heard: &heard, tries: &tries }, token);
         listened(infer.hedge_after_ms, &heard.spoken, silent, answer).await
     }
 
@@ -138,7 +145,7 @@ impl Models {
         replaced: Option<&Replaced>,
         entries: &[Arc<Entry>],
         history: &Arc<History>,
-        Watched { live, heard }: Watched<'_>,
+        Watched { live, heard, tries }: Watched<'_>,
         token: CancellationToken,
     ) -> InferenceOutcome {
         let Sent { rendered: before, mut written } = match replaced {
@@ -172,7 +179,7 @@ impl Models {
             }
             answered = async {
                 heard.asked.store(true, Ordering::Relaxed);
-                self.ask(infer, &prompt, &mut written, deltas).await
+                self.ask(infer, &prompt, &mut written, tries, deltas).await
             } => answered,
         };
         if let Some(mut rendered) = rendered {
@@ -193,16 +200,25 @@ impl Models {
         infer: &Infer,
         prompt: &Prompt,
         written: &mut Written,
+        tries: &Tries,
         mut deltas: impl FnMut(Delta) + Send,
     ) -> Result<Reply, Failure> {
-        let asker = Asker { pid: Some(infer.pid), effect: infer.id };
-        let answered = self.pool.go_on(&infer.model, prompt, asker, written, &mut deltas).await;
+        let asker = Asker { pid: Some(infer.pid), effect: infer.id, tries: tries.clone() };
+        let refused_before = self.refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&infer.pid);
+        if let Some(blind) = refused_before.then(|| without_images(prompt)).flatten() {
+            return self.pool.infer(&infer.model, &blind, asker, deltas).await;
+        }
+        let answered = self.pool.go_on(&infer.model, prompt, asker.clone(), written, &mut deltas).await;
         let refused = [FailureKind::Permanent, FailureKind::Refused, FailureKind::TooLarge];
         if let Err(failure) = &answered
             && refused.contains(&failure.kind)
             && let Some(blind) = without_images(prompt)
         {
             let paid = failure.usage;
+            if !tries.take() {
+                self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(infer.pid);
+                return answered.map_err(|failure| Failure { kind: FailureKind::Here, ..failure });
+            }
             return match self.pool.infer(&infer.model, &blind, asker, deltas).await {
                 Ok(reply) => Ok(Reply { usage: reply.usage.with(paid), ..reply }),
                 Err(failure) => Err(Failure { usage: failure.usage.map(|usage| usage.with(paid)).or(paid), ..failure }),

@@ -15,7 +15,8 @@ use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Entry, Pid};
 use aos_gateway::{Answer, ApiError, Key};
 use aos_kernel::effect::{Guard, Serve, Then};
-use aos_models::{Asked, Misfit, Pool, Refusal, Relayed, Veil};
+use aos_models::engine::Asker;
+use aos_models::{Asked, Misfit, Pool, Refusal, Relayed, Tries, Veil};
 use aos_personal::{Detector, Tokens};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -228,7 +229,7 @@ impl Relays {
         token: CancellationToken,
         asked: &Arc<Asked>,
     ) -> Answer<Option<aos_gateway::Relayed>> {
-        let pid = serve.pid;
+        let (pid, asker) = (serve.pid, self.asker(&serve));
         let mut serving = Serving::of(&serve, self.completions.clone());
         let (guard, looked_at) = (serve.guard, Arc::clone(asked));
         let looked =
@@ -249,7 +250,7 @@ impl Relays {
         let relayed = tokio::select! {
             biased;
             () = token.cancelled() => Err(Refusal::Failed(cancelled())),
-            relayed = self.pool.relay(&serve.model, asked, serve.max_output, serve.id, looked.veil) => relayed,
+            relayed = self.pool.relay(&serve.model, asked, serve.max_output, asker, looked.veil) => relayed,
         };
         match relayed {
             Ok(mut relayed) => {
@@ -286,6 +287,14 @@ impl Relays {
                 Err(misfit(wrong))
             }
         }
+    }
+
+    /// Who asks for a program: its server is asked again as often as was counted for it, and each time is told.
+    fn asker(&self, serve: &Serve) -> Asker {
+        let (pid, effect, completions) = (serve.pid, serve.id, self.completions.clone());
+        let told = move || _ = completions.send((pid, Body::Retried { effect }));
+        let tries = serve.again.map_or_else(Tries::uncounted, |left| Tries::counted(pid, left, told));
+        Asker { tries, ..effect.into() }
     }
 
     /// How many requests were refused without an entry: the next one says so.
