@@ -272,6 +272,30 @@ async fn what_costs_more_than_is_set_aside_is_refused() {
         (chat, part(json!({"type": "file", "file": {"file_id": "f"}})), "id of a file"),
         (chat, part(json!({"type": "file", "file": {"file_data": "https://x.org/a.pdf"}})), "address"),
         (chat, part(json!({"type": "video_url", "video_url": {"url": "https://x.org/a.mp4"}})), "address"),
+        (chat, json!({"data_sources": [{"type": "azure_search"}]}), "other sources"),
+        (chat, json!({"deferred": true}), "fetched later"),
+        (chat, json!({"preset": "@preset/dear"}), "settings that"),
+        (chat, json!({"web_search": {"enable": true}}), "a search"),
+        (chat, json!({"search_settings": {"max": 9}}), "a search"),
+        (chat, json!({"grounding": {"google": true}}), "a search"),
+        (chat, json!({"cachedContent": "cachedContents/1"}), "another spelling"),
+        (chat, json!({"extra_body": {"google": {"cached_content": "cachedContents/1"}}}), "`cached_content`"),
+        (chat, json!({"extra_body": {"model": "a-dear-one"}}), "`model`"),
+        (chat, json!({"num_return_sequences": 4}), "`num_return_sequences`"),
+        (chat, json!({"candidate_count": 2}), "`candidate_count`"),
+        (chat, json!({"use_beam_search": true, "beam_width": 9}), "more than one answer"),
+        (chat, json!({"chat_template": "{% for i in range(9999) %}a{% endfor %}"}), "`chat_template`"),
+        (messages, json!({"context_management": {"edits": [{"type": "compact_20260112"}]}}), "summaries"),
+        (chat, part(json!({"type": "input_audio", "input_audio": {"data": "https://x.org/a.wav"}})), "address"),
+        (chat, part(json!({"type": "video", "video": "https://x.org/a.mp4"})), "address"),
+        (chat, part(json!({"type": "video", "video": ["data:image/png;base64,AA==", "gs://x/a.png"]})), "address"),
+        (chat, part(json!({"type": "media", "media": {"file_uri": "https://x.org/a.mp4"}})), "address"),
+        (chat, part(json!({"type": "x", "text": "a", "y": {"z": [["file:/etc/passwd"]]}})), "address"),
+        (
+            messages,
+            part(json!({"type": "document", "source": {"type": "base64", "data": "https://x.org/a"}})),
+            "address",
+        ),
         (messages, json!({"cache_control": &hour}), "`1h`"),
         (messages, json!({"system": [&kept]}), "`1h`"),
         (messages, json!({"tools": [{"name": "f", "input_schema": {}, "cache_control": &hour}]}), "`1h`"),
@@ -310,6 +334,11 @@ fn ordinary_of_openai() -> Vec<Value> {
         part(json!({"type": "image_url", "image_url": image})),
         part(json!({"type": "file", "file": file})),
         part(json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}})),
+        part(json!({"type": "video", "video": ["data:image/png;base64,AA=="], "fps": 2})),
+        part(json!({"type": "text", "text": "https://x.org is where it stands", "unknown": {"to": "us"}})),
+        json!({"num_return_sequences": 1, "use_beam_search": false, "min_tokens": 5, "web_search": null, "grounded": "https://x.org",
+            "extra_body": {"google": {"thinking_config": {"include_thoughts": true}}},
+            "messages": [{"role": "assistant", "reasoning_content": "https://x.org", "content": "a", "link": "https://x.org"}]}),
         json!({"messages": [{"role": "assistant", "content": null, "audio": null, "refusal": null}]}),
     ]
 }
@@ -330,6 +359,10 @@ fn ordinary_of_anthropic() -> Vec<Value> {
         json!({"service_tier": "standard_only", "metadata": {"user_id": "u"}, "container": null, "max_tokens": 0,
             "thinking": {"type": "enabled", "budget_tokens": 1024}, "cache_control": {"type": "ephemeral"}}),
         json!({"service_tier": "auto", "context_management": {"edits": []}, "tools": tools}),
+        json!({"context_management": {"edits": [{"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}}]}}),
+        part(
+            json!({"type": "search_result", "source": "https://x.org", "title": "https://x.org", "content": [{"type": "text", "text": "a"}]}),
+        ),
         part(json!({"type": "document", "source": pdf, "cache_control": {"type": "ephemeral", "ttl": "5m"}})),
         part(json!({"type": "tool_use", "id": "c", "name": "f", "input": {"cache_control": {"ttl": "1h"}}})),
         part(json!({"type": "document", "source": plain})),
@@ -497,6 +530,20 @@ async fn an_answer_that_is_something_else_is_paid_and_not_asked_for_again() {
     let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
     assert!(failure.kind == FailureKind::Transient && failure.usage.is_none(), "{failure:?}");
     assert_eq!(server.count(), 3, "what says that it failed costs nothing");
+}
+
+/// Whoever hung up while the model thought paid for no word of it.
+#[tokio::test]
+async fn a_stream_of_which_no_word_was_heard_is_paid_at_its_worst() {
+    for (provider, format, after_bytes) in
+        [(Provider::Openai, Format::Chat, 10), (Provider::Anthropic, Format::Messages, 200)]
+    {
+        let fault = Some(Fault::Stall { after_bytes });
+        let server = start(vec![Rule { fault, ..Rule::always(vec![Answer::text("never heard")]) }]).await;
+        let relayed = relay(&pool(&server, provider), format, &request(format, true)).await.unwrap();
+        let usage = relayed.ended().usage;
+        assert!(usage.estimated && usage.output_tokens == 1000, "{format:?}: {usage:?}");
+    }
 }
 
 /// What hides a city and shows it again.

@@ -7,17 +7,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::LazyLock;
 
 use aos_abi::inference::Format;
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::fields::{Fields, each_of, text};
 use super::peek::Misfit;
 use crate::failure::quote;
-use crate::wire::Text;
 
 /// Tokens of one image at most: gpt-4o-mini counts 2,833 and 5,667 for each of up to eight tiles ("Images and vision", OpenAI);
 /// others make at most half of that of one.
@@ -32,10 +30,22 @@ const LIMITS: [&str; 6] =
     ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict", "num_predict"];
 
 /// Fields by which a server does more than answer once with the model that it was told, and what that is.
-const MORE: [(&str, &str); 11] = [
+const MORE: [(&str, &str); 23] = [
     ("web_search_options", "a search by the provider"),
+    ("web_search", "a search by the provider"),
     ("search_parameters", "a search by the provider"),
+    ("search_settings", "a search by the provider"),
     ("enable_search", "a search by the provider"),
+    ("grounding", "a search by the provider"),
+    ("connectors", "a search by the provider"),
+    ("data_sources", "what the provider finds in other sources"),
+    ("cached_content", "content that the provider keeps"),
+    ("file_ids", "files that the provider keeps"),
+    ("previous_response_id", "a conversation that the provider keeps"),
+    ("preset", "settings that the provider keeps"),
+    ("deferred", "an answer that is fetched later"),
+    ("use_beam_search", "a search through more than one answer"),
+    ("chat_template", "a template that may make more of the request than it is"),
     ("plugins", "something that the provider runs"),
     ("mcp_servers", "calls by the provider"),
     ("container", "a machine of the provider"),
@@ -46,9 +56,46 @@ const MORE: [(&str, &str); 11] = [
     ("provider", "another provider than the model's"),
 ];
 
+/// Fields that say how many answers are made; one is set aside.
+const ANSWERS: [&str; 5] = ["n", "best_of", "num_return_sequences", "candidate_count", "beam_width"];
+
 /// The other fields at the top that decide who answers, how long and what it costs.
-const DECIDES: [&str; 10] =
-    ["model", "stream", "stream_options", "n", "best_of", "tools", "messages", "system", "input", "cache_control"];
+const DECIDES: [&str; 10] = [
+    "model",
+    "stream",
+    "stream_options",
+    "tools",
+    "messages",
+    "system",
+    "input",
+    "cache_control",
+    "context_management",
+    "extra_body",
+];
+
+/// Fields of a part that nothing is fetched from, whatever they say: words, what a call holds, and names.
+const WORDS: [&str; 20] = [
+    "text",
+    "input",
+    "title",
+    "context",
+    "thinking",
+    "signature",
+    "citations",
+    "annotations",
+    "name",
+    "filename",
+    "arguments",
+    "tool_calls",
+    "function",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "summary",
+    "encrypted_content",
+    "role",
+    "type",
+];
 
 /// Fields of which only some values cost what the model's price says.
 const ONLY: [(&str, &[&str]); 4] = [
@@ -61,6 +108,9 @@ const ONLY: [(&str, &[&str]); 4] = [
 /// How long a provider may keep what it is told to: a model has one price for writing to its cache, that of five minutes,
 /// and an hour costs more (Anthropic: 2 times the input instead of 1.25).
 const CACHED_FOR: &[&str] = &["5m"];
+
+/// How deep content may still lie in a message.
+const MESSAGE_INSIDE: u32 = INSIDE_MAX - 2;
 
 /// Names inside parts and tools that are looked at.
 const INNER: [&str; 19] = [
@@ -167,15 +217,31 @@ impl<'a> Bounds<'a> {
             return only(name, value, values);
         }
         match name {
-            "n" | "best_of" if value.get().parse() != Ok(1.0) => {
+            _ if ANSWERS.contains(&name) && value.get().parse() != Ok(1.0) => {
                 Err(Misfit::new(format!("`{name}` asks for more than one answer, and only one is set aside"))
                     .hint(format!("leave `{name}` out and ask again for another answer")))
             }
             "tools" => each_of(value, |tool| self.tool(format, tool)),
             "messages" | "system" | "input" => self.content(value, INSIDE_MAX),
             "cache_control" => cached_for(value),
+            "context_management" => only_clears(value),
+            "extra_body" => self.extra(format, value, INSIDE_MAX),
             _ => Ok(()),
         }
+    }
+
+    /// Fields that a server reads as if they stood at the top, or passes on to another one, by whose name they stand together.
+    fn extra(&mut self, format: Format, value: &'a RawValue, inside: u32) -> Result<(), Misfit> {
+        let Some(inside) = inside.checked_sub(1) else { return Err(too_deep()) };
+        for (name, value) in object(value)?.map_or(Vec::new(), |Fields(fields)| fields) {
+            if matches!(&*name, "model" | "stream" | "stream_options") {
+                return Err(Misfit::new(format!("`{name}` in `extra_body` may be taken for that of the request"))
+                    .hint("say it where it belongs"));
+            }
+            self.field(format, &name, value)?;
+            self.extra(format, value, inside)?;
+        }
+        Ok(())
     }
 
     fn limit(&mut self, format: Format, name: &'static str, value: &'a RawValue) -> Result<(), Misfit> {
@@ -243,7 +309,7 @@ impl<'a> Bounds<'a> {
     /// Content, wherever it stands: a text, a part or a list of them.
     fn content(&mut self, content: &'a RawValue, inside: u32) -> Result<(), Misfit> {
         let Some(inside) = inside.checked_sub(1) else {
-            return Err(Misfit::new("the content lies deeper than that of any format").hint("send it flat"));
+            return Err(too_deep());
         };
         match content.get().as_bytes().first() {
             Some(b'[') => each_of(content, |part| self.content(part, inside)),
@@ -279,6 +345,13 @@ impl<'a> Bounds<'a> {
                 }
                 _ => {}
             }
+            // A message has other fields than its parts have, and only what it holds is fetched from.
+            let is_words = says_all(&kinds, "search_result") && &**name == "source"
+                || WORDS.contains(&&**name)
+                || says_all(&kinds, "text") && &**name == "data";
+            if inside < MESSAGE_INSIDE && !is_words && fetched(name, value, inside)? {
+                return Err(unknown_size("by its address"));
+            }
         }
         Ok(())
     }
@@ -294,7 +367,7 @@ impl<'a> Bounds<'a> {
 /// The names at the top that decide, and those inside that are looked at, as they are folded.
 static DECIDING: LazyLock<BTreeMap<String, &str>> = LazyLock::new(|| {
     let more = MORE.iter().map(|(name, _)| *name).chain(ONLY.iter().map(|(name, _)| *name));
-    DECIDES.into_iter().chain(LIMITS).chain(more).map(|name| (fold(name), name)).collect()
+    DECIDES.into_iter().chain(ANSWERS).chain(LIMITS).chain(more).map(|name| (fold(name), name)).collect()
 });
 static INSIDE: LazyLock<BTreeMap<String, &str>> =
     LazyLock::new(|| INNER.into_iter().map(|name| (fold(name), name)).collect());
@@ -394,13 +467,66 @@ fn unknown_size(how: &str) -> Misfit {
 fn is_elsewhere(value: &RawValue) -> Result<bool, Misfit> {
     let fields = object(value)?.map_or(Vec::new(), |Fields(fields)| fields);
     let urls = fields.iter().filter(|(name, _)| name == "url").map(|(_, value)| *value);
-    Ok(urls.chain([value]).filter(|value| value.get().starts_with('"')).any(|value| match text(value) {
-        Some(text) => text.trim_start().split_once("://").is_some_and(|(scheme, _)| {
-            scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    Ok(urls.chain([value]).any(is_address))
+}
+
+/// Whether a value is a text that begins as an address does.
+fn is_address(value: &RawValue) -> bool {
+    if !value.get().starts_with('"') {
+        return false;
+    }
+    match text(value) {
+        Some(text) => text.trim_start().split_once(':').is_some_and(|(scheme, rest)| {
+            let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+            is_scheme && !scheme.is_empty() && (rest.starts_with("//") || scheme.eq_ignore_ascii_case("file"))
         }),
         // With half a character in it, it cannot be told.
         None => true,
-    }))
+    }
+}
+
+/// Whether anything in a field of a part is an address, however deep it lies there. What is content itself is looked at as
+/// such.
+fn fetched(name: &str, value: &RawValue, inside: u32) -> Result<bool, Misfit> {
+    if matches!(name, "content" | "output") || name == "source" && value.get().starts_with('{') {
+        return Ok(false);
+    }
+    let Some(inside) = inside.checked_sub(1) else { return Err(too_deep()) };
+    let mut found = is_address(value);
+    each_of(value, |value| {
+        found = found || fetched("", value, inside)?;
+        Ok(())
+    })?;
+    for (_, value) in object(value)?.map_or(Vec::new(), |Fields(fields)| fields) {
+        found = found || fetched("", value, inside)?;
+    }
+    Ok(found)
+}
+
+/// What has the provider forget parts of the conversation costs nothing; what has it write summaries does.
+fn only_clears(value: &RawValue) -> Result<(), Misfit> {
+    let clears = |edit: &RawValue| -> Result<bool, Misfit> {
+        let kinds = object(edit)?
+            .map_or(Vec::new(), |Fields(fields)| kinds(&fields).into_iter().map(Cow::into_owned).collect());
+        Ok(!kinds.is_empty() && kinds.iter().all(|kind| kind.starts_with("clear_")))
+    };
+    let mut all = value.get().starts_with('{');
+    for (name, value) in object(value)?.map_or(Vec::new(), |Fields(fields)| fields) {
+        all &= name == "edits";
+        each_of(value, |edit| {
+            all &= clears(edit)?;
+            Ok(())
+        })?;
+    }
+    if all {
+        return Ok(());
+    }
+    Err(Misfit::new("`context_management` asks for summaries by the provider, and what they cost is not known before")
+        .hint("leave `context_management` out, or in it all edits but those that clear something"))
+}
+
+fn too_deep() -> Misfit {
+    Misfit::new("the content lies deeper than that of any format").hint("send it flat")
 }
 
 /// What a part or a tool says that it is; nothing where it says nothing.
@@ -409,55 +535,10 @@ fn kinds<'a>(fields: &[(Cow<'a, str>, &'a RawValue)]) -> Vec<Cow<'a, str>> {
     said.map(|(_, value)| text(value).unwrap_or(Cow::Borrowed(value.get()))).collect()
 }
 
-fn text(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
+/// Whether a part says that it is this and nothing else.
+fn says_all(kinds: &[Cow<'_, str>], kind: &str) -> bool {
+    !kinds.is_empty() && kinds.iter().all(|said| said == kind)
 }
-
-/// Sees the parts of a list one by one, since there may be millions; none where it is no list, which is the server's to
-/// refuse.
-fn each_of<'a>(list: &'a RawValue, see: impl FnMut(&'a RawValue) -> Result<(), Misfit>) -> Result<(), Misfit> {
-    struct Each<F>(F);
-
-    impl<'de, F: FnMut(&'de RawValue) -> Result<(), Misfit>> Visitor<'de> for Each<F> {
-        type Value = Result<(), Misfit>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(mut self, mut parts: A) -> Result<Self::Value, A::Error> {
-            let mut seen = Ok(());
-            while let Some(part) = parts.next_element()? {
-                // Read to its end all the same.
-                if seen.is_ok() {
-                    seen = (self.0)(part);
-                }
-            }
-            Ok(seen)
-        }
-    }
-
-    if !list.get().starts_with('[') {
-        return Ok(());
-    }
-    serde_json::Deserializer::from_str(list.get()).deserialize_seq(Each(see))?
-}
-
-/// The fields of an object; `None` where it is none.
-fn object(value: &RawValue) -> Result<Option<Fields<'_>>, Misfit> {
-    let fields = value.get().starts_with('{').then(|| serde_json::from_str::<Fields<'_>>(value.get())).transpose()?;
-    Ok(fields.map(Fields::taken))
-}
-
-fn has(value: &RawValue, field: &str) -> Result<bool, Misfit> {
-    Ok(object(value)?
-        .is_some_and(|Fields(fields)| fields.iter().any(|(name, value)| name == field && !is_nothing(value))))
-}
-
-/// The fields of an object in their order, those of one name too. Their values are not read: a text with half a character in
-/// it is the server's to judge.
-#[derive(Default)]
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
     /// The same under the names that a server may take theirs for.
@@ -471,28 +552,15 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Each;
+/// The fields of an object; `None` where it is none.
+fn object(value: &RawValue) -> Result<Option<Fields<'_>>, Misfit> {
+    let fields = value.get().starts_with('{').then(|| serde_json::from_str::<Fields<'_>>(value.get())).transpose()?;
+    Ok(fields.map(Fields::taken))
+}
 
-        impl<'de> Visitor<'de> for Each {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some((Text(name), value)) = map.next_entry()? {
-                    fields.push((name, value));
-                }
-                Ok(Fields(fields))
-            }
-        }
-
-        from.deserialize_map(Each)
-    }
+fn has(value: &RawValue, field: &str) -> Result<bool, Misfit> {
+    Ok(object(value)?
+        .is_some_and(|Fields(fields)| fields.iter().any(|(name, value)| name == field && !is_nothing(value))))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod bounds;
 mod chat;
 mod count;
 mod embeddings;
+mod fields;
 mod lost;
 mod messages;
 mod passed;
