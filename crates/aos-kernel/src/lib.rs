@@ -393,6 +393,7 @@ impl<P: PageStore> Kernel<P> {
             applied: Applied::default(),
             to_run: self.to_run.clone(),
             unrecovered: self.unrecovered.clone(),
+            measured: self.measured.clone(),
             ..*self
         }
     }
