@@ -65,7 +65,10 @@ impl Approve {
         let (found, trees) = asked(cx, self.process).await?;
         // What names what was seen is checked against it; a change for the role is shown before it is made.
         let unseen = self.reach != For::Role && self.shown.is_none();
-        let denied = if unseen { denials(cx, &self.id).await? } else { Vec::new() };
+        let named = if unseen { named(cx, &self.id).await? } else { Vec::new() };
+        // A denial whose files are still being looked at is not listed; the daemon says so.
+        let all_listed = named.len() >= self.id.len();
+        let denied: Vec<ProposalView> = named.into_iter().filter(|one| one.state == ProposalState::Denied).collect();
         if let ([id], true, true) = (&*self.id, self.yes && unseen, denied.is_empty())
             && let Some(over) = super::loosen::ended(&cx.client()?, id).await?
         {
@@ -73,7 +76,7 @@ impl Approve {
             return Err(Failure::new(format!("nobody makes the call of {} any more: {}", over.id, clean_line(&why)))
                 .hint(format!("aos approve {} --for role, for whoever comes after it", over.id)));
         }
-        if self.yes && unseen && denied.is_empty() {
+        if self.yes && unseen && denied.is_empty() && all_listed {
             return Err(Failure::usage("--yes goes with --for role, or with a denial").hint("leave --yes out"));
         }
         // Without `--yes` a change for the role is shown and no more.
@@ -157,13 +160,13 @@ fn all(mut ids: Vec<String>, found: Vec<ProposalView>) -> Vec<String> {
     ids
 }
 
-/// The denials among those that are named.
-async fn denials(cx: &Context, ids: &[String]) -> Result<Vec<ProposalView>, Failure> {
+/// What is open of those that are named.
+async fn named(cx: &Context, ids: &[String]) -> Result<Vec<ProposalView>, Failure> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut open: Vec<ProposalView> = cx.client()?.get(&Address::of("/v1/proposals")).await?;
-    open.retain(|one| one.state == ProposalState::Denied && ids.contains(&one.id));
+    open.retain(|one| ids.contains(&one.id));
     Ok(open)
 }
 
