@@ -254,6 +254,16 @@ fn a_yes_over_http_names_what_it_is_to() {
 }
 
 #[test]
+fn several_denials_are_lifted_by_name_each_as_it_was_shown() {
+    let write = |path: &str| Call::new("FS_WRITE", json!({ "path": path, "content": path }));
+    let (rig, folder, _) = denied(vec![any("write", vec![calls(vec![write("a"), write("b")]), say(TOLD)])]);
+    until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
+    let yes = rig.aos(&["approve", "p1", "p2", "--yes"]);
+    assert!(yes.code == 0 && yes.err.contains("  | +a\n") && yes.err.contains("  | +b\n"), "{yes:?}");
+    until("both files", || (folder.join("a").exists() && folder.join("b").exists()).then_some(()));
+}
+
+#[test]
 fn a_denial_is_lifted_in_top() {
     let (rig, folder, _) = denied(vec![any("write", vec![write("notes", "1"), say(TOLD)])]);
     only(&rig);

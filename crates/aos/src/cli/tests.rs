@@ -331,6 +331,18 @@ fn attached_one_sees_what_goes_to_standard_output() {
     assert_eq!(written, ["out| half way"]);
 }
 
+/// A command that names no file was asked about before it could be shown, and nothing came after that.
+#[test]
+fn a_look_that_found_no_file_is_heard_of() {
+    let mut talk = Talk::new(Kind::Run, Narrator::new(Style::plain(), 80, None));
+    let asked = json!({"type": "proposal", "id": "p3", "state": "pending", "proposal": {"call_id": "c", "name": "EXEC_CMD",
+        "args": {"cmd": "true"}, "verdict": "ask", "rule": "role", "why": null, "risk": null, "expires_at": "2026-11-23T00:00:00Z"}});
+    let looked = json!({"type": "examined", "id": "p3", "files": [], "diff": "", "unbound": null});
+    let heard: Vec<Action> = entries(vec![asked, looked]).iter().flat_map(|entry| talk.hear(entry)).collect();
+    let last = heard.last().unwrap();
+    assert!(matches!(last, Action::Looked { id, text } if id == "p3" && text.is_empty()), "{heard:?}");
+}
+
 #[test]
 fn no_line_is_wider_than_asked_or_looks_like_ours() {
     let mut narrator = Narrator::new(Style::plain(), 60, Some(super::clock));
