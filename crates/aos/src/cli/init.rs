@@ -184,20 +184,25 @@ fn discover(env: &Env) -> (Found, Vec<String>) {
     let keys = env.clone();
     let lookup: aos_models::Env = Arc::new(move |name: &str| keys.text(name).map(str::to_owned));
     let (probes, left) = trusted(discover::known_servers(&lookup));
-    // A thread with a runtime of its own, since this runs inside of others.
-    let search = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-        let found = runtime.block_on(discover::discover(&probes, &discover::known_accounts(), &lookup));
-        // Whoever asks for the address of a host waits for as long as that takes, which nothing cuts short.
-        runtime.shutdown_background();
-        Some(found)
-    };
-    let mut found = std::thread::scope(|scope| scope.spawn(search).join().ok().flatten()).unwrap_or_default();
+    let accounts = discover::known_accounts();
+    let mut found = apart(discover::discover(&probes, &accounts, &lookup)).unwrap_or_default();
     // A window smaller than that is refused in aos.toml.
     for models in [&mut found.models, &mut found.proposed] {
         models.retain(|candidate| candidate.config.context_window >= CONTEXT_WINDOW_MIN);
     }
     (found, left)
+}
+
+/// Waits for something on a thread with a runtime of its own, since this runs inside of others; `None` where there is none.
+fn apart<T: Send>(what: impl Future<Output = T> + Send) -> Option<T> {
+    let wait = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let came = runtime.block_on(what);
+        // Whoever asks for the address of a host waits for as long as that takes, which nothing cuts short.
+        runtime.shutdown_background();
+        Some(came)
+    };
+    std::thread::scope(|scope| scope.spawn(wait).join().ok().flatten())
 }
 
 /// The servers that no other person of this machine runs, and why the rest is left out. A model of this machine is shown
@@ -293,6 +298,21 @@ mod tests {
         assert_eq!(again.written, Vec::<PathBuf>::new());
         assert_eq!(std::fs::read_to_string(home.config_file()).unwrap(), "[budget]\nusd_per_day = 1\n");
         assert!(Policy::parse(&std::fs::read_to_string(home.policy_file()).unwrap()).is_ok());
+    }
+
+    /// A name whose server does not answer is looked up for as long as the resolver tries, long after two seconds.
+    #[test]
+    fn what_a_search_began_and_cannot_end_holds_nobody_up() {
+        let (done, until_then) = std::sync::mpsc::channel::<()>();
+        let began = std::time::Instant::now();
+        let found = apart(async {
+            // As a look-up does it: on a thread that nothing stops.
+            tokio::task::spawn_blocking(move || until_then.recv_timeout(std::time::Duration::from_secs(20)));
+            "found"
+        });
+        assert_eq!(found, Some("found"));
+        assert!(began.elapsed() < std::time::Duration::from_secs(15), "{:?}", began.elapsed());
+        drop(done);
     }
 
     /// A new home could not be used, and nothing was left to do but to mend its file.
