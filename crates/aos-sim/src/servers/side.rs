@@ -170,6 +170,9 @@ impl Side {
         let chain = self.chain(asker);
         let other =
             chain.iter().find(|other| *other != model && !failed.contains(*other) && !self.was_bad(other, since, now));
+        if let Some(other) = other.filter(|_| failed.contains(model)) {
+            return Err(broken(ORDER, format!("{what} since {since}, where it has just failed, and {other} would do")));
+        }
         let mut probes = Vec::new();
         for key in self.keys(model) {
             let Some(breaker) = self.breakers.get_mut(&key).filter(|breaker| breaker.until.is_some()) else { continue };
