@@ -280,6 +280,21 @@ async fn a_request_too_large_is_a_413_and_many_large_ones_find_no_room() {
     }
 }
 
+#[tokio::test]
+async fn a_request_that_does_not_say_how_long_it_is_holds_no_more_room_than_it_takes_once_it_is_read() {
+    let server = Server::with(64, |options| {
+        options.program_bytes_max = 4096;
+        options.programs_bytes_max = 24 << 10;
+    })
+    .await;
+    let pieces = server.fake.stream();
+    let untold = Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from("{}"))]));
+    let (status, _, body) = server.tcp().open("POST", PATHS[0].0, &[("x-api-key", KEY)], untold).await;
+    assert_eq!(status, 200);
+    assert_eq!(ask(&server.tcp(), PATHS[0].0, "x".repeat(4096)).await.status, 200, "while it is answered");
+    drop((pieces, body));
+}
+
 /// The next piece is the last, an event of the format that says this error.
 async fn assert_last_says(format: Format, body: &mut Incoming, message: &str) {
     let last = String::from_utf8(piece(body).await.unwrap().to_vec()).unwrap();
