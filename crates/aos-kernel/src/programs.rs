@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use aos_abi::entry::{Asked, Key, Personal, Purpose, ServedOutcome, Verdict};
 use aos_abi::inference::{Failure, FailureKind, Format, Usage};
-use aos_abi::model::ModelSpec;
+use aos_abi::model::{Ability, ModelSpec};
 use aos_abi::process::Mode;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Usd, limits};
 
@@ -399,7 +399,7 @@ impl<P: PageStore> Kernel<P> {
         let model = ask.model.clone();
         self.globals.scheduler.finished(&model, effect);
         self.with(pid, |process| process.serving = process.serving.saturating_sub(1));
-        let thinks = self.thinks(&model);
+        let thinks = self.thinks(&model) || ask.needs.contains(&Ability::Reasoning);
         let (usage, failure) = match outcome {
             // It hung up, or the server broke off, before it was said what came to it: what was thought is not heard.
             ServedOutcome::Answered { usage, whole: false } if usage.estimated && thinks => {

@@ -523,6 +523,14 @@ fn a_request_that_nobody_heard_the_end_of_is_paid() {
     };
     let (none, all) = (spent("fails transient"), spent("fails cancelled"));
     assert!(none.contains("spent $0,") && all.contains("spent $0.004,"), "{none}\n{all}");
+    assert!(spent("broken").contains("spent $0.0011,"), "what came");
+}
+
+/// What it thought until then was free, unless the configuration said of the model that it thinks.
+#[test]
+fn who_asks_for_thoughts_and_hangs_up_pays_for_the_longest_answer() {
+    let told = replay("\n spawn program\n key 2\n ask 2 1 m 1000 reasoning\n serve 1 broken\n rest\n budgets\n");
+    assert!(told.contains("2 of no limit: spent $0.002,"), "{told}");
 }
 
 #[test]

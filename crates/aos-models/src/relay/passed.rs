@@ -334,8 +334,12 @@ impl Meter {
         self.answer.understood
     }
 
+    /// What it used. Where no word was heard, and no end, it may have thought all the while.
     fn usage(&self) -> Usage {
-        self.answer.usage(&self.sent)
+        let usage = self.answer.usage(&self.sent);
+        let unheard = usage.estimated && !self.answer.usable() && self.answer.finish.is_none();
+        let output_tokens = if unheard { self.sent.max_output.into() } else { usage.output_tokens };
+        Usage { output_tokens, ..usage }
     }
 }
 
