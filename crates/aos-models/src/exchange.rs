@@ -49,6 +49,8 @@ pub(crate) struct Deadlines {
 /// Why one try gave no reply.
 pub(crate) enum Attempt {
     Failed(Failure),
+    /// A web page came with status 200.
+    Page(Failure),
     /// The server answered with an error.
     Rejected {
         status: u16,
@@ -77,7 +79,10 @@ pub(crate) async fn attempt(
     let response = open(target, body, effect, deadlines, &sent).await?;
     let mut answer = Answer::new(deltas);
     let end = read(response, &mut answer, (target, &sent), first_byte, deadlines).await;
-    Ok(conclude(answer, end, target, &sent)?)
+    match end {
+        End::Page(failure) => Err(Attempt::Page(failure)),
+        end => Ok(conclude(answer, end, target, &sent)?),
+    }
 }
 
 /// Sends a request; the answer begins well, or it is none.
@@ -184,6 +189,8 @@ enum End {
     Cut(Failure),
     /// It is no answer of a model; why.
     NoAnswer(Failure),
+    /// It is a web page.
+    Page(Failure),
 }
 
 /// What the body of an answer turned out to be.
@@ -262,7 +269,7 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
         match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => return Ok(()),
             Some(b'{' | b'[') => *form = Form::Document(Vec::new()),
-            Some(b'<') => return Err(End::NoAnswer(no_answer(piece, target, &Sent::default()))),
+            Some(b'<') => return Err(End::Page(page(target))),
             Some(_) => *form = Form::Stream(sse::Reader::new(WIRE_BYTES_MAX)),
         }
     }
@@ -276,22 +283,33 @@ fn take(form: &mut Form, piece: &[u8], answer: &mut Answer<'_>, target: &Target<
     }
 }
 
+/// Whether a body is a web page.
+pub(crate) fn is_page(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'<')
+}
+
+/// The failure that a web page stands for.
+fn page(target: &Target<'_>) -> Failure {
+    let hint = Some(format!("check base_url of [models.{}]", target.name));
+    Failure { hint, ..transient(format!("{} sent a web page instead of an answer", target.host)) }
+}
+
 /// The failure that a body stands for which is no answer of a model. Where it is JSON all the same, its server has done
 /// something else than it was asked for, may have worked on that, and would do so again.
 pub(crate) fn no_answer(body: &[u8], target: &Target<'_>, sent: &Sent) -> Failure {
-    let base_url = || format!("check base_url of [models.{}]", target.name);
-    if body.trim_ascii_start().first() == Some(&b'<') {
-        let mut failure = transient(format!("{} sent a web page instead of an answer", target.host));
-        failure.hint = Some(base_url());
-        return failure;
+    if is_page(body) {
+        return page(target);
     }
     let said = failure::quote(&String::from_utf8_lossy(&body[..body.len().min(ERROR_BYTES_MAX)]), &target.key);
     let message = format!("{} sent what is no answer: {said}", target.host);
     if serde_json::from_slice::<IgnoredAny>(body).is_err() {
         return transient(message);
     }
-    let hint =
-        if target.program { "leave out of the request what asks for something else".to_owned() } else { base_url() };
+    let hint = if target.program {
+        "leave out of the request what asks for something else".to_owned()
+    } else {
+        format!("check base_url of [models.{}]", target.name)
+    };
     sent.unheard(permanent(message, hint))
 }
 
@@ -330,7 +348,7 @@ fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) 
     }
     let early = || transient(format!("{} ended its answer before there was one", target.host));
     Err(match (answer.fault.take(), end) {
-        (_, End::NoAnswer(failure)) => failure,
+        (_, End::NoAnswer(failure) | End::Page(failure)) => failure,
         // A server that says that it failed bills what it says was used.
         (Some(fault), _) => Failure { usage: answer.reported_usage(sent), ..fault },
         (None, _) if answer.understood && whole => return Ok(answer.into_reply(target.name, sent, true)),

@@ -230,6 +230,7 @@ impl Pool {
                     return Ok(reply);
                 }
                 Err(Attempt::Failed(failure)) => failure,
+                Err(Attempt::Page(failure)) => backoff.paged(failure),
                 Err(Attempt::Rejected { status, headers, error }) => {
                     // What the server does not accept is written otherwise; that is no try that failed.
                     let limit = Some(quirks.limit_field(config.address()));

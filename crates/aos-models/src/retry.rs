@@ -37,11 +37,21 @@ impl Default for Retries {
 pub(crate) struct Backoff {
     retries: Retries,
     tried: u32,
+    /// A web page has come in the place of an answer.
+    page: bool,
 }
 
 impl Backoff {
     pub(crate) fn new(retries: Retries) -> Backoff {
-        Backoff { retries, tried: 0 }
+        Backoff { retries, tried: 0, page: false }
+    }
+
+    /// A web page in the place of an answer: the first may be one that stands before the server in passing, the second says
+    /// that the address is another one's.
+    pub(crate) fn paged(&mut self, failure: Failure) -> Failure {
+        let again = std::mem::replace(&mut self.page, true);
+        let kind = if again { FailureKind::Permanent } else { failure.kind };
+        Failure { kind, ..failure }
     }
 
     /// How long to wait before the next try; `None`: give up. `chance` is from 0 to 1.

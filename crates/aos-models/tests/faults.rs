@@ -111,7 +111,6 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
         status(500, "oops"),
         status(503, html),
         status(529, "{}"),
-        body("text/html", html),
         body("application/json", "{\"choices\": [{]"),
         body("text/plain", "the server is warming up"),
         body("text/event-stream", ""),
@@ -134,6 +133,20 @@ async fn what_may_pass_is_tried_three_times_and_no_more() {
             let (result, requests) = infer(provider, vec![once(fault.clone()), ok()]).await;
             assert_eq!((result.unwrap().text.as_str(), requests), ("fine", 2), "{provider:?} {fault:?} passed");
         }
+    }
+}
+
+/// An address that is somebody else's was asked three times over, six times, for half a minute.
+#[tokio::test]
+async fn a_web_page_is_asked_for_once_more_and_then_says_that_the_address_is_wrong() {
+    let page = body("text/html", "<!doctype html><title>Sign in</title>");
+    for provider in PROVIDERS {
+        let (result, requests) = infer(provider, vec![faulty(page.clone())]).await;
+        let failure = result.unwrap_err();
+        assert_eq!((failure.kind, requests), (FailureKind::Permanent, 2), "{provider:?}: {failure:?}");
+        assert!(failure.hint.unwrap().contains("base_url") && failure.usage.is_none());
+        let (result, requests) = infer(provider, vec![once(page.clone()), ok()]).await;
+        assert_eq!((result.unwrap().text.as_str(), requests), ("fine", 2), "{provider:?}: in passing");
     }
 }
 

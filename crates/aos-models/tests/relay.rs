@@ -512,7 +512,8 @@ async fn a_web_page_is_no_answer() {
         let server = start(vec![status(200, "<html>hello</html>")]).await;
         let refused = relay(&pool(&server, provider), format, &request(format, false)).await;
         let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };
-        assert!(failure.message.contains("web page"), "{failure:?}");
+        assert!(failure.message.contains("web page") && failure.kind == FailureKind::Permanent, "{failure:?}");
+        assert_eq!(server.count(), 2);
     }
 }
 

@@ -92,7 +92,7 @@ impl Remote<'_> {
                     },
                     Err(failure) => failure,
                 },
-                Err(Attempt::Failed(failure)) => failure,
+                Err(Attempt::Failed(failure) | Attempt::Page(failure)) => failure,
                 Err(Attempt::Rejected { status: 400 | 413 | 422, .. }) if texts.len() > 1 => {
                     return Err(Unmade::TooMany);
                 }

@@ -63,9 +63,11 @@ pub(super) async fn pass(
                     pool.learned(model, quirks);
                     return Ok(relayed);
                 }
-                Err(failure) => failure,
+                Err(Attempt::Page(failure)) => backoff.paged(failure),
+                Err(Attempt::Failed(failure)) => failure,
+                Err(Attempt::Rejected { .. }) => unreachable!("it began well"),
             },
-            Err(Attempt::Failed(failure)) => failure,
+            Err(Attempt::Failed(failure) | Attempt::Page(failure)) => failure,
             Err(Attempt::Rejected { status, headers, error }) => {
                 if config.provider == Provider::Openai
                     && let Some(learned) = quirks.learn(status, &error, ours(asked, &target, quirks, &error))
@@ -157,7 +159,7 @@ async fn take(
     target: &Target<'_>,
     sent: Sent,
     deadlines: Deadlines,
-) -> Result<Relayed, Failure> {
+) -> Result<Relayed, Attempt> {
     let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let mut meter = Meter::new(asked.format, sent);
     if kind.starts_with("text/event-stream") && asked.format != Format::Embeddings {
@@ -188,7 +190,10 @@ async fn take(
             (body, usage)
         }
     };
-    let Some(usage) = usage else { return Err(unanswered(&body, target, &sent)) };
+    let Some(usage) = usage else {
+        let failure = unanswered(&body, target, &sent);
+        return Err(if exchange::is_page(&body) { Attempt::Page(failure) } else { Attempt::Failed(failure) });
+    };
     let ended = Ended { usage, whole: true };
     Ok(Relayed { status: 200, content_type: "application/json", kind: Kind::Done(Some(body), ended) })
 }
