@@ -165,7 +165,8 @@ pub(crate) fn refused(format: Format, error: ApiError) -> Response {
     // The clients ask again after a 409 and any 5xx by themselves, which does not help against these two, nor against what
     // only a person can mend at a model, and each time is paid where the program did not read what it had.
     let no_sooner = error.status == 503 && error.retry_after_ms.is_none();
-    let in_vain = matches!(error.status, 409 | 507) || error.code == Code::Io.as_str() || no_sooner;
+    let mended = error.code == Code::Io.as_str() && error.status != 503;
+    let in_vain = matches!(error.status, 409 | 507) || mended || no_sooner;
     let mut response = error.into_response();
     *response.body_mut() = Body::from(json);
     if in_vain {
@@ -280,5 +281,6 @@ mod tests {
         };
         let errors = [(409, "x"), (429, "EAGAIN"), (500, "internal"), (500, "EIO"), (503, "x"), (507, "ENOSPC")];
         assert_eq!(errors.map(retry), [false, true, true, false, true, false]);
+        assert_eq!([(502, "EIO"), (503, "EIO")].map(retry), [false, true], "a model's server");
     }
 }

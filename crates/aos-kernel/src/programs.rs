@@ -25,6 +25,8 @@ use crate::{InFlight, Kernel, circuit, outcome};
 
 /// The span of `rpm`, in seconds.
 const MINUTE_S: u64 = 60;
+/// When a program may ask again after a failure that may pass, in milliseconds.
+const SOON_MS: u64 = 1000;
 /// The name under which a key's requests are counted among its rates.
 const RPM: &str = "requests";
 /// The same for those that were refused.
@@ -207,6 +209,9 @@ impl<P: PageStore> Kernel<P> {
             let said = format!("the key may not use the model `{}`", ask.wanted);
             return Err(CallError::new(Code::Perm, said).hint(said_usable(&usable)));
         }
+        if named && let Some(spec) = config.models.get(&ask.wanted) {
+            self.bounded(pid, &ask.wanted, spec)?;
+        }
         if ask.only {
             let error = CallError::new(Code::Inval, "embeddings are made by a model that is named");
             let error = error.hint(said_usable(&usable));
@@ -222,7 +227,12 @@ impl<P: PageStore> Kernel<P> {
         let time_left_ms = process.and_then(|process| process.budget.ends_at).map(|end| end.millis_since(now));
         let role = process.map(|process| process.policy_role.clone()).unwrap_or_default();
         let mut candidates = Vec::with_capacity(usable.len());
+        let mut unbounded = None;
         for (name, spec) in config.models.iter().filter(|(name, _)| usable.contains(*name)) {
+            if let Err(error) = self.bounded(pid, name, spec) {
+                unbounded = Some(error);
+                continue;
+            }
             candidates.push(Candidate {
                 name,
                 spec,
@@ -251,10 +261,26 @@ impl<P: PageStore> Kernel<P> {
             fallback: &config.fallback,
         };
         let said = route::route(&signals, &candidates);
+        if let Some(error) = unbounded.filter(|_| candidates.is_empty()) {
+            return Err(error);
+        }
         if said.order.is_empty() && !candidates.is_empty() {
             return Err(unable(&said.barred, ask));
         }
         Ok(said.order.into_iter().find(|choice| !ask.tried.contains(&choice.model)))
+    }
+
+    /// Whether what a program may spend on a model has an end: a budget in dollars is none for a model elsewhere that has no
+    /// price, but one in tokens is.
+    fn bounded(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> Result<(), CallError> {
+        let Some(budget) = self.table.get(pid).map(|process| &process.budget) else { return Ok(()) };
+        if spec.local || spec.price.is_some() || budget.usd.limit.is_none() || budget.tokens.limit.is_some() {
+            return Ok(());
+        }
+        let what = format!("the key has a budget in dollars, and `{model}` has no price that it could be counted in");
+        Err(CallError::new(Code::Perm, what).hint(format!(
+            "write its `price` in aos.toml, or bound the key in tokens too: `aos budget {pid} --tokens N`"
+        )))
     }
 
     /// The models that a program may use unasked, by name: those of its role, and of its key's tiers.
@@ -575,7 +601,10 @@ fn worst(spec: &ModelSpec, ask: &Ask) -> (u32, Need) {
 /// A failed inference as the answer to a program.
 fn as_error(model: &str, failure: &Failure) -> CallError {
     let code = match failure.kind {
-        FailureKind::Transient | FailureKind::Here => Code::Again,
+        // It is up and says when it may be asked again.
+        FailureKind::Transient if failure.retry_after_ms.is_some() => Code::Again,
+        FailureKind::Here => Code::Again,
+        FailureKind::Transient => Code::Io,
         FailureKind::Permanent => Code::Io,
         FailureKind::Refused | FailureKind::TooLong | FailureKind::TooLarge => Code::Inval,
         FailureKind::Cancelled => Code::Intr,
@@ -583,6 +612,8 @@ fn as_error(model: &str, failure: &Failure) -> CallError {
     };
     let mut error = CallError::new(code, format!("model `{model}`: {}", failure.message));
     error.hint.clone_from(&failure.hint);
-    error.retry_after_ms = failure.retry_after_ms;
+    // What may pass is worth another request, which what a person must mend is not.
+    let soon = (failure.kind == FailureKind::Transient).then_some(SOON_MS);
+    error.retry_after_ms = failure.retry_after_ms.or(soon);
     error
 }

@@ -392,7 +392,7 @@ fn what_a_program_asks_for_closes_no_model_to_agents() {
     let (pid, secret) = key(&rig, &["editor", "--budget", "1"]);
     for _ in 0..4 {
         let answer = ask(&rig, &secret, "small", "beta");
-        assert!(answer.status >= 400 && answer.text().contains("no answer"), "{answer:?}");
+        assert!(answer.status == 502 && answer.text().contains("no answer"), "{answer:?}");
     }
     assert_eq!(rig.request_count(), 4, "each is sent once");
     let route = rig.json(&["models", "route", "-m", "small"]);
@@ -417,7 +417,9 @@ fn no_model_is_asked_oftener_than_its_minute_has_room_for() {
     let rig = Rig::with(vec![fails("alpha", 500, "{}")], limits(4));
     let (pid, secret) = key(&rig, &["editor"]);
     for asked in [2, 3, 4] {
-        assert!(ask(&rig, &secret, "small", "alpha").status >= 400);
+        let failed = ask(&rig, &secret, "small", "alpha");
+        assert_eq!((failed.status, failed.header("retry-after")), (503, "1"), "{failed:?}");
+        assert_eq!(failed.json()["error"]["type"], "server_error");
         assert_eq!(rig.request_count(), asked);
     }
     assert_eq!(rig.entries(pid, "retried").len(), 1);
@@ -427,4 +429,32 @@ fn no_model_is_asked_oftener_than_its_minute_has_room_for() {
     // Its pause is over by then, and the minute is not.
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert_eq!(rig.request_count(), 1);
+}
+
+/// It was served for ever: nothing that it cost was counted.
+#[test]
+fn a_budget_in_dollars_is_none_for_a_model_without_a_price() {
+    let model = "context_window = 400000\nlimits = { concurrency = 32 }\n".to_owned();
+    let rig = Rig::with(alpha(), Setup { model, ..Setup::default() });
+    let (pid, secret) = key(&rig, &["editor", "--budget", "1"]);
+    for asked in ["small", "auto"] {
+        let refused = ask(&rig, &secret, asked, "alpha");
+        assert!((400..500).contains(&refused.status), "{asked}: {refused:?}");
+    }
+    assert!(ask(&rig, &secret, "small", "alpha").text().contains("no price"));
+    assert_eq!(rig.request_count(), 0);
+    assert_eq!(rig.aos(&["budget", &pid.to_string(), "--tokens", "100000"]).code, 0);
+    assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
+}
+
+/// Whoever has a wrong address waited half a minute for good words.
+#[test]
+fn an_address_that_answers_web_pages_is_said_at_once() {
+    let rig = Rig::new(vec![fails("alpha", 200, "<!doctype html><title>Sign in</title>")]);
+    let (_, secret) = key(&rig, &["editor"]);
+    let refused = ask(&rig, &secret, "small", "alpha");
+    assert!(refused.status == 502 && refused.text().contains("web page"), "{refused:?}");
+    assert_eq!(rig.request_count(), 2);
+    assert_told(&rig.aos(&["run", "alpha"]), 1, &["web page", "check base_url of [models.small]"]);
+    assert_eq!(rig.request_count(), 4);
 }

@@ -33,16 +33,16 @@ fn a_request_is_served_paid_and_counted() {
     2 sets aside $0.0061, 6100 tokens
       → serve 2 2 by m, at most 50
     > ask 2 3 small
-    2 sets aside $0, 16000 tokens
-      → serve 2 3 by small, at most 1000
+      → refuse 3: EPERM the key has a budget in dollars, and `small` has no price that it could be counted in
     > ps 2
     2 is running for requests
     > serve 2
     > serve 3
+    it is not served
     > serve 3
     it is not served
     > budgets
-    2 of $0.05: spent $0.00105, reserved $0.002, carved $0
+    2 of $0.05: spent $0.00105, reserved $0.00505, carved $0
     > idle
     nothing is due
     ");
@@ -244,16 +244,16 @@ fn a_request_that_a_stop_cuts_off_says_nothing_of_its_model() {
     2 sets aside $0.016, 16000 tokens
       → serve 2 1 by m, at most 1000
     > serve 1 fails transient
-      → refuse 1: EAGAIN model `m`: it failed
+      → refuse 1: EIO model `m`: it failed
     > ask 2 2 m
       → serve 2 2 by m, at most 1000, paid ahead
     > serve 2 fails transient
-      → refuse 2: EAGAIN model `m`: it failed
+      → refuse 2: EIO model `m`: it failed
     > ask 2 3 m
       → serve 2 3 by m, at most 1000, paid ahead
     > serve 3 fails transient
     2 circuit m for program 2 Open until 2026-11-22T00:00:15.000Z it failed
-      → refuse 3: EAGAIN model `m`: it failed
+      → refuse 3: EIO model `m`: it failed
     > after 16
     > ask 2 4 m
     2 circuit m for program 2 HalfOpen
@@ -272,7 +272,7 @@ fn a_request_that_a_stop_cuts_off_says_nothing_of_its_model() {
 fn refusals_beyond_so_many_a_minute_leave_no_entry_and_what_can_be_served_is() {
     let told = replay(
         r#"
-        spawn program usd=0.0065 name=editor
+        spawn program usd=0.0065 tokens=1000000 name=editor
         key 2
         times 12 ask 2 1 gone
         ask 2 2 m
@@ -290,7 +290,7 @@ fn refusals_beyond_so_many_a_minute_leave_no_entry_and_what_can_be_served_is() {
         "#,
     );
     assert_snapshot!(told, @"
-    > spawn program usd=0.0065 name=editor
+    > spawn program usd=0.0065 tokens=1000000 name=editor
     > key 2
     > times 12 ask 2 1 gone
       → refuse 1: ENOENT there is no model `gone`
@@ -486,7 +486,7 @@ fn what_fails_a_program_closes_its_model_to_nobody_else() {
       → serve 2 3 by tiny, at most 1000, paid ahead
     > serve 3 fails transient
     2 circuit tiny for program 2 Open until 2026-11-22T00:00:15.000Z it failed
-      → refuse 3: EAGAIN model `tiny`: it failed
+      → refuse 3: EIO model `tiny`: it failed
     > ask 2 4 auto
     2 runs on next: the next tier up, `small`; `tiny` failed the last requests of this key, tried again at 2026-11-22T00:00:15.000Z
     2 sets aside $0.032, 32000 tokens
@@ -856,7 +856,7 @@ fn a_request_goes_only_to_models_that_can_do_what_it_needs() {
     2 sets aside $0.096, 32000 tokens
       → serve 2 7 by shaped, at most 1000, paid ahead
     > serve 7 fails transient
-      → refuse 7: EAGAIN model `shaped`: it failed
+      → refuse 7: EIO model `shaped`: it failed
     ");
 }
 

@@ -535,9 +535,7 @@ impl Rig {
                 let (message, hint) = ("it failed".into(), Some("do this".into()));
                 ServedOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }
             }
-            (Some("broken"), _) => {
-                ServedOutcome::Answered { usage: Usage { estimated: true, ..usage }, whole: false }
-            }
+            (Some("broken"), _) => ServedOutcome::Answered { usage: Usage { estimated: true, ..usage }, whole: false },
             _ => ServedOutcome::Answered { usage, whole: true },
         };
         self.offer(pid, Body::Served { effect, latency_ms: 1, personal: None, outcome });

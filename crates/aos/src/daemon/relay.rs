@@ -208,7 +208,7 @@ impl Relays {
                 None => return Err(ApiError::unavailable("the daemon is stopping")),
                 Some(Decision::Refuse(error)) => {
                     waits.undecided = false;
-                    return Err(error.into());
+                    return Err(refused(error));
                 }
                 Some(Decision::Serve(serve, token)) => {
                     waits.undecided = false;
@@ -458,6 +458,18 @@ async fn beside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send
         return Ok(work());
     }
     tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(error.to_string()))
+}
+
+/// Why a request gets no answer. That a model's server failed is told as that of a server behind this one: what may pass
+/// with 503, what the owner must mend with 502.
+fn refused(error: CallError) -> ApiError {
+    let status = match (error.code, error.retry_after_ms) {
+        (Code::Io, Some(_)) => Some(503),
+        (Code::Io, None) => Some(502),
+        _ => None,
+    };
+    let error = ApiError::from(error);
+    ApiError { status: status.unwrap_or(error.status), ..error }
 }
 
 fn misfit(wrong: Misfit) -> ApiError {
