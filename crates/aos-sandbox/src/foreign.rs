@@ -28,14 +28,13 @@ pub struct Foreign {
     pub user: bool,
 }
 
-/// The first in the order of names, among the first 20,000 files and folders; the folder itself only where nothing in it is,
-/// since much can be done in one that is another's.
-#[must_use]
-pub fn foreign(folder: &Path) -> Option<Foreign> {
+/// The first in the order of names, among the first 20,000 files and folders, of those that `seen` says may be named; the
+/// folder itself only where nothing in it is, since much can be done in one that is another's.
+pub fn foreign(folder: &Path, seen: impl Fn(&Path) -> bool) -> Option<Foreign> {
     let identity = Identity::choose();
     let mut found = Walk::of(&folder.canonicalize().ok()?).ok()?.take(LOOKED_AT_MAX).filter_map(|(path, met)| {
         let owner = met.ok().map(|met| (met.meta.uid(), met.meta.gid()))?;
-        (!identity.covers(owner)).then(|| Foreign { path, owner, user: !identity.covers_user(owner.0) })
+        (!identity.covers(owner) && seen(&path)).then(|| Foreign { path, owner, user: !identity.covers_user(owner.0) })
     });
     let first = found.next()?;
     if first.path.as_os_str().is_empty() { found.next().or(Some(first)) } else { Some(first) }
@@ -45,10 +44,10 @@ impl Foreign {
     /// What a person can do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
-        match (self.user, rustix::process::geteuid().is_root()) {
-            (_, true) => "give it to a user and a group with smaller numbers".into(),
-            (true, false) => "give it to the daemon's user (chown)".into(),
-            (false, false) => {
+        match (self.user, Identity::choose()) {
+            (_, Identity::Translated) => "give it to a user and a group with smaller numbers".into(),
+            (true, Identity::Own { .. }) => "give it to the daemon's user (chown)".into(),
+            (false, Identity::Own { .. }) => {
                 let group = group(self.owner.1).unwrap_or_else(|| self.owner.1.to_string());
                 format!(
                     "give it the daemon's group (chgrp), or start the daemon in its group: `sg {group} -c 'aos up'`"
@@ -106,20 +105,25 @@ mod tests {
         for name in ["a", "b", "c"] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
-        assert_eq!(foreign(folder.path()), None);
+        assert_eq!(foreign(folder.path(), |_| true), None);
         if rustix::process::geteuid().is_root() && Identity::choose() == Identity::Translated {
             // Numbers for which there are none left inside.
             let owner = (7, 4_000_000_000);
             for name in ["b", "c"] {
                 std::os::unix::fs::chown(folder.path().join(name), Some(owner.0), Some(owner.1)).unwrap();
             }
-            assert_eq!(foreign(folder.path()), Some(Foreign { path: "b".into(), owner, user: false }));
+            assert_eq!(foreign(folder.path(), |_| true), Some(Foreign { path: "b".into(), owner, user: false }));
+            let unseen = foreign(folder.path(), |path| path != Path::new("b"));
+            assert_eq!(unseen, Some(Foreign { path: "c".into(), owner, user: false }));
             std::os::unix::fs::chown(folder.path(), Some(owner.1), None).unwrap();
-            assert_eq!(foreign(folder.path()), Some(Foreign { path: "b".into(), owner, user: false }));
+            assert_eq!(foreign(folder.path(), |_| true), Some(Foreign { path: "b".into(), owner, user: false }));
             for name in ["b", "c"] {
                 std::fs::remove_file(folder.path().join(name)).unwrap();
             }
-            assert_eq!(foreign(folder.path()), Some(Foreign { path: "".into(), owner: (owner.1, 0), user: true }));
+            assert_eq!(
+                foreign(folder.path(), |_| true),
+                Some(Foreign { path: "".into(), owner: (owner.1, 0), user: true })
+            );
         }
     }
 }

@@ -21,6 +21,12 @@ impl Layer {
         self
     }
 
+    /// Whether something of the workspace is not seen through the layer, by its path there.
+    #[must_use]
+    pub fn hides(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.hidden.contains(above))
+    }
+
     /// Puts the marks into a layer that is about to be shown.
     pub(crate) fn hide(&self, workspace: &Path) -> Result<(), Error> {
         for path in &self.hidden {

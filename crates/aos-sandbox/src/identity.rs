@@ -231,6 +231,7 @@ mod tests {
         assert!(!contains("0 100000 1\n5 7 10\n", 15));
         assert!(!contains("", 0));
     }
+
     /// Whom a map makes of somebody.
     fn of(map: &[Range], id: u32) -> Option<u32> {
         let found: Vec<u32> = map

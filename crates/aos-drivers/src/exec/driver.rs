@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -184,7 +184,9 @@ fn unchangeable(outcome: &Outcome, spec: &Spec) -> Option<String> {
     if !said || spec.isolation != Isolation::Full {
         return None;
     }
-    let found = foreign(&spec.workspace)?;
+    // What the command may not see is not named to it either.
+    let hides = |path: &Path| spec.layer.as_ref().is_some_and(|layer| layer.hides(path));
+    let found = foreign(&spec.workspace, |path| !hides(path))?;
     Some(format!("{found}. File calls can, as far as the daemon may; a person can {}", found.remedy()))
 }
 

@@ -150,16 +150,17 @@ fn what_may_not_be_executed_is_told_with_the_way_out() {
 #[test]
 fn what_belongs_to_others_is_told_where_the_command_was_told_in_other_words() {
     let words = b"sh: 1: cannot create x/f: Value too large for defined data type\n";
-    let hint = |said: &[u8], others: bool| {
+    let hint_within = |bounds: Below, said: &[u8], others: bool| {
         let room = Room::new(Ok(End::Exited(0)), printed(said, 0));
         std::fs::create_dir(room.work().join("x")).unwrap();
         if others {
             // So large a number that root's commands have none for it.
             std::os::unix::fs::chown(room.work().join("x"), None, Some(4_000_000_000)).unwrap();
         }
-        let answer = room.call(json!({ "cmd": "echo >> x/f" })).answer.unwrap();
+        let answer = room.call_within(bounds, json!({ "cmd": "echo >> x/f" })).answer.unwrap();
         answer["hint"].as_str().map(str::to_owned)
     };
+    let hint = |said: &[u8], others: bool| hint_within(Below(&["."]), said, others);
     assert_eq!(hint(words, false), None);
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give files to a group that it is not in");
@@ -170,6 +171,7 @@ fn what_belongs_to_others_is_told_where_the_command_was_told_in_other_words() {
         assert!(told.contains(part), "{told}");
     }
     assert_eq!(hint(b"sh: 1: cannot create x/f: Permission denied\n", true), None);
+    assert_eq!(hint_within(Below(&["new.txt"]), words, true), None, "its name is not the agent's to know");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn under_root_others_are_others_and_no_hindrance() {
         let text = |name: &str| std::fs::read_to_string(at(name)).expect("it is there");
         assert_eq!([text("sub/own"), text("open"), text("closed")], ["old\nnew\n", "old\nnew\n", "old\n"]);
         assert_eq!(at("sub/d").metadata().expect("it was made").mode() & 0o7777, 0o2755);
-        assert_eq!(foreign(&rig.path()), None);
+        assert_eq!(foreign(&rig.path(), |_| true), None);
     }
     // Without a layer too.
     chown(rig.path(), Some(1234), Some(2345)).expect("root may");
@@ -111,7 +111,7 @@ fn under_an_ordinary_user_another_group_is_told_and_is_handed_on() {
     assert!(out.stderr.text().contains(TOO_LARGE), "{out:?}");
     let groups = ["new", "d", "d/new", "l", "mine2", "mine", "e/new"].map(|name| owner(&at(name)).1);
     assert_eq!(groups, [OTHER, OTHER, OTHER, OTHER, OTHER, gid, gid]);
-    let found = foreign(&rig.path()).expect("there is something");
+    let found = foreign(&rig.path(), |_| true).expect("there is something");
     assert_eq!(found, Foreign { path: "d".into(), owner: (uid, OTHER), user: false });
     assert!(found.remedy().contains("`sg tty -c 'aos up'`"), "{found:?}");
     // What the daemon itself writes, it writes in the file's own group.
