@@ -8,6 +8,7 @@ use aos_abi::process::Workspace;
 use aos_abi::syscall::{CallSet, Handler, Risk};
 use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
 use aos_personal::Detector;
+use aos_policy::address::DAEMON_HINT;
 use aos_policy::settings::Mount;
 use aos_policy::{Allowed, Given, Grants, Labels, Permit, Policy, Subject};
 
@@ -195,8 +196,11 @@ impl Authority {
     pub fn opens(&self, host: &str, port: u16) -> Result<Allowed, CallError> {
         let subject = self.subject();
         self.policy.opens(&subject, host, port).map_err(|why| {
-            CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}"))
-                .hint(format!("a rule of `net` to \"{host}:{port}\" would allow what it names there"))
+            let hint = match why.starts_with("floor: ") {
+                true => DAEMON_HINT.to_owned(),
+                false => format!("a rule of `net` to \"{host}:{port}\" would allow what it names there"),
+            };
+            CallError::new(Code::Perm, format!("a connection to {host}:{port} is not opened: {why}")).hint(hint)
         })
     }
 

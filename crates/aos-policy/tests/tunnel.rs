@@ -114,8 +114,8 @@ fn nothing_is_asked_of_the_daemon_itself_whatever_a_rule_or_a_person_says() {
     for host in hosts {
         assert_eq!(role(&body).explain(&subject(&[]), &get(host, 7717)).verdict, Verdict::Allow, "{host}");
     }
-    let child = format!(r#"{{"role":"x","task":"t","attachments":["http://localhost:7717/a"]}}"#);
-    let spawn = Syscall::parse("SPAWN_AGENT", &child).unwrap();
+    let child = r#"{"role":"x","task":"t","attachments":["http://localhost:7717/a"]}"#;
+    let spawn = Syscall::parse("SPAWN_AGENT", child).unwrap();
     let policy = role(&body.replace("net:", "calls: [SPAWN_AGENT], net:"));
     let said = policy.away_from(Some(Listens("127.0.0.1:7717".parse().unwrap()))).explain(&subject(&[]), &spawn);
     assert!(said.rule.starts_with("floor: the daemon"), "what a child is shown is fetched, too: {}", said.rule);

@@ -158,7 +158,6 @@ pub(crate) fn configured(chance: &mut Chance, kind: Kind) -> Configured {
         hedge_after_ms: chance.percent(60).then(|| chance.between(200, 4000)),
         hooks_url: "http://127.0.0.1:7717/hooks/".to_owned(),
         listens: None,
-        listens: None,
     }
 }
 
