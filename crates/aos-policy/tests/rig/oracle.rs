@@ -2,7 +2,8 @@
 //!
 //! A policy is a [`Model`]; it is written out as YAML for the crate and judged here rule by rule, for every call that there
 //! is. What a call reaches below a folder is told by enumeration: a rule covers a tree when it matches every sample below it,
-//! and touches it when it matches some sample. Not in its universes: the floor, what people gave, and attachments.
+//! and touches it when it matches some sample. Not in its universes: attachments, and of what people gave all but a request
+//! that marks every word of a call ([`Model::judge_given`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,6 +111,18 @@ fn begins(name: &str) -> Option<&'static str> {
 }
 
 impl Model {
+    /// The same rules about labels where everything else is allowed to everybody: there they alone ask.
+    pub(crate) fn open(&self) -> Model {
+        let all =
+            |pattern: &str, ops: &[&'static str]| vec![Rule::new(pattern.to_owned(), ops.to_vec(), Verdict::Allow)];
+        let rules = [
+            ("fs", all("**", &["read", "write", "delete"])),
+            ("net", all("**/**", &["GET", "POST", "PUT"])),
+            ("exec", all("true", &["cat"])),
+        ];
+        Model { rules: rules.into(), labels: self.labels.clone(), chain: Vec::new() }
+    }
+
     pub(crate) fn yaml(&self) -> String {
         let mut text = "version: 1\ndefault_role: r\nroles:\n  r:\n    budget: {calls: 9/min}\n".to_owned();
         for (section, rules) in self.rules.iter().filter(|(_, rules)| !rules.is_empty()) {
@@ -136,7 +149,19 @@ impl Model {
 
     /// The verdict, and what has to be done, for whoever carries these labels.
     pub(crate) fn judge(&self, call: &Syscall, labels: &[&str]) -> (Verdict, Duties) {
+        self.judge_given(call, labels, false)
+    }
+
+    /// The same where people gave all that steers the call, or nothing of it: then no rule about untrusted content asks.
+    pub(crate) fn judge_given(&self, call: &Syscall, labels: &[&str], given: bool) -> (Verdict, Duties) {
         let mut said = (Verdict::Allow, Duties::default());
+        if is_closed(call) {
+            return (Verdict::Deny, said.1);
+        }
+        // More of what it was shown already.
+        if matches!(call, Syscall::FsRead(args) if args.path == RESULT) {
+            return said;
+        }
         let demands = demands(call);
         for demand in &demands {
             said.0 = said.0.min(self.by_role(demand, &mut said.1));
@@ -154,7 +179,10 @@ impl Model {
         let name = call.name().as_str();
         for LabelRule { when, about, verdict } in self.labels.iter().filter(|_| !demands.is_empty()) {
             let carried = labels.iter().any(|label| label == when || label.starts_with(&format!("{when}.")));
-            if carried && about.iter().any(|about| *about == name || sink(about).contains(&name)) {
+            let lifted = given
+                && when.starts_with("untrusted")
+                && matches!(verdict, Some(asks @ (Verdict::Ask | Verdict::Hold)) if *asks < said.0);
+            if carried && !lifted && about.iter().any(|about| *about == name || sink(about).contains(&name)) {
                 said.0 = said.0.min(verdict.unwrap_or(Verdict::Allow));
                 said.1.redact |= verdict.is_none();
             }
@@ -174,6 +202,8 @@ impl Model {
         let begun = begun.filter(|rule| rule.verdict > Verdict::Deny);
         let named = named.chain(begun.map(|rule| Rule { pattern: String::new(), ..rule.clone() }));
         let (mut granted, mut verdict, mut here) = (false, Verdict::Allow, Duties::default());
+        // An address of this machine or its network is reached where a rule that grants it is about that very address.
+        let mut closed = demand.of == Of::Hosts && demand.values.iter().any(|value| is_private(value));
         for rule in own.cloned().chain(named) {
             let one = |value: &String| match demand.section {
                 "exec" => rule.pattern == "true" || is_plain(value, &rule.ops),
@@ -183,6 +213,7 @@ impl Model {
             let shown = !(demand.name == "FS_MOVE" && demand.op == "read");
             if all || (demand.below.iter().any(one) && rule.verdict < Verdict::Allow) {
                 granted |= all && rule.verdict > Verdict::Deny;
+                closed &= !(all && rule.verdict > Verdict::Deny && is_private(&rule.pattern));
                 verdict = verdict.min(rule.verdict);
                 // Moving shows nothing of what is moved.
                 here.add(&Rule { label: rule.label.filter(|_| shown), ..rule }, demand.kept);
@@ -204,8 +235,50 @@ impl Model {
             rates: before.rates.union(&here.rates).copied().collect(),
             labels: before.labels.and(here.labels),
         };
-        verdict
+        if closed { Verdict::Deny } else { verdict }
     }
+}
+
+/// Where the daemon of the reference listens.
+pub(crate) const LISTENS: &str = "127.0.0.1:7717";
+/// A handle by which a process reads on in a result of its own.
+pub(crate) const RESULT: &str = "result:41";
+
+/// What the floor closes, whatever a file says: paths that leave the workspace, the daemon's own files and address, services
+/// that hand out a cloud's credentials, and addresses that could be read in two ways.
+fn is_closed(call: &Syscall) -> bool {
+    let leaves = |path: &str| path.starts_with('/') || path.split('/').any(|word| word == "..");
+    let file = |path: &str| leaves(path) || path.split('/').any(|word| word.to_lowercase() == ".aos");
+    let some = |path: &Option<String>, closed: &dyn Fn(&str) -> bool| path.as_deref().is_some_and(closed);
+    let url = |url: &str| {
+        let rest = url.split_once("://").expect("a URL").1;
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let daemon = ["127.0.0.1:7717", "localhost:7717", "[::1]:7717"].contains(&host);
+        let credentials = ["169.254.169.254", "metadata.google.internal"].contains(&host);
+        daemon || credentials || host.contains('@') || path.split('/').any(|word| word == "..")
+    };
+    match call {
+        Syscall::FsRead(args) => file(&args.path),
+        Syscall::FsList(args) => some(&args.path, &file),
+        Syscall::FsSearch(args) => some(&args.path, &file),
+        Syscall::FsWatch(args) => some(&args.path, &file),
+        Syscall::FsWrite(args) => file(&args.path),
+        Syscall::FsEdit(args) => file(&args.path),
+        Syscall::FsDelete(args) => file(&args.path),
+        Syscall::FsMove(args) => file(&args.from) || file(&args.to),
+        Syscall::MemRead(args) => some(&args.namespace, &leaves),
+        Syscall::MemWrite(args) => some(&args.namespace, &leaves),
+        Syscall::MemForget(args) => some(&args.namespace, &leaves),
+        Syscall::SysRegisterWebhook(args) => leaves(&args.path),
+        Syscall::NetFetch(args) => url(&args.url),
+        Syscall::NetSend(args) => url(&args.url),
+        _ => false,
+    }
+}
+
+/// Whether a host, or what a rule is about, is an address of this machine or its network.
+fn is_private(host: &str) -> bool {
+    ["127.", "10."].iter().any(|range| host.starts_with(range))
 }
 
 /// What a rule is about, as the language has it.
@@ -218,7 +291,8 @@ fn about(section: &str, rule: &Rule) -> String {
         "net" => {
             let (host, path) = halves();
             let allow: Vec<String> = ops.iter().map(|method| format!("'{method} /{path}'")).collect();
-            format!("to: '{host}', allow: [{}]", allow.join(", "))
+            let private = if is_private(host) { ", private: true" } else { "" };
+            format!("to: '{host}', allow: [{}]{private}", allow.join(", "))
         }
         "ipc" => format!("peer: '{pattern}', ops: [{}]", ops.join(", ")),
         "tools" => format!("tool: '{pattern}'"),
@@ -303,7 +377,10 @@ fn demands(call: &Syscall) -> Vec<Demand> {
         let who = name.clone().or(pid.map(|pid| pid.to_string())).unwrap_or_default();
         demand("ipc", op, Of::Words, vec![who], vec![])
     };
-    let net = |op, url: &str| demand("net", op, Of::Hosts, vec![url["https://".len()..].to_owned()], vec![]);
+    let net = |op, url: &str| {
+        let value = url.split_once("://").expect("a URL").1.to_owned();
+        demand("net", op, Of::Hosts, vec![value], vec![])
+    };
     // What has no section is granted by `calls` alone.
     let bare = || demand("none", "", Of::Words, vec![], vec![]);
     match call {
@@ -380,7 +457,7 @@ fn matches(of: Of, pattern: &str, value: &str) -> bool {
 }
 
 fn split(text: &str) -> Vec<String> {
-    text.split('/').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    text.split('/').filter(|word| !matches!(*word, "" | ".")).map(str::to_owned).collect()
 }
 
 fn walk(pattern: &[String], words: &[String]) -> bool {

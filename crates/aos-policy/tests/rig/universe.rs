@@ -33,6 +33,35 @@ fn net_patterns() -> impl Strategy<Value = String> {
     (host, path_patterns()).prop_map(|(host, path)| format!("{host}/{path}"))
 }
 
+/// The same of the section of the network, whose rules may be about a private address.
+fn net_rules() -> impl Strategy<Value = String> {
+    let private = path_patterns().prop_map(|path| format!("127.0.0.1/{path}"));
+    prop_oneof![5 => net_patterns().boxed(), 1 => private.boxed()]
+}
+
+/// Paths that the floor closes, that are written oddly, or that are no files at all.
+fn odd_paths() -> impl Strategy<Value = String> {
+    let odd = ["../a", "a/../b", "/a", ".aos/a", "a/.AOS", "./a//b", "a/./b", super::oracle::RESULT];
+    prop::sample::select(odd.to_vec()).prop_map(str::to_owned)
+}
+
+/// Addresses that the floor closes, and private ones.
+fn odd_urls() -> impl Strategy<Value = String> {
+    let odd = [
+        "http://169.254.169.254/a",
+        "http://metadata.google.internal/a",
+        "http://127.0.0.1:7717/a",
+        "http://localhost:7717/a",
+        "http://[::1]:7717/a",
+        "https://u@a.com/a",
+        "https://a.com/../a",
+        "https://127.0.0.1/a",
+        "https://127.0.0.1/b",
+        "https://10.0.0.1/a",
+    ];
+    prop::sample::select(odd.to_vec()).prop_map(str::to_owned)
+}
+
 fn word_patterns() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "*", "a*", "g.*", "g.x", "g*", "7"]).prop_map(str::to_owned)
 }
@@ -169,7 +198,7 @@ pub(crate) fn models() -> impl Strategy<Value = Model> {
     let sections = (
         rules(path_patterns(), &["read", "write", "delete"], Can { undo: true, label: true }),
         rules(path_patterns(), &["read", "write", "forget"], LABELLED),
-        rules(net_patterns(), &["GET", "POST", "PUT"], LABELLED),
+        rules(net_rules(), &["GET", "POST", "PUT"], LABELLED),
         rules(word_patterns(), &["send", "signal"], PLAIN),
         rules(word_patterns(), &["tool"], LABELLED),
         rules(channel_patterns(), &["to"], PLAIN),
@@ -197,17 +226,22 @@ pub(crate) fn models() -> impl Strategy<Value = Model> {
 /// Every call there is, on targets that rules may be about.
 pub(crate) fn calls() -> impl Strategy<Value = Syscall> {
     let word = prop::sample::select(vec!["a", "b", "ab", "c", "cb", "ac"]);
-    let path = prop::collection::vec(word, 1..=3).prop_map(|words| words.join("/"));
+    let plain = prop::collection::vec(word, 1..=3).prop_map(|words| words.join("/"));
+    let path = prop_oneof![8 => plain.boxed(), 1 => odd_paths().boxed()];
+    let odd_url = prop::option::weighted(0.3, odd_urls());
     let host = prop::sample::select(vec!["a.com", "b.com", "x.a.com", "y.x.a.com", "c.com"]);
     let name = prop::sample::select(vec!["a", "ab", "b", "g", "g.x", "g.xy", "7"]);
     let receiver = prop::sample::select(vec!["a@x.com", "b@x.com", "a@y.com"]);
     let command = prop::sample::select(vec!["cat a", "git", "rm a", "./t a", "cat a; rm a"]);
-    let rest = (host, name, receiver, command, any::<bool>());
+    let rest = (host, name, receiver, command, any::<bool>(), odd_url);
     let names = aos_abi::Name::ALL.len();
     // Files come more often: their rules are the richest.
     let kind = prop_oneof![2 => 0..names, 1 => 0usize..8];
-    (kind, path.clone(), path, rest).prop_map(|(kind, path, other, (host, name, receiver, command, flag))| {
-        let url = format!("https://{host}/{path}");
+    (kind, path.clone(), path, rest).prop_map(|(kind, path, other, (host, name, receiver, command, flag, odd))| {
+        // A path that is odd in a file's name is so in an address, too, and the reading of addresses is not told here.
+        let plain =
+            path.split('/').filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()) && !word.is_empty());
+        let url = odd.unwrap_or_else(|| format!("https://{host}/{}", plain.collect::<Vec<_>>().join("/")));
         let (called, args) = match kind {
             0 => ("FS_READ", json!({ "path": path })),
             1 => ("FS_SEARCH", json!({ "pattern": "x", "path": path })),
