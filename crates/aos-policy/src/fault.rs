@@ -28,6 +28,21 @@ impl Fault {
     }
 }
 
+/// The text of a file, which is UTF-8.
+///
+/// # Errors
+/// Where it is none: at its first byte that is not.
+pub fn text_of(bytes: Vec<u8>) -> Result<String, Fault> {
+    String::from_utf8(bytes).map_err(|error| {
+        let upto = error.utf8_error().valid_up_to();
+        let good = String::from_utf8_lossy(&error.as_bytes()[..upto]).into_owned();
+        let line = good.matches('\n').count() + 1;
+        let column = good.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let what = format!("the file is no UTF-8: here is the byte {:#04x}", error.as_bytes()[upto]);
+        Fault::at(Place { line, column }, what).hint("save it as UTF-8, without what stands there")
+    })
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}: {}", self.line, self.column, self.message)

@@ -52,7 +52,7 @@ mod yaml;
 
 pub use child::Exceeds;
 pub use decide::{Allowed, Explanation, Subject};
-pub use fault::Fault;
+pub use fault::{Fault, text_of};
 pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};
 pub use label::Labels;

@@ -124,8 +124,14 @@ impl Reader {
         value
     }
 
-    pub(crate) fn count(&mut self, node: &Node, what: &str) -> Option<u64> {
-        self.scaled(node, what, &[("", 1), ("k", 1000), ("M", 1_000_000)], "500k")
+    /// How many; the example is one that suits what is counted.
+    pub(crate) fn count(&mut self, node: &Node, what: &str, example: &str) -> Option<u64> {
+        self.scaled(node, what, &[("", 1), ("k", 1000), ("M", 1_000_000)], example)
+    }
+
+    /// Of what a command has a few dozen or hundreds.
+    pub(crate) fn few(&mut self, node: &Node, what: &str) -> Option<u64> {
+        self.count(node, what, "64")
     }
 
     pub(crate) fn bytes(&mut self, node: &Node, what: &str) -> Option<u64> {
@@ -160,6 +166,6 @@ impl Reader {
     pub(crate) fn rate(&mut self, node: &Node, what: &str) -> Option<(u64, u64)> {
         let (amount, seconds) = self.per(node, what, "60/min")?;
         let plain = Node { place: node.place, value: Value::Scalar(amount.to_owned(), false) };
-        self.count(&plain, what).map(|count| (count, seconds))
+        self.count(&plain, what, "60").map(|count| (count, seconds))
     }
 }

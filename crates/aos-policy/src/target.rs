@@ -210,7 +210,8 @@ pub(crate) fn demands<'a>(
         Syscall::SendMsg(args) => match (&args.to, args.to_pid) {
             (Some(name), None) => word(name),
             (None, Some(pid)) => words(vec![Cow::Owned(pid.to_string())]),
-            _ => return Err(floor("a message has one receiver", "give `to` or `to_pid`, not both")),
+            (None, None) => return Err(floor("a message has one receiver", "give `to` or `to_pid`")),
+            (Some(_), Some(_)) => return Err(floor("a message has one receiver", "give `to` or `to_pid`, not both")),
         },
         Syscall::ChannelSend(args) => Target::Channel {
             channel: Domain::Word.split(&args.channel).into_iter().map(Cow::Borrowed).collect(),
@@ -231,7 +232,8 @@ fn floor(why: &'static str, hint: &'static str) -> Floor {
 fn signalled<'a>(args: &'a Kill, reaches: Option<&'a [String]>) -> Result<Vec<(Action, Target<'a>)>, Floor> {
     let action = Action::of(Name::Kill);
     match (args.pid, &args.group, reaches) {
-        (Some(_), Some(_), _) | (None, None, _) => {
+        (None, None, _) => Err(floor("a signal goes to one process or to one group", "give `pid` or `group`")),
+        (Some(_), Some(_), _) => {
             Err(floor("a signal goes to one process or to one group", "give `pid` or `group`, not both"))
         }
         (_, _, Some(others)) => Ok(others.iter().map(|other| (action, word(other))).collect()),

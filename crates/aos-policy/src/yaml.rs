@@ -56,7 +56,8 @@ impl Value {
 pub(crate) fn read(text: &str, first: &str) -> Result<Node, Fault> {
     let start = Place { line: 1, column: 1 };
     if text.len() > BYTES_MAX {
-        return Err(Fault::at(start, format!("the file holds {} bytes, the most is {BYTES_MAX}", text.len())));
+        let what = format!("the file holds {} bytes, the most is {BYTES_MAX}", text.len());
+        return Err(Fault::at(start, what).hint("name what belongs together by a pattern, such as `docs/**`"));
     }
     let mut reader = Reader { parser: Parser::new_from_str(text), last: start };
     loop {
@@ -77,6 +78,22 @@ pub(crate) fn read(text: &str, first: &str) -> Result<Node, Fault> {
     }
 }
 
+const NEST_LESS: &str = "take some of the brackets or indentation away; the language itself needs six levels";
+
+/// What to do about what the parser says.
+fn way_out(said: &str) -> &'static str {
+    let has = |word: &str| said.to_ascii_lowercase().contains(word);
+    if has("tab") {
+        "indent with spaces"
+    } else if has("anchor") || has("alias") {
+        "write the value out where it holds; names for values (`&a`, `*a`) are refused"
+    } else if has("recursion") || has("nest") || has("depth") {
+        NEST_LESS
+    } else {
+        "look at the indentation, the quotes and the brackets of this line and of the one above"
+    }
+}
+
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     last: Place,
@@ -85,10 +102,10 @@ struct Reader<'t> {
 impl<'t> Reader<'t> {
     fn next(&mut self) -> Result<(Event<'t>, Place), Fault> {
         match self.parser.next_event() {
-            None => Err(Fault::at(self.last, "the file ends too early")),
+            None => Err(Fault::at(self.last, "the file ends too early").hint("close what was opened above")),
             Some(Err(error)) => {
                 let place = Place { line: error.marker().line().max(1), column: error.marker().col() + 1 };
-                Err(Fault::at(place, format!("this is not YAML: {}", error.info())))
+                Err(Fault::at(place, format!("this is not YAML: {}", error.info())).hint(way_out(error.info())))
             }
             Some(Ok((event, span))) => {
                 self.last = place(&span);
@@ -99,7 +116,7 @@ impl<'t> Reader<'t> {
 
     fn node(&mut self, (event, place): (Event<'t>, Place), depth: usize) -> Result<Node, Fault> {
         if depth > DEPTH_MAX {
-            return Err(Fault::at(place, format!("it is nested deeper than {DEPTH_MAX} levels")));
+            return Err(Fault::at(place, format!("it is nested deeper than {DEPTH_MAX} levels")).hint(NEST_LESS));
         }
         let value = match event {
             Event::Scalar(text, style, anchor, tag) => {

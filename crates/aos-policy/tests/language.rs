@@ -373,7 +373,10 @@ const REFUSED: &[(&str, &str)] = &[
         "files: []",
         "5:5 a role has no key `files` → there are: calls, fs, mounts, exec, net, models, budget, memory, ipc, tools, channels, secrets",
     ),
-    ("fs: [*a]", "5:10 this is not YAML: while parsing node, found unknown anchor → "),
+    (
+        "fs: [*a]",
+        "5:10 this is not YAML: while parsing node, found unknown anchor → write the value out where it holds; names for values (`&a`, `*a`) are refused",
+    ),
 ];
 
 #[test]
@@ -472,5 +475,29 @@ fn a_personal_pattern_that_is_none_is_a_fault_with_its_line() {
     ] {
         let fault = with(custom);
         assert!(fault.contains("line 7") && fault.contains(said), "{custom}: {fault}");
+    }
+}
+
+/// These had no way out, or one that helped nobody: `pids: -1` was to be written "such as `500k`".
+#[test]
+fn what_is_no_yaml_and_what_is_no_number_have_a_way_out() {
+    let start = "version: 1\ndefault_role: r\n";
+    let deep = format!("{start}roles: {}{}\n", "[".repeat(40), "]".repeat(40));
+    let deeper = format!("{start}roles: {}{}\n", "[".repeat(2000), "]".repeat(2000));
+    let limits = |what: &str| format!("{start}roles: {{r: {{}}}}\nlimits: {what}\n");
+    for (text, hint) in [
+        (format!("{start}roles:\n\tr: {{}}\n"), "indent with spaces"),
+        (format!("{start}roles: *other\n"), "write the value out where it holds"),
+        (deep, "the language itself needs six levels"),
+        (deeper, "the language itself needs six levels"),
+        (format!("{start}roles: {{r: \"\n"), "look at the indentation, the quotes and the brackets"),
+        (limits("{sandbox: {pids: -1}}"), "write it such as `64`"),
+        (limits("{sandbox: {files: many}}"), "write it such as `64`"),
+        (limits("{spawn: {depth: -1}}"), "write it such as `4`"),
+        (format!("{start}roles: {{r: {{budget: {{tokens: lots/day}}}}}}\n"), "write it such as"),
+    ] {
+        let faults = Policy::parse(&text).unwrap_err();
+        let hinted = faults.iter().all(|fault| fault.hint.as_deref().is_some_and(|said| said.contains(hint)));
+        assert!(hinted, "{}: {faults:?}", text.chars().take(80).collect::<String>());
     }
 }

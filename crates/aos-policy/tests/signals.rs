@@ -4,7 +4,8 @@
 mod rig;
 
 use aos_abi::entry::Verdict;
-use aos_abi::{Name, Syscall};
+use aos_abi::syscall::Kill;
+use aos_abi::{Name, Pid, Syscall};
 use aos_policy::diff::diff;
 use aos_policy::{Given, Grants, Labels, Policy, Standing, Subject};
 use rig::{call, file, grants, role, subject};
@@ -29,8 +30,11 @@ fn what_is_below_is_signalled_without_a_grant_and_nothing_else_is() {
     assert_eq!(rig::line(&policy, KILL), "deny · role r: no rule");
     let group = rig::line(&role("{calls: [KILL **]}"), r#"KILL {"group":"web"}"#);
     assert_eq!(group, "deny · floor: nobody knows here who is in the group");
-    for both in [r#"KILL {"pid":17,"group":"web"}"#, "KILL {}"] {
-        let said = policy.explain(&Subject { reaches: Some(&[]), ..subject(&[]) }, &call(both));
+    // No call is read like this; one that is made in another way is closed all the same.
+    for (pid, group) in [(Some(17), Some("web")), (None, None)] {
+        let Syscall::Kill(kill) = call(KILL) else { unreachable!("it is one") };
+        let both = Syscall::Kill(Kill { pid: pid.map(Pid), group: group.map(str::to_owned), ..kill });
+        let said = policy.explain(&Subject { reaches: Some(&[]), ..subject(&[]) }, &both);
         assert_eq!(
             (said.verdict, said.rule.as_str()),
             (Verdict::Deny, "floor: a signal goes to one process or to one group")

@@ -81,10 +81,28 @@ impl Syscall {
             // A list would be read field by field, so that a caller's slip passes for arguments.
             Err(ArgsFault { pointer: String::new(), expected: "expected a JSON object".to_owned() })
         };
-        parsed.map_err(|fault| {
-            CallError::new(Code::Inval, at(&fault.pointer, &fault.expected))
-                .hint(format!("a correct call: {name} {}", name.spec().example))
+        parsed.and_then(Syscall::whole).map_err(|fault| {
+            let example = format!("a correct call: {name} {}", name.spec().example);
+            let hint = match nearest_field(&fault.expected) {
+                Some(field) => format!("did you mean `{field}`? {example}"),
+                None => example,
+            };
+            CallError::new(Code::Inval, at(&fault.pointer, &fault.expected)).hint(hint)
         })
+    }
+
+    /// The same, where it says whom it is for as its schema cannot: by exactly one of two arguments.
+    fn whole(self) -> Result<Syscall, ArgsFault> {
+        let fault = |expected: &str| ArgsFault { pointer: String::new(), expected: expected.to_owned() };
+        match &self {
+            Syscall::SendMsg(SendMsg { to, to_pid, .. }) if to.is_some() == to_pid.is_some() => {
+                Err(fault("exactly one of `to` and `to_pid` says who gets it"))
+            }
+            Syscall::Kill(Kill { pid, group, .. }) if pid.is_some() == group.is_some() => {
+                Err(fault("exactly one of `pid` and `group` says who is signalled"))
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Whether doing it twice with the same effect id is the same as doing it once. After a crash such calls are
@@ -122,6 +140,15 @@ impl ArgsFault {
         }
         ArgsFault { pointer, expected: error.inner().to_string() }
     }
+}
+
+/// The argument that was probably meant, where one is unknown: what serde says of it names all that there are.
+fn nearest_field(said: &str) -> Option<&str> {
+    let mut quoted = said.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    let wrong = quoted.next()?.to_ascii_lowercase();
+    let likeness = quoted.map(|known| (strsim::jaro_winkler(&wrong, known), known));
+    // Below this the likeness is an accident; the value is that of the usual spelling checkers.
+    likeness.filter(|(likeness, _)| *likeness > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// What is wrong, and where; nothing stands for the whole.
@@ -268,6 +295,22 @@ mod tests {
         assert!(error.hint.unwrap().contains(r#"FS_EDIT {"path""#));
         let error = Syscall::parse("FS_READ", r#"{"file":"a"}"#).unwrap_err();
         assert!(error.message.contains("unknown field `file`, expected"), "{error}");
+        assert!(error.hint.unwrap().starts_with("a correct call: FS_READ"), "nothing is like it");
+        let error = Syscall::parse("FS_READ", r#"{"pth":"a"}"#).unwrap_err();
+        assert!(error.hint.unwrap().starts_with("did you mean `path`? a correct call: FS_READ"), "{}", error.message);
+        // Whom it is for was a word of the policy's floor, which told both ways out of either fault.
+        for (name, rest, who) in [
+            ("SEND_MSG", r#","content":"x""#, ["to\":\"a", "to_pid\":2"]),
+            ("KILL", r#","signal":"TERM""#, ["group\":\"a", "pid\":2"]),
+        ] {
+            let [a, b] = who.map(|who| format!("\"{who}{}", if who.ends_with('a') { "\"" } else { "" }));
+            for args in [rest[1..].to_owned(), format!("{a},{b}{rest}")] {
+                let error = Syscall::parse(name, &format!("{{{args}}}")).unwrap_err();
+                assert!(error.code == Code::Inval && error.message.starts_with("exactly one of"), "{name}: {error}");
+                assert!(error.hint.unwrap().contains("a correct call: "), "{name}");
+            }
+            assert!(Syscall::parse(name, &format!("{{{a}{rest}}}")).is_ok(), "{name} {a}");
+        }
         let error = Syscall::parse("FS_READ", r#"["a"]"#).unwrap_err();
         assert!(error.message.contains("expected a JSON object"), "{error}");
         let error = Syscall::parse("FS_READ", r#"{"path":"#).unwrap_err();

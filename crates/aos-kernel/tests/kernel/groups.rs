@@ -150,10 +150,7 @@ fn an_agent_reaches_of_a_group_what_is_below_it_and_what_it_may_signal_unasked()
     );
     assert!(told.contains(r#"4 KILL = {"signalled":[6],"left_out":[]}"#) && told.contains("6 exited 137"), "{told}");
     assert!(told.contains("4 KILL = ESRCH no process of a group `day` lives"), "{told}");
-    assert!(
-        told.contains("4 KILL = EPERM the policy denies KILL: floor: a signal goes to one process or to one group"),
-        "{told}"
-    );
+    assert!(told.contains("4 KILL = EINVAL exactly one of `pid` and `group` says who is signalled"), "{told}");
     let policy = ipc("      - {peer: \"web-*\", ops: [signal]}\n      - {peer: db, ops: [signal], verdict: ask}\n");
     let told = replay_under(&policy, script);
     assert!(told.contains("2 STOP from 4\n5 STOP from 4\n"), "{told}");

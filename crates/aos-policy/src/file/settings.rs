@@ -27,7 +27,7 @@ pub(crate) fn limits(reader: &mut Reader, node: &Node) -> Limits {
     {
         let mut bound = |name: &str, most: usize, into: &mut usize| {
             let Some(node) = spawn.get(name) else { return };
-            match reader.count(node, name).and_then(|count| usize::try_from(count).ok()) {
+            match reader.count(node, name, "4").and_then(|count| usize::try_from(count).ok()) {
                 Some(count) if count <= most => *into = count,
                 Some(_) => reader.fault(
                     node,
@@ -63,8 +63,8 @@ fn sandbox(reader: &mut Reader, node: &Node) -> SandboxLimits {
         }
     };
     set("memory", Reader::bytes, &mut limits.memory_bytes);
-    set("pids", Reader::count, &mut limits.pids);
-    set("files", Reader::count, &mut limits.files);
+    set("pids", Reader::few, &mut limits.pids);
+    set("files", Reader::few, &mut limits.files);
     set("cpu", Reader::span, &mut limits.cpu_ms);
     set("wall", Reader::span, &mut limits.wall_ms);
     set("disk", Reader::bytes, &mut limits.disk_bytes);

@@ -11,7 +11,7 @@ use aos_abi::Lsn;
 use aos_abi::process::StatusView;
 use aos_models::embed::{Embedder, Vector};
 use aos_models::{Pool, Provider};
-use aos_policy::Policy;
+use aos_policy::{Fault, Policy, text_of};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -181,9 +181,13 @@ fn disk(home: &Home) -> Option<Finding> {
     })
 }
 
+fn parsed(bytes: Vec<u8>) -> Result<Policy, Vec<Fault>> {
+    Policy::parse(&text_of(bytes).map_err(|fault| vec![fault])?)
+}
+
 fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
     let file = home.policy_file();
-    match std::fs::read_to_string(&file) {
+    match std::fs::read(&file) {
         Err(error) => {
             vec![Finding::fault(
                 "policy",
@@ -191,7 +195,7 @@ fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
                 "aos init writes one",
             )]
         }
-        Ok(text) => match Policy::parse(&text).and_then(|policy| match mounts.faults(&policy) {
+        Ok(bytes) => match parsed(bytes).and_then(|policy| match mounts.faults(&policy) {
             faults if faults.is_empty() => Ok(policy),
             faults => Err(faults),
         }) {

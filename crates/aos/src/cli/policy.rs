@@ -1,5 +1,6 @@
 //! `aos policy`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use aos_abi::Pid;
@@ -86,7 +87,7 @@ async fn reload(cx: &Context) -> Result<Exit, Failure> {
 }
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
-    let policy = load(&file)?;
+    let policy = load(cx, &file)?;
     let mounts = Mounts::new(&cx.home, &cx.env);
     let faults = mounts.faults(&policy);
     if !faults.is_empty() {
@@ -110,16 +111,30 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(format!("cannot read {}", file.display()))
-            .why(error.to_string())
-            .hint("aos init writes a policy.yaml")
-    })
+/// `none`: the way out where there is no such file.
+fn read(file: &Path, none: &str) -> Result<String, Failure> {
+    let bytes = std::fs::read(file).map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::NotFound => none.to_owned(),
+            ErrorKind::IsADirectory => format!("name a file in it, such as {}", file.join("policy.yaml").display()),
+            _ => "look at its owner and its permissions: ls -l".to_owned(),
+        };
+        Failure::new(format!("cannot read {}", file.display())).why(error.to_string()).hint(hint)
+    })?;
+    aos_policy::text_of(bytes).map_err(|fault| refused(file, &[fault]))
 }
 
-fn load(file: &Path) -> Result<Policy, Failure> {
-    Policy::parse(&read(file)?).map_err(|faults| refused(file, &faults))
+/// A policy; of the home it is written where there is none.
+fn load(cx: &Context, file: &Path) -> Result<Policy, Failure> {
+    let none = match *file == cx.home.policy_file() {
+        true => "aos init writes a policy.yaml",
+        false => "name a file that is there; without one it is the home's policy.yaml",
+    };
+    parse(file, &read(file, none)?)
+}
+
+fn parse(file: &Path, text: &str) -> Result<Policy, Failure> {
+    Policy::parse(text).map_err(|faults| refused(file, &faults))
 }
 
 /// Every fault of a file, with its line and the way out.
@@ -134,8 +149,11 @@ fn refused(file: &Path, faults: &[Fault]) -> Failure {
     })
 }
 
+/// What a file of expectations holds.
+const EXPECTATIONS: &str = "write one, a line for each call: - {call: FS_READ, args: {path: a}, verdict: allow}";
+
 fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failure> {
-    let outcomes = aos_policy::expect::check(&load(policy)?, &read(expectations)?)
+    let outcomes = aos_policy::expect::check(&load(cx, policy)?, &read(expectations, EXPECTATIONS)?)
         .map_err(|faults| refused(expectations, &faults))?;
     let missed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     if cx.json {
@@ -160,7 +178,7 @@ fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failur
 }
 
 fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
-    let (old, new) = (load(old)?, load(new)?);
+    let (old, new) = (load(cx, old)?, load(cx, new)?);
     let (changes, beside) = (aos_policy::diff::diff(&old, &new), aos_policy::diff::beside(&old, &new));
     let turned = turned(cx, &old, &new)?;
     if cx.json {
@@ -265,11 +283,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("policy.yaml");
         std::fs::write(&file, "version: 1\nrols: {}\n").unwrap();
-        let failure = load(&file).unwrap_err();
+        let failure = read(&file, "").and_then(|text| parse(&file, &text)).unwrap_err();
         assert_eq!(failure.code, "policy");
         assert!(failure.why.iter().any(|why| why.starts_with("line 2,") && why.contains("rols")), "{failure:?}");
         assert!(failure.hints.contains(&"line 2: did you mean `roles`?".to_owned()), "{failure:?}");
         std::fs::write(&file, Policy::default_text()).unwrap();
-        assert!(load(&file).is_ok());
+        assert!(parse(&file, &read(&file, "").unwrap()).is_ok());
+    }
+    /// It had no place, and `aos init` was said to be the way out of whatever could not be read.
+    #[test]
+    fn what_cannot_be_read_has_a_place_or_a_way_out_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("policy.yaml");
+        std::fs::write(&file, b"version: 1\n# caf\xe9\n").unwrap();
+        let failure = read(&file, "").unwrap_err();
+        assert!(
+            failure.why.iter().any(|why| why.starts_with("line 2, column 6:") && why.contains("0xe9")),
+            "{failure:?}"
+        );
+        assert!(failure.hints.iter().any(|hint| hint.contains("save it as UTF-8")), "{failure:?}");
+        let failure = read(dir.path(), "").unwrap_err();
+        assert!(failure.hints.iter().any(|hint| hint.starts_with("name a file in it, such as /")), "{failure:?}");
+        let failure = read(&dir.path().join("nofile"), EXPECTATIONS).unwrap_err();
+        assert!(failure.hints.iter().any(|hint| hint.contains("{call: FS_READ")), "{failure:?}");
     }
 }

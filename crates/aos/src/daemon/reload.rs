@@ -38,8 +38,8 @@ pub(crate) struct Looked {
 /// # Errors
 /// Every fault, with its line.
 pub(crate) fn read(path: &Path, mounts: &Mounts) -> Result<Looked, Vec<String>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), "there is no policy: everything is denied; `aos init` writes one");
             return Ok(Looked { text: String::new(), policy: Policy::deny_all() });
@@ -50,6 +50,7 @@ pub(crate) fn read(path: &Path, mounts: &Mounts) -> Result<Looked, Vec<String>> 
         Some(hint) => format!("{fault} ({hint})"),
         None => fault.to_string(),
     };
+    let text = aos_policy::text_of(bytes).map_err(|fault| vec![shown(fault)])?;
     let looked = Policy::parse(&text).and_then(|policy| match mounts.faults(&policy) {
         faults if faults.is_empty() => Ok(policy),
         faults => Err(faults),
