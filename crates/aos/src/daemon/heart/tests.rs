@@ -112,6 +112,24 @@ async fn a_fault_of_the_kernel_sets_one_process_aside_and_the_others_go_on() {
     beating.end().await;
 }
 
+/// It went on for a last turn, over which the kernel might fail again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_waits_for_nobody_who_is_set_aside_and_term_ends_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path()).unwrap();
+    let beating = Beating::begin(&home);
+    let one = beating.spawn().await;
+    beating.fail().await;
+    beating.signal(one, Signal::Term).await.unwrap_err();
+    assert_eq!(beating.state(one).await.0, State::Stopped);
+    tokio::time::timeout(std::time::Duration::from_secs(60), beating.end()).await.unwrap();
+
+    let beating = Beating::begin(&home);
+    beating.signal(one, Signal::Term).await.unwrap();
+    assert_eq!(beating.state(one).await, (State::Exited, "ended by TERM while it was set aside".to_owned()));
+    beating.end().await;
+}
+
 /// A look that fails changes nothing, and only whoever looked is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fault_in_a_look_is_told_to_whoever_looked() {
