@@ -220,6 +220,13 @@ pub struct ProposalView {
     /// What a denied call wants: the narrowest grants that would let it pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
+    /// What was denied to a command while it ran, as the calls that would have done it: the call is the command then. What it
+    /// would send, or write into a file, is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<CallView>,
+    /// What led to a denied call that its process has not made, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub led: Option<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.

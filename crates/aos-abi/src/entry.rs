@@ -426,6 +426,35 @@ pub struct Requested {
     /// How many more there were that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
+    /// Of what was not let happen, the calls that would have done it and that a person may be able to lift: the first of a
+    /// command's requests and of its changes to files, or where a redirect led.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<Inner>,
+}
+
+/// What a call led to, as the call that would have done the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inner {
+    /// Its name.
+    pub name: Name,
+    /// Its arguments, canonical, without what is not known: what a command would send, or write into a file.
+    pub args: serde_json::Value,
+}
+
+impl Inner {
+    /// As this call.
+    #[must_use]
+    pub fn of(call: &crate::Syscall) -> Inner {
+        Inner { name: call.name(), args: call.args() }
+    }
+
+    /// The call.
+    ///
+    /// # Errors
+    /// Where there is no such call.
+    pub fn call(&self) -> Result<crate::Syscall, CallError> {
+        crate::Syscall::parse(self.name.as_str(), &self.args.to_string())
+    }
 }
 
 /// A request as it was decided.
@@ -776,6 +805,12 @@ pub struct Proposal {
     /// What a denied call wants: the narrowest grants that would let it pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
+    /// What was denied to a command while it ran: the call is the command then, which may run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<Inner>,
+    /// What led to a denied call that its process has not made, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub led: Option<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.

@@ -55,6 +55,11 @@ pub const EGRESS_JOURNALED_MAX: usize = 10_000;
 pub const EGRESS_JOURNALED_BYTES: usize = 2 << 20;
 /// Longest address of a request, and longest reason, as they are shown and journaled, in characters.
 pub const EGRESS_ADDRESS_CHARS_MAX: usize = 1_000;
+/// Most calls that one call led to and that were denied, of which people hear; a command whose changes to files were denied in
+/// more places is to people like one that nobody can let through.
+pub const DENIED_INSIDE_MAX: usize = 16;
+/// Most bytes of the arguments of one of them.
+pub const DENIED_INSIDE_BYTES: usize = 4 << 10;
 /// Most timers of one process.
 pub const TIMERS_MAX: usize = 64;
 /// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.

@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::entry::{Lifted, Proposal, ProposalState, Verdict};
+use aos_abi::entry::{Inner, Lifted, Proposal, ProposalState, Verdict};
 use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Labels, Permit, Policy, Ruling, Standing, Subject, Wanting, fingerprint};
 use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
-use crate::process::{Denial, OpenProposal, Process, Refusal};
+use crate::process::{Denial, InnerCall, OpenProposal, Process, Refusal};
 use crate::proposals::no_proposal;
 use crate::table::PageStore;
 
@@ -32,6 +32,32 @@ const HOUR_S: u64 = 3600;
 const LIFTED_MAX: usize = 64;
 /// Bytes of a call that its process is shown when it is told.
 const CALL_SHOWN_BYTES: usize = 300;
+
+/// What is kept of a denial.
+pub(crate) struct Kept<'a> {
+    /// The call that is made after a yes: the one that was denied, or the command to which something was.
+    pub(crate) call: &'a Syscall,
+    /// What denied it.
+    pub(crate) rule: &'a str,
+    /// What it wants.
+    pub(crate) grants: Vec<String>,
+    /// What was denied to a command.
+    pub(crate) inner: Vec<Inner>,
+    /// What led to a call that its process has not made.
+    pub(crate) led: Option<String>,
+}
+
+impl Kept<'_> {
+    /// Names what it is on. Whatever command wants the same, it is the same.
+    fn print(&self) -> u128 {
+        if self.inner.is_empty() {
+            return Standing::of("", self.call).print();
+        }
+        let mut grants = self.grants.clone();
+        grants.sort_unstable();
+        fingerprint("inside", &grants.into())
+    }
+}
 
 /// Whose a denial is, by its number.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -69,33 +95,30 @@ impl<P: PageStore> Kernel<P> {
         self.judge(pid, about, |policy, subject| policy.wanting(subject, call))?
     }
 
-    /// Keeps a call that was just denied, for people to see, where they may lift that and do not see it already.
-    pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str) {
+    /// Keeps a call that was just denied, for people to see, where they may lift that and do not see it already. `led`: what led
+    /// to it, where its process has not made it.
+    pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str, led: Option<String>) {
         let Some(Wanting { grants, .. }) = self.wanting(pid, call) else { return };
-        let (name, args) = (call.name(), call.args());
-        let (text, now) = (args.to_string(), self.globals.at);
-        let print = Standing::of("", call).print();
-        let Some(root) = self.table.get(pid).map(|process| process.root) else { return };
-        let known = |denied: &Denied| denied.root == root && denied.print == print && !denied.lifted;
-        if text.len() > ARGS_BYTES_MAX
-            || self.globals.denials.values().any(known)
-            || self.was_dismissed(pid, print)
-            || !self.count_denial(pid)
-        {
-            return;
-        }
-        self.make_room(pid, text.len());
-        self.globals.last_proposal += 1;
-        let number = self.globals.last_proposal;
-        let id = format!("p{number}");
+        self.put_denial(pid, call_id, Kept { call, rule, grants, inner: Vec::new(), led });
+    }
+
+    /// Keeps a denial that a person may lift, where none sees it already and there are not too many.
+    pub(crate) fn put_denial(&mut self, pid: Pid, call_id: CallId, kept: Kept<'_>) {
+        let print = kept.print();
+        let Kept { call, rule, grants, inner, led } = kept;
+        let (name, args, now) = (call.name(), call.args(), self.globals.at);
+        let within =
+            inner.iter().map(|one| InnerCall { name: one.name.as_str().to_owned(), args: one.args.to_string() });
         let expires_at = now.plus_millis(self.policy.proposals().ttl_ms);
         let mut open = OpenProposal {
             call: None,
             name: name.as_str().to_owned(),
-            args: text,
+            args: args.to_string(),
             hold: false,
             rule: rule.to_owned(),
             grants: grants.clone(),
+            inner: within.collect(),
+            led: led.clone(),
             why: None,
             risk: None,
             receiver: None,
@@ -103,6 +126,20 @@ impl<P: PageStore> Kernel<P> {
             generation: self.policy.generation().to_owned(),
             examined: None,
         };
+        let Some(root) = self.table.get(pid).map(|process| process.root) else { return };
+        // A redirect leads to the same place until the process asks there by itself, as it was told that it may.
+        let known = |denied: &Denied| denied.root == root && denied.print == print && (!denied.lifted || led.is_some());
+        if open.bytes() > ARGS_BYTES_MAX
+            || self.globals.denials.values().any(known)
+            || self.was_dismissed(pid, print)
+            || !self.count_denial(pid)
+        {
+            return;
+        }
+        self.make_room(pid, open.bytes());
+        self.globals.last_proposal += 1;
+        let number = self.globals.last_proposal;
+        let id = format!("p{number}");
         open.risk = self.risk_by_now(pid, &open);
         // The wanting grant hid what else is said to the call, which a yes takes the place of as well.
         if let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
@@ -111,7 +148,8 @@ impl<P: PageStore> Kernel<P> {
         }
         let look = self.examination(pid, &id, &open);
         let (verdict, rule, risk) = (Verdict::Deny, open.rule.clone(), open.risk.clone());
-        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why: None, risk, expires_at });
+        let proposal =
+            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why: None, risk, expires_at });
         self.fact(pid, Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), why: None });
         self.globals.denials.insert(number, Denied { pid, root, print, lifted: false });
         self.with(pid, |process| process.denials.insert(number, Denial { open, lifted: false }));
@@ -145,7 +183,7 @@ impl<P: PageStore> Kernel<P> {
         loop {
             let Some(process) = self.table.get(pid) else { return };
             let open = || process.denials.iter().filter(|(_, denial)| !denial.lifted);
-            let kept: usize = open().map(|(_, denial)| denial.open.args.len()).sum();
+            let kept: usize = open().map(|(_, denial)| denial.open.bytes()).sum();
             let oldest = open().next().map(|(number, _)| *number);
             let full = open().count() >= OF_PROCESS_MAX || kept + bytes > ARGS_BYTES_MAX;
             let Some(number) = oldest.filter(|_| full) else { break };
@@ -167,7 +205,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// It is over, answered or not.
-    fn end_denial(&mut self, number: u64, why: &str) {
+    pub(crate) fn end_denial(&mut self, number: u64, why: &str) {
         let Some(denied) = self.globals.denials.remove(&number) else { return };
         self.with(denied.pid, |process| process.denials.remove(&number));
         let (id, state, why) = (format!("p{number}"), ProposalState::Expired, Some(why.to_owned()));
@@ -239,8 +277,9 @@ impl<P: PageStore> Kernel<P> {
             ProposalState::Standing => {
                 self.forget_denial(pid, number);
                 self.stands(pid, id, &open);
-                let covers = self.standing(pid).into_iter().find(|one| one.id == id).map(|one| one.shown());
-                self.tell_lifted(pid, id, Lifted::Process, covers.unwrap_or_default(), None);
+                let standing = self.standing(pid);
+                let covers: Vec<String> = standing.iter().filter(|one| one.id == id).map(|one| one.shown()).collect();
+                self.tell_lifted(pid, id, Lifted::Process, begun(&covers.join(", ")), None);
             }
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let print = self.globals.denials.get(&number).map(|denied| denied.print);
@@ -258,7 +297,7 @@ impl<P: PageStore> Kernel<P> {
         true
     }
 
-    fn forget_denial(&mut self, pid: Pid, number: u64) {
+    pub(crate) fn forget_denial(&mut self, pid: Pid, number: u64) {
         self.globals.denials.remove(&number);
         self.with(pid, |process| process.denials.remove(&number));
     }
@@ -287,7 +326,9 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn lifted(&mut self, pid: Pid, ruling: &Ruling) -> Option<(String, OpenProposal, Permit)> {
         let call = ruling.refused.as_ref().filter(|_| ruling.verdict == Verdict::Deny)?;
         let (name, args) = (call.name().as_str(), call.args().to_string());
-        let is_it = |denial: &Denial| denial.lifted && denial.open.name == name && denial.open.args == args;
+        let is_it = |denial: &Denial| {
+            denial.lifted && denial.open.lifts() && denial.open.name == name && denial.open.args == args
+        };
         let mut of = self.table.get(pid)?.denials.iter();
         let (number, open) =
             of.find(|(_, denial)| is_it(denial)).map(|(number, denial)| (*number, denial.open.clone()))?;
@@ -339,8 +380,10 @@ impl<P: PageStore> Kernel<P> {
             }
             self.end_denial(number, why);
             let Ok(call) = Syscall::parse(&open.name, &open.args) else { continue };
+            // Nobody is asked about what a command leads to.
+            let inside = open.inner.is_empty() || self.passes_inside(pid, &call, &open);
             let said = self.rule(pid, call).map_or(Verdict::Deny, |ruling| ruling.verdict);
-            if said > Verdict::Deny && self.table.get(pid).is_some_and(|process| !process.is_full()) {
+            if inside && said > Verdict::Deny && self.table.get(pid).is_some_and(|process| !process.is_full()) {
                 self.tell_lifted(pid, &format!("p{number}"), Lifted::Role, shown(&open), None);
             }
         }
@@ -348,7 +391,7 @@ impl<P: PageStore> Kernel<P> {
 
     /// What the policy says to a call that was put before people: to one that was denied, as if that were lifted.
     pub(crate) fn said_of(&mut self, pid: Pid, open: &OpenProposal, call: &Syscall) -> Option<aos_policy::Explanation> {
-        let lifts = !open.grants.is_empty();
+        let lifts = open.lifts();
         let about = self.about(pid, call);
         self.judge(pid, about, |policy: &Policy, subject: &Subject<'_>| match lifts {
             true => policy.explain_lifted(subject, call),
@@ -369,7 +412,16 @@ pub(crate) fn denied(name: Name, rule: &str, hint: Option<String>) -> CallError 
 /// A call as its process is shown it.
 fn shown(open: &OpenProposal) -> String {
     let name = open.name.parse::<Name>().map_or("", |name| name.as_str());
-    let args = &open.args[..open.args.floor_char_boundary(CALL_SHOWN_BYTES)];
-    let cut = if args.len() < open.args.len() { "…" } else { "" };
-    format!("{name} {args}{cut}")
+    let args = begun(&open.args);
+    let passes = match open.inner.is_empty() {
+        true => String::new(),
+        false => format!(", in which nothing stands against {}", begun(&open.grants.join(", "))),
+    };
+    format!("{name} {args}{passes}")
+}
+
+/// The beginning of a text for a process.
+fn begun(text: &str) -> String {
+    let shown = &text[..text.floor_char_boundary(CALL_SHOWN_BYTES)];
+    if shown.len() < text.len() { format!("{shown}…") } else { text.to_owned() }
 }

@@ -10,7 +10,7 @@ use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
 use aos_personal::Detector;
 use aos_policy::address::DAEMON_HINT;
 use aos_policy::settings::Mount;
-use aos_policy::{Allowed, Given, Grants, Labels, Permit, Policy, Subject};
+use aos_policy::{Allowed, Explanation, Given, Grants, Labels, Permit, Policy, Standing, Subject};
 
 /// Something to be done outside the kernel. Its outcome, where it has one, comes back as an input.
 #[derive(Debug)]
@@ -118,16 +118,21 @@ pub struct Authority {
     pub chain: Vec<Grants>,
     /// What its window carried; without the untrusted ones where a person vouches for the call.
     pub labels: Labels,
+    /// Approvals that stand for what the call leads to: for where a redirect leads, and for what a command asks for and changes.
+    pub standing: Vec<Standing>,
     /// What the files carry that a command of it may send: those that were written under labels, and those that a rule
     /// labels `personal` or `secret`.
     pub files: Labels,
 }
 
 impl Authority {
-    /// The same process under another policy. What vouched for the call vouches on: it is the call that a person saw.
+    /// The same process under another policy. What vouched for the call vouches on: it is the call that a person saw. What
+    /// stood under the policy before stands no more.
     #[must_use]
     pub fn under(&self, policy: &Policy) -> Authority {
-        Authority { policy: policy.clone(), ..self.clone() }
+        let same = policy.generation() == self.policy.generation();
+        let standing = if same { self.standing.clone() } else { Vec::new() };
+        Authority { policy: policy.clone(), standing, ..self.clone() }
     }
 
     /// Whether the policy forbids a call outright; one that it would ask about is not.
@@ -141,8 +146,7 @@ impl Authority {
     /// # Errors
     /// `EPERM` with the deciding rule.
     pub fn allows(&self, call: &Syscall) -> Result<Allowed, CallError> {
-        let subject = self.subject();
-        let said = self.policy.explain(&subject, call);
+        let said = self.explain(call);
         if said.verdict == Verdict::Allow {
             let generation = self.policy.generation().to_owned();
             return Ok(Allowed { rule: said.rule, generation, obligations: said.obligations });
@@ -150,6 +154,11 @@ impl Authority {
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
         error.hint = said.hint;
         Err(error)
+    }
+
+    /// What the policy says to it.
+    pub(crate) fn explain(&self, call: &Syscall) -> Explanation {
+        self.policy.explain_with(&self.subject(), &self.standing, call)
     }
 
     /// The same where another policy holds by now: both have to allow it, and it carries what either says.
@@ -162,6 +171,26 @@ impl Authority {
             return Ok(said);
         }
         Ok(said.and(self.under(now).allows(call)?))
+    }
+
+    /// What a call wants that a command led to, and the rule that denies it; where a person's yes can let it happen.
+    #[must_use]
+    pub fn wants(&self, call: &Syscall) -> Option<(Vec<String>, String)> {
+        let subject = self.subject();
+        let grants = self.policy.wanting_inside(&subject, &self.standing, call)?;
+        Some((grants, self.explain(call).rule))
+    }
+
+    /// Who decides on what a command asks of the network: it can send whatever it can read.
+    #[must_use]
+    pub fn sending(&self) -> Authority {
+        Authority { labels: self.labels.and(self.files), ..self.clone() }
+    }
+
+    /// Whether it denies a call in a way that a person may lift for once.
+    #[must_use]
+    pub fn is_liftable(&self, call: &Syscall) -> bool {
+        self.policy.wanting(&self.subject(), call).is_some()
     }
 
     /// The folders of the host that its commands are shown.

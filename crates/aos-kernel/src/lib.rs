@@ -33,6 +33,7 @@ mod given;
 mod groups;
 mod hedge;
 mod input;
+mod inside;
 mod labels;
 mod lifecycle;
 mod money;
@@ -350,7 +351,10 @@ impl<P: PageStore> Kernel<P> {
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
             // What else its requests brought back comes with the call's result.
-            Body::Requested(requested) => self.labels_reached(pid, requested),
+            Body::Requested(requested) => {
+                self.labels_reached(pid, requested);
+                self.denied_inside(pid, requested);
+            }
             Body::Proposal { id, state, why, .. } => self.proposal_answered(pid, id, *state, why.as_deref()),
             Body::Forked { from_pid, spec, window, rests, .. } => self.forked(pid, *from_pid, spec, window, *rests),
             Body::Budgeted { budget } => self.budgeted(pid, budget),

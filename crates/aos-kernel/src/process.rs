@@ -442,6 +442,10 @@ pub struct OpenProposal {
     pub rule: String,
     /// What a denied call wants: the narrowest grants. Empty of a question.
     pub grants: Vec<String>,
+    /// What was denied to a command while it ran, which is the call then. That itself was not denied.
+    pub inner: Vec<InnerCall>,
+    /// What led to a denied call that the process has not made, in words.
+    pub led: Option<String>,
     /// The process asked for it itself.
     pub why: Option<String>,
     /// What could go wrong.
@@ -454,6 +458,37 @@ pub struct OpenProposal {
     pub generation: String,
     /// The files that it concerns, once somebody has looked; for calls of which [`crate::proposals::binds`] holds.
     pub examined: Option<Examined>,
+}
+
+impl OpenProposal {
+    /// Whether a yes to it stands in for what its call wants.
+    #[must_use]
+    pub fn lifts(&self) -> bool {
+        !self.grants.is_empty() && self.inner.is_empty()
+    }
+
+    /// Bytes of the calls that it is about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.args.len() + self.inner.iter().map(|inner| inner.args.len()).sum::<usize>()
+    }
+}
+
+/// A call that a command led to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InnerCall {
+    /// Its name.
+    pub name: String,
+    /// Its arguments as JSON text.
+    pub args: String,
+}
+
+impl InnerCall {
+    /// The call; it was parsed before.
+    #[must_use]
+    pub fn call(&self) -> Option<Syscall> {
+        Syscall::parse(&self.name, &self.args).ok()
+    }
 }
 
 /// A call that was denied.

@@ -107,6 +107,8 @@ impl<P: PageStore> Kernel<P> {
             hold,
             rule: rule.clone(),
             grants: Vec::new(),
+            inner: Vec::new(),
+            led: None,
             why: why.clone(),
             risk: risk.clone(),
             receiver: None,
@@ -117,8 +119,9 @@ impl<P: PageStore> Kernel<P> {
         open.receiver = self.receiver_by_now(pid, &open);
         let look = self.examination(pid, &id, &open);
         let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
-        let grants = Vec::new();
-        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why, risk, expires_at });
+        let (grants, inner, led) = (Vec::new(), Vec::new(), None);
+        let proposal =
+            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why, risk, expires_at });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -146,6 +149,8 @@ impl<P: PageStore> Kernel<P> {
             hold: false,
             rule: rule.clone(),
             grants: Vec::new(),
+            inner: Vec::new(),
+            led: None,
             why: Some(why.clone()),
             risk: None,
             receiver: None,
@@ -154,8 +159,9 @@ impl<P: PageStore> Kernel<P> {
             examined: None,
         };
         let (name, why, verdict) = (Name::Propose, Some(why), Verdict::Ask);
-        let (call_id, grants, risk) = (id.as_str().into(), Vec::new(), None);
-        let proposal = Box::new(Proposal { call_id, name, args, verdict, rule, grants, why, risk, expires_at });
+        let (call_id, grants, inner, led, risk) = (id.as_str().into(), Vec::new(), Vec::new(), None, None);
+        let proposal =
+            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why, risk, expires_at });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -335,6 +341,8 @@ impl<P: PageStore> Kernel<P> {
             verdict: Verdict::Allow,
             rule: changed.rule.clone(),
             grants: Vec::new(),
+            inner: Vec::new(),
+            led: None,
             why: None,
             risk: None,
             expires_at: self.globals.at.plus_millis(undo_ms),
@@ -548,7 +556,7 @@ impl<P: PageStore> Kernel<P> {
             Ok(call) => call,
             Err(error) => return Some(Err(error)),
         };
-        let lifts = !open.grants.is_empty();
+        let lifts = open.lifts();
         if lifts && self.rule_of_receiver(pid, &call).is_some_and(|said| said.verdict == Verdict::Deny) {
             return Some(Err(CallError::new(Code::Perm, "a rule closes whoever has that name by now")));
         }

@@ -10,7 +10,7 @@ use aos_abi::{Body, CallError, Code, Name, Pid, Syscall};
 use aos_policy::Standing;
 
 use crate::Kernel;
-use crate::process::OpenProposal;
+use crate::process::{InnerCall, OpenProposal};
 use crate::table::PageStore;
 
 /// Standing approvals of one process.
@@ -20,16 +20,17 @@ impl<P: PageStore> Kernel<P> {
     /// The approvals that stand for a process.
     pub(crate) fn standing(&mut self, pid: Pid) -> Vec<Standing> {
         let Some(process) = self.table.get(pid) else { return Vec::new() };
-        process.standing.iter().filter_map(|(id, open)| standing_of(id, open)).collect()
+        process.standing.iter().flat_map(|(id, open)| standing_of(id, open)).collect()
     }
 
     /// The same as people see them.
     pub(crate) fn standing_view(&mut self, pid: Pid) -> Vec<StandingView> {
         let Some(process) = self.table.get(pid) else { return Vec::new() };
         let view = |(id, open): (&String, &OpenProposal)| {
-            Some(StandingView { id: id.clone(), covers: standing_of(id, open)?.shown(), rule: open.rule.clone() })
+            let covers: Vec<String> = standing_of(id, open).iter().map(Standing::shown).collect();
+            StandingView { id: id.clone(), covers: covers.join(", "), rule: open.rule.clone() }
         };
-        process.standing.iter().filter_map(view).collect()
+        process.standing.iter().map(view).collect()
     }
 
     /// Whether a yes to this proposal may stand: not where the same call would be asked about again all the same.
@@ -42,13 +43,19 @@ impl<P: PageStore> Kernel<P> {
             )
             .hint("`aos reject ID` withdraws one that `aos inspect` lists; or approve this once"));
         }
-        let Some(stands) = standing_of(id, open) else {
+        let stands = standing_of(id, open);
+        if stands.is_empty() {
             let message = format!("an approval of {id} cannot stand: it asks about no call of the process");
             return Err(CallError::new(Code::Perm, message).hint("approve it once"));
-        };
+        }
         let call = Syscall::parse(&open.name, &open.args)?;
-        let about = self.about(pid, &call);
-        let said = self.judge(pid, about, |policy, subject| policy.explain_with(subject, &[stands], &call));
+        let said = match open.inner.is_empty() {
+            true => {
+                let about = self.about(pid, &call);
+                self.judge(pid, about, |policy, subject| policy.explain_with(subject, &stands, &call))
+            }
+            false => self.said_inside(pid, &call, open, stands),
+        };
         match said {
             Some(said) if said.standing.is_some() && said.verdict == aos_abi::entry::Verdict::Allow => Ok(()),
             Some(said) => Err(CallError::new(
@@ -113,9 +120,18 @@ impl<P: PageStore> Kernel<P> {
     }
 }
 
-fn standing_of(id: &str, open: &OpenProposal) -> Option<Standing> {
-    // What was proposed has been parsed before, but for what the system itself asks: a tier, or a model elsewhere.
-    let call = Syscall::parse(&open.name, &open.args).ok()?;
-    let standing = Standing::of(id, &call);
-    Some(if open.grants.is_empty() { standing } else { standing.lifting() })
+/// What a yes to it is to: its call, or what was denied to the command that it is.
+pub(crate) fn calls_of(open: &OpenProposal) -> Vec<Syscall> {
+    match open.inner.as_slice() {
+        // What was proposed has been parsed before, but for what the system itself asks: a tier, or a model elsewhere.
+        [] => Syscall::parse(&open.name, &open.args).into_iter().collect(),
+        inner => inner.iter().filter_map(InnerCall::call).collect(),
+    }
+}
+
+/// What a yes to it covers that stands; nothing where it is about no call.
+fn standing_of(id: &str, open: &OpenProposal) -> Vec<Standing> {
+    let lifts = !open.grants.is_empty();
+    let standing = calls_of(open).into_iter().map(|call| Standing::of(id, &call));
+    standing.map(|standing| if lifts { standing.lifting() } else { standing }).collect()
 }

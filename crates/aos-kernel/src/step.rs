@@ -204,7 +204,9 @@ impl<P: PageStore> Kernel<P> {
         let (name, args) = (call.name(), call.args());
         let Some(ruling) = self.rule(pid, call) else { return };
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
-        if let Some((id, open, permit)) = self.lifted(pid, &ruling) {
+        let lifted = self.lifted(pid, &ruling).map(|(id, open, permit)| (Some((id, open)), permit));
+        let by_word = lifted.or_else(|| self.runs_once_more(pid, &ruling).map(|permit| (None, permit)));
+        if let Some((lifted, permit)) = by_word {
             if let Some(over) = self.over(pid, name, Verdict::Allow, permit.obligations()) {
                 self.decided(pid, call_id, Verdict::Deny, over.rule.clone(), None);
                 self.finish_call(pid, index, Err(over.error(name)));
@@ -212,7 +214,9 @@ impl<P: PageStore> Kernel<P> {
             }
             self.decided(pid, call_id, Verdict::Allow, permit.rule().to_owned(), None);
             self.count_rates(pid, permit.obligations());
-            self.use_lifted(pid, index, id, open);
+            if let Some((id, open)) = lifted {
+                self.use_lifted(pid, index, id, open);
+            }
             self.carry_out(pid, index, permit);
             return;
         }
@@ -239,7 +243,7 @@ impl<P: PageStore> Kernel<P> {
             }
             (Verdict::Deny | Verdict::Allow, _) => {
                 if let Some(call) = &ruling.refused {
-                    self.keep_denial(pid, call_id, call, &ruling.rule);
+                    self.keep_denial(pid, call_id, call, &ruling.rule, None);
                 }
                 self.finish_call(pid, index, Err(denied(name, &ruling.rule, ruling.hint)));
             }
@@ -279,7 +283,9 @@ impl<P: PageStore> Kernel<P> {
         let reads = reads(permit.call());
         let (labels, vouched) = self.labels_brought(pid, &permit, reads);
         self.globals.in_flight.insert(id, InFlight::Call { pid, by: pid, call: index, labels, reads, vouched });
-        let authority = self.authority(pid, Some(index), permit.call());
+        let run = self.use_one_run(pid, index, permit.call());
+        let mut authority = self.authority(pid, Some(index), permit.call());
+        authority.standing.extend(run);
         let (bound, approved) = (self.bound(pid, index), self.is_approved(pid, index));
         let proposed = self.proposed(pid, index);
         self.perform(Effect::Call { id, pid, call_id, permit, workspace, authority, bound, approved, proposed });
@@ -311,7 +317,8 @@ impl<P: PageStore> Kernel<P> {
             Some(process) => (process.root, process.policy_role.clone(), process.chain.clone()),
             None => (pid, String::new(), Vec::new()),
         };
-        Authority { pid, root, policy, role, chain, labels, files }
+        let standing = self.standing_inside(pid, call);
+        Authority { pid, root, policy, role, chain, labels, standing, files }
     }
 
     /// Records a result decided by the kernel.

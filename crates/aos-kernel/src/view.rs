@@ -9,7 +9,7 @@ use aos_abi::syscall::SendMsg;
 use aos_abi::{CallError, Code, Pid, Syscall, Timestamp, Usd};
 
 use crate::preview::preview;
-use crate::process::{OpenProposal, Process, Route, TimerRule};
+use crate::process::{InnerCall, OpenProposal, Process, Route, TimerRule};
 use crate::proposals::unseen;
 use crate::table::PageStore;
 use crate::{Kernel, no_process};
@@ -185,6 +185,8 @@ impl<P: PageStore> Kernel<P> {
             verdict: if open.grants.is_empty() { asks } else { Verdict::Deny },
             rule: open.rule.clone(),
             grants: open.grants.clone(),
+            inner: open.inner.iter().map(inner).collect(),
+            led: open.led.clone(),
             why: open.why.clone(),
             risk: open.risk.clone().or(by_now),
             shown: String::new(),
@@ -194,7 +196,8 @@ impl<P: PageStore> Kernel<P> {
         };
         if let (ProposalState::Pending | ProposalState::Denied, Ok(name)) = (state, open.name.parse::<aos_abi::Name>())
         {
-            let seen = serde_json::json!([view.call.args, view.why, view.risk, view.preview, view.files, view.unbound]);
+            let (call, led) = ([&view.call.args, &serde_json::json!(view.inner)], &view.led);
+            let seen = serde_json::json!([call, led, view.why, view.risk, view.preview, view.files, view.unbound]);
             view.shown = format!("{:032x}", aos_policy::fingerprint(name.as_str(), &seen));
         }
         Some(view)
@@ -311,6 +314,10 @@ fn to_be_read(id: &str, message: String) -> CallError {
         "read it with `aos proposals {id} --json` or GET /v1/proposals, and give its `shown` back: `aos approve {id} --shown \
          SHOWN`, or `shown` in the request"
     ))
+}
+
+fn inner(of: &InnerCall) -> CallView {
+    CallView { name: of.name.clone(), args: serde_json::from_str(&of.args).unwrap_or_default() }
 }
 
 fn timer_view(id: &str, timer: &crate::process::Timer) -> TimerView {

@@ -81,7 +81,7 @@ pub struct Explanation {
 
 /// What a person's yes to a denied call stands in for. Never for the floor, for a rule that denies, for a process that was
 /// given nothing at all, or for what labels say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lift {
     /// Nothing.
     Nothing,
@@ -193,11 +193,9 @@ fn decide_one(
         return Explanation::floor(DAEMON_CLOSED, Some(DAEMON_HINT.to_owned()));
     }
     // A yes that stands reaches no further than what the role has not: what the grants keep from a process, and so from all
-    // who could have it do their work, is lifted for one call alone.
-    let lift = match standing.iter().any(|one| one.lifts() && one.covers(call)) {
-        true if lift == Lift::Nothing => Lift::Role,
-        _ => lift,
-    };
+    // who could have it do their work, is lifted for one call alone, or for one run of a command.
+    let lifting = standing.iter().filter(|one| one.lifts() > lift && one.covers(call)).map(Standing::lifts);
+    let lift = lifting.fold(lift, Lift::max);
     for (action, target) in &demands {
         by_role(tables, subject, (*action, target), lift, &mut said);
         for (depth, grants) in subject.chain.iter().enumerate() {
@@ -226,7 +224,7 @@ fn by_standing(standing: &[Standing], call: &Syscall, said: &mut Explanation) {
     if said.verdict == Verdict::Deny || !(asks || lifted) {
         return;
     }
-    if let Some(one) = standing.iter().find(|one| one.covers(call) && (one.lifts() || !lifted)) {
+    if let Some(one) = standing.iter().find(|one| one.covers(call) && (one.is_lifting() || !lifted)) {
         said.verdict = Verdict::Allow;
         said.rule = format!("standing approval {}: {}", one.id, said.rule);
         said.standing = Some(one.id.clone());

@@ -57,11 +57,11 @@ fn names_more(text: &str) -> bool {
     grant.is_boundless() || below.unwrap_or(text).contains('*')
 }
 
-/// The text in which a role's `calls` begin with these grants, as a denial names them, so that the call is denied no more.
+/// The text in which a role's `calls` begin with these grants, as a denial names them, so that the calls are denied no more.
 ///
 /// # Errors
-/// Where there is no such role, it is written so that nothing can be put in, or the call would be denied all the same.
-pub fn grant(text: &str, role: &str, grants: &[String], call: &Syscall) -> Result<Loosened, NotLoosened> {
+/// Where there is no such role, it is written so that nothing can be put in, or one of the calls would be denied all the same.
+pub fn grant(text: &str, role: &str, grants: &[String], calls: &[Syscall]) -> Result<Loosened, NotLoosened> {
     let quoted: Vec<String> =
         grants.iter().map(|grant| format!("\"{}\"", grant.replace('\\', "\\\\").replace('"', "\\\""))).collect();
     let line = quoted.join(", ");
@@ -77,7 +77,7 @@ pub fn grant(text: &str, role: &str, grants: &[String], call: &Syscall) -> Resul
         return Err(refuse(format!("`{wide}` is about more than this call")));
     }
     // A rule is about the name of a process and the call about its number, so nothing here could say that the call passes then.
-    if call.name() == Name::Kill {
+    if calls.iter().any(|call| call.name() == Name::Kill) {
         return Err(refuse("a signal is given to a role by hand alone".to_owned()));
     }
     let tree = yaml::read(text, "version: 1").map_err(|fault| refuse(fault.to_string()))?;
@@ -111,7 +111,7 @@ pub fn grant(text: &str, role: &str, grants: &[String], call: &Syscall) -> Resul
         .map_err(|faults| refuse(faults.first().map(ToString::to_string).unwrap_or_default()))?;
     let subject =
         Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default(), reaches: None };
-    if new.explain(&subject, call).verdict == Verdict::Deny {
+    if calls.iter().any(|call| new.explain(&subject, call).verdict == Verdict::Deny) {
         return Err(refuse("a grant alone does not let the call pass".to_owned()));
     }
     Ok(changed)

@@ -231,6 +231,19 @@ impl Policy {
         (lifted.verdict > Verdict::Deny && !grants.is_empty()).then_some(Wanting { grants, of_role })
     }
 
+    /// What a call wants that a command led to, where a person's yes to one more run of that command lets it happen: nobody is
+    /// asked about it while that runs, nor is it looked through or counted. `None` as [`Policy::wanting`] has it, where more than
+    /// a grant is wanting, and where it is not denied under these approvals that stand.
+    #[must_use]
+    pub fn wanting_inside(&self, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Option<Vec<String>> {
+        if self.explain_with(subject, standing, call).verdict != Verdict::Deny {
+            return None;
+        }
+        let Explanation { verdict, wanting, obligations, .. } = self.explain_lifted(subject, call);
+        let passes = verdict == Verdict::Allow && !obligations.redact && obligations.rates.is_empty();
+        (passes && !wanting.is_empty()).then_some(wanting)
+    }
+
     /// What would be said to a denied call if it were granted what it wants, as far as a person's yes can stand in for that.
     pub fn explain_lifted(&self, subject: &Subject<'_>, call: &Syscall) -> Explanation {
         decide_lifted(&self.tables, subject, Lift::Grants, call)

@@ -3,11 +3,12 @@
 //! Start at [`Standing::of`]. What always holds: one covers the call that was approved, and no call that the narrowest
 //! grant for that one would not cover; where a grant could not tell the calls apart (a command, a call without a target) it
 //! covers these very arguments alone; it lifts a question or a wait of a role's rule, or, where it was given to a denial, that
-//! the role has no rule; never a rule that denies, a grant that is wanting, a rule about labels or the floor (`decide`).
+//! the role has no rule; never a rule that denies, a grant that is wanting, a rule about labels or the floor (`decide`). One
+//! that is for one run of a command, and for a call of these very arguments, stands in for a grant as well.
 
 use aos_abi::{Name, Syscall};
 
-use crate::decide::narrowest;
+use crate::decide::{Lift, narrowest};
 use crate::grant::Grant;
 use crate::policy::fingerprint;
 use crate::target::{self, Target};
@@ -18,7 +19,7 @@ pub struct Standing {
     /// The proposal it was given to, such as `p3`.
     pub id: String,
     covers: Covers,
-    lifts: bool,
+    lifts: Lift,
 }
 
 #[derive(Clone, Debug)]
@@ -47,16 +48,29 @@ impl Standing {
             }
             _ => exactly(),
         };
-        Standing { id: id.to_owned(), covers, lifts: false }
+        Standing { id: id.to_owned(), covers, lifts: Lift::Nothing }
+    }
+
+    /// What a yes to one more run of a command lets this call of it do: with these very arguments, whatever was wanting.
+    #[must_use]
+    pub fn for_one_run(id: &str, call: &Syscall) -> Standing {
+        let name = call.name().as_str();
+        let covers = Covers::Exactly { print: fingerprint(name, &call.args()), name };
+        Standing { id: id.to_owned(), covers, lifts: Lift::Grants }
     }
 
     /// The same of a yes to a call that was denied for want of a rule.
     #[must_use]
     pub fn lifting(self) -> Standing {
-        Standing { lifts: true, ..self }
+        Standing { lifts: Lift::Role, ..self }
     }
 
-    pub(crate) fn lifts(&self) -> bool {
+    /// Whether it was given to what was denied.
+    pub(crate) fn is_lifting(&self) -> bool {
+        self.lifts > Lift::Nothing
+    }
+
+    pub(crate) fn lifts(&self) -> Lift {
         self.lifts
     }
 

@@ -112,6 +112,44 @@ fn a_yes_that_stands_lifts_what_the_role_has_not_and_no_grant() {
     assert_eq!(policy.explain_lifted(&subject(&[]), &search).verdict, Verdict::Ask);
 }
 
+#[test]
+fn a_yes_to_one_run_of_a_command_lets_the_very_calls_in_it_pass() {
+    let policy = file(&TEXT.replace(
+        "labels:\n",
+        "labels:\n  - {when: personal, to: any, do: redact}\n  - {when: untrusted, calls: [NET_FETCH], verdict: ask}\n",
+    ));
+    let given = [grants(&["FS_READ docs/**"])];
+    let say = |shown: &str, made: &str, labels: Labels, chain: &[Grants]| {
+        let subject = Subject { labels, ..subject(chain) };
+        let run = [Standing::for_one_run("p7", &call(shown))];
+        let wants = policy.wanting_inside(&subject, &[], &call(shown)).is_some();
+        (wants, policy.explain_with(&subject, &run, &call(made)).verdict == Verdict::Allow)
+    };
+    let (fetch, write) = (r#"NET_FETCH {"url":"https://a.example/x?q=1"}"#, r#"FS_WRITE {"path":"a*","content":""}"#);
+    for chain in [&[][..], &given] {
+        assert_eq!(say(fetch, fetch, Labels::NONE, chain), (true, true));
+        assert_eq!(say(write, write, Labels::NONE, chain), (true, true));
+    }
+    for other in [
+        r#"NET_FETCH {"url":"https://a.example/x?q=2"}"#,
+        r#"NET_SEND {"url":"https://a.example/x?q=1","method":"POST"}"#,
+    ] {
+        assert_eq!(say(fetch, other, Labels::NONE, &[]), (true, false), "{other}");
+    }
+    assert_eq!(say(write, r#"FS_WRITE {"path":"ab","content":""}"#, Labels::NONE, &[]), (true, false));
+    // Labels, the floor, rules that deny or ask, what must be looked through, and who was given nothing.
+    assert_eq!(say(fetch, fetch, Labels::WEB, &[]), (false, false));
+    assert!(!say(fetch, fetch, Labels::PERSONAL, &[]).0);
+    assert_eq!(say(fetch, fetch, Labels::NONE, &[Grants::default()]), (false, false));
+    for closed in [r#"NET_FETCH {"url":"http://127.0.0.1/"}"#, r#"FS_WRITE {"path":"closed/a","content":""}"#] {
+        assert_eq!(say(closed, closed, Labels::NONE, &[]), (false, false), "{closed}");
+    }
+    assert!(!say(r#"FS_READ {"path":"docs/later/a"}"#, fetch, Labels::NONE, &[grants(&["NET_FETCH"])]).0);
+    // What stands by now is not wanted.
+    let stands = [Standing::of("p7", &call(fetch)).lifting()];
+    assert_eq!(policy.wanting_inside(&subject(&[]), &stands, &call(fetch)), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -155,7 +193,7 @@ fn a_grant_is_put_first_into_the_calls_of_a_role_and_all_else_stays() {
     let write = call(r#"FS_WRITE {"path":"a","content":""}"#);
     let put = |text: &str, role: &str, grants: &[&str], call: &Syscall| {
         let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
-        grant(text, role, &grants, call).map(|done| (done.line, done.text))
+        grant(text, role, &grants, std::slice::from_ref(call)).map(|done| (done.line, done.text))
     };
     assert_eq!(
         put(TEXT, "r", &["FS_WRITE a"], &write),
@@ -198,8 +236,8 @@ fn a_role_gets_no_grant_of_everything_for_a_name_that_ends_with_whitespace() {
     ] {
         let call = call(text);
         let wanting = file(TEXT).wanting(&subject(&[]), &call).unwrap();
-        assert!(grant(TEXT, "r", &wanting.grants, &call).is_err(), "{:?}", wanting.grants);
-        assert!(grant(TEXT, "r", &[format!("{}  ", call.name())], &call).is_err(), "{text}");
+        assert!(grant(TEXT, "r", &wanting.grants, std::slice::from_ref(&call)).is_err(), "{:?}", wanting.grants);
+        assert!(grant(TEXT, "r", &[format!("{}  ", call.name())], std::slice::from_ref(&call)).is_err(), "{text}");
     }
 }
 
@@ -216,21 +254,21 @@ fn a_role_gets_no_grant_that_is_wider_than_the_call_that_wanted_it() {
     ] {
         let call = call(text);
         let wanting = policy.wanting(&subject(&[]), &call).unwrap();
-        let refused = grant(TEXT, "r", &wanting.grants, &call).unwrap_err();
+        let refused = grant(TEXT, "r", &wanting.grants, std::slice::from_ref(&call)).unwrap_err();
         assert!(refused.why.contains("more than this call") && refused.hint.contains('*'), "{refused:?}");
     }
     // What a folder holds is what the call shows.
     let list = call(r#"FS_SEARCH {"path":"x","pattern":"y"}"#);
     let wanting = policy.wanting(&subject(&[]), &list).unwrap();
     assert_eq!(wanting.grants, ["FS_SEARCH x/**"]);
-    assert!(grant(TEXT, "r", &wanting.grants, &list).is_ok());
+    assert!(grant(TEXT, "r", &wanting.grants, std::slice::from_ref(&list)).is_ok());
 }
 
 #[test]
 fn whom_a_signal_reaches_is_put_into_a_role_by_hand() {
     let kill = call(r#"KILL {"pid":7}"#);
-    let refused = grant(TEXT, "r", &["KILL db".to_owned()], &kill).unwrap_err();
+    let refused = grant(TEXT, "r", &["KILL db".to_owned()], std::slice::from_ref(&kill)).unwrap_err();
     assert!(refused.hint.ends_with("the role `r` wants \"KILL db\" in its `calls`"), "{refused:?}");
     // By its word nothing would be known of another call; that of an unnamed one does not pass either.
-    assert!(grant(TEXT, "r", &["KILL 7".to_owned()], &kill).is_err());
+    assert!(grant(TEXT, "r", &["KILL 7".to_owned()], std::slice::from_ref(&kill)).is_err());
 }

@@ -21,11 +21,29 @@ roles:
       - {path: "asks/**", ops: [write], verdict: ask}
 "#;
 
+/// With commands, which read everything and write little.
+const COMMANDS: &str = r#"version: 1
+default_role: assistant
+roles:
+  assistant:
+    calls: [ASK_USER]   # and little else
+    exec: {shell: true, programs: [sh, coreutils], net: none}
+    fs:
+      - {path: "**", ops: [read]}
+      - {path: "out/**", ops: [write]}
+      - {path: "asks/**", ops: [write], verdict: ask}
+      - {path: "closed/**", ops: [write], verdict: deny}
+"#;
+
 const TOLD: &str = "{{last_result.error.code}}";
 
 /// A daemon, a folder to work on, and a process that was denied a write and has said so.
 fn denied(rules: Vec<Rule>) -> (Rig, PathBuf, u64) {
-    let rig = Rig::with(rules, Setup { policy: Some(POLICY.to_owned()), ..Setup::default() });
+    denied_under(POLICY, rules)
+}
+
+fn denied_under(policy: &str, rules: Vec<Rule>) -> (Rig, PathBuf, u64) {
+    let rig = Rig::with(rules, Setup { policy: Some(policy.to_owned()), ..Setup::default() });
     rig.up();
     let folder = rig.folder("mine");
     let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "write"]);
@@ -282,4 +300,140 @@ fn a_denial_is_lifted_in_top() {
     // The first closes the list, the second leaves.
     terminal.keys("qq");
     assert_eq!(running.end().code, 0);
+}
+
+/// A process that has run this command.
+fn ran(cmd: &str) -> (Rig, PathBuf, u64) {
+    let run = call("EXEC_CMD", json!({ "cmd": cmd }));
+    denied_under(COMMANDS, vec![any("write", vec![run, say(TOLD)])])
+}
+
+/// What its last command came to, for the agent.
+fn last_result(rig: &Rig, pid: u64) -> Value {
+    rig.entries(pid, "result").pop().unwrap()
+}
+
+#[test]
+fn a_command_whose_changes_were_denied_may_make_them_once() {
+    let (rig, folder, pid) = ran("echo 1 > notes; echo 2 > out/x; rm old; echo said");
+    fs::create_dir(folder.join("out")).unwrap();
+    fs::write(folder.join("old"), "old").unwrap();
+    let told = last_result(&rig, pid)["error"].clone();
+    assert!(told["code"] == "EPERM" && told["message"].as_str().unwrap().contains("`notes`"), "{told}");
+    let _ = rig.aos(&["reject", "p1"]);
+    // The folder and what goes were not there the first time.
+    once_more(&rig, pid, "p2");
+    let one = only(&rig);
+    assert_eq!((&one["state"], &one["call"]["name"]), (&json!("denied"), &json!("EXEC_CMD")));
+    assert_eq!(one["grants"], json!(["FS_WRITE notes", "FS_DELETE old"]), "{one}");
+    assert_eq!(one["rule"], "role assistant: no rule");
+    let listed = rig.aos(&["proposals"]).out;
+    assert_eq!(listed.lines().count(), 3, "{listed}");
+    assert!(listed.contains("FS_WRITE notes, FS_DELETE old") && listed.contains("EXEC_CMD"), "{listed}");
+    let whole = rig.aos(&["proposals", "p2"]).out;
+    for line in ["  | $ echo 1 > notes;", "  in it: FS_WRITE notes, whatever it writes\n", "  in it: FS_DELETE old\n"] {
+        assert!(whole.contains(line), "{line}: {whole}");
+    }
+    assert!(folder.join("old").exists() && !folder.join("notes").exists() && !folder.join("out/x").exists());
+    rig.kill_daemon();
+    rig.up();
+    assert_eq!(rig.aos(&["approve", "p2", "--yes"]).code, 0);
+    until("the change", || folder.join("notes").exists().then_some(()));
+    assert_eq!((fs::read_to_string(folder.join("out/x")).unwrap(), folder.join("old").exists()), ("2\n".into(), false));
+    assert_eq!(state(&rig, "p2"), "executed");
+    let told = rig
+        .requests()
+        .iter()
+        .map(rig::words)
+        .any(|words| words.contains("in which nothing stands against FS_WRITE notes"));
+    assert!(told, "its process was told");
+    // For once: it is denied again, of which there is a new line.
+    fs::remove_file(folder.join("notes")).unwrap();
+    let before = rig.entries(pid, "result").len();
+    at_rest(&rig, pid);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    until("one more run", || (rig.entries(pid, "result").len() > before).then_some(()));
+    at_rest(&rig, pid);
+    assert!(!folder.join("notes").exists(), "{}", last_result(&rig, pid));
+    rig.kill_daemon();
+    rig.up();
+    let replayed = rig.json(&["replay", &pid.to_string()]);
+    assert_eq!(replayed["difference"], Value::Null, "{replayed}");
+}
+
+#[test]
+fn what_a_command_changes_is_let_through_for_the_process_and_for_the_role() {
+    let (rig, folder, pid) = ran("echo 1 > notes");
+    only(&rig);
+    assert_eq!(rig.aos(&["approve", "p1", "--for", "process", "--yes"]).code, 0);
+    until("the change", || folder.join("notes").exists().then_some(()));
+    assert_eq!(rig.process(pid)["standing"][0]["covers"], "FS_WRITE notes");
+    at_rest(&rig, pid);
+    fs::remove_file(folder.join("notes")).unwrap();
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    until("the change again", || folder.join("notes").exists().then_some(()));
+    at_rest(&rig, pid);
+    fs::remove_file(folder.join("notes")).unwrap();
+    assert_eq!(rig.aos(&["reject", "p1"]).code, 0);
+    // Executed changes have ids too.
+    let denial = || {
+        let list = rig.json(&["proposals"]);
+        list.as_array()?.iter().find(|one| one["state"] == "denied").map(|one| one["id"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    let id = until("a line", denial);
+    assert!(!folder.join("notes").exists(), "the yes was taken back");
+    let shown = rig.aos(&["approve", &id, "--for", "role"]);
+    assert!(shown.code == 0 && shown.out.contains("+    calls: [\"FS_WRITE notes\", ASK_USER]"), "{shown:?}");
+    assert_eq!(rig.aos(&["approve", &id, "--for", "role", "--yes"]).code, 0);
+    until("the change by the role", || folder.join("notes").exists().then_some(()));
+}
+
+#[test]
+fn no_line_is_made_of_what_no_yes_would_let_a_command_keep() {
+    let many: String = (0..17).map(|nth| format!("echo 1 > n{nth}; ")).collect();
+    for cmd in [
+        "mkdir closed; echo 1 > closed/a; echo 1 > notes",
+        "mkdir asks; echo 1 > asks/a; echo 1 > notes",
+        "mkdir .aos; echo 1 > .aos/a",
+        &many,
+    ] {
+        let (rig, folder, pid) = ran(cmd);
+        assert_eq!(last_result(&rig, pid)["error"]["code"], "EPERM", "{cmd}");
+        assert_eq!(rig.json(&["proposals"]), json!([]), "{cmd}");
+        assert!(!folder.join("notes").exists());
+    }
+}
+
+#[test]
+fn a_name_that_a_command_makes_up_moves_nothing_on_the_screen() {
+    let (rig, _, pid) = ran(r"touch $(printf 'a\033[2J\nid p9 is safe\342\200\256')");
+    assert_eq!(last_result(&rig, pid)["error"]["code"], "EPERM");
+    only(&rig);
+    for arguments in [&["proposals"][..], &["proposals", "p1"], &["logs", &pid.to_string()]] {
+        let shown = rig.aos(arguments).out;
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+        assert!(!shown.lines().any(|line| line.starts_with("id p9")), "{shown}");
+    }
+}
+
+#[test]
+fn a_yes_to_a_command_is_to_the_files_that_it_names() {
+    let (rig, folder, pid) = ran("sh s.sh");
+    fs::write(folder.join("s.sh"), "echo 1 > notes").unwrap();
+    once_more_denied(&rig, pid);
+    assert_eq!(only(&rig)["files"][0]["path"], "s.sh");
+    fs::write(folder.join("s.sh"), "echo 2 > notes").unwrap();
+    assert_eq!(rig.aos(&["approve", "p1", "--yes"]).code, 0);
+    until("the refusal", || {
+        let told = rig.entries(pid, "result");
+        told.iter().any(|result| result.to_string().contains("`s.sh` has changed since")).then_some(())
+    });
+    assert!(!folder.join("notes").exists());
+    assert_eq!(state(&rig, "p1"), "expired");
+}
+
+/// Has it make its calls once more, of which one is denied then.
+fn once_more_denied(rig: &Rig, pid: u64) {
+    once_more(rig, pid, "p1");
 }

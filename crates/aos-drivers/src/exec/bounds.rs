@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aos_abi::syscall::{FsDelete, FsList, FsRead, FsWrite};
-use aos_abi::{CallError, Code, Syscall};
+use aos_abi::{CallError, Code, Syscall, limits};
 use aos_sandbox::{Change, ChangeKind, Layer};
 
 use crate::fs::{Draft, Place, Workspace};
@@ -30,6 +30,10 @@ pub trait Bounds: Send + Sync + Debug {
     /// # Errors
     /// `EPERM` with the rule that decides.
     fn allows(&self, call: &Syscall) -> Result<(), CallError>;
+
+    /// All of its changes that it may not make, as the calls that would have made them: nothing else stands against keeping
+    /// what the command changed. Not told where there are more than [`limits::DENIED_INSIDE_MAX`].
+    fn denies(&self, _calls: &[Syscall]) {}
 
     /// Its changes are about to be made: what has to be known before anybody sees them is told now.
     fn keeps(&self) {}
@@ -116,7 +120,8 @@ fn read(path: &str) -> Syscall {
     Syscall::FsRead(FsRead { path: path.to_owned(), offset: None, limit: None })
 }
 
-/// Whether all changes of a layer, sorted by path, may be made.
+/// Whether all changes of a layer, sorted by path, may be made. Those that may not are told, where a person who let these
+/// through would let all through.
 ///
 /// # Errors
 /// `EPERM` with the first that may not, and the rule.
@@ -125,31 +130,55 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
     let opened = Workspace::open(&place)?;
     let folders: Vec<bool> = changes.iter().map(|change| layer.has_folder(&change.path)).collect();
     let for_more = hold_more(changes, &folders);
+    let (mut first, mut denied) = (None, Vec::new());
     for (nth, change) in changes.iter().enumerate() {
         let made = folders[nth];
-        let path = change.path.to_string_lossy().into_owned();
-        let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
-        let delete = |path| Syscall::FsDelete(FsDelete { path });
-        if change.kind == ChangeKind::Created && Draft::is_in(&path) {
-            return Err(unseen(&change.path));
+        if change.kind == ChangeKind::Created && Draft::is_in(&change.path.to_string_lossy()) {
+            return Err(first.unwrap_or_else(|| unseen(&change.path)));
         }
-        let said = match change.kind {
-            // A folder that was made for what is in it is judged by that.
-            ChangeKind::Created if made && for_more[nth] => Ok(()),
-            ChangeKind::Created => bounds.allows(&write(path)),
-            // What was in a folder goes with it.
-            ChangeKind::Modified if !made && is_folder(&workspace.join(&change.path)) => {
-                bounds.allows(&delete(path.clone())).and_then(|()| bounds.allows(&write(path)))
+        let before = denied.len();
+        // A folder that was made for what is in it is judged by that.
+        let for_what_is_in_it = change.kind == ChangeKind::Created && made && for_more[nth];
+        let calls = if for_what_is_in_it { Vec::new() } else { calls(workspace, change, made) };
+        for call in calls {
+            if let Err(error) = bounds.allows(&call) {
+                first.get_or_insert_with(|| refused(&change.path, error));
+                denied.push(call);
             }
-            ChangeKind::Modified => bounds.allows(&write(path)),
-            ChangeKind::Deleted => bounds.allows(&delete(path)),
-        };
+        }
         // What is not in its place any more goes with all in it, also what was hidden there.
         let goes = change.kind != ChangeKind::Created && !made;
-        let said = said.and_then(|()| if goes { Ok(opened.holds_no_home(&change.path).map(drop)?) } else { Ok(()) });
-        said.map_err(|error| refused(&change.path, error))?;
+        if goes
+            && denied.len() == before
+            && let Err(error) = opened.holds_no_home(&change.path)
+        {
+            return Err(first.unwrap_or_else(|| refused(&change.path, error.into())));
+        }
+        if denied.len() > limits::DENIED_INSIDE_MAX {
+            break;
+        }
     }
-    Ok(())
+    let Some(first) = first else { return Ok(()) };
+    if denied.len() <= limits::DENIED_INSIDE_MAX {
+        bounds.denies(&denied);
+    }
+    Err(first)
+}
+
+/// The calls that would have made a change.
+fn calls(workspace: &Path, change: &Change, made: bool) -> Vec<Syscall> {
+    let path = change.path.to_string_lossy().into_owned();
+    let write = |path| Syscall::FsWrite(FsWrite { path, content: String::new(), mode: None });
+    let delete = |path| Syscall::FsDelete(FsDelete { path });
+    match change.kind {
+        ChangeKind::Created => vec![write(path)],
+        // What was in a folder goes with it.
+        ChangeKind::Modified if !made && is_folder(&workspace.join(&change.path)) => {
+            vec![delete(path.clone()), write(path)]
+        }
+        ChangeKind::Modified => vec![write(path)],
+        ChangeKind::Deleted => vec![delete(path)],
+    }
 }
 
 /// Which of these changes, sorted by path, are folders with something else than folders below them. Each is looked at once,

@@ -78,6 +78,8 @@ pub struct Seen {
     pub to: String,
     /// What allowed it, or why it was refused.
     pub said: Result<Allowed, String>,
+    /// The whole address, where the gate did not let the request through.
+    pub denied: Option<String>,
 }
 
 /// What one command may reach.
@@ -224,8 +226,9 @@ impl<G: Gate> Proxy<G> {
     pub(super) async fn decided(self: Arc<Self>, request: Request<Incoming>, url: String) -> Answer {
         let method = request.method().clone();
         let to = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let seen = |said, denied| self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said, denied });
         let refuse = |status, why: &str| {
-            self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Err(why.to_owned()) });
+            seen(Err(why.to_owned()), None);
             said(status, why)
         };
         // Refused and not left out: without it, too, it would be another request than the command meant.
@@ -239,7 +242,11 @@ impl<G: Gate> Proxy<G> {
         }
         let allowed = match self.gate.request(judged, &url) {
             Ok(allowed) => allowed,
-            Err(error) => return refuse(StatusCode::FORBIDDEN, &words(&error)),
+            Err(error) => {
+                let why = words(&error);
+                seen(Err(why.clone()), Some(url));
+                return said(StatusCode::FORBIDDEN, &why);
+            }
         };
         let to_checked = match self.reach(&url).await {
             Ok(destination) => destination,
@@ -252,7 +259,7 @@ impl<G: Gate> Proxy<G> {
             Ok(Err((status, why))) => return refuse(status, &why),
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
         };
-        self.gate.saw(Seen { method: method.to_string(), to: to.clone(), said: Ok(allowed) });
+        seen(Ok(allowed), None);
         let secrets = self.gate.secrets();
         let mask = self.mask(&secrets);
         let (proxy, judged) = (Arc::clone(&self), judged.to_owned());

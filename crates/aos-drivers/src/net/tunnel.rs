@@ -133,7 +133,7 @@ impl<G: Gate> Proxy<G> {
     }
 
     pub(super) fn refused(&self, to: &str, why: &str) {
-        self.gate.saw(Seen { method: "CONNECT".into(), to: to.to_owned(), said: Err(why.to_owned()) });
+        self.gate.saw(Seen { method: "CONNECT".into(), to: to.to_owned(), said: Err(why.to_owned()), denied: None });
     }
 
     /// Hands on bytes, once the greeting names the host.
@@ -148,7 +148,7 @@ impl<G: Gate> Proxy<G> {
             }
             Ok(Err(_)) | Err(_) => return self.refused(&end.shown, "only TLS is passed on"),
         };
-        self.gate.saw(Seen { method: "CONNECT".into(), to: end.shown, said: Ok(allowed) });
+        self.gate.saw(Seen { method: "CONNECT".into(), to: end.shown, said: Ok(allowed), denied: None });
         if !self.spend(greeting.len()) || out_write.write_all(&greeting).await.is_err() {
             return;
         }

@@ -193,6 +193,8 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         verdict: Verdict::Ask,
         rule: "role: ask FS_DELETE".into(),
         grants: Vec::new(),
+        inner: Vec::new(),
+        led: None,
         why: None,
         risk: None,
         preview: "deletes a".into(),

@@ -48,7 +48,7 @@ impl<P: PageStore> Kernel<P> {
         if ruling.verdict == Verdict::Deny {
             let call_id = self.table.get(pid).map(|process| process.step[index].call_id.clone());
             if let (Some(call_id), Some(call)) = (call_id, &ruling.refused) {
-                self.keep_denial(pid, call_id, call, &ruling.rule);
+                self.keep_denial(pid, call_id, call, &ruling.rule, None);
             }
             return Done::Now(Err(denied(name, &ruling.rule, ruling.hint)));
         }

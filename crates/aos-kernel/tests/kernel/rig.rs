@@ -35,15 +35,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aos_abi::entry::{
-    Asked, Configured, Examined, InferenceOutcome, Key, NetRequest, Outcome, Personal, ProposalState, Requested,
+    Asked, Configured, Examined, InferenceOutcome, Inner, Key, NetRequest, Outcome, Personal, ProposalState, Requested,
     ServedOutcome, Took, Verdict, WebhookRequest,
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
-use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Timestamp, Usd};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Lsn, Pid, Syscall, Timestamp, Usd};
 use aos_kernel::Kernel;
-use aos_kernel::effect::{Effect, Serve};
+use aos_kernel::effect::{Authority, Effect, Serve};
 use aos_kernel::past::mismatch;
 use aos_kernel::process::Phase;
 use aos_kernel::table::NoPages;
@@ -69,6 +69,11 @@ roles:
     ipc:
       - {peer: "*", ops: [send]}
 "#;
+
+fn parsed(text: &str) -> Syscall {
+    let (name, args) = text.split_once(' ').unwrap();
+    Syscall::parse(name, args).unwrap()
+}
 
 /// Runs a script and returns what it came to.
 pub(crate) fn replay(script: &str) -> String {
@@ -130,6 +135,8 @@ struct Rig {
     entries: Vec<Arc<Entry>>,
     /// Calls at drivers.
     calls: Vec<(Pid, CallId, String, EffectId)>,
+    /// Of the last call of each process at a driver.
+    authorities: BTreeMap<Pid, Authority>,
     config: Configured,
     /// Programs' requests at models, by number.
     serving: BTreeMap<u64, (Pid, EffectId)>,
@@ -182,6 +189,7 @@ impl Rig {
             now: BEGINNING,
             entries: Vec::new(),
             calls: Vec::new(),
+            authorities: BTreeMap::new(),
             config: config.clone(),
             serving: BTreeMap::new(),
             personal: None,
@@ -248,8 +256,31 @@ impl Rig {
                     took_us: Took::default(),
                     requests: vec![request],
                     more: 0,
+                    denied: Vec::new(),
                 };
                 self.offer(pid, Body::Requested(Box::new(requested)));
+            }
+            // `denies PID CALL INNER | INNER …`: what a call at a driver led to was denied.
+            "denies" => {
+                let (name, inner) = tail.split_once(' ').unwrap();
+                let running = self.calls.iter().find(|call| call.0 == pid && call.2 == name).unwrap();
+                let requested = Requested {
+                    call_id: running.1.clone(),
+                    generation: String::new(),
+                    labels: Vec::new(),
+                    took_us: Took::default(),
+                    requests: Vec::new(),
+                    more: 0,
+                    denied: inner.split(" | ").map(|inner| Inner::of(&parsed(inner))).collect(),
+                };
+                self.offer(pid, Body::Requested(Box::new(requested)));
+            }
+            // `tries PID INNER`: whether the last call at a driver may lead to that.
+            "tries" => {
+                let (authority, call) = (&self.authorities[&pid], parsed(tail));
+                let said = authority.allows(&call).map(|allowed| allowed.rule);
+                let said = said.unwrap_or_else(|error| format!("no: {}", error.message));
+                let _ = writeln!(self.out, "{said}");
             }
             "input" => self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT }),
             "eof" => self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }),
@@ -661,9 +692,12 @@ impl Rig {
                 let items: Vec<String> = infer.items.iter().map(|lsn| self.label(*lsn)).collect();
                 format!("infer {} {:?} [{}]", infer.pid, infer.purpose, items.join(", ")).to_lowercase()
             }
-            Effect::Call { id, pid, call_id, permit, .. } => {
+            Effect::Call { id, pid, call_id, permit, authority, .. } => {
                 let name = permit.call().name().as_str().to_owned();
-                let line = format!("call {pid} {name} {}", permit.call().args());
+                let lets: Vec<String> = authority.standing.iter().map(|one| one.id.clone()).collect();
+                let lets = if lets.is_empty() { String::new() } else { format!(", with {}", lets.join(", ")) };
+                self.authorities.insert(pid, authority);
+                let line = format!("call {pid} {name} {}{lets}", permit.call().args());
                 self.calls.push((pid, call_id, name, id));
                 line
             }
@@ -802,7 +836,9 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Result { name, outcome: Outcome::Success { result }, .. } => format!("{name} = {}", short(result)),
         Body::Result { name, outcome: Outcome::Error { error }, .. } => format!("{name} = {}", words(error)),
         Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), .. } => {
-            format!("{id} would take {}", proposal.grants.join(", "))
+            let led = proposal.led.as_ref().map(|led| format!(", led there by {led}")).unwrap_or_default();
+            let inner = if proposal.inner.is_empty() { "" } else { "EXEC_CMD with " };
+            format!("{id} would take {inner}{}{led}", proposal.grants.join(", "))
         }
         Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
         Body::Lifted { id, reach, call, .. } => format!("told of {id}: {reach:?}, {call}"),

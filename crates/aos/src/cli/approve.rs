@@ -14,7 +14,7 @@ use crate::client::Address;
 /// Say yes to calls that wait, or lift the denial of one
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. It is shown whole and asked about first; a script gives --yes or --shown. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 p4 p5\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
+    after_help = "A yes to a call that was denied lets its agent make that very call, once; the agent is told. Where something was denied to a command, that command may run once more and what is listed passes in it. It is shown whole and asked about first; a script gives --yes or --shown. A yes for the process covers calls on the same thing (`aos inspect PID` lists it, `aos reject ID` withdraws it). None lifts a rule that denies, a rule about labels or the floor.\n\nExamples:\n  aos approve p3\n  aos approve p3 p4 p5\n  aos approve p3 --for process\n  aos approve p3 --for role          shows the change to policy.yaml\n  aos approve p3 --for role --yes    makes it"
 )]
 pub struct Approve {
     /// Which, such as p3, or several; each answer is for its own call

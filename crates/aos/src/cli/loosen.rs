@@ -182,9 +182,10 @@ fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
         return Err(Failure::new(format!("its role does not deny it: {}", proposal.rule))
             .hint("approve it once, or give the next process what it wants with --grant"));
     };
-    let call = Syscall::parse(&proposal.call.name, &proposal.call.args.to_string())
-        .map_err(|error| Failure::new(error.message))?;
-    grant(text, role, &proposal.grants, &call).map_err(not)
+    let denied = if proposal.inner.is_empty() { std::slice::from_ref(&proposal.call) } else { &proposal.inner };
+    let calls = denied.iter().map(|call| Syscall::parse(&call.name, &call.args.to_string()));
+    let calls: Vec<Syscall> = calls.collect::<Result<_, _>>().map_err(|error| Failure::new(error.message))?;
+    grant(text, role, &proposal.grants, &calls).map_err(not)
 }
 
 /// The lines that two texts have not in common, between those at their beginnings and ends that they have.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::api::ProposalView;
+use aos_abi::api::{CallView, ProposalView};
 use aos_abi::entry::{BoundFile, ProposalState, Verdict};
 use aos_abi::process::ProcessView;
 use aos_abi::{Pid, Timestamp};
@@ -24,6 +24,10 @@ const LINES_SHOWN: usize = 40;
 const WHY_LINES_SHOWN: usize = 10;
 /// And at most so many characters: a line has no bound.
 const CHARS_SHOWN: usize = 8_000;
+/// Grants in the line of a denial.
+const WANTS_SHOWN: usize = 3;
+/// Columns of these: names may be as long as whoever makes them up likes.
+const WANTS_WIDTH: usize = 100;
 /// Columns of the risk in the line of a denial.
 const RISK_WIDTH: usize = 28;
 /// The sign before each line: what is known of the risk, what would happen, why, and what a yes is bound to.
@@ -34,7 +38,9 @@ const BOUND: &str = "  only while unchanged: ";
 const UNBOUND: &str = "  not bound: ";
 const RULE: &str = "  rule: ";
 const WANTS: &str = "  wants: ";
-const SIGNS: [&str; 7] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS];
+const INNER: &str = "  in it: ";
+const LED: &str = "  led there by: ";
+const SIGNS: [&str; 9] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED];
 
 /// List what waits for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
@@ -131,6 +137,27 @@ pub(super) fn bound(files: &[BoundFile], unbound: Option<&str>) -> String {
     text
 }
 
+/// What led to a denied call, and what was denied to a command, each in a line.
+fn within(proposal: &ProposalView) -> String {
+    let led = proposal.led.iter().map(|led| format!("{LED}{}\n", clean_line(led)));
+    let inner = proposal.inner.iter().map(|one| {
+        let unknown = match one.name.as_str() {
+            "FS_WRITE" => ", whatever it writes",
+            "NET_SEND" => ", whatever it sends",
+            _ => "",
+        };
+        format!("{INNER}{}{unknown}\n", clean_line(&said(one)))
+    });
+    led.chain(inner).collect()
+}
+
+/// A call to which a command led, whole: on what it is, and no more than that is known.
+fn said(inner: &CallView) -> String {
+    let text = |key: &str| inner.args[key].as_str().unwrap_or_default();
+    let words = [inner.name.as_str(), text("method"), text("url"), text("path")];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// All that one should know before one answers: the risk, what would happen, why, and what a yes is bound to.
 pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
     let [risk, preview, why] = asked(proposal);
@@ -139,7 +166,8 @@ pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
         // What else is said to the call stands behind the rule that denies.
         grants => format!("{RULE}{}\n{WANTS}{}\n", clean_line(&proposal.rule), clean_line(&grants.join(", "))),
     };
-    broken(&(risk + &preview + &why + &bound(&proposal.files, proposal.unbound.as_deref()) + &wants), width)
+    let bound = bound(&proposal.files, proposal.unbound.as_deref());
+    broken(&(risk + &preview + &why + &within(proposal) + &bound + &wants), width)
 }
 
 /// The risk, what would happen, and why. What is known stands before what the process says, and each line of what it says
@@ -319,6 +347,14 @@ pub(crate) fn is_denial(proposal: &ProposalView) -> bool {
     open && proposal.verdict == Verdict::Deny
 }
 
+/// What a denied call wants: the first of it where it is much, which a command may want.
+fn wanted(grants: &[String]) -> String {
+    let more = grants.len().saturating_sub(WANTS_SHOWN);
+    let first = grants[..grants.len() - more].join(", ");
+    let first = cut(&clean_line(&first), WANTS_WIDTH).into_owned();
+    if more == 0 { first } else { format!("{first} and {more} more") }
+}
+
 /// What was denied, a line each: nobody waits for it.
 fn denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
     let risky = denied.iter().any(|one| one.risk.is_some());
@@ -341,7 +377,7 @@ fn denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style
             state(one.state).to_owned(),
             duration(one.expires_at.millis_since(now) / 1_000),
             one.rule.clone(),
-            one.grants.join(", "),
+            wanted(&one.grants),
         ];
         let call = call(&one.call.name, &one.call.args);
         table.row(cells.into_iter().chain(risky.then(known)).chain([call]));

@@ -58,6 +58,13 @@ impl exec::Bounds for Bounds {
         self.authority.still_allows(&self.policy.borrow(), call).map(drop)
     }
 
+    fn denies(&self, calls: &[Syscall]) {
+        let now = self.authority.under(&self.policy.borrow());
+        if calls.iter().all(|call| now.wants(call).is_some()) {
+            self.requests.denied_changes(calls);
+        }
+    }
+
     /// That it has reached something marks the files.
     fn keeps(&self) {
         self.requests.send();
@@ -379,6 +386,13 @@ impl Drivers {
             // The journal keeps no secret that a server has put into where it leads.
             let to = net::covered(&secrets, url.split(['?', '#']).next().unwrap_or_default());
             let shown = said.as_ref().map_err(|error| &error.message);
+            // Nor is a person shown one, or an address that the configuration closes.
+            if said.is_err() && self.configured(url).is_ok() && net::covered(&secrets, url) == url {
+                let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
+                if authority.under(&policy).is_liftable(&call) {
+                    requests.denied(&call);
+                }
+            }
             requests.decided(policy.generation(), net_request("GET", &to, shown));
             let mut labels = labels.lock().unwrap_or_else(PoisonError::into_inner);
             *labels = labels.and(said?.obligations.labels);
@@ -407,7 +421,7 @@ impl Drivers {
             }
             answer = self.net.call(permit, trip) => answer,
         };
-        requests.send();
+        requests.end();
         let mut answer = answer?;
         let labels = labels.into_inner().unwrap_or_else(PoisonError::into_inner);
         answer["label"] = labels.and(Labels::WEB).to_string().into();

@@ -139,7 +139,7 @@ impl Outlet {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.rules.requests.send();
+        self.rules.requests.end();
         let beyond = self.rules.requests.beyond();
         if beyond > 0 {
             tracing::info!(pid = %self.rules.authority.pid, beyond, "more requests of a command");
@@ -195,7 +195,10 @@ impl Rules {
         allowed(&self.configured.hosts, &format!("https://{shown}:{port}/"))?;
         let deciding = self.deciding()?;
         let whole = every(deciding.iter().map(|authority| authority.opens(&shown, port))).and_then(keepable);
-        let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port));
+        // Where a person could let something through, what is asked for is looked at, and refused there.
+        let root = asks("GET", &format!("https://{shown}:{port}/"));
+        let liftable = |authority: &Authority| authority.wants(&root).is_some() || authority.allows(&root).is_ok();
+        let speaks = deciding.iter().all(|authority| authority.speaks_of(&shown, port) || liftable(authority));
         // A secret can only be put in where requests are seen, and so can rules that name some of them.
         let carries = self.role_secrets().iter().any(|secret| secret.is_for(host, port));
         match (whole, &self.opener) {
@@ -230,6 +233,16 @@ fn keepable(allowed: Allowed) -> Result<Allowed, CallError> {
     Ok(allowed)
 }
 
+/// The call that would make a request. What it sends is not looked at.
+fn asks(method: &str, url: &str) -> Syscall {
+    match method {
+        "GET" | "HEAD" => Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }),
+        method => {
+            Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
+        }
+    }
+}
+
 /// What all of them allow together.
 fn every(said: impl IntoIterator<Item = Result<Allowed, CallError>>) -> Result<Allowed, CallError> {
     let mut said = said.into_iter();
@@ -240,13 +253,7 @@ fn every(said: impl IntoIterator<Item = Result<Allowed, CallError>>) -> Result<A
 impl Gate for Door {
     fn request(&self, method: &str, url: &str) -> Result<Allowed, CallError> {
         allowed(&self.0.configured.hosts, url)?;
-        let call = match method {
-            "GET" => Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None }),
-            method => {
-                Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
-            }
-        };
-        self.0.requests.timed(|| self.0.request(&call))
+        self.0.requests.timed(|| self.0.request(&asks(method, url)))
     }
 
     fn tunnel(&self, host: &str, port: u16) -> Result<Tunnel, CallError> {
@@ -278,6 +285,13 @@ impl Gate for Door {
     fn saw(&self, seen: Seen) {
         let rules = &*self.0;
         let request = net_request(&seen.method, &seen.to, seen.said.as_ref());
+        // What the configuration closes no yes opens.
+        if let Some(url) = seen.denied.filter(|url| allowed(&rules.configured.hosts, url).is_ok()) {
+            let (call, now) = (asks(&seen.method, &url), rules.authority.under(&rules.policy.borrow()));
+            if now.wants(&call).is_some() {
+                rules.requests.denied(&call);
+            }
+        }
         let listed = match &seen.said {
             Ok(allowed) => rules.requests.decided(&allowed.generation, request.clone()),
             Err(_) => rules.requests.decided(rules.policy.borrow().generation(), request.clone()),

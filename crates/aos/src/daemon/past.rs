@@ -196,6 +196,12 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
         verdict: proposal.verdict,
         rule: proposal.rule,
         grants: proposal.grants,
+        inner: proposal
+            .inner
+            .into_iter()
+            .map(|of| CallView { name: of.name.as_str().to_owned(), args: of.args })
+            .collect(),
+        led: proposal.led,
         why: proposal.why,
         risk: proposal.risk,
         shown: String::new(),

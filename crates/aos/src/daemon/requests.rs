@@ -7,8 +7,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aos_abi::entry::{NetRequest, Requested, Took, Verdict};
-use aos_abi::{Body, CallId, Pid, limits};
+use aos_abi::entry::{Inner, NetRequest, Requested, Took, Verdict};
+use aos_abi::{Body, CallId, Pid, Syscall, limits};
 use aos_kernel::effect::Authority;
 use aos_policy::Allowed;
 use tokio::sync::mpsc;
@@ -43,13 +43,18 @@ struct Gathered {
     listed_bytes: usize,
     /// Those that were only counted.
     beyond: u64,
+    /// What was denied and a person may be able to lift, for the end of the call: changes to files, and requests.
+    changes: Vec<Inner>,
+    denied: Vec<Inner>,
 }
 
 impl Requests {
     /// None yet, of a call of the process whose authority this is.
     pub(crate) fn new(authority: &Authority, call_id: &str, journal: mpsc::UnboundedSender<Completion>) -> Requests {
         let labels = authority.labels.and(authority.files).held().map(str::to_owned).collect();
-        Requests { pid: authority.pid, call_id: call_id.to_owned(), labels, journal, gathered: Mutex::default() }
+        let generation = authority.policy.generation().to_owned();
+        let gathered = Mutex::new(Gathered { generation, ..Gathered::default() });
+        Requests { pid: authority.pid, call_id: call_id.to_owned(), labels, journal, gathered }
     }
 
     /// Decides one, and counts the time that it takes.
@@ -84,6 +89,32 @@ impl Requests {
         listed
     }
 
+    /// A request was denied, which this call would have made. The first are told with the end of the call, each once; one that
+    /// is very long is not.
+    pub(crate) fn denied(&self, call: &Syscall) {
+        let (denied, inner) = (&mut self.gathered().denied, Inner::of(call));
+        if is_short(&inner) && denied.len() < limits::DENIED_INSIDE_MAX && !denied.contains(&inner) {
+            denied.push(inner);
+        }
+    }
+
+    /// Changes to files were denied, all that were. Of some of them alone nobody could let the call have its way.
+    pub(crate) fn denied_changes(&self, calls: &[Syscall]) {
+        let changes: Vec<Inner> = calls.iter().map(Inner::of).collect();
+        if changes.iter().all(is_short) {
+            self.gathered().changes = changes;
+        }
+    }
+
+    /// The call has ended: all of it is journaled, and what was denied to it.
+    pub(crate) fn end(&self) {
+        let mut gathered = self.gathered();
+        let (mut denied, requests) = (std::mem::take(&mut gathered.changes), std::mem::take(&mut gathered.denied));
+        denied.extend(requests);
+        denied.truncate(limits::DENIED_INSIDE_MAX);
+        self.hand_over_with(&mut gathered, denied);
+    }
+
     /// How many of the whole call were only counted.
     pub(crate) fn beyond(&self) -> u64 {
         self.gathered().beyond
@@ -99,7 +130,11 @@ impl Requests {
     }
 
     fn hand_over(&self, gathered: &mut Gathered) {
-        if gathered.requests.is_empty() && gathered.more == 0 {
+        self.hand_over_with(gathered, Vec::new());
+    }
+
+    fn hand_over_with(&self, gathered: &mut Gathered, denied: Vec<Inner>) {
+        if gathered.requests.is_empty() && gathered.more == 0 && denied.is_empty() {
             return;
         }
         let took = std::mem::take(&mut gathered.deciding).as_micros();
@@ -110,6 +145,7 @@ impl Requests {
             took_us: Took(u64::try_from(took).ok()),
             requests: std::mem::take(&mut gathered.requests),
             more: std::mem::take(&mut gathered.more),
+            denied,
         };
         // The loop is gone only when the daemon stops.
         let _ = self.journal.send((self.pid, Body::Requested(Box::new(requested))));
@@ -124,6 +160,10 @@ pub(crate) fn net_request<E: AsRef<str>>(method: &str, to: &str, said: Result<&A
     };
     let (method, to) = (cut(method, METHOD_CHARS_MAX), cut(to, limits::EGRESS_ADDRESS_CHARS_MAX));
     NetRequest { method, to, verdict, rule, why }
+}
+
+fn is_short(inner: &Inner) -> bool {
+    aos_context::json_bytes(&inner.args) <= limits::DENIED_INSIDE_BYTES
 }
 
 fn text_bytes(request: &NetRequest) -> usize {
@@ -164,6 +204,39 @@ mod tests {
         let (said, more) = ask("http://a.test/", limits::EGRESS_JOURNALED_MAX + 2);
         assert_eq!(more, 2);
         assert!(said[..limits::EGRESS_JOURNALED_MAX].iter().all(|listed| *listed));
+    }
+
+    /// What comes of the end of a call to which these were denied, with so many changes to files.
+    fn end(requests: &[String], changes: &[String]) -> Vec<Inner> {
+        let (journal, mut journaled) = mpsc::unbounded_channel();
+        let (pid, call_id, labels) = (Pid(2), "c1".into(), Vec::new());
+        let told = Requests { pid, call_id, labels, journal, gathered: Mutex::default() };
+        let parse = |name: &str, key: &str, text: &String| {
+            Syscall::parse(name, &serde_json::json!({ key: text }).to_string()).unwrap()
+        };
+        requests.iter().for_each(|url| told.denied(&parse("NET_FETCH", "url", url)));
+        told.denied_changes(&changes.iter().map(|path| parse("FS_DELETE", "path", path)).collect::<Vec<_>>());
+        told.send();
+        assert!(journaled.try_recv().is_err(), "it is told at the end alone");
+        told.end();
+        match journaled.try_recv() {
+            Ok((_, Body::Requested(requested))) => requested.denied,
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_was_denied_is_told_once_at_the_end_and_within_bounds() {
+        let many = |what: &str| (0..20).map(|nth| format!("{what}{nth}")).collect::<Vec<_>>();
+        assert_eq!(end(&[], &[]), []);
+        let twice = [many("https://a.test/")[..2].to_vec(), many("https://a.test/")[..2].to_vec()].concat();
+        assert_eq!(end(&twice, &[]).len(), 2);
+        let both = end(&many("https://a.test/"), &many("f")[..3]);
+        assert_eq!(both.len(), limits::DENIED_INSIDE_MAX);
+        assert!(both[..3].iter().all(|one| one.name == aos_abi::Name::FsDelete), "all changes: {both:?}");
+        let long = "x".repeat(limits::DENIED_INSIDE_BYTES);
+        assert_eq!(end(&[format!("https://a.test/{long}")], &[]), []);
+        assert_eq!(end(&[], &["a".to_owned(), long]), [], "of some changes alone nothing is told");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod by_hand;
 mod daemon;
+mod denied;
 mod journaled;
 mod obligations;
 #[path = "../rig/mod.rs"]

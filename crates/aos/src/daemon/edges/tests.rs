@@ -130,6 +130,7 @@ impl Bench {
             role: "assistant".into(),
             chain: Vec::new(),
             labels: Labels::NONE,
+            standing: Vec::new(),
             files: Labels::NONE,
         };
         let call = Syscall::parse(name, &args.to_string()).unwrap();

@@ -321,6 +321,8 @@ mod tests {
                 verdict: Verdict::Ask,
                 rule: String::new(),
                 grants: Vec::new(),
+                inner: Vec::new(),
+                led: None,
                 why: None,
                 risk: None,
                 expires_at: Timestamp(0),

@@ -1,0 +1,171 @@
+//! Denials of what a call led to: where a redirect leads, and what a command asks of the network or changes in files.
+//!
+//! Start at [`Kernel::denied_inside`]. A redirect is kept as the fetch that its process may make by itself. Of a command all is
+//! one denial, the command's: it may be run once more, and what was denied in it passes then. What always holds: the drivers
+//! only tell what was denied, and what a person may lift of that is judged here; a yes reaches those very calls alone, in one
+//! run of the very command; of changes to files all can be let through or none is shown, since none is kept without the others.
+
+use aos_abi::entry::{Inner, ProposalState, Requested, Verdict};
+use aos_abi::{Body, Name, Pid, Syscall, limits};
+use aos_policy::{Explanation, Permit, Ruling, Standing};
+
+use crate::Kernel;
+use crate::denials::Kept;
+use crate::process::{InnerCall, OpenProposal};
+use crate::table::PageStore;
+
+/// Bytes that are shown of the address whose server pointed elsewhere.
+const LED_BYTES: usize = 200;
+
+/// Calls on files by which the changes of a command are judged.
+fn is_on_files(call: &Syscall) -> bool {
+    matches!(call.name(), Name::FsWrite | Name::FsDelete)
+}
+
+/// Calls that a call can lead to.
+fn can_be_inside(call: &Syscall) -> bool {
+    is_on_files(call) || matches!(call.name(), Name::NetFetch | Name::NetSend)
+}
+
+impl<P: PageStore> Kernel<P> {
+    /// A driver has told what a call led to that was denied.
+    pub(crate) fn denied_inside(&mut self, pid: Pid, requested: &Requested) {
+        let Some(process) = self.table.get(pid).filter(|process| !process.exited()) else { return };
+        let running = |call: &&crate::process::StepCall| call.call_id == requested.call_id && call.is_running();
+        let Some((index, call)) = process.step.iter().enumerate().find(|(_, call)| running(call)) else { return };
+        let args = call.approved.as_ref().map_or(&call.args, |(_, open)| &open.args);
+        let Ok(made) = Syscall::parse(call.made(), args) else { return };
+        let told = requested.denied.iter().take(limits::DENIED_INSIDE_MAX).filter_map(|inner| inner.call().ok());
+        let told: Vec<Syscall> = told.filter(can_be_inside).collect();
+        match &made {
+            Syscall::NetFetch(fetch) => {
+                let shown = &fetch.url[..fetch.url.floor_char_boundary(LED_BYTES)];
+                let cut = if shown.len() < fetch.url.len() { "…" } else { "" };
+                let led = format!("a redirect of NET_FETCH {shown}{cut}");
+                for to in told.iter().filter(|call| call.name() == Name::NetFetch) {
+                    let Some(ruling) = self.rule(pid, to.clone()) else { return };
+                    if ruling.verdict == Verdict::Deny {
+                        self.keep_denial(pid, requested.call_id.clone(), to, &ruling.rule, Some(led.clone()));
+                    }
+                }
+            }
+            Syscall::ExecCmd(_) if !told.is_empty() => self.denied_to_command(pid, index, &made, &told),
+            _ => {}
+        }
+    }
+
+    /// Keeps what was denied to a command, as far as a person may let it through.
+    fn denied_to_command(&mut self, pid: Pid, index: usize, command: &Syscall, told: &[Syscall]) {
+        let authority = self.authority(pid, Some(index), command);
+        let sending = authority.sending();
+        let wants = |call: &Syscall| if is_on_files(call) { authority.wants(call) } else { sending.wants(call) };
+        let wanted: Vec<_> = told.iter().map(|call| (call, wants(call))).collect();
+        let files = wanted.iter().filter(|(call, _)| is_on_files(call)).all(|(_, wants)| wants.is_some());
+        let (mut inner, mut grants, mut rules) = (Vec::new(), Vec::new(), Vec::new());
+        for (call, wants) in wanted.into_iter().filter(|(call, _)| files || !is_on_files(call)) {
+            let Some((wants, rule)) = wants.filter(|_| !inner.contains(&Inner::of(call))) else { continue };
+            inner.push(Inner::of(call));
+            rules.push(rule);
+            wants.into_iter().for_each(|grant| {
+                if !grants.contains(&grant) {
+                    grants.push(grant)
+                }
+            });
+        }
+        // What a rule of the role would mend is said only where it would mend all.
+        let by_role = |rule: &&String| rule.starts_with("role ");
+        let Some(rule) = rules.iter().find(|rule| !by_role(rule)).or(rules.first()) else { return };
+        let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
+        self.put_denial(pid, call_id, Kept { call: command, rule, grants, inner, led: None });
+    }
+
+    /// The approvals that stand for what a call leads to: what was denied and is granted to its process from now on. No file is
+    /// shown to a command by one.
+    pub(crate) fn standing_inside(&mut self, pid: Pid, call: &Syscall) -> Vec<Standing> {
+        if !matches!(call.name(), Name::NetFetch | Name::ExecCmd) {
+            return Vec::new();
+        }
+        let Some(process) = self.table.get(pid) else { return Vec::new() };
+        let lifting = process.standing.iter().filter(|(_, open)| open.lifts() || !open.inner.is_empty());
+        let calls =
+            lifting.flat_map(|(id, open)| crate::standing::calls_of(open).into_iter().map(move |call| (id, call)));
+        calls.filter(|(_, call)| can_be_inside(call)).map(|(id, call)| Standing::of(id, &call).lifting()).collect()
+    }
+
+    /// What would be said to what was denied to a command if these approvals stood: the strictest.
+    pub(crate) fn said_inside(
+        &mut self,
+        pid: Pid,
+        command: &Syscall,
+        open: &OpenProposal,
+        stands: Vec<Standing>,
+    ) -> Option<Explanation> {
+        let mut authority = self.authority(pid, None, command);
+        authority.standing = stands;
+        let sending = authority.sending();
+        let calls = open.inner.iter().filter_map(InnerCall::call);
+        let said = calls.map(|call| if is_on_files(&call) { authority.explain(&call) } else { sending.explain(&call) });
+        said.min_by_key(|said| said.verdict)
+    }
+
+    /// Whether all that was denied to a command would happen now.
+    pub(crate) fn passes_inside(&mut self, pid: Pid, command: &Syscall, open: &OpenProposal) -> bool {
+        self.said_inside(pid, command, open, Vec::new()).is_some_and(|said| said.verdict == Verdict::Allow)
+    }
+
+    /// The yeses to one more run of this very command, the newest first.
+    fn one_run(&mut self, pid: Pid, command: &Syscall) -> Vec<(u64, OpenProposal)> {
+        let Some(process) = self.table.get(pid).filter(|_| command.name() == Name::ExecCmd) else { return Vec::new() };
+        let args = command.args().to_string();
+        let lifted = process.denials.iter().rev().filter(|(_, denial)| denial.lifted && !denial.open.inner.is_empty());
+        let it = lifted.filter(|(_, denial)| denial.open.args == args);
+        it.map(|(number, denial)| (*number, denial.open.clone())).collect()
+    }
+
+    /// What a yes to one more run of this command lets happen where a person would be asked about it anew. One that does not
+    /// hold is over.
+    pub(crate) fn runs_once_more(&mut self, pid: Pid, ruling: &Ruling) -> Option<Permit> {
+        let asks = matches!(ruling.verdict, Verdict::Ask | Verdict::Hold);
+        let command = ruling.refused.as_ref().filter(|_| asks)?;
+        for (number, open) in self.one_run(pid, command) {
+            match self.permit_approved(pid, &format!("p{number}"), &open)? {
+                Ok(permit) => return Some(permit),
+                Err(error) => self.end_denial(number, &error.message),
+            }
+        }
+        None
+    }
+
+    /// A command runs: the yeses to one more run of it are used up, and what they let through comes back. Those hold together
+    /// that are to the same files.
+    pub(crate) fn use_one_run(&mut self, pid: Pid, index: usize, command: &Syscall) -> Vec<Standing> {
+        let mut lets = Vec::new();
+        for (number, open) in self.one_run(pid, command) {
+            let id = format!("p{number}");
+            match self.permit_approved(pid, &id, &open) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    self.end_denial(number, &error.message);
+                    continue;
+                }
+                None => return lets,
+            }
+            let Some(call) = self.table.get(pid).and_then(|process| process.step.get(index)) else { return lets };
+            let files = |open: &OpenProposal| open.examined.as_ref().map(|examined| examined.files.clone());
+            if call.approved.as_ref().is_some_and(|(_, bound)| files(bound) != files(&open)) {
+                continue;
+            }
+            let calls = open.inner.iter().filter_map(InnerCall::call);
+            lets.extend(calls.map(|call| Standing::for_one_run(&id, &call)));
+            self.forget_denial(pid, number);
+            self.fact(
+                pid,
+                Body::Proposal { id: id.clone(), state: ProposalState::Executed, proposal: None, why: None },
+            );
+            self.with(pid, |process| {
+                process.step[index].approved.get_or_insert((id, open));
+            });
+        }
+        lets
+    }
+}
