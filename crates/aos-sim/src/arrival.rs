@@ -2,9 +2,9 @@
 //!
 //! Start at [`Simulation::deliver`]. What is made up is made up here, at the last moment; an outcome may be offered twice.
 
-use aos_abi::entry::{Examined, InferenceOutcome, Outcome};
+use aos_abi::entry::{Examined, InferenceOutcome, Inner, Outcome, Requested, Took};
 use aos_abi::inference::{Failure, FailureKind};
-use aos_abi::{Body, CallError, Code, EffectId, Pid};
+use aos_abi::{Body, CallError, CallId, Code, EffectId, Pid};
 use aos_kernel::effect::Infer;
 use serde_json::json;
 
@@ -49,12 +49,13 @@ impl Simulation {
                 let files = self.outside.files.look(pid, &workspace, &call);
                 (pid, Body::Examined(Box::new(Examined { id, files, diff: String::new(), unbound: None })))
             }
-            Job::Call { id, pid, call_id, name, holds: false } => {
+            Job::Call { id, pid, call_id, name, holds: false, .. } => {
                 let outcome = Outcome::Error { error: CallError::new(Code::Rejected, "`a` has changed since") };
                 (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
             }
-            Job::Call { id, pid, call_id, name, holds: true } => {
+            Job::Call { id, pid, call_id, name, holds: true, denied } => {
                 self.tell(id)?;
+                self.tell_denied(pid, &call_id, denied)?;
                 let outcome = if self.outside.calm { Outcome::Success { result: json!({}) } } else { self.driven() };
                 (pid, Body::Result { call_id, name: name.as_str().to_owned(), effect: Some(id), outcome })
             }
@@ -77,6 +78,23 @@ impl Simulation {
             self.takes_back(Some(id))?;
         }
         Ok(())
+    }
+
+    /// So is what the call led to and was denied.
+    fn tell_denied(&mut self, pid: Pid, call_id: &CallId, denied: Vec<Inner>) -> Result<(), Halt> {
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let requested = Requested {
+            call_id: call_id.clone(),
+            generation: String::new(),
+            labels: Vec::new(),
+            took_us: Took::default(),
+            requests: Vec::new(),
+            more: 0,
+            denied,
+        };
+        self.offer(pid, Body::Requested(Box::new(requested))).map(drop)
     }
 
     fn driven(&mut self) -> Outcome {

@@ -47,6 +47,8 @@ pub(crate) struct Desk {
     pub(crate) made: u64,
     /// Calls that had been denied, and were made after somebody had lifted that for once.
     pub(crate) lifted: u64,
+    /// Commands that ran once more with what had been denied to them.
+    pub(crate) again: u64,
     /// Calls that a driver would not make since a file had changed.
     pub(crate) drifted: u64,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Question {
     hold: bool,
     /// It was denied, and its process went on.
     pub(crate) denied: bool,
+    /// It is a command that was let run, to which something was denied.
+    inside: bool,
     policy: Arc<str>,
     /// The files as the person saw them, with the entry and the time.
     shown: Option<(Lsn, Timestamp, Vec<BoundFile>)>,
@@ -241,6 +245,7 @@ impl Desk {
                     call_id: proposal.call_id.clone(),
                     hold: proposal.verdict == Verdict::Hold,
                     denied: *state == ProposalState::Denied,
+                    inside: !proposal.inner.is_empty(),
                     policy: Arc::clone(&self.policy),
                     shown: None,
                     words: Vec::new(),
@@ -312,16 +317,20 @@ impl Desk {
             let for_once = question.lets(now, need) && !(question.denied && question.stands());
             if very && (for_once || question.stands() && !question.denied) {
                 on.push((at, Rests::Asked));
-            } else if (!very || question.denied) && question.stands() && need::covers(asked, call) {
+            } else if (!very || question.denied) && !question.inside && question.stands() && need::covers(asked, call) {
                 on.push((at, Rests::Covered));
             }
         }
-        on.sort_by_key(|(_, rests)| *rests);
+        // A yes to one more run goes along with the word that the command itself was asked about.
+        on.sort_by_key(|(at, rests)| (*rests, self.questions[*at].denied));
         let rests = match need {
             Need::Nothing => true,
             Need::Window | Need::Yes => !on.is_empty(),
             // Somebody has lifted it, and it can be lifted.
-            Need::Never => need::lifts(&self.policy, call) && on.iter().any(|(at, _)| self.questions[*at].denied),
+            Need::Never => {
+                let denied = |(at, _): &(usize, Rests)| self.questions[*at].denied && !self.questions[*at].inside;
+                need::lifts(&self.policy, call) && on.iter().any(denied)
+            }
         };
         if !rests {
             let same = |question: &&Question| question.pid == pid && question.call.as_ref() == Some(call);
@@ -355,12 +364,15 @@ impl Desk {
                 Rests::Covered => same || !exact,
             }
         };
+        let used: Vec<usize> =
+            leave.on.iter().filter(fits).filter(|(_, rests)| *rests == Rests::Asked).map(|(at, _)| *at).collect();
         match leave.on.iter().find(fits) {
-            Some((at, rests)) => {
+            Some(_) => {
                 self.made += 1;
-                if *rests == Rests::Asked {
-                    self.lifted += u64::from(self.questions[*at].denied);
-                    self.questions[*at].came = true;
+                for at in used {
+                    self.lifted += u64::from(self.questions[at].denied);
+                    self.again += u64::from(self.questions[at].inside);
+                    self.questions[at].came = true;
                 }
             }
             None if leave.need == Need::Nothing && leave.on.iter().all(|(at, _)| self.questions[*at].disturbed) => {}

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use aos_abi::entry::Inner;
 use aos_abi::process::Workspace;
-use aos_abi::syscall::{Handler, Risk};
+use aos_abi::syscall::{FsWrite, Handler, NetFetch, Risk};
 use aos_abi::{CallId, EffectId, Lsn, Name, Pid, Syscall, Timestamp};
 use aos_kernel::effect::{Effect, Infer};
 
@@ -14,6 +15,7 @@ use crate::bill::Bill;
 use crate::chance::Chance;
 use crate::desk::Desk;
 use crate::files::Files;
+use crate::need;
 use crate::report::{Broken, broken};
 
 /// Something on its way back to the kernel.
@@ -23,8 +25,8 @@ pub(crate) enum Job {
     Infer(Box<Infer>),
     /// A model has not said a word yet.
     Silent { id: EffectId, pid: Pid },
-    /// A driver's result.
-    Call { id: EffectId, pid: Pid, call_id: CallId, name: Name, holds: bool },
+    /// A driver's result, and what the call led to and was denied.
+    Call { id: EffectId, pid: Pid, call_id: CallId, name: Name, holds: bool, denied: Vec<Inner> },
     /// A model's answer to a program.
     Serve { id: EffectId, pid: Pid, max_output: u32 },
     /// What the files are that a proposal concerns.
@@ -124,7 +126,8 @@ impl Outside {
                     }
                 }
                 let at = self.later(chance, now);
-                self.come(at, Job::Call { id, pid, call_id, name, holds });
+                let denied = if holds { denied_inside(id, &call) } else { Vec::new() };
+                self.come(at, Job::Call { id, pid, call_id, name, holds, denied });
             }
             Effect::Examine { pid, id, call, workspace, .. } => {
                 let at = self.later(chance, now);
@@ -205,6 +208,23 @@ impl Outside {
         self.files.crash(durable);
         self.watches.clear();
         self.cancelled.clear();
+    }
+}
+
+/// What a call leads to at times and is denied, by most policies here. What is done once and never again has none of it: people
+/// could let a command run once more. It takes no chance, so that nothing else comes out otherwise.
+fn denied_inside(id: EffectId, call: &Syscall) -> Vec<Inner> {
+    let nth = id.cause.0;
+    if need::mark(call).is_some() {
+        return Vec::new();
+    }
+    let fetch = NetFetch { url: format!("{}{}", need::DENIED_URL, nth % 7), headers: None };
+    let write = FsWrite { path: format!("made/{}", nth % 5), content: String::new(), mode: None };
+    match call {
+        Syscall::NetFetch(_) if nth.is_multiple_of(3) => vec![Inner::of(&Syscall::NetFetch(fetch))],
+        Syscall::ExecCmd(_) if nth.is_multiple_of(3) => vec![Inner::of(&Syscall::FsWrite(write))],
+        Syscall::ExecCmd(_) => [Syscall::FsWrite(write), Syscall::NetFetch(fetch)].iter().map(Inner::of).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Report {
     pub drifted: u64,
     /// Calls that had been denied, and were made after somebody had lifted that for once.
     pub lifted: u64,
+    /// Commands that ran once more with what had been denied to them.
+    pub again: u64,
     /// Changes of files that were taken back, or made again.
     pub undone: u64,
 }

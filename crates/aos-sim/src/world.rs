@@ -232,6 +232,7 @@ impl Simulation {
             made: self.outside.desk.made,
             drifted: self.outside.desk.drifted,
             lifted: self.outside.desk.lifted,
+            again: self.outside.desk.again,
             undone: self.outside.files.turned,
             refused: self.refused,
         }

@@ -48,7 +48,9 @@ impl Calls {
             },
             Body::Proposal { id, state, proposal, .. } => {
                 if let Some(proposal) = proposal {
-                    if let Some(call) = self.find(pid, &proposal.call_id) {
+                    // What an allowed call led to was denied, and not the call.
+                    let led = proposal.led.is_some() || !proposal.inner.is_empty();
+                    if let Some(call) = self.find(pid, &proposal.call_id).filter(|_| !led) {
                         // A call that proposes another waits for a word on that one.
                         call.allowed = false;
                     }
