@@ -316,7 +316,8 @@ fn a_command_that_failed_is_not_told_as_done() {
 /// The result of the first of two reads stood below the second.
 #[test]
 fn a_result_names_its_call_where_another_was_told_last() {
-    let call = |id: &str, path: &str| json!({"type": "syscall", "call_id": id, "name": "FS_LIST", "args": {"path": path}});
+    let call =
+        |id: &str, path: &str| json!({"type": "syscall", "call_id": id, "name": "FS_LIST", "args": {"path": path}});
     let failed = |id: &str| json!({"type": "result", "call_id": id, "name": "FS_LIST", "status": "ERROR", "error": {"code": "ENOENT", "message": "no"}});
     let mut narrator = Narrator::new(Style::plain(), 80, None);
     let told = entries(vec![call("c1", "a"), call("c2", "b"), failed("c2"), failed("c1")]);
