@@ -158,12 +158,6 @@ pub enum Body {
         /// The effect that asks.
         effect: EffectId,
     },
-    /// Input: an inference or a request asks its model's server again, after a failure that may pass. Told where the model has
-    /// limits per minute.
-    Retried {
-        /// The effect that asks.
-        effect: EffectId,
-    },
     /// Fact: a second model is asked the same as a silent one; the first answer counts, and the other is given up.
     Hedged {
         /// The silent one.
@@ -945,7 +939,6 @@ impl Body {
             Body::InferenceStarted { .. } => "inference_started",
             Body::Routed { .. } => "routed",
             Body::Silent { .. } => "silent",
-            Body::Retried { .. } => "retried",
             Body::Hedged { .. } => "hedged",
             Body::Circuit { .. } => "circuit",
             Body::InferenceCompleted { .. } => "inference_completed",

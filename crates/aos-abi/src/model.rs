@@ -176,6 +176,12 @@ pub struct ModelLimits {
 }
 
 impl ModelLimits {
+    /// Whether anything is counted by the minute.
+    #[must_use]
+    pub fn per_minute(&self) -> bool {
+        self.rpm.is_some() || self.tpm.is_some()
+    }
+
     fn default_concurrency() -> u32 {
         8
     }

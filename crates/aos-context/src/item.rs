@@ -39,7 +39,6 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::InferenceStarted { .. }
         | Body::Routed { .. }
         | Body::Silent { .. }
-        | Body::Retried { .. }
         | Body::Hedged { .. }
         | Body::Circuit { .. }
         | Body::Syscall { .. }

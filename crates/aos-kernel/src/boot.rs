@@ -94,7 +94,7 @@ impl<P: PageStore> Kernel<P> {
         else {
             return;
         };
-        self.globals.scheduler.finished(&model, id);
+        self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
         let usage = (purpose != Purpose::Digest).then(|| outcome::at_most(reserved_tokens, max_output));
         self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });

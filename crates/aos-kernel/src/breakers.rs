@@ -10,7 +10,7 @@ use aos_abi::model::ModelSpec;
 use aos_abi::{Body, EffectId, Pid};
 
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, circuit};
+use crate::{Kernel, circuit};
 
 /// A server that wants quiet for longer than this has a quota that is used up, in milliseconds.
 const WALL_MS: u64 = 60_000;
@@ -137,16 +137,6 @@ impl<P: PageStore> Kernel<P> {
         if self.globals.circuits.started(&of, effect, now) {
             self.fact(pid, Body::Circuit { of, state: CircuitState::HalfOpen, until: None, why: String::new() });
         }
-    }
-
-    /// An inference or a request asks its server again, which counts as another request of this minute.
-    pub(crate) fn retried(&mut self, effect: EffectId) {
-        let model = match self.globals.in_flight.get(&effect) {
-            Some(InFlight::Infer { model, .. }) => model.clone(),
-            Some(InFlight::Serve { ask, .. }) => ask.model.clone(),
-            Some(InFlight::Call { .. }) | None => return,
-        };
-        self.globals.scheduler.retried(&model, effect, self.globals.at);
     }
 
     /// An inference of this model will not come back: it tries no server any more.

@@ -96,7 +96,6 @@ impl<P: PageStore> Kernel<P> {
                 _ => Err(CallError::new(Code::NoEnt, format!("request {request} does not wait"))),
             },
             Body::InferenceCompleted { effect, .. }
-            | Body::Retried { effect }
             | Body::Served { effect, .. }
             | Body::Result { effect: Some(effect), .. } => {
                 if self.globals.in_flight.contains_key(effect) {

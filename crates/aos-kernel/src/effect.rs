@@ -268,8 +268,8 @@ pub struct Infer {
     pub max_output: u32,
     /// What is looked for before anything is sent.
     pub guard: Option<Guard>,
-    /// How often its server may be asked again, where that is counted; each time is told, with [`aos_abi::Body::Retried`].
-    pub again: Option<u32>,
+    /// Its server is sent one request and no more, since each that goes out is counted before.
+    pub once: bool,
     /// After how many milliseconds without a word of an answer the kernel is told so, with [`aos_abi::Body::Silent`].
     pub hedge_after_ms: Option<u64>,
 }
@@ -287,8 +287,8 @@ pub struct Serve {
     pub model: String,
     /// Most tokens of the answer.
     pub max_output: u32,
-    /// How often its server may be asked again, as for an [`Infer`].
-    pub again: Option<u32>,
+    /// Its server is sent one request and no more, as for an [`Infer`].
+    pub once: bool,
     /// What is looked for before anything is sent.
     pub guard: Option<Guard>,
     /// The entry that it is paid by: of the filling of a purse, or of what caused it. It goes out once that is durable.

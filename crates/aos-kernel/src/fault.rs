@@ -191,7 +191,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn let_go(&mut self, id: EffectId) {
         let Some(in_flight) = self.globals.in_flight.remove(&id) else { return };
         if let Some(model) = in_flight.model() {
-            self.globals.scheduler.finished(model, id);
+            self.globals.scheduler.finished(model);
         }
         self.globals.let_go.effects.insert(id, in_flight);
     }

@@ -335,7 +335,6 @@ impl<P: PageStore> Kernel<P> {
                 self.inference_completed(*effect, entry.lsn, *latency_ms, outcome, personal.as_deref());
             }
             Body::Silent { effect } => self.silent(*effect),
-            Body::Retried { effect } => self.retried(*effect),
             Body::Result { effect: Some(effect), outcome, .. } => {
                 self.saw(pid, outcome);
                 self.unless_it_held(*effect, outcome);

@@ -35,7 +35,7 @@ impl<P: PageStore> Kernel<P> {
         let Some(flight) = self.globals.in_flight.get(&effect).cloned() else { return };
         let InFlight::Infer { pid, ref model, purpose, upto, estimate, race, .. } = flight else { return };
         self.globals.in_flight.remove(&effect);
-        self.globals.scheduler.finished(model, effect);
+        self.globals.scheduler.finished(model);
         self.pay(&flight, outcome);
         if race == Race::Lost {
             self.weigh_again(pid);

@@ -392,7 +392,8 @@ impl<P: PageStore> Kernel<P> {
         self.tries_for(pid, model, id);
         let now = self.globals.at;
         let tokens = input_tokens.saturating_add(u64::from(max_output));
-        let again = self.globals.scheduler.started(model, id, tokens, &spec.limits, now);
+        self.globals.scheduler.started(model, tokens, now);
+        let once = spec.limits.per_minute();
         self.fact(
             pid,
             Body::InferenceStarted {
@@ -405,7 +406,7 @@ impl<P: PageStore> Kernel<P> {
         );
         self.with(pid, |process| process.serving += 1);
         let model = model.to_owned();
-        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, again, guard, paid_by })));
+        self.perform(Effect::Serve(Box::new(Serve { id, pid, request, model, max_output, once, guard, paid_by })));
     }
 
     /// A request is over: it is paid, and its slot is free. Where its model has failed another one is asked, as long as
@@ -423,7 +424,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         };
         let model = ask.model.clone();
-        self.globals.scheduler.finished(&model, effect);
+        self.globals.scheduler.finished(&model);
         self.with(pid, |process| process.serving = process.serving.saturating_sub(1));
         let thinks = self.thinks(&model) || ask.needs.contains(&Ability::Reasoning);
         let (usage, failure) = match outcome {

@@ -4,15 +4,14 @@
 //! have had: tokens actually served, answered ones weighing more (virtual token counters, Sheng et al., "Fairness in
 //! Serving Large Language Models", OSDI 2024). What always holds: a process waits at most once; a free slot and a
 //! waiting process never coexist unless the model's own limits say so; what has waited long gets every fourth slot
-//! whatever its class, so nothing starves and priorities still mean something under load. Limits per minute are of
-//! requests: an inference that fails may be tried again at once only as often as was counted for it before.
+//! whatever its class, so nothing starves and priorities still mean something under load.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::inference::Usage;
 use aos_abi::model::ModelLimits;
 use aos_abi::process::{Priority, SlotView};
-use aos_abi::{EffectId, Pid, Timestamp};
+use aos_abi::{Pid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// How long a process waits before it counts as aged, in milliseconds.
@@ -23,11 +22,6 @@ const AGED_EVERY: u32 = 4;
 const OUTPUT_WEIGHT: u64 = 2;
 /// The span of "per minute" limits, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
-/// Most requests beyond its first that an inference may make of its server where there is a limit: two tries more, and one
-/// without a field that the server does not know.
-const AGAIN_MAX: u32 = 3;
-/// What is not over before something ends.
-const NEVER: Timestamp = Timestamp(i64::MAX);
 
 /// Queues for every model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -49,17 +43,8 @@ struct Queue {
     started: u32,
     /// The server asked for quiet until then.
     not_before: Timestamp,
-    /// Requests of the last minute with their tokens.
+    /// Starts of the last minute with their tokens.
     minute: VecDeque<(Timestamp, u64)>,
-    /// Requests that inferences under way may still make beyond their first.
-    granted: BTreeMap<EffectId, Granted>,
-}
-
-/// How many requests more an inference may make of its server, and the tokens of each at worst.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Granted {
-    requests: u32,
-    tokens: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -143,35 +128,10 @@ impl Scheduler {
         queue.places.is_empty() && queue.running < limits.concurrency && queue.free_at(limits, now) <= now
     }
 
-    /// An inference of so many tokens, at worst, has begun. How often it may ask its server again, which is counted from now
-    /// on; `None`: as often as helps.
-    pub fn started(
-        &mut self,
-        model: &str,
-        effect: EffectId,
-        tokens: u64,
-        limits: &ModelLimits,
-        now: Timestamp,
-    ) -> Option<u32> {
+    /// An inference of so many tokens, at worst, has begun.
+    pub fn started(&mut self, model: &str, tokens: u64, now: Timestamp) {
         let queue = self.queues.entry(model.to_owned()).or_default();
         queue.running += 1;
-        queue.minute.push_back((now, tokens));
-        if limits.rpm.is_none() && limits.tpm.is_none() {
-            return None;
-        }
-        let requests = queue.spare(limits, tokens);
-        if requests > 0 {
-            queue.granted.insert(effect, Granted { requests, tokens });
-        }
-        Some(requests)
-    }
-
-    /// An inference asks its server again.
-    pub fn retried(&mut self, model: &str, effect: EffectId, now: Timestamp) {
-        let Some(queue) = self.queues.get_mut(model) else { return };
-        let Some(granted) = queue.granted.get_mut(&effect) else { return };
-        let tokens = granted.tokens;
-        granted.requests = granted.requests.saturating_sub(1);
         queue.minute.push_back((now, tokens));
     }
 
@@ -181,10 +141,9 @@ impl Scheduler {
     }
 
     /// An inference has ended.
-    pub fn finished(&mut self, model: &str, effect: EffectId) {
+    pub fn finished(&mut self, model: &str) {
         if let Some(queue) = self.queues.get_mut(model) {
             queue.running = queue.running.saturating_sub(1);
-            queue.granted.remove(&effect);
         }
     }
 
@@ -212,7 +171,7 @@ impl Scheduler {
         if queue.places.is_empty() || queue.running >= limits.concurrency {
             return None;
         }
-        Some(queue.free_at(limits, now)).filter(|at| *at > now && *at < NEVER)
+        Some(queue.free_at(limits, now)).filter(|at| *at > now)
     }
 
     /// The models somebody waits for.
@@ -259,14 +218,13 @@ impl Queue {
         }
         let mut free = self.not_before;
         if let Some(rpm) = limits.rpm {
-            let over = (self.requests() + 1).saturating_sub(rpm.max(1) as usize);
+            let over = (self.minute.len() + 1).saturating_sub(rpm.max(1) as usize);
             if over > 0 {
-                // Where it is not the minute that is full, what is granted is given back by what is under way.
-                free = free.max(self.minute.get(over - 1).map_or(NEVER, |(at, _)| at.plus_millis(MINUTE_MS)));
+                free = free.max(self.minute[over - 1].0.plus_millis(MINUTE_MS));
             }
         }
         if let Some(tpm) = limits.tpm {
-            let mut sum = self.tokens();
+            let mut sum: u64 = self.minute.iter().map(|(_, tokens)| tokens).sum();
             for (at, tokens) in &self.minute {
                 if sum < tpm {
                     break;
@@ -274,37 +232,8 @@ impl Queue {
                 sum -= tokens;
                 free = free.max(at.plus_millis(MINUTE_MS));
             }
-            if sum >= tpm && sum > 0 {
-                free = NEVER;
-            }
         }
         free
-    }
-
-    /// Requests of this minute, and those that may still be made.
-    fn requests(&self) -> usize {
-        let granted: usize = self.granted.values().map(|granted| granted.requests as usize).sum();
-        self.minute.len() + granted
-    }
-
-    /// The same in tokens.
-    fn tokens(&self) -> u64 {
-        let granted = self.granted.values().map(|granted| granted.tokens.saturating_mul(granted.requests.into()));
-        self.minute.iter().map(|(_, tokens)| *tokens).chain(granted).fold(0, u64::saturating_add)
-    }
-
-    /// How many requests more of so many tokens there is room for, with as much left over for others.
-    fn spare(&self, limits: &ModelLimits, tokens: u64) -> u32 {
-        let mut spare = AGAIN_MAX;
-        if let Some(rpm) = limits.rpm {
-            let room = (rpm as usize).saturating_sub(self.requests()) / 2;
-            spare = spare.min(u32::try_from(room).unwrap_or(u32::MAX));
-        }
-        if let Some(tpm) = limits.tpm {
-            let room = tpm.saturating_sub(self.tokens()) / 2 / tokens.max(1);
-            spare = spare.min(u32::try_from(room).unwrap_or(u32::MAX));
-        }
-        spare
     }
 }
 
@@ -318,13 +247,9 @@ mod tests {
         ModelLimits { concurrency, rpm: None, tpm: None }
     }
 
-    fn effect(nth: u64) -> EffectId {
-        EffectId { cause: aos_abi::Lsn(nth), nth: 0 }
-    }
-
     fn start(scheduler: &mut Scheduler, limits: &ModelLimits, now: i64) -> Option<u64> {
         let pid = scheduler.next(M, limits, Timestamp(now))?;
-        scheduler.started(M, effect(pid.0), 100, limits, Timestamp(now));
+        scheduler.started(M, 100, Timestamp(now));
         Some(pid.0)
     }
 
@@ -409,53 +334,7 @@ mod tests {
         assert_eq!(start(&mut s, &limits(1), 0), Some(2));
         assert_eq!(start(&mut s, &limits(1), 0), None);
         assert_eq!(s.due(M, &limits(1), Timestamp(0)), None, "time alone frees no slot");
-        s.finished(M, effect(2));
+        s.finished(M);
         assert_eq!(start(&mut s, &limits(1), 0), Some(3));
-    }
-
-    /// Three requests went out for each one that was counted.
-    #[test]
-    fn what_may_be_tried_again_is_counted_before_and_given_back_after() {
-        let limits = ModelLimits { concurrency: 9, rpm: Some(6), tpm: None };
-        let mut s = Scheduler::default();
-        let begin = |s: &mut Scheduler, pid, now| s.started(M, effect(pid), 100, &limits, Timestamp(now));
-        assert_eq!(begin(&mut s, 2, 0), Some(2), "half of the five that are left");
-        assert_eq!(begin(&mut s, 3, 0), Some(1));
-        assert_eq!(begin(&mut s, 4, 0), Some(0), "all six are spoken for");
-        s.enqueue(M, Pid(5), Priority::Normal, 0, Timestamp(0));
-        assert_eq!(s.next(M, &limits, Timestamp(0)), None);
-        s.finished(M, effect(3));
-        assert!(s.is_free("other", &limits, Timestamp(0)) && s.next(M, &limits, Timestamp(0)) == Some(Pid(5)));
-        // The minute counts from when it was asked again.
-        s.retried(M, effect(2), Timestamp(50_000));
-        s.retried(M, effect(2), Timestamp(50_000));
-        s.retried(M, effect(2), Timestamp(50_000));
-        s.enqueue(M, Pid(6), Priority::Normal, 0, Timestamp(50_000));
-        let one = ModelLimits { rpm: Some(3), ..limits };
-        assert_eq!(s.due(M, &one, Timestamp(60_001)), Some(Timestamp(110_000)));
-        let none = ModelLimits { concurrency: 9, rpm: None, tpm: None };
-        assert_eq!(s.started(M, effect(9), 100, &none, Timestamp(0)), None, "no limit, no count");
-    }
-
-    #[test]
-    fn one_request_a_minute_is_one_request() {
-        let limits = ModelLimits { concurrency: 9, rpm: Some(1), tpm: Some(100) };
-        let mut s = Scheduler::default();
-        assert_eq!(s.started(M, effect(2), 100, &limits, Timestamp(0)), Some(0));
-        // A try that was granted to nobody is not counted twice.
-        s.retried(M, effect(2), Timestamp(1));
-        s.enqueue(M, Pid(3), Priority::Normal, 0, Timestamp(0));
-        assert_eq!(s.due(M, &limits, Timestamp(1)), Some(Timestamp(60_000)));
-        let tokens = ModelLimits { concurrency: 9, rpm: None, tpm: Some(1000) };
-        let mut s = Scheduler::default();
-        assert_eq!(s.started(M, effect(2), 200, &tokens, Timestamp(0)), Some(2), "of 800 tokens that are left");
-        s.enqueue(M, Pid(3), Priority::Normal, 0, Timestamp(0));
-        assert_eq!(s.next(M, &tokens, Timestamp(0)), Some(Pid(3)));
-        s.started(M, effect(3), 400, &tokens, Timestamp(0));
-        s.enqueue(M, Pid(4), Priority::Normal, 0, Timestamp(0));
-        assert_eq!(
-            (s.next(M, &tokens, Timestamp(0)), s.due(M, &tokens, Timestamp(0))),
-            (None, Some(Timestamp(60_000)))
-        );
     }
 }

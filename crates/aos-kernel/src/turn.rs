@@ -220,7 +220,8 @@ impl<P: PageStore> Kernel<P> {
             },
         );
         let (tokens, now) = (draft.estimate + u64::from(max_output), self.globals.at);
-        draft.infer.again = self.globals.scheduler.started(&model, id, tokens, &spec.limits, now);
+        draft.infer.once = spec.limits.per_minute();
+        self.globals.scheduler.started(&model, tokens, now);
         let started = Body::InferenceStarted {
             effect: id,
             model: model.clone(),
@@ -298,7 +299,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
-            again: None,
+            once: spec.limits.per_minute(),
             hedge_after_ms: None,
         };
         Some(Draft { infer, estimate, worst_input, upto })
@@ -345,7 +346,7 @@ impl<P: PageStore> Kernel<P> {
             images: spec.images,
             max_output,
             guard,
-            again: None,
+            once: spec.limits.per_minute(),
             hedge_after_ms: None,
         })
     }

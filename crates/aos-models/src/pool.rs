@@ -239,7 +239,7 @@ impl Pool {
                         && let Some(learned) =
                             quirks.learn_order(status, &error).or_else(|| quirks.learn(status, &error, ours))
                     {
-                        if !tries.take() {
+                        if !tries.may() {
                             return Err(self.suspect(model, tries, learned));
                         }
                         quirks = learned;
@@ -250,7 +250,7 @@ impl Pool {
                 }
             };
             match backoff.after(&failure, fastrand::f64()) {
-                Some(wait) if Instant::now() + wait < deadlines.end && tries.take() => {
+                Some(wait) if Instant::now() + wait < deadlines.end && tries.may() => {
                     tracing::debug!(model, %effect, ?wait, failure = failure.message, "trying again");
                     tokio::time::sleep(wait).await;
                 }

@@ -72,7 +72,7 @@ pub(super) async fn pass(
                 if config.provider == Provider::Openai
                     && let Some(learned) = quirks.learn(status, &error, ours(asked, &target, quirks, &error))
                 {
-                    if !asker.tries.take() {
+                    if !asker.tries.may() {
                         return Err(pool.suspect(model, &asker.tries, learned).into());
                     }
                     quirks = learned;
@@ -91,7 +91,7 @@ pub(super) async fn pass(
             }
         };
         match backoff.after(&failure, fastrand::f64()) {
-            Some(wait) if Instant::now() + wait < deadlines.end && asker.tries.take() => tokio::time::sleep(wait).await,
+            Some(wait) if Instant::now() + wait < deadlines.end && asker.tries.may() => tokio::time::sleep(wait).await,
             Some(_) | None => return Err(failure.into()),
         }
     }

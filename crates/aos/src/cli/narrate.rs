@@ -194,7 +194,6 @@ impl Narrator {
             | Body::Ahead { .. }
             | Body::Rested
             | Body::Silent { .. }
-            | Body::Retried { .. }
             | Body::Budgeted { .. }
             | Body::Requested(_)
             | Body::Changed(_)

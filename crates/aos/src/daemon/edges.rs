@@ -164,10 +164,6 @@ impl Edges {
                 let live = self.live.clone();
                 let completions = self.completions.clone();
                 // The loop is gone only when the daemon stops.
-                let again = {
-                    let completions = completions.clone();
-                    move || _ = completions.send((pid, Body::Retried { effect: id }))
-                };
                 let silent = move || _ = completions.send((pid, Body::Silent { effect: id }));
                 let broken = move || Body::InferenceCompleted {
                     effect: id,
@@ -177,7 +173,7 @@ impl Edges {
                 };
                 self.track(id, pid, broken, move |token| async move {
                     let started = std::time::Instant::now();
-                    let (outcome, personal) = models.infer(&infer, &history, &live, token, (silent, again)).await;
+                    let (outcome, personal) = models.infer(&infer, &history, &live, token, silent).await;
                     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                     debug_assert!(infer.purpose != Purpose::Request);
                     Body::InferenceCompleted { effect: id, latency_ms, personal, outcome }

@@ -85,18 +85,17 @@ impl Models {
     }
 
     /// Asks a model what the kernel wants asked, and says what personal data there was in it. A summary that says nothing
-    /// becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits, `again`
-    /// before a server is asked once more, where that is counted.
+    /// becomes a plain digest. `silent` is told where no word of an answer has come for as long as the kernel waits.
     pub(crate) async fn infer(
         &self,
         infer: &Infer,
         history: &Arc<History>,
         live: &broadcast::Sender<Live>,
         token: CancellationToken,
-        (silent, again): (impl FnOnce() + Send, impl Fn() + Send + Sync + 'static),
+        silent: impl FnOnce() + Send,
     ) -> (InferenceOutcome, Option<Box<Personal>>) {
         let heard = Heard::default();
-        let tries = infer.again.map_or_else(Tries::uncounted, |left| Tries::counted(infer.pid, left, again));
+        let tries = if infer.once { Tries::none(infer.pid) } else { Tries::uncounted() };
         let answer = self.answer(infer, history, Watched { live, heard: &heard, tries: &tries }, token);
         listened(infer.hedge_after_ms, &heard.spoken, silent, answer).await
     }
@@ -215,7 +214,7 @@ impl Models {
             && let Some(blind) = without_images(prompt)
         {
             let paid = failure.usage;
-            if !tries.take() {
+            if !tries.may() {
                 self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(infer.pid);
                 return answered.map_err(|failure| Failure { kind: FailureKind::Here, ..failure });
             }

@@ -229,7 +229,9 @@ impl Relays {
         token: CancellationToken,
         asked: &Arc<Asked>,
     ) -> Answer<Option<aos_gateway::Relayed>> {
-        let (pid, asker) = (serve.pid, self.asker(&serve));
+        let pid = serve.pid;
+        let tries = if serve.once { Tries::none(pid) } else { Tries::uncounted() };
+        let asker = Asker { tries, ..serve.id.into() };
         let mut serving = Serving::of(&serve, self.completions.clone());
         let (guard, looked_at) = (serve.guard, Arc::clone(asked));
         let looked =
@@ -287,14 +289,6 @@ impl Relays {
                 Err(misfit(wrong))
             }
         }
-    }
-
-    /// Who asks for a program: its server is asked again as often as was counted for it, and each time is told.
-    fn asker(&self, serve: &Serve) -> Asker {
-        let (pid, effect, completions) = (serve.pid, serve.id, self.completions.clone());
-        let told = move || _ = completions.send((pid, Body::Retried { effect }));
-        let tries = serve.again.map_or_else(Tries::uncounted, |left| Tries::counted(pid, left, told));
-        Asker { tries, ..effect.into() }
     }
 
     /// How many requests were refused without an entry: the next one says so.
