@@ -351,7 +351,7 @@ impl<P: PageStore> Kernel<P> {
             self.queue(pid, model);
         }
         // It was up when it was chosen.
-        if self.is_down(model, spec).is_some()
+        if self.is_down_for(pid, model, spec).is_some()
             && let Ok(Some(choice)) = self.next_model(pid, &ask)
             && choice.model != model
         {

@@ -505,6 +505,17 @@ fn a_journal_cut_short_is_refused_with_what_is_safe() {
     assert!(doctor.code == 1 && doctor.out.contains("journal"), "{doctor:?}");
 }
 
+/// A daemon that goes on from what is whole.
+fn accepting(rig: &Rig) -> Running {
+    let mut daemon = rig.start(&["up", "--foreground", "--accept-loss"]);
+    while rig.aos(&["--no-start", "status"]).code != 0 {
+        if daemon.has_ended() {
+            panic!("{:?}", daemon.end());
+        }
+    }
+    daemon
+}
+
 /// The start said that the file is corrupt and to look with `aos audit verify`, which said the same and named itself.
 #[test]
 fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
@@ -533,8 +544,7 @@ fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
     assert!(doctor.code == 1 && doctor.out.contains(&told), "{doctor:?}");
     assert_eq!(fs::read(rig.file("journal.db")).unwrap(), bytes, "nothing was changed");
 
-    let daemon = rig.start(&["up", "--foreground", "--accept-loss"]);
-    rig::until("the daemon", || rig.aos(&["--no-start", "status"]).code.eq(&0).then_some(()));
+    let daemon = accepting(&rig);
     let there = rig.json(&["ps", "-a"]).as_array().unwrap().len();
     assert!((2..7).contains(&there), "what came before is there, and no more: {there}");
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0, "and it goes on");
@@ -572,8 +582,7 @@ fn the_way_out_that_an_error_names_is_a_way() {
         let words: Vec<&str> = hint.split_whitespace().skip(1).collect();
         let words: Vec<&str> = words.iter().map(|word| if *word == "FILE" { "no-such-copy" } else { word }).collect();
         if words.contains(&"--accept-loss") {
-            let daemon = rig.start(&words);
-            rig::until("the way out", || rig.aos(&["--no-start", "status"]).code.eq(&0).then_some(()));
+            let daemon = accepting(&rig);
             rig.down();
             assert_eq!(daemon.end().code, 0);
             continue;

@@ -128,16 +128,22 @@ impl Side {
         account.failed.clear();
     }
 
+    /// What a model hangs on for everybody: itself, and its server.
     fn keys(&self, model: &str) -> Vec<String> {
         let endpoint = self.models.get(model).and_then(|spec| spec.endpoint.clone());
         std::iter::once(model.to_owned()).chain(endpoint).collect()
     }
 
-    /// Whether anything has spoken against a model since then.
-    fn was_bad(&self, model: &str, since: Timestamp, now: Timestamp) -> bool {
+    /// What it hangs on for one program alone, by whose own requests it is.
+    fn own_key((pid, request): Asker, model: &str) -> Option<String> {
+        request.map(|_| format!("{model} of {pid}"))
+    }
+
+    /// Whether anything has spoken against a model for this one since then.
+    fn was_bad(&self, asker: Asker, model: &str, since: Timestamp, now: Timestamp) -> bool {
         let quiet = self.quiet.get(model).is_some_and(|until| *until >= since);
-        let bad = |key: &String| self.breakers.get(key).and_then(|of| of.bad_until(now)).is_some_and(|at| at >= since);
-        quiet || self.keys(model).iter().any(bad)
+        let bad = |key: String| self.breakers.get(&key).and_then(|of| of.bad_until(now)).is_some_and(|at| at >= since);
+        quiet || self.keys(model).into_iter().chain(Side::own_key(asker, model)).any(bad)
     }
 
     /// A request arrives.
@@ -169,19 +175,22 @@ impl Side {
             self.accounts.get(&asker).map_or((now, BTreeSet::new()), |account| (account.since, account.failed.clone()));
         let chain = self.chain(asker);
         let other =
-            chain.iter().find(|other| *other != model && !failed.contains(*other) && !self.was_bad(other, since, now));
+            chain.iter().find(|other| *other != model && !failed.contains(*other) && !self.was_bad(asker, other, since, now));
         if let Some(other) = other.filter(|_| failed.contains(model)) {
             return Err(broken(ORDER, format!("{what} since {since}, where it has just failed, and {other} would do")));
         }
         let mut probes = Vec::new();
-        for key in self.keys(model) {
+        let own = Side::own_key(asker, model);
+        for key in self.keys(model).into_iter().chain(own.clone()) {
             let Some(breaker) = self.breakers.get_mut(&key).filter(|breaker| breaker.until.is_some()) else { continue };
             let open = breaker.until.is_some_and(|until| until > now);
             if let Some(other) = other.filter(|_| open || breaker.probe.is_some()) {
                 let check = if open { OPEN } else { ONE_PROBE };
                 return Err(broken(check, format!("{what} since {since}, and {other} would do: {key} {breaker:?}")));
             }
-            if !open && breaker.probe.is_none() {
+            // A program tries nothing for others: it could hold the trial for as long as it likes.
+            let tries = own.is_none() || own.as_ref() == Some(&key);
+            if tries && !open && breaker.probe.is_none() {
                 breaker.probe = Some(id);
                 self.probes += 1;
                 probes.push(key);
@@ -189,7 +198,7 @@ impl Side {
         }
         if let Some(Some(named)) = self.named.get(&asker) {
             let before = chain.iter().take_while(|other| *other != model);
-            let mut passed = before.filter(|other| !failed.contains(*other) && !self.was_bad(other, since, now));
+            let mut passed = before.filter(|other| !failed.contains(*other) && !self.was_bad(asker, other, since, now));
             if let Some(passed) = passed.next() {
                 return Err(broken(ORDER, format!("{what} since {since}, and {passed} comes before it")));
             }
@@ -213,7 +222,7 @@ impl Side {
     /// It answers, and wants this.
     pub(super) fn answers(&mut self, id: EffectId, now: Timestamp, cost: Usd) {
         let Some(asking) = self.under_way.remove(&id) else { return };
-        for key in self.keys(&asking.model) {
+        for key in self.keys(&asking.model).into_iter().chain(Side::own_key(asking.asker, &asking.model)) {
             if let Some(breaker) = self.breakers.get_mut(&key) {
                 let last = if breaker.until.is_some() { Some(now) } else { breaker.last };
                 *breaker = Breaker { last, ..Breaker::default() };
@@ -228,6 +237,8 @@ impl Side {
     pub(super) fn fails(&mut self, id: EffectId, now: Timestamp, wrong: Wrong) {
         let Some(asking) = self.under_way.remove(&id) else { return };
         let keys = self.keys(&asking.model);
+        // What fails a program may be its request's own doing.
+        let own = Side::own_key(asking.asker, &asking.model);
         self.lets_go(&asking, now);
         let of = match wrong {
             Wrong::Later(wait) => {
@@ -235,8 +246,8 @@ impl Side {
                 *quiet = (*quiet).max(now.plus_millis(wait));
                 None
             }
-            Wrong::Key => keys.first(),
-            Wrong::Down => keys.last(),
+            Wrong::Key => own.as_ref().or(keys.first()),
+            Wrong::Down => own.as_ref().or(keys.last()),
         };
         if let Some(key) = of {
             let tried = asking.probes.contains(key);

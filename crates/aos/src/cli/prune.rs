@@ -5,8 +5,9 @@ use aos_abi::api::{PruneRequest, PruneView};
 use super::{Context, Exit, Failure, now, of, when};
 use crate::client::Address;
 
-/// Take processes that have ended out of the journal, with their workspaces and what only they remember; a sealed mark in
-/// the chain says so
+/// Take processes that have ended out of the journal; a sealed mark in the chain says so
+///
+/// Their workspaces go with them, and what only they remember. Without --before all go that have ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  aos prune --before 30d --dry-run\n  aos prune --before 2026-01-01")]
 pub struct Args {
