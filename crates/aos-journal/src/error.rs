@@ -235,9 +235,9 @@ fn corrupt_hint(at: Place, sound_upto: Option<Lsn>) -> String {
                  pruned it cannot: `aos restore FILE` from a backup then"
             )
         }
-        (Place::File | Place::Entry(_) | Place::Sealed(_), Some(lsn)) => format!(
-            "{sound}`aos restore FILE` from a backup, or go on from entry {lsn} with `aos up --foreground --accept-loss`, \
-             which keeps the damaged file beside; `aos audit verify` says what is damaged"
+        (Place::File | Place::Entry(_) | Place::Sealed(_), Some(_)) => format!(
+            "{sound}`aos restore FILE` from a backup, or go on without what came after with \
+             `aos up --foreground --accept-loss`, which keeps the damaged file beside; `aos audit verify` says what is damaged"
         ),
         (Place::File | Place::Entry(_) | Place::Sealed(_), None) => {
             "nothing of it can be read: keep a copy of the file, and `aos restore FILE` from a backup".into()

@@ -30,7 +30,7 @@ const TAIL_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Go on where acknowledged entries at the end are gone ([`Error::TornTail`]), and where the file is damaged, from
-    /// the last entry that is whole; a person said so.
+    /// the last input that is whole; a person said so.
     pub accept_loss: bool,
     /// Most batches that wait for the writer; who appends beyond waits for room.
     pub queue: usize,

@@ -1,7 +1,7 @@
 //! Salvage: what is whole from the first entry on, taken out of a damaged file into a new one.
 //!
 //! Start at [`salvage`]. What always holds: a person asked for it; the damaged file is kept under another name; what is
-//! taken over is a prefix of the chain, computed anew, with nothing after the first break. Saved states go along only
+//! taken over is a prefix of the chain, computed anew, of whole inputs with all that was decided from them. Saved states go along only
 //! where they are whole and not of a later entry. Where entries of that prefix were pruned and no such state is left,
 //! nothing could be rebuilt from the rest, and all stays as it is.
 
@@ -33,7 +33,11 @@ pub(crate) fn salvage(files: &Files) -> Result<Option<PathBuf>, Error> {
     let report = reader.verify(|_, _| {})?;
     let Some(damage) = damage(&report) else { return Ok(None) };
     let lost = || Error::Corrupt { at: damage.at, detail: damage.detail.clone(), sound_upto: None };
-    if report.sound_upto == Lsn::ZERO {
+    let upto = match report.sound_upto {
+        all if all == report.last => all,
+        upto => before_the_last_input(&reader, upto)?,
+    };
+    if upto == Lsn::ZERO {
         return Err(lost());
     }
     remove(&files.new)?;
@@ -41,9 +45,9 @@ pub(crate) fn salvage(files: &Files) -> Result<Option<PathBuf>, Error> {
     let mut new = schema::open_writer(&files.new)?;
     let fail = |source| Error::sqlite("write what is whole of the journal", &files.new, source);
     let taken = new.transaction().map_err(fail)?;
-    let pruned = copy_entries(&reader, &taken, &files.new, report.sound_upto)?;
+    let pruned = copy_entries(&reader, &taken, &files.new, upto)?;
     // A page that cannot be read takes the whole of its kind with it: a state is whole or it is none.
-    let saved = [SAVED, BARRIER].map(|kind| copy_states(&reader, &taken, &files.new, kind, report.sound_upto));
+    let saved = [SAVED, BARRIER].map(|kind| copy_states(&reader, &taken, &files.new, kind, upto));
     if pruned && !saved.into_iter().collect::<Result<Vec<_>, _>>()?.contains(&true) {
         return Err(lost());
     }
@@ -59,6 +63,22 @@ fn damage(report: &Report) -> Option<&crate::Fault> {
         Place::File | Place::Sealed(_) => true,
         Place::Entry(lsn) => lsn <= report.last,
         Place::Page(_) | Place::Globals => false,
+    })
+}
+
+/// The entry before the last input up to there. Of that input nobody knows whether all that was decided from it is whole,
+/// and a replay decides all of it again.
+fn before_the_last_input(reader: &Reader, upto: Lsn) -> Result<Lsn, Error> {
+    reader.with(|db| {
+        let read = |source| read_error("read the journal", reader.path(), source);
+        let mut cause = db.prepare("SELECT cause FROM entry WHERE lsn = ?1").map_err(read)?;
+        for lsn in (1..=upto.0).rev() {
+            let found = cause.query_row([lsn], |row| row.get::<_, Option<u64>>(0)).optional().map_err(read)?;
+            if found.is_some_and(|cause| cause.is_none_or(|cause| cause == 0)) {
+                return Ok(Lsn(lsn - 1));
+            }
+        }
+        Ok(Lsn::ZERO)
     })
 }
 

@@ -174,8 +174,9 @@ impl Side {
         let (since, failed) =
             self.accounts.get(&asker).map_or((now, BTreeSet::new()), |account| (account.since, account.failed.clone()));
         let chain = self.chain(asker);
-        let other =
-            chain.iter().find(|other| *other != model && !failed.contains(*other) && !self.was_bad(asker, other, since, now));
+        let other = chain
+            .iter()
+            .find(|other| *other != model && !failed.contains(*other) && !self.was_bad(asker, other, since, now));
         if let Some(other) = other.filter(|_| failed.contains(model)) {
             return Err(broken(ORDER, format!("{what} since {since}, where it has just failed, and {other} would do")));
         }
