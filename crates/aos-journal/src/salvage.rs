@@ -184,15 +184,11 @@ fn exchange(files: &Files) -> Result<PathBuf, Error> {
     rename(&files.db, &aside)?;
     if exists(&files.wal)? {
         // Its log by the name that SQLite looks for beside it.
-        let mut name = aside.as_os_str().to_owned();
-        name.push("-wal");
-        rename(&files.wal, Path::new(&name))?;
+        rename(&files.wal, &Files::of(&aside).wal)?;
     }
-    remove(&files.shm)?;
-    for suffix in ["-wal", "-shm"] {
-        let mut name = files.new.as_os_str().to_owned();
-        name.push(suffix);
-        remove(Path::new(&name))?;
+    let new = Files::of(&files.new);
+    for left in [&files.shm, &new.wal, &new.shm] {
+        remove(left)?;
     }
     files.put_in_place(&files.new)?;
     Ok(aside)

@@ -45,12 +45,7 @@ impl<P: PageStore> Kernel<P> {
         if self.globals.circuits.quiet() {
             return;
         }
-        let now = self.globals.at;
-        for of in self.keys_of(model) {
-            if self.globals.circuits.started(&of, effect, now) {
-                self.fact(pid, Body::Circuit { of, state: CircuitState::HalfOpen, until: None, why: String::new() });
-            }
-        }
+        self.keys_of(model).into_iter().for_each(|of| self.tries_one(pid, of, effect));
     }
 
     /// The breakers that a model hangs on: its own, and its server's.
@@ -133,8 +128,11 @@ impl<P: PageStore> Kernel<P> {
 
     /// A program's request goes out: it may be the one that tries again what failed the program.
     pub(crate) fn tries_for(&mut self, pid: Pid, model: &str, effect: EffectId) {
-        let (of, now) = (circuit::of_program(model, pid), self.globals.at);
-        if self.globals.circuits.started(&of, effect, now) {
+        self.tries_one(pid, circuit::of_program(model, pid), effect);
+    }
+
+    fn tries_one(&mut self, pid: Pid, of: String, effect: EffectId) {
+        if self.globals.circuits.started(&of, effect, self.globals.at) {
             self.fact(pid, Body::Circuit { of, state: CircuitState::HalfOpen, until: None, why: String::new() });
         }
     }
@@ -149,20 +147,24 @@ impl<P: PageStore> Kernel<P> {
     /// Whoever waits for a model that went down goes to another one, where one may serve.
     fn move_on(&mut self, model: &str, but: Pid) {
         for pid in self.globals.scheduler.waiting(model) {
-            if pid != but && self.route_of(pid).order.first().is_some_and(|first| first.model != *model) {
-                self.want_turn(pid);
+            if pid != but {
+                self.goes_elsewhere(pid, model);
             }
         }
+    }
+
+    /// Has a process go to another model where that is its first choice now; whether it does.
+    fn goes_elsewhere(&mut self, pid: Pid, model: &str) -> bool {
+        let elsewhere = self.route_of(pid).order.first().is_some_and(|first| first.model != *model);
+        if elsewhere {
+            self.want_turn(pid);
+        }
+        elsewhere
     }
 
     /// Whether a process whose turn it is goes to another model: the server of the one that it waited for went down meanwhile,
     /// or another inference tries it just now.
     pub(crate) fn passes_by(&mut self, pid: Pid, model: &str, spec: &ModelSpec) -> bool {
-        let down = self.is_down(model, spec).is_some();
-        let elsewhere = down && self.route_of(pid).order.first().is_some_and(|first| first.model != *model);
-        if elsewhere {
-            self.want_turn(pid);
-        }
-        elsewhere
+        self.is_down(model, spec).is_some() && self.goes_elsewhere(pid, model)
     }
 }

@@ -279,7 +279,7 @@ impl<P: PageStore> Kernel<P> {
                 self.stands(pid, id, &open);
                 let standing = self.standing(pid);
                 let covers: Vec<String> = standing.iter().filter(|one| one.id == id).map(|one| one.shown()).collect();
-                self.tell_lifted(pid, id, Lifted::Process, begun(&covers.join(", ")), None);
+                self.tell_lifted(pid, id, Lifted::Process, begun(&covers.join(", "), CALL_SHOWN_BYTES), None);
             }
             ProposalState::Rejected | ProposalState::Vetoed => {
                 let print = self.globals.denials.get(&number).map(|denied| denied.print);
@@ -412,16 +412,16 @@ pub(crate) fn denied(name: Name, rule: &str, hint: Option<String>) -> CallError 
 /// A call as its process is shown it.
 fn shown(open: &OpenProposal) -> String {
     let name = open.name.parse::<Name>().map_or("", |name| name.as_str());
-    let args = begun(&open.args);
+    let args = begun(&open.args, CALL_SHOWN_BYTES);
     let passes = match open.inner.is_empty() {
         true => String::new(),
-        false => format!(", in which nothing stands against {}", begun(&open.grants.join(", "))),
+        false => format!(", in which nothing stands against {}", begun(&open.grants.join(", "), CALL_SHOWN_BYTES)),
     };
     format!("{name} {args}{passes}")
 }
 
-/// The beginning of a text for a process.
-fn begun(text: &str) -> String {
-    let shown = &text[..text.floor_char_boundary(CALL_SHOWN_BYTES)];
+/// The beginning of a text, of at most so many bytes of it.
+pub(crate) fn begun(text: &str, most: usize) -> String {
+    let shown = &text[..text.floor_char_boundary(most)];
     if shown.len() < text.len() { format!("{shown}…") } else { text.to_owned() }
 }

@@ -10,7 +10,7 @@ use aos_abi::{Body, Name, Pid, Syscall, limits};
 use aos_policy::{Explanation, Permit, Ruling, Standing};
 
 use crate::Kernel;
-use crate::denials::Kept;
+use crate::denials::{Kept, begun};
 use crate::process::{InnerCall, OpenProposal};
 use crate::table::PageStore;
 
@@ -39,9 +39,7 @@ impl<P: PageStore> Kernel<P> {
         let told: Vec<Syscall> = told.filter(can_be_inside).collect();
         match &made {
             Syscall::NetFetch(fetch) => {
-                let shown = &fetch.url[..fetch.url.floor_char_boundary(LED_BYTES)];
-                let cut = if shown.len() < fetch.url.len() { "…" } else { "" };
-                let led = format!("a redirect of NET_FETCH {shown}{cut}");
+                let led = format!("a redirect of NET_FETCH {}", begun(&fetch.url, LED_BYTES));
                 for to in told.iter().filter(|call| call.name() == Name::NetFetch) {
                     let Some(ruling) = self.rule(pid, to.clone()) else { return };
                     if ruling.verdict == Verdict::Deny {
