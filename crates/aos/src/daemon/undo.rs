@@ -76,7 +76,7 @@ impl Watch {
     }
 
     /// As of [`Undo::turned`]. Blocking.
-    fn turned(mut self, note: Value) -> Result<Committed, aos_sandbox::Error> {
+    fn turned(mut self, note: &Note) -> Result<Committed, aos_sandbox::Error> {
         let turned = self.undo.turned(self.effect, note);
         self.over = turned.is_ok();
         turned
@@ -238,6 +238,7 @@ impl Undo {
                 Vec::new()
             });
             for (effect, path) in kept {
+                let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
                 let loaded = Committed::load(&path);
                 if matches!(loaded, Ok(None))
                     && let Err(error) = recover(&path)
@@ -413,11 +414,11 @@ impl Undo {
         }
     }
 
-    /// Takes a change back, or makes it again; what is written down with that. Blocking.
+    /// Takes a change back, or makes it again, and counts what is kept of it now; `note` is written down with that. Blocking.
     ///
     /// # Errors
     /// As of [`Committed::undo`]; where its folder is gone, that it cannot be opened.
-    fn turned(&self, effect: EffectId, note: Value) -> Result<Committed, aos_sandbox::Error> {
+    fn turned(&self, effect: EffectId, note: &Note) -> Result<Committed, aos_sandbox::Error> {
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let (kept, dir) = (self.dir.join(AT_REST).join(effect.to_string()), self.dir.join(effect.to_string()));
         let failed = |source: io::Error| aos_sandbox::Error::Path { path: dir.clone(), source };
@@ -426,7 +427,12 @@ impl Undo {
             std::fs::rename(&kept, &dir).and_then(|()| std::fs::File::open(&self.dir)?.sync_all()).map_err(failed)?;
         }
         let committed = Committed::load(&dir)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        if committed.stage() == Stage::Committed { committed.undo(note) } else { committed.redo(note) }
+        let written = note.written();
+        let turned = if committed.stage() == Stage::Committed { committed.undo(written) } else { committed.redo(written) }?;
+        // Once the journal knows of it, its folder is another.
+        let kept = Kept::of(&turned, note);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
+        Ok(turned)
     }
 
     /// The change of an effect, if it is kept still.
@@ -822,6 +828,39 @@ mod tests {
         turned.redo(Value::Null).unwrap();
     }
 
+    /// What was taken back was measured where it no longer lay, counted as all that a process may keep, and the next change
+    /// of anybody deleted what else that process could take back.
+    #[tokio::test]
+    async fn what_the_journal_hears_of_at_once_is_counted_as_what_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = tempfile::tempdir().unwrap();
+        let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+        let undo = Arc::new(undo);
+        let made: Vec<Changed> = (1..=3).map(|nth| changed_by(&undo, nth, workspace.path())).collect();
+        made.iter().for_each(|changed| undo.told(changed));
+        undo.count();
+
+        let link = Link { effect: made[2].effect, turn: 0, undoes: None };
+        let proposal = json!({
+            "id": "p3", "pid": 2, "call": { "name": "FS_WRITE", "args": {} }, "verdict": "allow", "rule": "r", "why": null,
+            "risk": null, "preview": "", "state": "executed", "expires_at": "2026-11-26T00:00:00Z",
+        });
+        let proposal = serde_json::from_value(proposal).unwrap();
+        let told = Arc::clone(&undo);
+        let tell = |_, body| async move {
+            let Body::Changed(changed) = body else { panic!("{body:?}") };
+            told.told(&changed);
+            Ok(())
+        };
+        undo.undo(proposal, &[("p3".to_owned(), link)].into(), Default::default(), None, tell).await.unwrap();
+        assert!(!workspace.path().join("f3").exists());
+
+        let bytes = |nth: usize| undo.kept.lock().unwrap()[&made[nth].effect].bytes;
+        assert!((1..100_000).contains(&bytes(2)), "{}", bytes(2));
+        undo.make_room();
+        assert!(undo.load(made[0].effect).is_some());
+    }
+
     #[test]
     fn what_is_turned_round_is_looked_at_again_until_the_journal_knows() {
         let home = tempfile::tempdir().unwrap();
@@ -831,7 +870,7 @@ mod tests {
         let made = changed_by(&undo, 1, workspace.path());
         undo.told(&made);
         let (_, note) = undo.load(made.effect).unwrap();
-        let turned = undo.turned(made.effect, note.turned("p1", None).written()).unwrap();
+        let turned = undo.turned(made.effect, &note.turned("p1", None)).unwrap();
         assert!(!workspace.path().join("f1").exists());
         // The word of the first turn may come late.
         undo.told(&made);

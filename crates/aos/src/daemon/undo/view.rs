@@ -130,14 +130,12 @@ impl Undo {
         drop(committed);
         let watch = self.watch(link.effect, &workspace);
         let (turned, note) = blocking(move || {
-            let turned = watch.turned(note.written()).map_err(|error| refused(&id, &error))?;
+            let turned = watch.turned(&note).map_err(|error| refused(&id, &error))?;
             Ok((turned, note))
         })
         .await?;
         let changed = changed(&turned, &note);
         tell(note.pid, Body::Changed(Box::new(changed))).await?;
-        let kept = super::Kept::of(&turned, &note);
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(link.effect, kept);
         view.done = true;
         view.proposal.state = ProposalState::Undone;
         Ok(view)
