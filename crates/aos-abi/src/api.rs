@@ -82,7 +82,8 @@ pub struct SpawnRequest {
     /// A person's own folder to work on, absolute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Work on a copy of that folder, so that what it would change can be looked at.
+    /// Work on a copy of that folder, so that what it would change can be looked at; what would reach beyond the copy is
+    /// denied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// Files to put into its workspace before it starts: one of its own, or the copy of a dry run.

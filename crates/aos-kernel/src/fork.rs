@@ -40,6 +40,10 @@ impl<P: PageStore> Kernel<P> {
                 format!("process {from} is a program's key and has no past to fork"),
             ));
         }
+        if process.chain.iter().any(Grants::are_of_a_dry_run) {
+            return Err(CallError::new(Code::Inval, format!("process {from} is a dry run and works on a copy"))
+                .hint("begin anew: aos run --dry-run, or without it"));
+        }
         let started_at = process.started_at;
         let wall_s = process.budget.ends_at.map(|end| end.millis_since(started_at).div_ceil(1000));
         let pid = Pid(self.globals.last_pid + 1);

@@ -48,6 +48,7 @@ impl<P: PageStore> Kernel<P> {
         let now = self.globals.at;
         let own = spec.grants.as_ref().map(|list| Grants::parse(list).unwrap_or_default());
         let own_grants = own.is_some();
+        let of_a_dry_run = spec.copy_of.as_ref().map(|_| Grants::of_a_dry_run());
         let (above, depth, root, parents_end) = match self.table.get(spec.parent) {
             Some(parent) => (parent.chain.clone(), parent.depth + 1, parent.root, parent.budget.ends_at),
             None => (Vec::new(), 1, pid, None),
@@ -106,7 +107,7 @@ impl<P: PageStore> Kernel<P> {
             model: spec.model.clone(),
             course: crate::course::Course::of(&spec.model),
             priority: spec.priority,
-            chain: own.into_iter().chain(above).collect(),
+            chain: own.into_iter().chain(of_a_dry_run).chain(above).collect(),
             policy_role,
             quarantine: spec.quarantine,
             vouched: false,
@@ -544,7 +545,8 @@ impl<P: PageStore> Kernel<P> {
         let open = self.with(pid, |process| std::mem::take(&mut process.proposals)).unwrap_or_default();
         for id in open.into_keys() {
             self.globals.proposals.remove(&id);
-            self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why: None });
+            let why = Some("its process has ended".to_owned());
+            self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why });
         }
         let stood = self.with(pid, |process| std::mem::take(&mut process.standing)).unwrap_or_default();
         for id in stood.into_keys() {

@@ -349,6 +349,11 @@ pub(crate) fn by_grants(
     if grants.as_slice().iter().any(|grant| grant.covers(action, target)) {
         return;
     }
+    if grants.are_of_a_dry_run() {
+        let rule = || format!("dry run: {} would reach beyond the copy", action.name());
+        said.lower(Verdict::Deny, rule, || None);
+        return;
+    }
     let whose = if depth == 0 { "this process" } else { "an ancestor" };
     let rule = || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string()));
     // Whoever was given nothing at all is to do nothing: so is a quarantined child, which reads what strangers wrote.

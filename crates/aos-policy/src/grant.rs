@@ -136,6 +136,27 @@ impl<'de> Deserialize<'de> for Grant {
     }
 }
 
+/// What a process may do in a dry run, as far as its role lets it: what stays in the copy, asks, or only reads. Whatever it
+/// spawns has no more. A request with another method than `GET` cannot be taken back, and neither can a message; memory and
+/// timers stay.
+const IN_A_DRY_RUN: &[&str] = &[
+    "ASK_USER",
+    "EXEC_CMD",
+    "FS_DELETE",
+    "FS_EDIT",
+    "FS_LIST",
+    "FS_MOVE",
+    "FS_READ",
+    "FS_SEARCH",
+    "FS_WATCH",
+    "FS_WRITE",
+    "MEM_READ",
+    "NET_FETCH",
+    "PROPOSE",
+    "SPAWN_AGENT",
+    "TOOL_SEARCH",
+];
+
 /// The grants of one process. None at all leave it the calls that are always allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -148,6 +169,21 @@ impl Grants {
     /// The first text that is no grant.
     pub fn parse<S: AsRef<str>>(texts: &[S]) -> Result<Grants, GrantFault> {
         texts.iter().map(|text| text.as_ref().parse()).collect::<Result<_, _>>().map(Grants)
+    }
+
+    /// What a process may do that works on a copy, to show what it would change.
+    ///
+    /// # Panics
+    /// Never: a test reads each.
+    #[must_use]
+    pub fn of_a_dry_run() -> Grants {
+        Grants::parse(IN_A_DRY_RUN).expect("each is the name of a call")
+    }
+
+    /// Whether they are [`Grants::of_a_dry_run`].
+    #[must_use]
+    pub fn are_of_a_dry_run(&self) -> bool {
+        self.0.iter().map(Grant::as_str).eq(IN_A_DRY_RUN.iter().copied())
     }
 
     /// Each grant.

@@ -280,6 +280,40 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
     assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
 }
 
+/// Requests left, memory was written and timers were set, and then it was said that nothing would change.
+#[test]
+fn a_dry_run_does_nothing_that_reaches_beyond_the_copy() {
+    let beyond = [
+        ("MEM_WRITE", json!({ "key": "sky", "value": "green" })),
+        ("NET_SEND", json!({ "method": "POST", "url": "http://127.0.0.1:9/in", "body": "x" })),
+        ("SYS_SCHEDULE", json!({ "cron": "0 9 * * *", "prompt": "again" })),
+        ("SEND_MSG", json!({ "to_pid": 1, "content": "hello" })),
+        ("SYS_REGISTER_WEBHOOK", json!({ "path": "orders" })),
+    ];
+    let mut steps: Vec<_> = beyond.iter().map(|(name, args)| call(name, args.clone())).collect();
+    // Nor does it have a helper do it.
+    let helper = json!({ "role": "helper", "task": "beta", "grants": ["MEM_WRITE **"] });
+    steps.extend([call("SPAWN_AGENT", helper), say("done")]);
+    let calls = r#"    calls: [MEM_WRITE **, SYS_SCHEDULE, SEND_MSG **, SYS_REGISTER_WEBHOOK, SPAWN_AGENT]
+    net: [{to: "127.0.0.1:9", allow: ["POST /**"], private: true}]
+    fs:"#;
+    let policy = Some(POLICY.replace("    fs:", calls));
+    let rig = Rig::with(vec![any("alpha", steps)], Setup { policy, ..Setup::default() });
+    let folder = rig.folder("mine");
+    let ran = rig.aos(&["run", "--dry-run", "-w", folder.to_str().unwrap(), "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let verdicts = rig.entries(2, "verdict");
+    let denied = verdicts.iter().filter(|one| one["rule"].as_str().unwrap().starts_with("dry run: "));
+    assert_eq!(denied.count(), beyond.len(), "{verdicts:?}");
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 1, "{ran:?}");
+    assert!(ran.err.contains("would reach beyond the copy") && ran.err.contains("would change"), "{ran:?}");
+    assert_eq!(rig.json(&["timers"]), json!([]));
+    // Nobody is offered to lift that.
+    assert_eq!(rig.json(&["proposals", "--all"]), json!([]));
+    let fork = rig.aos(&["fork", "2"]);
+    assert!(fork.code == 2 && fork.err.contains("dry run"), "{fork:?}");
+}
+
 /// A command sees what the agent wrote before it, and what it changes itself is shown with the rest.
 #[test]
 fn a_dry_run_of_commands_shows_what_they_would_change() {

@@ -61,7 +61,7 @@ pub struct Args {
     /// The group it and its children belong to; `aos kill --group` reaches all of it
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Show what it would change in the folder, and leave it alone
+    /// Show what it would change in the folder, and change nothing: it works on a copy, and sends, remembers and schedules nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -144,7 +144,7 @@ fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failu
         cx.note(&format!("and {} more", found.more));
     }
     if found.changes.is_empty() {
-        cx.note("nothing would change");
+        cx.note(&format!("nothing in {} would change", clean_line(&folder.to_string_lossy())));
     }
     cx.print(&clean(&found.diff))
 }

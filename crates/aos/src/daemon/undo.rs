@@ -428,7 +428,8 @@ impl Undo {
         }
         let committed = Committed::load(&dir)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let written = note.written();
-        let turned = if committed.stage() == Stage::Committed { committed.undo(written) } else { committed.redo(written) }?;
+        let turned =
+            if committed.stage() == Stage::Committed { committed.undo(written) } else { committed.redo(written) }?;
         // Once the journal knows of it, its folder is another.
         let kept = Kept::of(&turned, note);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
