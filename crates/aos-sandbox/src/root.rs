@@ -7,6 +7,7 @@
 //! the six devices and the command's own terminals `nodev`, and everything but the workspace, `/tmp`, `/dev/shm` and
 //! granted mounts read-only.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -375,9 +376,17 @@ impl Root {
                 _ => {}
             }
         }
+        let within = |path: &Path| companions.iter().any(|folder| path.starts_with(folder));
+        let mut shown = BTreeSet::new();
         for (place, real) in &programs {
-            if !companions.iter().any(|folder| place.starts_with(folder)) {
-                self.show(place, real, false, true)?;
+            // Many find what belongs to them by where they lie, links followed: a Java its libraries, a script its modules.
+            let linked = place != real && SYSTEM.iter().any(|name| real.starts_with(Path::new("/").join(name)));
+            let at = if linked { real } else { place };
+            if !within(at) && shown.insert(at) {
+                self.show(at, real, false, true)?;
+            }
+            if linked && !within(place) {
+                self.link(real.as_os_str(), relative(place))?;
             }
         }
         companions.extend(started.into_iter().map(|(place, _)| place));

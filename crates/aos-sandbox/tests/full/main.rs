@@ -87,6 +87,17 @@ fn python_and_git_work() {
     assert_eq!(out.stdout.text(), "one\n", "{out:?}");
 }
 
+/// The file behind a link was shown under the link's name: a Java found none of its libraries, npm none of its modules.
+#[test]
+fn a_program_that_is_a_link_finds_what_lies_beside_it() {
+    let Some(rig) = rig() else { return };
+    let real = std::fs::canonicalize("/usr/bin/awk").expect("awk is on every host");
+    let mut spec = rig.spec(&["sh", "-c", "readlink -f /usr/bin/awk; awk 'BEGIN { print 6 * 7 }'"]);
+    spec.programs = Programs::Only(["/bin/sh", "/usr/bin/readlink", "/usr/bin/awk"].map(Into::into).into());
+    let out = go(&spec).expect("it starts");
+    assert_eq!(out.stdout.text(), format!("{}\n42\n", real.display()), "{out:?}");
+}
+
 #[test]
 fn a_program_written_inside_runs() {
     let Some(rig) = rig() else { return };
