@@ -160,6 +160,7 @@ impl Driver {
         let Some(layer) = layer else { return Ok(Ran { answer, committed: None }) };
         if !wanted {
             layer.discard()?;
+            let answer = answer.map_err(|error| CallError { partial: error.partial.map(not_kept), ..error });
             return Ok(Ran { answer, committed: None });
         }
         if let Err(refused) = bounds::judge(&*scene.bounds, &scene.workspace, &layer, &outcome.changed) {
@@ -196,14 +197,16 @@ fn unkept(answer: Result<Value, CallError>, refused: CallError) -> CallError {
         Ok(result) => Some(result),
         Err(error) => error.partial,
     };
-    let partial = partial.map(|mut result| {
-        if let Some(fields) = result.as_object_mut() {
-            let changed = fields.remove("changed");
-            fields.extend(changed.map(|changed| ("not_kept".to_owned(), changed)));
-        }
-        result
-    });
-    CallError { partial, ..refused }
+    CallError { partial: partial.map(not_kept), ..refused }
+}
+
+/// A result that names what the command changed, where nothing of that is made.
+fn not_kept(mut result: Value) -> Value {
+    if let Some(fields) = result.as_object_mut() {
+        let changed = fields.remove("changed");
+        fields.extend(changed.map(|changed| ("not_kept".to_owned(), changed)));
+    }
+    result
 }
 
 /// The call's deadline, 30 seconds if it names none.

@@ -348,7 +348,8 @@ fn what_was_stopped_or_wrote_too_much_leaves_nothing() {
     for (end, code) in [(End::Cancelled, Code::Intr), (End::OutOfDisk, Code::NoSpc)] {
         let room = Room::new(Ok(end), Captured::default());
         let ran = room.call(json!({ "cmd": "true" }));
-        assert_eq!(ran.answer.unwrap_err().code, code);
+        let error = ran.answer.unwrap_err();
+        assert_eq!((error.code, &error.partial.unwrap()["not_kept"]), (code, &json!(["new.txt"])));
         assert!(!room.work().join("new.txt").exists() && !room.home.path().join("layer").exists(), "{end:?}");
     }
     let room = Room::new(Err("vanished"), Captured::default());
