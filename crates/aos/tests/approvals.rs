@@ -62,7 +62,9 @@ fn a_yes_to_a_script_is_a_yes_to_its_bytes() {
     assert!(listed.out.contains("only while unchanged: go.sh\n"), "{listed:?}");
     fs::write(folder.join("go.sh"), "echo evil\n").unwrap();
     let id = asked["id"].as_str().unwrap().to_owned();
-    assert_eq!(rig.aos(&["approve", &id]).code, 0);
+    // Who said yes is told as well.
+    let told = rig.aos(&["approve", &id]);
+    assert!(told.code == 1 && told.err.contains("`go.sh` has changed since"), "{told:?}");
     let ran = running.end();
     assert!(ran.out.contains("EREJECTED") && ran.out.contains("`go.sh` has changed since"), "{ran:?}");
     assert!(!folder.join("out").exists());
@@ -91,7 +93,8 @@ fn a_yes_to_a_write_shows_the_change_and_holds_while_the_file_is_the_same() {
     assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "new\n");
     assert!(second["preview"].as_str().unwrap().contains("-new\n+newer\n"), "{second}");
     fs::write(folder.join("asks/a"), "a person's\n").unwrap();
-    assert_eq!(rig.aos(&["approve", id]).code, 0);
+    let told = rig.aos(&["approve", id]);
+    assert!(told.code == 1 && told.err.contains("`asks/a` has changed since"), "{told:?}");
     let ran = running.end();
     assert!(ran.out.contains("`asks/a` has changed since"), "{ran:?}");
     assert_eq!(fs::read_to_string(folder.join("asks/a")).unwrap(), "a person's\n");
@@ -508,7 +511,7 @@ fn the_same_question_of_a_tree_is_read_once_and_answered_by_name() {
     assert!(told.contains("  the same 2 times; a yes to all: aos approve p1 p2\n"), "{told}");
     assert_eq!(told.matches("| +new\n").count(), 2, "{told}");
     let yes = rig.aos(&["approve", "p1", "p2"]);
-    assert!(yes.code == 0 && yes.err.contains("p1 is approved") && yes.err.contains("p2 is approved"), "{yes:?}");
+    assert!(yes.err.contains("p1 is approved") && yes.err.contains("p2"), "{yes:?}");
     // They share a workspace, so the yes to the one may not hold after the other's write: each is for its own call.
     let over = |id: &str| [json!("executed"), json!("expired")].contains(&state(&rig, id));
     until("both to be over", || ["p1", "p2"].into_iter().all(over).then_some(()));
@@ -540,6 +543,15 @@ fn who_proposes_says_what_could_go_wrong_and_is_told_the_id() {
     let results = rig.entries(pid, "result");
     assert_eq!(results[0]["result"], json!({ "bytes": 1, "proposal_id": "p1" }));
     assert_eq!(results[1]["error"]["message"], format!("{second}: one is enough"));
+    // Why something is over is found again by whoever looks later.
+    let whole = rig.aos(&["proposals", second]);
+    assert!(whole.out.contains("rejected") && whole.out.contains("  ended: one is enough\n"), "{whole:?}");
+    let left = rig.spawn(&["go"]);
+    let last = until("another question", || rig.json(&["proposals"])[0]["id"].as_str().map(str::to_owned));
+    assert_eq!(rig.aos(&["kill", &left.to_string()]).code, 0);
+    rig.until_state(left, "exited");
+    let late = rig.aos(&["approve", &last]);
+    assert!(late.code == 1 && late.err.contains("its process has ended"), "{late:?}");
 }
 
 /// Two files written by one reply.

@@ -30,7 +30,7 @@ const WANTS_SHOWN: usize = 3;
 const WANTS_WIDTH: usize = 100;
 /// Columns of the risk in the line of a denial.
 const RISK_WIDTH: usize = 28;
-/// The sign before each line: what is known of the risk, what would happen, why, and what a yes is bound to.
+/// The sign before each line: what is known of the risk, what would happen, why, what a yes is bound to, and why it is over.
 const RISK: &str = "  risk: ";
 pub(crate) const PREVIEW: &str = "  | ";
 const WHY: &str = "  why: ";
@@ -40,7 +40,8 @@ const RULE: &str = "  rule: ";
 const WANTS: &str = "  wants: ";
 const INNER: &str = "  in it: ";
 const LED: &str = "  led there by: ";
-const SIGNS: [&str; 9] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED];
+const ENDED: &str = "  ended: ";
+const SIGNS: [&str; 10] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED, ENDED];
 
 /// List what waits for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
@@ -167,7 +168,8 @@ pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
         grants => format!("{RULE}{}\n{WANTS}{}\n", clean_line(&proposal.rule), clean_line(&grants.join(", "))),
     };
     let bound = bound(&proposal.files, proposal.unbound.as_deref());
-    broken(&(risk + &preview + &why + &within(proposal) + &bound + &wants), width)
+    let ended: String = proposal.ended.iter().map(|why| format!("{ENDED}{}\n", clean_line(why))).collect();
+    broken(&(risk + &preview + &why + &within(proposal) + &bound + &wants + &ended), width)
 }
 
 /// The risk, what would happen, and why. What is known stands before what the process says, and each line of what it says

@@ -176,12 +176,17 @@ impl Proposals {
             Body::Proposal { id, state, why, .. } => {
                 if let Some(view) = self.0.get_mut(id) {
                     view.state = *state;
-                    view.ended = why.clone().filter(|_| *state == ProposalState::Expired);
+                    view.ended = why.clone().filter(|why| !why.is_empty() && is_over(*state));
                 }
             }
             _ => {}
         }
     }
+}
+
+/// Whether nothing comes after it that would be said of it.
+fn is_over(state: ProposalState) -> bool {
+    matches!(state, ProposalState::Rejected | ProposalState::Vetoed | ProposalState::Expired)
 }
 
 /// A proposal as it was made.

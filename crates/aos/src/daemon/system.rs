@@ -14,7 +14,7 @@ use aos_abi::api::{
     Reach, RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest,
     UndoView,
 };
-use aos_abi::entry::{Key, ProposalState, Verdict, WebhookRequest};
+use aos_abi::entry::{Key, Outcome, ProposalState, Verdict, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::process::{
     BudgetSpec, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView,
@@ -52,6 +52,9 @@ pub(super) const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what
 
 /// Processes looked at in one go.
 const LIST_PIECE: usize = 512;
+
+/// Whoever says yes hears within this time that the call is not made after all; a command goes on for longer.
+const HELD_WITHIN: Duration = Duration::from_secs(3);
 
 /// The running daemon.
 pub(crate) struct Daemon {
@@ -299,6 +302,9 @@ impl Daemon {
             (state, ..) => state,
         };
         let body = Body::Proposal { id: wanted.clone(), state, proposal: None, why };
+        // Only what people saw of files can have changed since.
+        let waited = view.state == ProposalState::Pending && !view.files.is_empty();
+        let mut follows = (yes && waited).then(|| self.edges.subscribe());
         let answered = self.heart.change(move |kernel| {
             let pid = kernel.proposal_owner(&wanted).ok_or_else(|| no_proposal(&wanted))?;
             if yes {
@@ -308,7 +314,38 @@ impl Daemon {
         });
         answered.await?;
         view.state = state;
-        Ok(view)
+        match follows.as_mut() {
+            Some(live) => held(view, live).await,
+            None => Ok(view),
+        }
+    }
+}
+
+/// What a yes comes to at once: that its call begins, or is to wait still.
+///
+/// # Errors
+/// Why the call is not made after all, such as a file that is no longer what was shown.
+async fn held(view: ProposalView, live: &mut Subscription) -> Answer<ProposalView> {
+    let over = async {
+        while let Next::Live(event) = live.next().await {
+            let Live::Entry(entry) = event else { continue };
+            match &entry.body {
+                Body::Proposal { id, state: ProposalState::Expired, why, .. } if *id == view.id => return why.clone(),
+                // What says that a yes does not hold comes before its end.
+                Body::Result { outcome: Outcome::Error { error }, .. } if error.code == Code::Rejected => {}
+                Body::Result { name, .. } if entry.pid == view.pid && *name == view.call.name => return None,
+                _ => {}
+            }
+        }
+        None
+    };
+    match tokio::time::timeout(HELD_WITHIN, over).await {
+        Ok(Some(why)) => {
+            let said = format!("the call of {} is not made: {why}", view.id);
+            Err(ApiError::new(409, "conflict", said)
+                .hint(format!("its agent was told; `aos logs {}` shows what it does instead", view.pid)))
+        }
+        Ok(None) | Err(_) => Ok(view),
     }
 }
 
