@@ -8,7 +8,7 @@ pid=$("$aos" spawn --name assistant \
 before you answer, and set timers with SYS_SCHEDULE when you are asked to remind.")
 
 # It is idle again as soon as it waits for input.
-idle() { until "$aos" inspect --json "$pid" | grep -q '"waiting_for":"input"'; do sleep 0.2; done; }
+idle() { until "$aos" inspect --json "$pid" | grep -q '"waiting_for":"stdin"'; do sleep 0.2; done; }
 
 "$aos" send "$pid" "My dentist appointment is on Thursday at nine."
 idle

@@ -11,7 +11,7 @@ pid=$("$aos" spawn --name indexer -w "$folder" \
 Watch the folder with FS_WATCH, write INDEX.md now, and bring it up to date whenever the folder changes.")
 
 # It is idle, and costs nothing, as soon as it waits for input.
-idle() { until "$aos" inspect --json "$pid" | grep -q '"waiting_for":"input"'; do sleep 0.2; done; }
+idle() { until "$aos" inspect --json "$pid" | grep -q '"waiting_for":"stdin"'; do sleep 0.2; done; }
 
 idle
 echo "Ada calls on Monday." > "$folder/notes/ada.md"

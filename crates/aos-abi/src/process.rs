@@ -183,8 +183,9 @@ pub struct ProcessView {
     pub group: Option<String>,
     /// Its state.
     pub state: State,
-    /// What it waits for, where blocked: `stdin`, `message`, `child`, `person`, `approval`, `budget`, `input` (idle), `model`,
-    /// or `pipe`: room in the standard input that its words go to.
+    /// What it waits for, where blocked: `stdin` (also idle, when a message, a timer and whatever else comes wakes it too),
+    /// `message`, `child`, `person`, `approval`, `budget`, `model`, `requests` (a program), or `pipe`: room in the standard
+    /// input that its words go to.
     pub waiting_for: Option<String>,
     /// What it asks, where it waits for a `person`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

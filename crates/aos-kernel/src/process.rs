@@ -603,7 +603,7 @@ impl Process {
             Phase::Broke { .. } => Some("budget"),
             Phase::Writing(_) => Some("pipe"),
             Phase::Idle if self.mode == Mode::Program => Some("requests"),
-            Phase::Idle => Some("input"),
+            Phase::Idle => Some("stdin"),
             Phase::Ready | Phase::Inferring(_) | Phase::Calling | Phase::Exited => None,
         }
     }

@@ -26,7 +26,7 @@ fn a_backup_taken_while_agents_run_is_whole() {
     });
     until("every answer", || {
         let process = rig.process(pid);
-        (process["waiting_for"] == "input" && process["usage"]["inferences"].as_u64() > Some(0)).then_some(())
+        (process["waiting_for"] == "stdin" && process["usage"]["inferences"].as_u64() > Some(0)).then_some(())
     });
     let before = rig.journal();
     assert_told(&rig.aos(&["backup", "copy.aos"]), 1, &["is there already", "try: "]);
@@ -73,7 +73,7 @@ fn everything_that_cannot_be_made_again_comes_back() {
         );
     }
     rig.up();
-    assert_eq!(rig.process(pid)["waiting_for"], "input", "it lives on");
+    assert_eq!(rig.process(pid)["waiting_for"], "stdin", "it lives on");
     let found = rig.aos(&["memory", "search", "green"]);
     assert!(found.out.contains("green, at nine"), "{found:?}");
     assert_eq!(rig.aos(&["send", &pid.to_string(), "still there?"]).code, 0);

@@ -132,7 +132,7 @@ fn a_task_of_ten_megabytes_is_refused_and_nothing_is_lost() {
     assert_eq!(rig.http("POST", "/v1/processes", Some(&json!({ "task": big }))).status, 400);
     assert_eq!(told(), before, "what is refused leaves no trace");
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
-    assert_eq!(rig.process(pid)["waiting_for"], "input");
+    assert_eq!(rig.process(pid)["waiting_for"], "stdin");
 }
 
 #[test]

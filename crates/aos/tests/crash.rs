@@ -141,7 +141,7 @@ fn agents_work_on_through_twenty_power_cuts() {
     for pid in [sink, echo] {
         until("everything to be read", || {
             let process = rig.process(pid);
-            (process["inbox"] == 0 && process["waiting_for"] == "input").then_some(())
+            (process["inbox"] == 0 && process["waiting_for"] == "stdin").then_some(())
         });
     }
     let journal = rig.journal();
@@ -311,7 +311,7 @@ fn what_was_acknowledged_to_a_command_survives_a_kill_right_after() {
     let answers = until("every answer", || {
         let said = rig.entries(pid, "inference_completed");
         let all: String = said.iter().filter_map(|entry| entry["text"].as_str()).collect();
-        (rig.process(pid)["waiting_for"] == "input" && all.contains("round")).then_some(all)
+        (rig.process(pid)["waiting_for"] == "stdin" && all.contains("round")).then_some(all)
     });
     let shown = words(rig.requests_with("round 5").last().unwrap());
     for round in 0..6 {

@@ -61,7 +61,7 @@ fn once_more(rig: &Rig, pid: u64, id: &str) {
 
 /// Waits until a process waits for something to come.
 fn at_rest(rig: &Rig, pid: u64) {
-    until("the process to rest", || (rig.process(pid)["waiting_for"] == "input").then_some(()));
+    until("the process to rest", || (rig.process(pid)["waiting_for"] == "stdin").then_some(()));
 }
 
 fn only(rig: &Rig) -> Value {

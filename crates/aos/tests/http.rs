@@ -192,7 +192,7 @@ fn a_client_that_follows_lives_through_a_restart() {
         assert_eq!(rig.aos(&["send", &pid.to_string(), text]).code, 0);
         rig.kill_daemon();
         rig.up();
-        until("its answer", || (rig.process(pid)["waiting_for"] == "input").then_some(()));
+        until("its answer", || (rig.process(pid)["waiting_for"] == "stdin").then_some(()));
     }
     assert_eq!(rig.aos(&["kill", "-s", "KILL", &pid.to_string()]).code, 0);
     let ran = following.end();

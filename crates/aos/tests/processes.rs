@@ -289,7 +289,7 @@ fn messages_between_agents_come_once_and_in_order() {
     assert!(ran.code == 0 && ran.out.starts_with("ESRCH then m"), "{ran:?}");
     until("everything to be read", || {
         let process = rig.process(bob);
-        (process["inbox"] == 0 && process["waiting_for"] == "input").then_some(())
+        (process["inbox"] == 0 && process["waiting_for"] == "stdin").then_some(())
     });
     let contents: Vec<String> = rig.entries(bob, "message").iter().map(|entry| field(entry, "content")).collect();
     assert_eq!(contents, ["<one>", "<two>", "<three>", "<four>"]);

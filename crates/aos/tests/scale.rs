@@ -42,7 +42,7 @@ fn a_hundred_agents_each_answer_their_own_input() {
     });
     until("every answer", || {
         let listed = rig.get("/v1/processes");
-        let done = |p: &Value| p["waiting_for"] == "input" && p["usage"]["inferences"] == 1;
+        let done = |p: &Value| p["waiting_for"] == "stdin" && p["usage"]["inferences"] == 1;
         listed.as_array().unwrap().iter().all(done).then_some(())
     });
     let mut said = BTreeMap::<u64, Vec<String>>::new();

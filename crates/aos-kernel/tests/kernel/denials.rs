@@ -490,7 +490,7 @@ fn who_waits_is_woken_by_a_yes_and_who_is_stopped_is_not() {
     > approve p2
     2 told of p2: Once, FS_DELETE {"path":"notes"}
     > ps 2
-    2 is stopped for input: stopped by a signal
+    2 is stopped for stdin: stopped by a signal
     > signal 2 CONT
       → infer 2 turn [task, turn, fs_write, sleep, p1 lifted, turn, fs_write, turn, fs_delete, turn, p2 lifted]
     "#);

@@ -113,7 +113,7 @@ fn a_group_is_inherited_and_a_persons_signal_reaches_every_living_member() {
     assert_eq!(after("> group night KILL", "> group night KILL").matches("exited 137: killed").count(), 3, "{told}");
     assert!(told.contains("refused: ESRCH no process of a group `night` lives"), "{told}");
     assert!(told.contains("5 TERM from 1"), "{told}");
-    assert!(told.contains("3 is running") && told.contains("6 is blocked for input"), "{told}");
+    assert!(told.contains("3 is running") && told.contains("6 is blocked for stdin"), "{told}");
 }
 
 #[test]

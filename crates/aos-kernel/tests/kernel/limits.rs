@@ -292,7 +292,7 @@ fn all_that_descend_from_one_process_are_limited_too() {
     let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("> times")).collect();
     let of = |command: &str| told.iter().filter(|line| line.starts_with(command)).count();
     assert_eq!((of("refused"), of(refused)), (3, 3), "also of one whose parent has ended: {told:?}");
-    assert!(told.contains(&"515 is blocked for input") && told.contains(&"517 is blocked for input"), "{told:?}");
+    assert!(told.contains(&"515 is blocked for stdin") && told.contains(&"517 is blocked for stdin"), "{told:?}");
 }
 
 /// A held call waits as long as its rule says, not a quarter of an hour.

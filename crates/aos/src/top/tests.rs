@@ -342,7 +342,7 @@ fn entries_move_a_process_through_its_states() {
         now(json!({"type": "signal", "signal": "STOP", "from_pid": 1}), &mut state),
         now(json!({"type": "exited", "exit_code": 3, "result": null, "reason": "r"}), &mut state),
     ];
-    assert_eq!(seen, ["ready", "running", "blocked:input", "ready", "blocked:person", "stopped", "exited"]);
+    assert_eq!(seen, ["ready", "running", "blocked:stdin", "ready", "blocked:person", "stopped", "exited"]);
     let process = &state.processes[&Pid(7)];
     assert_eq!((process.exit_code, process.usage.inferences, process.usage.syscalls), (Some(3), 1, 1));
     assert_eq!(process.name, "count the words");

@@ -249,7 +249,7 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
             process.usage.inferences += 1;
             match outcome {
                 InferenceOutcome::Answered(reply) if process.mode == Mode::Resident && !said(reply).calls => {
-                    (ProcessState::Blocked, Some("input"))
+                    (ProcessState::Blocked, Some("stdin"))
                 }
                 _ => (ProcessState::Ready, None),
             }

@@ -34,7 +34,7 @@ fn given(rig: &Rig, port: u16) -> u64 {
 }
 
 fn at_rest(rig: &Rig, pid: u64) {
-    until("the process to rest", || (rig.process(pid)["waiting_for"] == "input").then_some(()));
+    until("the process to rest", || (rig.process(pid)["waiting_for"] == "stdin").then_some(()));
 }
 
 /// What was denied and a person may lift.

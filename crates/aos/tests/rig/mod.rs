@@ -302,7 +302,7 @@ impl Rig {
     pub(crate) fn until_idle(&self, pid: u64) -> Value {
         until(&format!("process {pid} to be idle"), || {
             let process = self.process(pid);
-            (process["waiting_for"] == "input").then_some(process)
+            (process["waiting_for"] == "stdin").then_some(process)
         })
     }
 

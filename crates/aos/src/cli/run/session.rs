@@ -382,7 +382,7 @@ impl<'c> Session<'c> {
     async fn leave_if_answered(&mut self) -> Result<Option<Exit>, Failure> {
         let process: ProcessView = self.client.get(&view::process(self.pid)).await?;
         let waits =
-            matches!(process.waiting_for.as_deref(), Some("input" | "stdin" | "person" | "approval" | "budget"));
+            matches!(process.waiting_for.as_deref(), Some("stdin" | "person" | "approval" | "budget"));
         if !waits && process.state != State::Stopped {
             return Ok(None);
         }
