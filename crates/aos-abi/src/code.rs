@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Name;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
         /// Why a call failed. Names follow POSIX where POSIX has the case. Numbers never change.
@@ -104,6 +106,15 @@ impl CallError {
         self.partial.as_ref().is_some_and(|partial| partial["received"] == false)
     }
 
+    /// The same error with one correct call, where the arguments broke a rule and no other way out is known.
+    #[must_use]
+    pub fn or_example(self, name: Name) -> Self {
+        if self.code != Code::Inval || self.hint.is_some() {
+            return self;
+        }
+        self.hint(format!("a correct call: {name} {}", name.spec().example))
+    }
+
     /// The same error with a way out.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -133,5 +144,14 @@ mod tests {
             "EPERM=1 EINVAL=2 ENOSYS=3 ENOENT=4 EEXIST=5 ENOTDIR=6 EISDIR=7 ENOSPC=8 ESRCH=9 ECHILD=10 \
              ETIMEDOUT=11 EDQUOT=12 EAGAIN=13 EINTR=14 EREJECTED=15 EIO=16 EDEADLK=17"
         );
+    }
+
+    #[test]
+    fn wrong_arguments_without_another_way_out_get_an_example() {
+        let wrong = CallError::new(Code::Inval, "zero or more was expected");
+        let example = r#"a correct call: SLEEP {"seconds":60}"#;
+        assert_eq!(wrong.clone().or_example(Name::Sleep).hint.as_deref(), Some(example));
+        assert_eq!(wrong.hint("wait less").or_example(Name::Sleep).hint.as_deref(), Some("wait less"));
+        assert_eq!(CallError::new(Code::Io, "x").or_example(Name::Sleep).hint, None);
     }
 }

@@ -325,6 +325,10 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn finish_call(&mut self, pid: Pid, index: usize, result: Result<serde_json::Value, CallError>) {
         let Some(call) = self.table.get(pid).and_then(|process| process.step.get(index)) else { return };
         let (call_id, name) = (call.call_id.clone(), call.name.clone());
+        let result = result.map_err(|error| match name.parse::<Name>() {
+            Ok(name) => error.or_example(name),
+            Err(_) => error,
+        });
         let outcome = Outcome::from(match self.proposed(pid, index) {
             Some(id) => told_of(&id, result),
             None => result,

@@ -188,6 +188,39 @@ fn a_pid_that_does_not_exist_is_esrch_with_a_hint() {
     }
 }
 
+/// The types fit, and the values break a rule that no schema says.
+#[test]
+fn a_value_that_cannot_be_is_answered_with_a_right_call() {
+    let wrong = [
+        ("FS_SEARCH", json!({ "pattern": "(" }), "at `/pattern`"),
+        ("FS_LIST", json!({ "glob": "[" }), "at `/glob`"),
+        ("FS_MOVE", json!({ "from": "a", "to": "a/b" }), "into itself"),
+        ("SLEEP", json!({ "seconds": -1 }), "at `/seconds`"),
+        ("SYS_SCHEDULE", json!({ "seconds": 0, "prompt": "x" }), "at `/seconds`"),
+        ("SYS_REGISTER_WEBHOOK", json!({ "path": "hooks/a b" }), "at `/path`"),
+        ("SYS_REGISTER_WEBHOOK", json!({ "path": "hooks/a", "reply_within_s": 100_000 }), "at `/reply_within_s`"),
+        ("SYS_WEBHOOK_REPLY", json!({ "request_id": "r1", "status": 99, "body": "x" }), "at `/status`"),
+        ("MEM_WRITE", json!({ "key": "", "value": "x" }), "key"),
+        ("PROPOSE", json!({ "action": { "name": "SYS_EXIT", "args": {} }, "why": "x" }), "at `/action/name`"),
+    ];
+    let made = wrong.iter().map(|(name, args, _)| Call::new(*name, args.clone())).collect();
+    let write = call("FS_WRITE", json!({ "path": "a/c", "content": "x" }));
+    let rules = vec![any("alpha", vec![write, calls(made), say("done")])];
+    let policy = rig::POLICY.replace("PROPOSE,", "PROPOSE, SYS_WEBHOOK_REPLY,");
+    let rig = Rig::with(rules, setup(|setup| setup.policy = Some(policy)));
+    let pid = rig.spawn(&["alpha"]);
+    rig.until_idle(pid);
+    let shown = results(rig.requests().last().unwrap());
+    let shown = &shown[shown.len() - wrong.len()..];
+    for ((name, _, words), (_, result)) in wrong.iter().zip(shown) {
+        let error = &result["error"];
+        assert_eq!(error["code"], "EINVAL", "{name}: {result}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{name}: {result}");
+        let example = format!("a correct call: {name} {{");
+        assert!(error["hint"].as_str().unwrap_or_default().starts_with(&example), "{name}: {result}");
+    }
+}
+
 #[test]
 fn a_schedule_that_never_fires_is_einval() {
     let schedule = |args: Value| Call::new("SYS_SCHEDULE", args);
@@ -213,6 +246,7 @@ fn a_schedule_that_never_fires_is_einval() {
     for (_, result) in &shown[..7] {
         assert_eq!(result["error"]["code"], "EINVAL", "{result}");
         assert!(!result["error"]["message"].as_str().unwrap().is_empty());
+        assert!(result["error"]["hint"].as_str().unwrap().contains("{\""), "an example: {result}");
     }
     assert_eq!(shown[7].1["status"], "SUCCESS", "{shown:?}");
     assert_eq!(rig.process(pid)["timers"].as_array().unwrap().len(), 1);

@@ -49,8 +49,8 @@ pub(crate) enum Error {
     #[error("`{path}` was changed by somebody else in the meantime")]
     Changed { path: String },
     /// Mend the pattern.
-    #[error("bad {what}: {why}")]
-    Pattern { what: &'static str, why: String },
+    #[error("at `{at}`: bad {what}: {why}")]
+    Pattern { what: &'static str, at: &'static str, why: String },
     /// Move it to somewhere else.
     #[error("`{path}` cannot be moved into itself")]
     IntoItself { path: String },

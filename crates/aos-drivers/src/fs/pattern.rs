@@ -17,7 +17,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Pattern, Error> {
-        let bad = |why: String| Error::Pattern { what: "glob", why };
+        let bad = |why: String| Error::Pattern { what: "glob", at: "/glob", why };
         if text.len() > PATTERN_BYTES_MAX {
             return Err(bad(format!("it is longer than {PATTERN_BYTES_MAX} bytes")));
         }

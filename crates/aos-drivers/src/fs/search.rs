@@ -100,7 +100,7 @@ pub(super) fn search(workspace: &Workspace<'_>, args: &FsSearch, stop: &dyn Fn()
 
 /// The program of a pattern, and how much of a line it is matched against at once, in bytes.
 fn compile(pattern: &str) -> Result<(Regex, usize), Error> {
-    let bad = |why: String| Error::Pattern { what: "regular expression", why };
+    let bad = |why: String| Error::Pattern { what: "regular expression", at: "/pattern", why };
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(bad(format!("it is longer than {PATTERN_BYTES_MAX} bytes")));
     }

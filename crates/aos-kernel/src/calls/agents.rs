@@ -185,7 +185,8 @@ impl<P: PageStore> Kernel<P> {
                 .hint("give `quarantine: true`, or let the child read for itself"));
         }
         if attached > limits::ATTACHMENTS_MAX {
-            return Err(invalid(format!("{attached} attachments, the most is {}", limits::ATTACHMENTS_MAX)));
+            let message = format!("{attached} attachments, the most is {}", limits::ATTACHMENTS_MAX);
+            return Err(invalid(message).hint("attach fewer, or spawn one child for each part"));
         }
         let workspace = match args.workspace.unwrap_or_default() {
             WorkspaceArg::Shared => parent.workspace.clone(),

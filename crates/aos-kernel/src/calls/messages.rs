@@ -27,7 +27,8 @@ impl<P: PageStore> Kernel<P> {
             return Err(CallError::new(Code::Srch, format!("process {to} has ended")));
         }
         if receiver.mode == Mode::Program {
-            return Err(CallError::new(Code::Inval, format!("process {to} is a program's key and reads nothing")));
+            return Err(CallError::new(Code::Inval, format!("process {to} is a program's key and reads nothing"))
+                .hint("send it to an agent, or ask a person with ASK_USER"));
         }
         if receiver.inbox.len() >= limits::INBOX_MAX {
             let mut error =

@@ -54,7 +54,12 @@ impl<P: PageStore> Kernel<P> {
     }
 }
 
-/// A call whose arguments have the right types and the wrong values.
+/// A call whose arguments have the right types and the wrong values. Where nothing else is hinted it is told with an example.
 fn invalid(message: impl Into<String>) -> CallError {
     CallError::new(Code::Inval, message)
+}
+
+/// The same of one argument, by its JSON pointer.
+fn invalid_at(pointer: &str, message: impl AsRef<str>) -> CallError {
+    invalid(aos_abi::syscall::at(pointer, message.as_ref()))
 }

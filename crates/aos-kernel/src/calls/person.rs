@@ -4,7 +4,7 @@ use aos_abi::entry::Verdict;
 use aos_abi::syscall::{AskUser, Handler, Propose};
 use aos_abi::{CallError, Code, Pid, Syscall, limits};
 
-use super::invalid;
+use super::invalid_at;
 use crate::Kernel;
 use crate::denials::denied;
 use crate::process::Wait;
@@ -25,7 +25,7 @@ impl<P: PageStore> Kernel<P> {
     pub(super) fn propose_call(&mut self, pid: Pid, index: usize, args: Propose) -> Done {
         let action = match Syscall::parse(&args.action.name, &args.action.args.to_string()) {
             Ok(action) if matches!(action, Syscall::Propose(_) | Syscall::SysExit(_)) => {
-                return Done::Now(Err(invalid(format!("{} cannot be proposed", action.name()))));
+                return Done::Now(Err(invalid_at("/action/name", format!("{} cannot be proposed", action.name()))));
             }
             Ok(action) => match action.name().spec().handler {
                 Handler::Absent(hint) => {

@@ -4,7 +4,7 @@ use aos_abi::syscall::{Sleep, SysReadStdin, SysWriteStdout};
 use aos_abi::{CallError, Code, Pid, limits};
 use serde_json::{Value, json};
 
-use super::invalid;
+use super::invalid_at;
 use crate::Kernel;
 use crate::process::Wait;
 use crate::step::Done;
@@ -42,7 +42,7 @@ impl<P: PageStore> Kernel<P> {
 
     pub(super) fn sleep(&mut self, args: &Sleep) -> Done {
         if !args.seconds.is_finite() || args.seconds < 0.0 {
-            return Done::Now(Err(invalid("`seconds` must be zero or more")));
+            return Done::Now(Err(invalid_at("/seconds", "zero or more was expected")));
         }
         Done::Waits(Wait::Sleep, self.until(Some(args.seconds)))
     }

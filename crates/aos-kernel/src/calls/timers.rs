@@ -5,7 +5,7 @@ use aos_abi::{CallError, Code, Pid, Syscall, limits};
 use aos_policy::Labels;
 use serde_json::{Value, json};
 
-use super::invalid;
+use super::{invalid, invalid_at};
 use crate::Kernel;
 use crate::process::{Process, Timer, TimerRule};
 use crate::table::PageStore;
@@ -22,7 +22,8 @@ impl<P: PageStore> Kernel<P> {
                 TimerRule::Every(seconds.saturating_mul(1000))
             }
             (Some(_), None) => {
-                return Err(invalid(format!("the shortest period is {} s", limits::TIMER_PERIOD_S_MIN)));
+                let message = format!("the shortest period is {} s", limits::TIMER_PERIOD_S_MIN);
+                return Err(invalid_at("/seconds", message));
             }
             (None, Some(line)) => TimerRule::Cron(line, args.timezone.unwrap_or_else(|| "UTC".into())),
             _ => return Err(invalid("exactly one of `seconds` and `cron` says when")),

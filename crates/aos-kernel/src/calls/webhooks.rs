@@ -4,7 +4,7 @@ use aos_abi::syscall::{SysRegisterWebhook, SysWebhookReply};
 use aos_abi::{CallError, Code, Pid, limits};
 use serde_json::{Value, json};
 
-use super::invalid;
+use super::invalid_at;
 use crate::Kernel;
 use crate::effect::Effect;
 use crate::process::{Process, Route};
@@ -16,11 +16,13 @@ impl<P: PageStore> Kernel<P> {
         let path = aos_policy::segments(&args.path).collect::<Vec<_>>().join("/");
         let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/' | '.');
         if path.is_empty() || path.len() > 128 || !path.chars().all(fine) || path.contains("..") {
-            return Err(invalid("a webhook path holds letters, digits, `-`, `_`, `.` and `/`, at most 128 of them"));
+            let message = "a webhook path holds letters, digits, `-`, `_`, `.` and `/`, at most 128 of them";
+            return Err(invalid_at("/path", message));
         }
         let reply_within_s = args.reply_within_s.unwrap_or(30);
         if reply_within_s > limits::WEBHOOK_REPLY_S_MAX {
-            return Err(invalid(format!("callers wait {} s at most", limits::WEBHOOK_REPLY_S_MAX)));
+            let message = format!("callers wait {} s at most", limits::WEBHOOK_REPLY_S_MAX);
+            return Err(invalid_at("/reply_within_s", message));
         }
         if self.config.hooks_url.is_empty() {
             return Err(CallError::new(Code::Again, "no address leads here: another program has the daemon's port")
@@ -57,7 +59,7 @@ impl<P: PageStore> Kernel<P> {
 
     pub(super) fn webhook_reply(&mut self, pid: Pid, args: SysWebhookReply) -> Result<Value, CallError> {
         if !(200..=599).contains(&args.status) {
-            return Err(invalid("`status` must be from 200 to 599"));
+            return Err(invalid_at("/status", "a number from 200 to 599 was expected"));
         }
         let now = self.globals.at;
         let open = self.with(pid, |process| process.requests.remove(&args.request_id)).flatten();

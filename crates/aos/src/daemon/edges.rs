@@ -303,7 +303,7 @@ impl Edges {
         self.track(job.id, job.pid, broken, move |token| async move {
             let (id, call_id, name) = (job.id, job.call_id.clone(), job.permit.call().name());
             let proposed = job.proposed.clone();
-            let result = edges.dispatch(job, token).await;
+            let result = edges.dispatch(job, token).await.map_err(|error| error.or_example(name));
             let result = match &proposed {
                 Some(id) => aos_kernel::told_of(id, result),
                 None => result,
