@@ -171,7 +171,9 @@ impl Feature {
             }
             Feature::Overlay => "use Linux 5.11 or newer with overlayfs, and a state folder on a real file system",
             Feature::Cgroup => {
-                "delegate a cgroup v2 subtree to the daemon (systemd: Delegate=yes); limits are kept without it"
+                "delegate a cgroup v2 subtree with the controllers memory and pids to the daemon (systemd: Delegate=yes; \
+                 elsewhere write `+memory +pids` into cgroup.subtree_control of the group above); limits are kept \
+                 without it"
             }
         }
     }

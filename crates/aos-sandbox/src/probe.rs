@@ -149,7 +149,16 @@ fn cgroup() -> Result<String, String> {
     rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
         .map_err(|errno| format!("{}: {errno}", folder.display()))?;
     let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
-    Ok(format!("{}, controllers: [{}]", folder.display(), controllers.trim()))
+    match lacking(&controllers).as_slice() {
+        [] => Ok(format!("{}, controllers: [{}]", folder.display(), controllers.trim())),
+        lacking => Err(format!("{} lacks the controllers: {}", folder.display(), lacking.join(", "))),
+    }
+}
+
+/// What a control group cannot bound without: what of these it was not given.
+fn lacking(controllers: &str) -> Vec<&'static str> {
+    let given: Vec<&str> = controllers.split_whitespace().collect();
+    ["memory", "pids"].into_iter().filter(|wanted| !given.contains(wanted)).collect()
 }
 
 /// The helper's part: tries what takes a namespace, and says with which error number it failed, 0 if it did not.
@@ -237,5 +246,17 @@ pub(crate) fn results_of(report: Option<Report>) -> Result<Vec<(Feature, i32)>, 
     match report {
         Some(Report::Probed(results)) => Ok(results),
         _ => Err(Error::Helper { reason: "did not answer the probe".into(), source: None }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_that_cannot_bound_says_what_it_lacks() {
+        assert_eq!(lacking("hugetlb\n"), ["memory", "pids"]);
+        assert_eq!(lacking("cpu memory io\n"), ["pids"]);
+        assert!(lacking("cpuset cpu io memory hugetlb pids rdma misc\n").is_empty());
     }
 }
