@@ -99,6 +99,25 @@ fn a_home_whose_daemon_does_not_start_can_be_saved_and_restored_elsewhere() {
     }
 }
 
+/// It left an empty home there, which the next command took for one of its own.
+#[test]
+fn a_restore_that_fails_leaves_no_home_where_none_was() {
+    let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    assert_eq!(rig.aos(&["backup", "copy.aos"]).code, 0);
+    let whole = std::fs::read(rig.home().parent().unwrap().join("copy.aos")).unwrap();
+    std::fs::write(rig.home().parent().unwrap().join("cut.aos"), &whole[..whole.len() / 2]).unwrap();
+    let other = rig.home().parent().unwrap().join("other");
+    for name in ["missing.aos", "cut.aos", "h/aos.toml"] {
+        assert_told(&rig.aos(&["--home", "other", "restore", name]), 1, &[name, "try: "]);
+        assert!(!other.exists(), "{name}");
+    }
+    std::fs::create_dir(&other).unwrap();
+    assert_told(&rig.aos(&["--home", "other", "restore", "cut.aos"]), 1, &["cut.aos"]);
+    assert!(other.exists(), "what was there stays");
+    assert_eq!(rig.aos(&["--home", "other", "restore", "copy.aos"]).code, 0);
+}
+
 #[test]
 fn over_http_a_backup_is_the_same_file() {
     let rig = Rig::new(vec![any("alpha", vec![write("a.txt", "one"), say("done")])]);

@@ -48,6 +48,42 @@ pub fn restore(
     expected: Option<&str>,
     progress: Progress<'_>,
 ) -> Result<Restored, Error> {
+    let made = Made::of(home);
+    let restored = restore_in(archive, home, at, expected, progress);
+    if restored.is_err() {
+        made.take_back();
+    }
+    restored
+}
+
+/// The folders of a home that were not there before: where nothing comes of a restore, they are not there after it either.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn of(home: &Home) -> Made {
+        let tops = home.kept().into_iter().map(|kept| folder_of(&kept.place).to_owned());
+        let mut missing: Vec<PathBuf> =
+            tops.chain([home.root().to_owned()]).filter(|folder| fs::symlink_metadata(folder).is_err()).collect();
+        missing.sort();
+        missing.dedup();
+        Made(missing)
+    }
+
+    fn take_back(self) {
+        for folder in self.0 {
+            // What cannot be removed is an empty home, as `aos init` would find it.
+            let _ = aos_sandbox::delete(&folder);
+        }
+    }
+}
+
+fn restore_in(
+    archive: &Path,
+    home: &Home,
+    at: Timestamp,
+    expected: Option<&str>,
+    progress: Progress<'_>,
+) -> Result<Restored, Error> {
     home.create()?;
     let exchange = Exchange::begin(&home.journal_file())?;
     let staging = Staging::new(home)?;
