@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use aos_abi::Usd;
+use aos_abi::model::TIERS;
 use aos_models::config::ModelConfig;
 use toml::Spanned;
 
@@ -38,7 +39,7 @@ pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
     Config {
         listen: listen(&file.daemon, faults),
         default_model: default_model(&file.daemon, &names, &answering, faults),
-        fallback: fallback(&file.router, &names, faults),
+        fallback: fallback(&file.router, &names, &models, faults),
         hedge_after_ms: hedge_after(&file.router, faults),
         models,
         usd_per_day: usd_per_day(&file.budget, faults),
@@ -131,11 +132,42 @@ fn default_model(daemon: &typed::Daemon, names: &[&str], answering: &[&str], fau
     }
 }
 
-fn fallback(router: &typed::Router, names: &[&str], faults: &mut Faults<'_>) -> Vec<String> {
-    for name in router.fallback.iter().filter(|name| !names.contains(&name.get_ref().as_str())) {
-        unknown_model("fallback", name, names, faults);
+/// The models that stand in for one that failed. What names no model and a tier stands for the models of that tier, the
+/// cheapest first.
+fn fallback(
+    router: &typed::Router,
+    names: &[&str],
+    models: &BTreeMap<String, ModelConfig>,
+    faults: &mut Faults<'_>,
+) -> Vec<String> {
+    let mut fallback: Vec<String> = Vec::new();
+    for name in &router.fallback {
+        let text = name.get_ref();
+        let found = match names.contains(&text.as_str()) {
+            true => vec![text.clone()],
+            false => of_tier(text, models),
+        };
+        match found.as_slice() {
+            [] if TIERS.contains(&text.as_str()) => faults.at(
+                name.span(),
+                format!("`fallback` names the tier `{text}`, and no model has it"),
+                format!("give a model the line tier = \"{text}\"; or {}", known_models(names)),
+            ),
+            [] => unknown_model("fallback", name, names, faults),
+            _ => fallback.extend(found.into_iter().filter(|one| !fallback.contains(one)).collect::<Vec<_>>()),
+        }
     }
-    router.fallback.iter().map(|name| name.get_ref().clone()).collect()
+    fallback
+}
+
+/// The models of a tier that answer, the cheapest first; what is not known is not nothing.
+fn of_tier(tier: &str, models: &BTreeMap<String, ModelConfig>) -> Vec<String> {
+    let specs = models.iter().map(|(name, model)| (name, model.spec()));
+    let mut found: Vec<_> = specs.filter(|(_, spec)| spec.tier.as_deref() == Some(tier) && !spec.vectors).collect();
+    found.sort_by_key(|(_, spec)| {
+        spec.price.map_or((true, 0), |price| (false, price.input.0.saturating_add(price.output.0)))
+    });
+    found.into_iter().map(|(name, _)| name.clone()).collect()
 }
 
 fn hedge_after(router: &typed::Router, faults: &mut Faults<'_>) -> Option<u64> {

@@ -332,6 +332,19 @@ fn keys_are_not_silently_ignored() {
     }
     let read = Config::parse(&format!("{MODEL}[router]\nfallback = [\"small\"]\n"), &Env::default()).unwrap();
     assert_eq!(read.configured("").fallback, ["small"]);
+    let tiers = format!(
+        "{MODEL}tier = \"nano\"\n\
+         [models.dear]\nprovider = \"openai\"\nmodel = \"m\"\ntier = \"strong\"\nprice = {{ input = 2, output = 2 }}\n\
+         [models.cheap]\nprovider = \"openai\"\nmodel = \"m\"\ntier = \"strong\"\nprice = {{ input = 1, output = 1 }}\n\
+         [models.any]\nprovider = \"openai\"\nmodel = \"m\"\ntier = \"strong\"\n\
+         [models.vectors]\nprovider = \"openai\"\nmodel = \"m\"\ntier = \"strong\"\ndimension = 4\n\
+         [daemon]\ndefault_model = \"small\"\n[router]\nfallback = [\"dear\", \"strong\", \"small\"]\n"
+    );
+    let read_tiers = Config::parse(&tiers, &Env::default()).unwrap();
+    // `small` is a model here, whatever its tier is.
+    assert_eq!(read_tiers.configured("").fallback, ["dear", "cheap", "any", "small"]);
+    let nobodys = faults(&format!("{MODEL}[router]\nfallback = [\"frontier\"]\n"));
+    assert!(nobodys.contains("line 5: `fallback` names the tier `frontier`, and no model has it"), "{nobodys}");
     assert_eq!(read.configured("").hedge_after_ms, None, "nobody is asked beside another where nobody allows it");
     let hedged = |value: &str| Config::parse(&format!("{MODEL}[router]\nhedge_after_s = {value}\n"), &Env::default());
     assert_eq!(hedged("2.5").unwrap().configured("").hedge_after_ms, Some(2500));
