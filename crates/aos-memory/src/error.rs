@@ -10,6 +10,9 @@ pub enum Error {
     /// Mend the request.
     #[error("{0}")]
     Invalid(String),
+    /// Look ids up.
+    #[error("`{0}` is no memory id, ids look like `m12`")]
+    Id(String),
     /// Search for what there is.
     #[error("nothing is remembered as {what}")]
     NotFound {
@@ -60,6 +63,7 @@ impl From<Error> for CallError {
     fn from(error: Error) -> CallError {
         let (code, hint) = match &error {
             Error::Invalid(_) => (Code::Inval, None),
+            Error::Id(_) => (Code::Inval, Some("MEM_READ shows ids to agents, `aos memory list` to people")),
             Error::NotFound { .. } => (Code::NoEnt, Some("MEM_READ shows what is remembered, with ids and keys")),
             Error::Slow => (Code::TimedOut, Some("look for one or two words that are rare there")),
             Error::Full => (Code::NoSpc, None),

@@ -27,7 +27,7 @@ pub trait MemoryStore: Send + Sync {
     /// Newest versions, newest first; of one namespace or of all. `before` is the id of the last one already seen.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where `before` is no id.
+    /// [`Error::Id`] where `before` is no id.
     fn list(
         &self,
         namespace: Option<&str>,
@@ -47,7 +47,7 @@ pub trait MemoryStore: Send + Sync {
     /// may be forgotten by now. Fewer are the end.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where `after` is no id.
+    /// [`Error::Id`] where `after` is no id.
     fn export(
         &self,
         namespace: Option<&str>,

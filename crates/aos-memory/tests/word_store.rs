@@ -210,7 +210,7 @@ fn what_is_forgotten_is_gone_and_nothing_older_comes_back() {
     room.keep("fact", "two");
     assert_eq!(room.store.forget(&forget(What::Id(first), 91)).unwrap(), 1, "an old version alone");
     assert_eq!(room.hits("fact")[0].record.value, "two");
-    assert!(matches!(room.store.forget(&forget(What::Id("x".into()), 92)), Err(Error::Invalid(_))));
+    assert!(matches!(room.store.forget(&forget(What::Id("x".into()), 92)), Err(Error::Id(_))));
     // Neither the file nor its log holds the text, while the store is still open.
     assert!(std::fs::read_dir(room.folder.path()).unwrap().count() >= 2);
     for entry in std::fs::read_dir(room.folder.path()).unwrap() {
@@ -346,7 +346,7 @@ fn lists_pages_exports_and_counts() {
         page.into_iter().map(|record| (record.key, record.version)).collect()
     };
     assert_eq!(exported(None, 9), [("a".into(), 1), ("b".into(), 1), ("c".into(), 1), ("a".into(), 2)]);
-    assert!(matches!(room.store.export(None, Some("x"), 9, room.now()), Err(Error::Invalid(_))));
+    assert!(matches!(room.store.export(None, Some("x"), 9, room.now()), Err(Error::Id(_))));
     let stats = room.store.stats().unwrap();
     assert_eq!((stats.versions, stats.namespaces["self/7"]), (4, 3));
     assert!(stats.bytes > 0);

@@ -25,7 +25,7 @@ pub(super) fn row_id(id: &str) -> Result<i64, Error> {
     id.strip_prefix('m')
         .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|digits| digits.parse().ok())
-        .ok_or_else(|| Error::Invalid(format!("`{}` is no memory id, ids look like `m12`", id.escape_debug())))
+        .ok_or_else(|| Error::Id(id.escape_debug().to_string()))
 }
 
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
