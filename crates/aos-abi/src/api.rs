@@ -120,6 +120,9 @@ pub struct Accepted {
     pub pid: Pid,
     /// The entry it became.
     pub lsn: Lsn,
+    /// The process is stopped, and reads what was sent to it once a person lets it go on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// What `POST /v1/processes` came to; durable when it is answered.
@@ -305,6 +308,9 @@ pub struct UndoView {
     pub conflicts: Vec<String>,
     /// Whether it was done.
     pub done: bool,
+    /// What `aos undo` then brings it back by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<String>,
 }
 
 /// Where a symbolic link leads.
@@ -406,6 +412,9 @@ pub struct ModelView {
     /// What it can do, as far as `aos.toml` says.
     #[serde(default)]
     pub can: Vec<Ability>,
+    /// How many numbers a vector has, of a model that makes vectors of texts and no answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dimension: Option<u32>,
     /// What its server allows.
     #[serde(default)]
     pub limits: ModelLimits,

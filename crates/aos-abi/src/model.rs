@@ -100,10 +100,11 @@ impl ModelSpec {
         self.tier.as_deref().and_then(rank_of).unwrap_or(RANK_UNKNOWN)
     }
 
-    /// Whether it has an ability, as far as the configuration says.
+    /// Whether it has an ability, as far as the configuration says. Who makes vectors and no answers has none.
     #[must_use]
     pub fn can(&self, ability: Ability) -> bool {
         match ability {
+            _ if self.vectors => false,
             Ability::Tools => self.encoding == Encoding::Native,
             Ability::Images => self.images,
             Ability::Reasoning => self.reasoning,

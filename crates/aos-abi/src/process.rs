@@ -7,6 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Pid, Timestamp, Usd};
 
+/// The role of a process for which nobody has written one.
+pub const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
+    plainly what you did and what you could not do.";
+/// What stands for a process without a name, a task and a role of its own.
+pub const UNNAMED: &str = "(no name)";
+/// Most characters of what a process without a name is called.
+const TITLE_CHARS: usize = 60;
+
 /// What a new process is to be. Resolved: every default is filled in, so that replay needs no configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpawnSpec {
@@ -76,6 +84,25 @@ impl SpawnSpec {
             copy_of: None,
             brought: Vec::new(),
         }
+    }
+
+    /// What lists call it where it has no name: the first words of its task, or else of its role, if somebody has written
+    /// one.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let words = match (&self.task, self.role.as_str()) {
+            (Some(task), _) => task,
+            (None, DEFAULT_ROLE) => UNNAMED,
+            (None, role) => role,
+        };
+        let one_line = words.chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c });
+        let mut rest = one_line.filter(|c| !c.is_control());
+        let mut title: String = rest.by_ref().take(TITLE_CHARS).collect();
+        if rest.next().is_some() {
+            title.pop();
+            title.push('…');
+        }
+        title
     }
 }
 
@@ -176,7 +203,7 @@ pub struct ProcessView {
     pub pid: Pid,
     /// Its parent.
     pub parent: Pid,
-    /// Its name, or the first words of its task.
+    /// Its name; else the first words of its task, or of its role where it has none; `(no name)` without any.
     pub name: String,
     /// The group it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -409,4 +436,20 @@ pub struct SlotView {
     pub limit: u32,
     /// Processes that wait for a slot.
     pub waiting: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_called_by_its_task_or_else_by_a_role_that_somebody_wrote() {
+        let of = |task: Option<&str>, role: &str| {
+            SpawnSpec { task: task.map(str::to_owned), ..SpawnSpec::resident(Pid(2), role, "small") }.title()
+        };
+        assert_eq!(of(Some("count\nthe words"), "You count."), "count the words");
+        assert_eq!((of(None, "You count."), of(None, DEFAULT_ROLE)), ("You count.".into(), UNNAMED.into()));
+        let (fits, long) = ("é".repeat(TITLE_CHARS), "é".repeat(TITLE_CHARS + 1));
+        assert_eq!((of(Some(&fits), ""), of(Some(&long), "")), (fits, format!("{}…", "é".repeat(TITLE_CHARS - 1))));
+    }
 }

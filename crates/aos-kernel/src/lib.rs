@@ -601,6 +601,15 @@ fn no_peer(pid: Pid) -> CallError {
 }
 
 /// No such process.
-fn no_process(pid: Pid) -> CallError {
-    CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps -a` lists every process")
+#[must_use]
+pub fn no_process(pid: Pid) -> CallError {
+    let message = match pid {
+        Pid::SYSTEM => "no process 0: that number stands for the daemon itself".to_owned(),
+        Pid::INIT => "no process 1: that number stands for you, the parent of all that you start".to_owned(),
+        pid => format!("no process {pid}"),
+    };
+    CallError::new(Code::Srch, message).hint(match pid {
+        Pid::SYSTEM | Pid::INIT => "`aos ps` lists the processes; `aos down` stops the daemon",
+        _ => "`aos ps -a` lists every process",
+    })
 }

@@ -19,9 +19,6 @@ use crate::process::{Attempts, CallState, Counters, Exit, Leave, Notice, Phase, 
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
-/// Characters of a task that stand for a process without a name.
-const TITLE_CHARS: usize = 60;
-
 impl<P: PageStore> Kernel<P> {
     /// A new process, from an entry that has been checked. `vouched`: by a person, or by one who speaks for a person.
     pub(crate) fn born(&mut self, pid: Pid, spec: &SpawnSpec, vouched: bool) {
@@ -94,14 +91,7 @@ impl<P: PageStore> Kernel<P> {
             parent: spec.parent,
             name: spec.name.clone(),
             group: spec.group.clone(),
-            title: spec
-                .task
-                .as_deref()
-                .unwrap_or(&spec.role)
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(TITLE_CHARS)
-                .collect(),
+            title: spec.title(),
             role: spec.role.clone(),
             mode: spec.mode,
             model: spec.model.clone(),

@@ -100,6 +100,7 @@ fn init_in_a_home_without_a_model_adds_the_one_that_is_found() {
     let nothing = rig.aos(&["init"]);
     // A model server that runs on this machine would be found, which is no fault.
     if nothing.err.contains("no model was found") {
+        assert_eq!(rig.json(&["init"])["default_model"], serde_json::Value::Null);
         assert_eq!(read(rig.file("aos.toml")), mine);
     }
     let mut command = rig.command(&["init"]);
@@ -236,7 +237,7 @@ fn every_mistake_is_told_with_a_way_out() {
         (&["fork", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
         (&["replay", &pid, "--at", "999999"], 1, "there is no entry 999999 yet"),
         (&["run", "-m", "nope", "hi"], 1, "configured are: nano"),
-        (&["models", "test", "nope"], 2, "nope"),
+        (&["models", "test", "nope"], 1, "configured are: nano"),
         (&["memory", "show", "m99"], 1, "m99"),
         (&["audit", "nope"], 2, "aos audit --help"),
     ];

@@ -6,7 +6,7 @@
 mod rig;
 
 use aos_models::scripted::{Fault, Rule};
-use rig::{Rig, Running, Terminal, any, assert_told, call, echo, say};
+use rig::{Rig, Running, Setup, Terminal, any, assert_told, call, echo, say};
 use serde_json::{Value, json};
 
 #[test]
@@ -152,4 +152,126 @@ fn commands_that_are_not_there_yet_say_so() {
         assert_told(&rig.aos(&[command, "list", "--all"]), 1, &[&format!("`aos {command}` is not there yet"), "why: "]);
     }
     assert!(rig.daemons().is_empty(), "for nothing");
+}
+
+#[test]
+fn who_writes_to_a_stopped_process_is_told_when_it_reads() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]).to_string();
+    assert_eq!(rig.aos(&["pause", &pid]).code, 0);
+    let told = rig.aos(&["send", &pid, "alpha"]);
+    assert!(told.code == 0 && told.err.contains("is stopped") && told.err.contains(&format!("aos resume {pid}")));
+    assert_eq!(rig.json(&["send", &pid, "beta"])["stopped"], true);
+    assert_eq!(rig.aos(&["resume", &pid]).code, 0);
+    rig.until_idle(pid.parse().unwrap());
+    let quiet = rig.aos(&["send", &pid, "gamma"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
+    assert!(rig.json(&["send", &pid, "delta"]).get("stopped").is_none());
+}
+
+#[test]
+fn what_is_not_there_fails_alike_wherever_it_is_named() {
+    let rig = Rig::new(vec![echo()]);
+    let pid = rig.spawn(&["--role", "You answer."]).to_string();
+    for command in [&["run", "-m", "nope", "alpha"][..], &["spawn", "-m", "nope"], &["models", "test", "nope"]] {
+        assert_told(&rig.aos(command), 1, &["no model `nope`", "configured are: small"]);
+    }
+    for (command, at, words) in [
+        ("replay", "0", "no entry 0"),
+        ("replay", "99999", "no entry 99999"),
+        ("fork", "99999", "no entry 99999"),
+        ("fork", "0", "no entry"),
+    ] {
+        assert_told(&rig.aos(&[command, &pid, "--at", at]), 1, &[words, "try: "]);
+    }
+    assert_told(&rig.aos(&["replay", &pid, "--at", "x"]), 2, &["'x'", "try: "]);
+    for (number, words) in [("0", "the daemon itself"), ("1", "stands for you")] {
+        assert_told(&rig.aos(&["kill", number]), 1, &[words, "aos ps"]);
+    }
+}
+
+#[test]
+fn an_empty_name_and_a_limit_of_nothing_are_wrong_usage() {
+    let rig = Rig::new(vec![]);
+    for (command, words) in [
+        (&["spawn", "--name", ""][..], "--name"),
+        (&["spawn", "--group", " "], "--group"),
+        (&["run", "--group", "", "alpha"], "--group"),
+        (&["kill", "--group", ""], "--group"),
+        (&["fork", "2", "--name", ""], "--name"),
+        (&["models", "key", ""], "NAME"),
+        (&["models", "key", "site", "--rpm", "0"], "--rpm"),
+        (&["models", "key", "site", "--tokens", "0"], "--tokens"),
+    ] {
+        assert_told(&rig.aos(command), 2, &[words, "try: "]);
+    }
+    assert_told(&rig.aos(&["models", "key", "site", "--rpm", "0"]), 2, &["try: aos models key --help"]);
+    assert!(rig.daemons().is_empty(), "nothing was to be asked of it");
+}
+
+#[test]
+fn help_is_json_where_that_is_asked_for() {
+    let rig = Rig::new(vec![]);
+    for (command, words) in [
+        (&["--json"][..], "aos run"),
+        (&["help", "--json"], "Usage: aos"),
+        (&["help", "run", "--json"], "Usage: aos run"),
+        (&["run", "--help", "--json"], "Usage: aos run"),
+    ] {
+        let ran = rig.aos(command);
+        let page: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        assert!(ran.code == 0 && page["help"].as_str().unwrap().contains(words), "{ran:?}");
+    }
+    let version: Value = serde_json::from_str(&rig.aos(&["--version", "--json"]).out).unwrap();
+    assert_eq!(version, rig.json(&["version"]));
+    assert!(rig.aos(&["help", "run"]).out.starts_with("Give one agent one task"));
+}
+
+#[test]
+fn a_price_that_is_not_known_is_not_shown_as_nothing() {
+    let setup = Setup { model: "local = false\n".into(), ..Setup::default() };
+    let rig = Rig::with(vec![any("alpha", vec![say("done")])], setup);
+    let ran = rig.aos(&["run", "alpha"]);
+    assert!(ran.code == 0 && ran.err.contains("cost unknown") && !ran.err.contains("$0"), "{ran:?}");
+    for command in [&["logs", "2"][..], &["ps", "-a"], &["inspect", "2"]] {
+        let shown = rig.aos(command).out;
+        assert!(shown.contains("unknown") && !shown.contains("$0"), "{command:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_long_text_is_cut_in_the_log_with_the_way_to_all_of_it() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    let task = format!("alpha {}omega", "é\n".repeat(100_000));
+    assert_eq!(rig.aos_fed(&["run", "-"], task.as_bytes()).code, 0);
+    let shown = rig.aos(&["logs", "2"]).out;
+    assert!(shown.len() < 20_000 && !shown.contains("omega"), "{} bytes", shown.len());
+    assert!(shown.contains("more bytes; all of it: aos logs 2 --json") && shown.contains("│ done"), "{shown}");
+    assert!(rig.aos(&["logs", "2", "--json"]).out.contains("omega"));
+}
+
+#[test]
+fn the_list_of_models_says_what_each_can_and_what_its_server_allows() {
+    let vectors = "[models.vectors]\nprovider = \"openai\"\nmodel = \"v\"\nbase_url = \"http://127.0.0.1:9/v1\"\ndimension = 384\n";
+    let model = format!("limits = {{ concurrency = 3, rpm = 60, tpm = 200000 }}\n{vectors}");
+    let rig = Rig::with(vec![], Setup { model, ..Setup::default() });
+    let listed = rig.aos(&["models"]).out;
+    let line = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(line("small").contains("tools") && line("small").contains("3 at once, 60 requests/min, 200k tokens/min"));
+    assert!(line("vectors").contains("vectors of 384") && !line("vectors").contains("tools"), "{listed}");
+    let listed = rig.json(&["models"]);
+    let of = |name: &str| listed.as_array().unwrap().iter().find(|model| model["id"] == name).unwrap().clone();
+    assert_eq!((&of("vectors")["can"], &of("vectors")["dimension"]), (&json!([]), &json!(384)));
+    assert!(of("small").get("dimension").is_none());
+}
+
+#[test]
+fn a_process_of_which_nothing_was_said_has_no_name() {
+    let rig = Rig::new(vec![echo()]);
+    rig.spawn(&[]);
+    rig.spawn(&["--role", "You answer."]);
+    rig.spawn(&[&"word ".repeat(40)]);
+    let names: Vec<Value> = rig.json(&["ps"]).as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names[..2], [json!("(no name)"), json!("You answer.")]);
+    assert!(names[2].as_str().unwrap().ends_with("word…"), "{names:?}");
 }

@@ -73,6 +73,7 @@ fn a_write_is_shown_undone_and_brought_back_through_restarts() {
     assert_eq!(shown.out, "restores a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-new\n+old\n", "{shown:?}");
     assert_eq!(now().0, "new\n", "only shown");
     let undone = rig.json(&["undo", "p1"]);
+    assert_eq!(undone["back"], "p2");
     assert_eq!((&undone["done"], &undone["state"], &undone["id"]), (&json!(true), &json!("undone"), &json!("p1")));
     assert_eq!(now(), ("old\n".into(), 0o640));
     assert_eq!(states(&rig), [is("p1", "undone"), is("p2", "executed")]);

@@ -152,7 +152,7 @@ fn known(pid: Pid) -> Result<(), ApiError> {
 }
 
 fn accepted(pid: Pid) -> Answer<Accepted> {
-    known(pid).map(|()| Accepted { pid, lsn: Lsn(41) })
+    known(pid).map(|()| Accepted { pid, lsn: Lsn(41), stopped: false })
 }
 
 fn view(pid: Pid) -> ProcessView {
@@ -347,7 +347,16 @@ impl System for Fake {
     async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
         let proposal = proposal(id, ProposalState::Undone)?;
         let (changes, diff, conflicts) = Default::default();
-        Ok(UndoView { proposal, changes, links: Default::default(), more: 0, diff, conflicts, done: !request.dry_run })
+        Ok(UndoView {
+            proposal,
+            changes,
+            links: Default::default(),
+            more: 0,
+            diff,
+            conflicts,
+            done: !request.dry_run,
+            back: None,
+        })
     }
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         known(request.pid)?;
@@ -376,6 +385,7 @@ impl System for Fake {
             max_output: 4096,
             price: None,
             can: vec![],
+            dimension: None,
             limits: Default::default(),
             local: true,
             default: true,

@@ -4,9 +4,9 @@ use aos_abi::api::Accepted;
 use aos_abi::process::{BudgetSpec, ProcessDetail};
 use aos_abi::{Pid, Usd};
 
-use super::run::{positive, usd};
+use super::run::{above_zero, positive, usd};
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, count, money, view};
+use super::{Context, Exit, Failure, cost_of, count, money, view};
 
 /// Show what processes may still spend, or set the limits of one
 #[derive(Debug, clap::Args)]
@@ -18,18 +18,14 @@ pub struct Args {
     #[arg(long, requires = "pid", value_parser = usd)]
     usd: Option<Usd>,
     /// Tokens in and out together, counted from its start
-    #[arg(long, requires = "pid", value_parser = above_zero)]
+    #[arg(long, requires = "pid", value_parser = above_zero::<u64>)]
     tokens: Option<u64>,
     /// System calls, counted from its start
-    #[arg(long, requires = "pid", value_parser = above_zero)]
+    #[arg(long, requires = "pid", value_parser = above_zero::<u64>)]
     calls: Option<u64>,
     /// End it this long after its start: 90s, 10m, 2h
     #[arg(long, requires = "pid", value_name = "TIME", value_parser = positive)]
     time: Option<std::time::Duration>,
-}
-
-fn above_zero(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a number above 0".into())
 }
 
 impl Args {
@@ -70,7 +66,7 @@ impl Args {
             let budget = &process.budget;
             table.row([
                 process.pid.to_string(),
-                money(process.usage.cost_usd),
+                cost_of(process.usage.cost_usd, process.usage.cost_unknown),
                 or_none(budget.usd.map(money)),
                 or_none(budget.tokens_left.map(count)),
                 or_none(budget.calls_left.map(count)),

@@ -52,12 +52,12 @@ impl Args {
 /// Most columns of a group's name.
 const NAME_WIDTH_MAX: usize = 60;
 
-/// What a group cost, in words: an unknown price is never shown as nothing.
+/// What a group cost, in words.
 fn cost_of(group: &CostGroup) -> String {
+    // Where the price of some is known and comes to nothing, that is said.
     match group.cost_unknown {
-        0 => money(group.cost_usd),
-        unknown if unknown == group.inferences => "unknown".into(),
-        _ => format!("{} + unknown", money(group.cost_usd)),
+        unknown if unknown > 0 && unknown < group.inferences => format!("{} + unknown", money(group.cost_usd)),
+        unknown => super::cost_of(group.cost_usd, unknown > 0),
     }
 }
 

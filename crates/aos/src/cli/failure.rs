@@ -166,7 +166,7 @@ impl From<ErrorView> for Failure {
                 if error
                     .message
                     .strip_prefix("no process ")
-                    .is_some_and(|of| of.starts_with(|c: char| c.is_ascii_digit())) =>
+                    .is_some_and(|of| !of.is_empty() && of.bytes().all(|c| c.is_ascii_digit())) =>
             {
                 vec!["none has that pid, or it was pruned".to_owned()]
             }

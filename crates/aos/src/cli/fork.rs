@@ -3,6 +3,7 @@
 use aos_abi::api::{Accepted, ForkRequest};
 use aos_abi::{Lsn, Pid};
 
+use super::run::named;
 use super::{Context, Exit, Failure, view};
 
 /// Start a second process from the past of a first one; prints its pid
@@ -14,7 +15,7 @@ pub struct Args {
     #[arg(long, value_name = "EVENT", value_parser = event)]
     at: Option<Lsn>,
     /// The new process's name
-    #[arg(long)]
+    #[arg(long, value_parser = named)]
     name: Option<String>,
 }
 

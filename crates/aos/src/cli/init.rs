@@ -37,8 +37,9 @@ impl Args {
         }
         let stale = !made.added.is_empty() && std::os::unix::net::UnixStream::connect(cx.home.socket()).is_ok();
         if cx.json {
+            let default = Some(&made.default_model).filter(|name| !name.is_empty());
             cx.document(&serde_json::json!({
-                "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": made.default_model,
+                "home": cx.home.root(), "written": made.written, "models": made.models, "default_model": default,
                 "added": made.added, "left_out": made.left, "notes": made.notes, "nano": made.models.is_empty(),
             }))?;
         } else {

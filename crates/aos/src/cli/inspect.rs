@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use aos_abi::process::{ProcessDetail, Workspace};
 use aos_abi::{Pid, Timestamp};
 
-use super::{Context, Exit, Failure, ago, clean, clean_line, count, money, now, of, view};
+use super::{Context, Exit, Failure, ago, clean, clean_line, cost_of, count, money, now, of, view};
 
 /// Show everything about a process
 #[derive(Debug, clap::Args)]
@@ -64,8 +64,8 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
             count(usage.input_tokens),
             count(usage.output_tokens),
             count(usage.cached_input_tokens),
-            money(usage.cost_usd),
-            if usage.cost_unknown { " and more, since a model has no price" } else { "" }
+            cost_of(usage.cost_usd, usage.cost_unknown),
+            if usage.cost_unknown { ", since a model has no price" } else { "" }
         ),
     );
     let budget = &process.budget;

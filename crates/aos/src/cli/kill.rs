@@ -3,6 +3,7 @@
 use aos_abi::api::{GroupSignalled, SignalRequest};
 use aos_abi::{Pid, Signal};
 
+use super::run::named;
 use super::{Context, Exit, Failure, view};
 use crate::client::Address;
 
@@ -24,7 +25,7 @@ pub(super) struct Whom {
     #[arg(required = true, conflicts_with = "group")]
     pid: Vec<Pid>,
     /// In place of pids, every living process of this group
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = named)]
     group: Option<String>,
     /// All their descendants too
     #[arg(long)]

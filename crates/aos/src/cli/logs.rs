@@ -41,7 +41,12 @@ impl Args {
                 }
                 Event::Progress(_) | Event::Back => continue,
             };
-            if line.entry.as_deref().is_none_or(|entry| is_since(entry, since)) {
+            let shown = line.entry.as_deref().is_none_or(|entry| is_since(entry, since));
+            if let Some(entry) = line.entry.as_deref().filter(|_| !shown) {
+                // What was used before counts at the end.
+                narrator.tell(entry);
+            }
+            if shown {
                 let text = if cx.json {
                     format!("{}\n", clean_json(&line.json))
                 } else if self.events {
@@ -70,20 +75,38 @@ fn untold(line: &Line) -> String {
     format!("entry {}: {}\n", line.lsn.0, clean_line(why))
 }
 
+/// Most bytes and lines of one text: a task may have a mebibyte.
+const TEXT_BYTES: usize = 16 << 10;
+const TEXT_LINES: usize = 400;
+
+/// A text of the agent or for it, with a word on the way to the rest where it is cut.
+fn quoted(narrator: &Narrator, pid: Pid, text: &str) -> Vec<String> {
+    let lines =
+        text.char_indices().filter(|(_, one)| *one == '\n').nth(TEXT_LINES - 1).map_or(text.len(), |(at, _)| at);
+    let end = text.floor_char_boundary(lines.min(TEXT_BYTES));
+    let mut told = narrator.quoted(&text[..end]);
+    if end < text.trim_end().len() {
+        told.push(format!("… {} more bytes; all of it: aos logs {pid} --json", text.len() - end));
+    }
+    told
+}
+
 /// The lines for one entry, with the texts that an attached person would see elsewhere.
 fn told(narrator: &mut Narrator, entry: &Entry) -> String {
     let mut lines = narrator.tell(entry);
     match &entry.body {
         Body::Spawned(spec) => {
-            lines.extend(spec.task.iter().flat_map(|task| narrator.quoted(task)));
+            lines.extend(spec.task.iter().flat_map(|task| quoted(narrator, entry.pid, task)));
         }
         Body::InferenceCompleted { outcome: InferenceOutcome::Answered(reply), .. } => {
             if let Said { text, calls: false } = said(reply) {
-                lines.extend(narrator.quoted(&text));
+                lines.extend(quoted(narrator, entry.pid, &text));
             }
         }
         Body::Exited { result, .. } => {
-            lines.extend(view::result_text(result.as_ref()).iter().flat_map(|result| narrator.quoted(result)));
+            lines.extend(
+                view::result_text(result.as_ref()).iter().flat_map(|result| quoted(narrator, entry.pid, result)),
+            );
         }
         _ => {}
     }

@@ -43,12 +43,12 @@ enum Command {
     },
     /// One memory, whole, and what it was before
     Show {
-        /// Which
+        /// Which, such as m1
         id: String,
     },
     /// Forget one memory
     Forget {
-        /// Which
+        /// Which, such as m1
         id: String,
     },
     /// Print every memory as a JSON line

@@ -73,7 +73,7 @@ pub use failure::{Exit, Failure};
 pub(crate) use loosen::{Change, role_without_rule};
 pub use narrate::{Narrator, Times, call};
 pub(crate) use proposals::{PREVIEW, is_denial, pieces, whole};
-pub use style::{Style, ago, clock, count, duration, moment, money, now, of};
+pub use style::{Style, ago, clock, cost as cost_of, count, duration, moment, money, now, of};
 pub(crate) use talk::asked;
 pub(crate) use undo::shown as undo_shown;
 pub(crate) use view::question;
@@ -185,6 +185,10 @@ enum Up {
 
 impl Cli {
     fn read(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+        // The parser's `help` takes no flags.
+        if arguments.get(1).is_some_and(|first| first == "help") {
+            return Cli::try_parse_from(arguments.iter().filter(|argument| *argument != "--json"));
+        }
         if arguments.iter().any(|argument| argument == "--foreground")
             && let Ok(Foreground { global, command: Up::Up(args) }) = Foreground::try_parse_from(arguments)
         {
@@ -206,6 +210,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage::told(&error, &arguments, json),
     };
     let ended = Context::new(&cli.global, env).and_then(|context| match cli.command {
+        None if json => context.document(&usage::help(START)).map(|()| Exit::Success),
         None => context.print(START).map(|()| Exit::Success),
         Some(command) => command.perform(&context),
     });

@@ -2,13 +2,13 @@
 
 use aos_abi::Usd;
 use aos_abi::api::{KeyMade, KeyRequest, ModelView, RouteRequest, RouteView, RoutedModel};
-use aos_abi::model::{Ability, TIERS};
+use aos_abi::model::{Ability, ModelLimits, TIERS};
 use aos_abi::process::{BudgetSpec, StatusView};
 use serde::Deserialize;
 
-use super::run::usd;
+use super::run::{above_zero, named, usd};
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, count, doctor, money, pull};
+use super::{Context, Exit, Failure, count, doctor, money, of, pull};
 use crate::client::Address;
 use crate::config::Config;
 use crate::local::NANO;
@@ -57,6 +57,7 @@ aos models key batch --tier nano --tier small --rpm 60"
 #[derive(Debug, clap::Args)]
 struct KeyArgs {
     /// The program's name
+    #[arg(value_parser = named)]
     name: String,
     /// Whose it is
     #[arg(long, value_name = "TEXT")]
@@ -65,10 +66,10 @@ struct KeyArgs {
     #[arg(long, value_name = "USD", value_parser = usd)]
     budget: Option<Usd>,
     /// The most tokens it may use
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero::<u64>)]
     tokens: Option<u64>,
     /// The most requests a minute
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero::<u32>)]
     rpm: Option<u32>,
     /// A tier of models that it may ask; may be repeated. Without one: all that its role may
     #[arg(long, value_name = "TIER", value_parser = clap::builder::PossibleValuesParser::new(TIERS))]
@@ -144,6 +145,7 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
         Column::number("WINDOW").dispensable(),
         Column::text("PRICE OF A MILLION").dispensable(),
         Column::text("CAN").dispensable(),
+        Column::text("LIMITS").dispensable(),
         Column::text("WHERE"),
         Column::text("MODEL"),
     ]);
@@ -154,6 +156,7 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
             (None, false) => "unknown".into(),
         };
         let can: Vec<&str> = model.can.iter().map(|ability| ability.name()).collect();
+        let can = model.dimension.map_or_else(|| can.join(", "), |numbers| format!("vectors of {numbers}"));
         table.row([
             if model.default { "*" } else { "" }.into(),
             model.id.clone(),
@@ -161,7 +164,8 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
             model.tier.clone().unwrap_or_else(|| "-".into()),
             count(model.context_window.into()),
             price,
-            can.join(", "),
+            can,
+            limits(&model.limits),
             if model.local { "here" } else { "remote" }.into(),
             model.model.clone(),
         ]);
@@ -171,6 +175,13 @@ async fn list(cx: &Context) -> Result<Exit, Failure> {
         cx.note("`nano` is the small model inside aos, for plain tasks. `aos init` looks for a larger one");
     }
     Ok(Exit::Success)
+}
+
+/// What its server allows, in words.
+fn limits(limits: &ModelLimits) -> String {
+    let rpm = limits.rpm.map(|rpm| format!("{}/min", of(rpm.into(), "request")));
+    let tpm = limits.tpm.map(|tpm| format!("{} tokens/min", count(tpm)));
+    [Some(format!("{} at once", limits.concurrency)), rpm, tpm].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 async fn route(cx: &Context, request: RouteRequest) -> Result<Exit, Failure> {
@@ -215,9 +226,9 @@ async fn test(cx: &Context, only: Option<&str>) -> Result<Exit, Failure> {
     let serving = config.serving();
     if let Some(name) = only.filter(|name| !serving.contains_key(*name)) {
         let known: Vec<&str> = serving.keys().map(String::as_str).collect();
-        return Err(
-            Failure::usage(format!("no model `{name}` is configured")).hint(format!("there are: {}", known.join(", ")))
-        );
+        // As the daemon says it to whoever names one that is not there.
+        let failure = Failure { code: "ENOENT".into(), ..Failure::new(format!("no model `{name}`")) };
+        return Err(failure.hint(format!("configured are: {}", known.join(", "))));
     }
     let findings = doctor::models(&config, &cx.home, &cx.env, only).await;
     doctor::tell(cx, &findings)

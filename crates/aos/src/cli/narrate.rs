@@ -4,11 +4,12 @@
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
 use aos_abi::entry::{CircuitState, InferenceOutcome, Lifted, Outcome, ProposalState, ServedOutcome, Verdict};
+use aos_abi::process::UsageView;
 use aos_abi::{Body, CallId, Entry, Timestamp, Usd, limits};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
-use super::style::{Style, clock, count, money, of};
+use super::style::{Style, clock, cost, count, of};
 use crate::said::{Said, said};
 
 /// How a moment is written before a line.
@@ -23,6 +24,8 @@ pub struct Narrator {
     inferences: u64,
     tokens: (u64, u64),
     cost: Usd,
+    /// Something of that has no price.
+    unpriced: bool,
     /// The call that was told last: a result without a name is its.
     last: Option<CallId>,
 }
@@ -31,7 +34,25 @@ impl Narrator {
     /// Lines of at most `width` columns, each led by its time where `times` says how that is written.
     #[must_use]
     pub fn new(style: Style, width: usize, times: Option<Times>) -> Narrator {
-        Narrator { style, width: width.max(40), times, inferences: 0, tokens: (0, 0), cost: Usd::ZERO, last: None }
+        Narrator {
+            style,
+            width: width.max(40),
+            times,
+            inferences: 0,
+            tokens: (0, 0),
+            cost: Usd::ZERO,
+            unpriced: false,
+            last: None,
+        }
+    }
+
+    /// The same about a process that has used so much before.
+    #[must_use]
+    pub fn after(mut self, usage: &UsageView) -> Narrator {
+        self.inferences = usage.inferences;
+        self.tokens = (usage.input_tokens, usage.output_tokens);
+        (self.cost, self.unpriced) = (usage.cost_usd, usage.cost_unknown);
+        self
     }
 
     /// The lines for one entry; none where there is nothing to tell.
@@ -46,7 +67,11 @@ impl Narrator {
     #[must_use]
     pub fn used(&self) -> String {
         let (input, output) = self.tokens;
-        format!("{}, {}+{} tokens, {}", of(self.inferences, "inference"), count(input), count(output), money(self.cost))
+        let cost = match cost(self.cost, self.unpriced) {
+            unknown if self.unpriced => format!("cost {unknown}"),
+            known => known,
+        };
+        format!("{}, {}+{} tokens, {cost}", of(self.inferences, "inference"), count(input), count(output))
     }
 
     fn told(&mut self, body: &Body, entry: &Entry) -> Vec<String> {
@@ -104,6 +129,7 @@ impl Narrator {
                 self.tokens.0 += usage.input_tokens;
                 self.tokens.1 += usage.output_tokens;
                 self.cost = self.cost.plus(cost_usd.unwrap_or(Usd::ZERO));
+                self.unpriced |= cost_usd.is_none();
                 vec![]
             }
             Body::Compacted { tokens: (before, after), .. } => {

@@ -46,7 +46,8 @@ const SIGNS: [&str; 10] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNE
 /// List what waits for a person, and the denials that one may lift
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3              also of one that was denied: the agent may make it then, once\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4"
+    after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3              also of one that was denied: the agent may make it then, once\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4\n\n\
+Questions of agents stand below the list. They are no proposals: with --json, `aos ps` has the\n`question` of each, and `aos send` answers it."
 )]
 pub struct Args {
     /// Only these, such as p3, each shown whole
@@ -72,7 +73,8 @@ impl Args {
             cx.document(&proposals)?;
             return Ok(Exit::Success);
         }
-        // For people, what agents ask waits beside what they want to do.
+        // For people, what agents ask waits beside what they want to do. It is no proposal, so programs find it where the help
+        // says.
         let asking = if self.id.is_empty() { view::processes(&client, false, None).await? } else { Vec::new() };
         let (trees, questions) = (Trees::of(&asking), questions(&asking, cx.width, cx.out));
         if !questions.is_empty() && proposals.is_empty() {

@@ -3,8 +3,9 @@
 use aos_abi::Timestamp;
 use aos_abi::process::ProcessView;
 
+use super::run::named;
 use super::table::{Column, Table};
-use super::{Context, Exit, Failure, Style, count, duration, money, now, view};
+use super::{Context, Exit, Failure, Style, cost_of, count, duration, now, view};
 
 /// List the processes that live
 #[derive(Debug, clap::Args)]
@@ -13,7 +14,7 @@ pub struct Args {
     #[arg(short, long)]
     all: bool,
     /// Only those of this group
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = named)]
     group: Option<String>,
 }
 
@@ -50,14 +51,13 @@ pub(super) fn shown(processes: &[ProcessView], now: Timestamp, width: Option<usi
     ]);
     for process in processes {
         let usage = &process.usage;
-        let unknown = if usage.cost_unknown { "?" } else { "" };
         table.row([
             process.pid.to_string(),
             view::state(process),
             process.model.clone(),
             usage.syscalls.to_string(),
             count(usage.input_tokens + usage.output_tokens),
-            format!("{}{unknown}", money(usage.cost_usd)),
+            cost_of(usage.cost_usd, usage.cost_unknown),
             duration(process.exited_at.unwrap_or(now).millis_since(process.started_at) / 1_000),
             process.name.clone(),
         ]);

@@ -46,7 +46,7 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Put a copy of this file into its workspace; may be repeated
+    /// Put a copy of this file into its workspace, with -w only in a --dry-run; may be repeated
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// The most it may spend, in US dollars
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "CALL [PATTERN]")]
     grant: Vec<String>,
     /// The group it and its children belong to; `aos kill --group` reaches all of it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = named)]
     group: Option<String>,
     /// Show what it would change in the folder, and change nothing: it works on a copy, and sends, remembers and schedules nothing
     #[arg(long)]
@@ -153,6 +153,18 @@ fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failu
 pub(super) fn usd(text: &str) -> Result<Usd, String> {
     let dollars = text.trim_start_matches('$').parse().ok().and_then(Usd::from_dollars);
     dollars.filter(|usd| *usd > Usd::ZERO).ok_or_else(|| "an amount above 0 in US dollars, such as 0.50".into())
+}
+
+/// Reads a name: an empty one is none, which nobody means.
+pub(super) fn named(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let hint = "a name has letters, digits, `-`, `_` and `.`, such as watcher-1";
+    if text.is_empty() { Err(hint.into()) } else { Ok(text.to_owned()) }
+}
+
+/// Reads a number above zero.
+pub(super) fn above_zero<N: std::str::FromStr + PartialOrd + Default>(text: &str) -> Result<N, String> {
+    text.parse().ok().filter(|number| *number > N::default()).ok_or_else(|| "a number above 0".into())
 }
 
 /// Reads a length of time above zero.

@@ -34,6 +34,9 @@ impl Args {
         if cx.json {
             cx.document(&accepted)?;
         }
+        if accepted.stopped {
+            cx.note(&format!("process {0} is stopped, and reads it once it goes on: aos resume {0}", self.pid));
+        }
         Ok(Exit::Success)
     }
 }

@@ -4,7 +4,7 @@ use aos_abi::api::{SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode, Priority};
 use aos_abi::{Pid, Usd};
 
-use super::run::{AS_A_FILE, file_args, folder, positive, usd};
+use super::run::{AS_A_FILE, file_args, folder, named, positive, usd};
 use super::{Context, Exit, Failure, absent, view};
 use crate::client::Address;
 
@@ -23,10 +23,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "role")]
     agent: Option<String>,
     /// A name that other agents can send to
-    #[arg(long)]
+    #[arg(long, value_parser = named)]
     name: Option<String>,
     /// The group it and its children belong to; `aos kill --group` reaches all of it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = named)]
     group: Option<String>,
     /// The model it runs on
     #[arg(short, long, env = "AOS_MODEL", hide_env = true)]
@@ -40,7 +40,7 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
-    /// Put a copy of this file into its workspace; may be repeated
+    /// Put a copy of this file into its workspace, not with -w; may be repeated
     #[arg(short, long, value_name = "FILE")]
     file: Vec<std::path::PathBuf>,
     /// The most it may spend, in US dollars

@@ -87,6 +87,16 @@ pub fn money(amount: Usd) -> String {
     }
 }
 
+/// What something cost: where a price is not known it is never shown as nothing.
+#[must_use]
+pub fn cost(known: Usd, unknown: bool) -> String {
+    match (known, unknown) {
+        (known, false) => money(known),
+        (Usd::ZERO, true) => "unknown".into(),
+        (known, true) => format!("{} + unknown", money(known)),
+    }
+}
+
 /// A number of things: `1 hit`, `2 hits`.
 #[must_use]
 pub fn of(number: u64, thing: &str) -> String {
@@ -161,6 +171,9 @@ mod tests {
         assert_eq!(counts.join(" "), "0 999 1.0k 12.3k 99.9k 100k 1000k 4.5M");
         let amounts = [0, 1_000, 400_000, 12_300_000, 1_999_000_000, 250_000_000_000].map(|nanos| money(Usd(nanos)));
         assert_eq!(amounts.join(" "), "$0 <$0.0001 $0.0004 $0.0123 $2.00 $250.00");
+        let costs = [(0, false), (0, true), (400_000, false), (400_000, true)];
+        let costs = costs.map(|(nanos, unknown)| cost(Usd(nanos), unknown));
+        assert_eq!(costs.join(", "), "$0, unknown, $0.0004, $0.0004 + unknown");
         assert_eq!([5, 65, 3_900, 100_000].map(duration).join(" "), "5s 1m05s 1h05m 1d03h");
         assert_eq!(clock(Timestamp(1_795_305_600_123)), "00:00:00");
         assert_eq!(moment(Timestamp(1_795_305_600_123)), "2026-11-22 00:00:00");

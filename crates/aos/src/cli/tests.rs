@@ -100,7 +100,8 @@ fn help_of_run() {
     Options:
       -m, --model <MODEL>           The model it runs on
       -w, --workspace <DIR>         Work on this folder instead of one of its own
-      -f, --file <FILE>             Put a copy of this file into its workspace; may be repeated
+      -f, --file <FILE>             Put a copy of this file into its workspace, with -w only in a
+                                    --dry-run; may be repeated
           --budget <USD>            The most it may spend, in US dollars
           --timeout <TIME>          End it after this time with exit code 124: 90s, 10m, 2h
           --grant <CALL [PATTERN]>  Allow only this: a call, or a call and a pattern, such as "FS_READ

@@ -58,7 +58,10 @@ impl Args {
         if !asks {
             cx.print(&shown(&view))?;
         }
-        cx.note(&format!("{id} is undone; aos proposals --all shows how to bring it back"));
+        cx.note(&match &view.back {
+            Some(back) => format!("{id} is undone; aos undo {back} brings it back"),
+            None => format!("{id} is undone"),
+        });
         Ok(())
     }
 }

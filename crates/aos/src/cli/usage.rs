@@ -3,6 +3,7 @@
 //! Start at [`told`].
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
@@ -16,7 +17,13 @@ pub(super) fn told(error: &clap::Error, arguments: &[OsString], json: bool) -> E
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Where nobody reads the help, nothing is lost.
-            let _ = error.print();
+            let _ = match json {
+                true if error.kind() == ErrorKind::DisplayVersion => {
+                    writeln!(std::io::stdout(), "{}", serde_json::json!({ "version": env!("CARGO_PKG_VERSION") }))
+                }
+                true => writeln!(std::io::stdout(), "{}", help(&error.render().to_string())),
+                false => error.print(),
+            };
             ExitCode::SUCCESS
         }
         // The parser would print the whole help here.
@@ -25,6 +32,11 @@ pub(super) fn told(error: &clap::Error, arguments: &[OsString], json: bool) -> E
         }
         _ => super::tell(&failure(&error.render().to_string(), arguments), json),
     }
+}
+
+/// A page of help as programs see it.
+pub(super) fn help(text: &str) -> serde_json::Value {
+    serde_json::json!({ "help": text })
 }
 
 /// What the parser says, in our form: its first paragraph is what, its tips are the ways out.
@@ -49,9 +61,15 @@ pub(super) fn failure(text: &str, arguments: &[OsString]) -> Failure {
     let cli = super::Cli::command();
     let known: Vec<&str> =
         cli.get_subcommands().filter(|sub| !sub.is_hide_set()).map(clap::Command::get_name).collect();
-    let typed = arguments.iter().skip(1).filter_map(|argument| argument.to_str()).find(|word| !word.starts_with('-'));
+    let mut words = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
+    let typed = words.find(|word| !word.starts_with('-'));
+    if let Some(command) = typed.and_then(|word| cli.find_subcommand(word)) {
+        // `models key` has a page of its own.
+        let inner = words.next().and_then(|word| command.find_subcommand(word));
+        let page: Vec<&str> = [Some(command), inner].into_iter().flatten().map(clap::Command::get_name).collect();
+        return failure.hint(format!("aos {} --help", page.join(" ")));
+    }
     match typed {
-        Some(command) if cli.find_subcommand(command).is_some() => failure.hint(format!("aos {command} --help")),
         Some(word) => {
             let near = nearest(word, &known).filter(|_| failure.hints.is_empty());
             let failure = match near {

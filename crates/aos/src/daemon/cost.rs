@@ -4,17 +4,13 @@
 //! was pruned, is a group of its own and not nothing.
 
 use aos_abi::api::{CostGroup, CostView};
-use aos_abi::process::{Mode, SpawnSpec};
+use aos_abi::process::{DEFAULT_ROLE, Mode, SpawnSpec, UNNAMED};
 use aos_abi::{Body, Lsn, Pid};
 use aos_gateway::query::CostBy;
 use aos_journal::{Charge, ChargesBy, Error, Reader};
 
-use super::system::DEFAULT_ROLE;
-
 /// The group of processes that were pruned, of which only the charges are left.
 const PRUNED: &str = "(pruned)";
-/// The group of processes without a name and a role of their own.
-const UNNAMED: &str = "(no name)";
 /// Whose agents are that no key's owner answers for: those of the person whose daemon it is.
 const OWNER: &str = "owner";
 

@@ -373,7 +373,7 @@ impl Heart {
                     Some(Ok((pid, body))) => {
                         let applied = self.apply(round, pid, body);
                         let failed = applied.is_err();
-                        (applied.map(|lsn| Accepted { pid, lsn }), failed)
+                        (applied.map(|lsn| Accepted { pid, lsn, stopped: false }), failed)
                     }
                 };
                 if failed {

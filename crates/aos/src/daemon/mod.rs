@@ -465,6 +465,7 @@ fn models(config: &Config, home: &Home, policy: &str, (listens, open): (SocketAd
                 context_window: spec.context_window,
                 max_output: spec.max_output,
                 price: spec.price,
+                dimension: model.dimension,
                 can: Ability::ALL.into_iter().filter(|ability| spec.can(*ability)).collect(),
                 limits: spec.limits,
                 local: spec.local,

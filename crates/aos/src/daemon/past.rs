@@ -156,6 +156,16 @@ pub(crate) fn undoable(reader: &Reader, id: &str) -> Result<(Option<ProposalView
     Ok((proposals.0.remove(id), links.found()))
 }
 
+/// The id that what an entry brought about got among the proposals.
+pub(crate) fn proposed_by(reader: &Reader, pid: Pid, entry: Lsn) -> Result<Option<String>, Error> {
+    // Facts follow at once: that what was undone is so, and what brings it back.
+    let facts = reader.entries_of(pid, entry, 4)?;
+    Ok(facts.into_iter().filter(|fact| fact.cause == Some(entry)).find_map(|fact| match fact.body {
+        Body::Proposal { id, proposal: Some(_), .. } => Some(id),
+        _ => None,
+    }))
+}
+
 /// The proposals among the entries seen so far, by id.
 #[derive(Debug, Default)]
 struct Proposals(BTreeMap<String, ProposalView>);

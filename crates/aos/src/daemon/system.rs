@@ -17,8 +17,8 @@ use aos_abi::api::{
 use aos_abi::entry::{Key, Outcome, ProposalState, Verdict, WebhookRequest};
 use aos_abi::inference::Format;
 use aos_abi::process::{
-    BudgetSpec, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State, StatusView,
-    Workspace,
+    BudgetSpec, DEFAULT_ROLE, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State,
+    StatusView, Workspace,
 };
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
@@ -45,10 +45,6 @@ use super::undo::Undo;
 use crate::env::Env;
 use crate::home::Home;
 use crate::mounts::Mounts;
-
-/// Who an agent is where nobody says.
-pub(super) const DEFAULT_ROLE: &str = "You are a capable, careful agent. Do what you are asked, check that it worked, and say \
-    plainly what you did and what you could not do.";
 
 /// Processes looked at in one go.
 const LIST_PIECE: usize = 512;
@@ -189,11 +185,12 @@ impl Daemon {
     /// Whether an entry that somebody names is there: what is to come cannot be lived through.
     fn happened(&self, at: Option<Lsn>) -> Result<(), CallError> {
         let last = self.journal.last();
-        match at.filter(|at| *at > last) {
-            None => Ok(()),
-            Some(at) => Err(CallError::new(Code::NoEnt, format!("there is no entry {at} yet, the last is {last}"))
-                .hint("`aos logs PID --events` shows the number of each")),
-        }
+        let message = match at {
+            Some(Lsn::ZERO) => "there is no entry 0, the first is 1".to_owned(),
+            Some(at) if at > last => format!("there is no entry {at} yet, the last is {last}"),
+            _ => return Ok(()),
+        };
+        Err(CallError::new(Code::NoEnt, message).hint("`aos logs PID --events` shows the number of each"))
     }
 
     /// The same, and before them the copy of a folder that a dry run works on.
@@ -500,11 +497,15 @@ impl System for Daemon {
             accepted =
                 Some(self.change(pid, Body::Input { text: request.text, eof: false, from_pid: Pid::INIT }).await?);
         }
-        match (accepted, request.eof) {
-            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await,
-            (Some(accepted), false) => Ok(accepted),
-            (None, false) => Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input")),
-        }
+        let accepted = match (accepted, request.eof) {
+            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await?,
+            (Some(accepted), false) => accepted,
+            (None, false) => {
+                return Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input"));
+            }
+        };
+        let state = self.heart.look(move |kernel| kernel.view(pid).map(|view| view.state)).await?;
+        Ok(Accepted { stopped: state == Some(State::Stopped), ..accepted })
     }
 
     async fn signal(&self, pid: Pid, request: SignalRequest) -> Answer<Accepted> {
@@ -536,9 +537,13 @@ impl System for Daemon {
         self.happened(at)?;
         let journal = Arc::clone(&self.journal);
         let replayed = blocking(move || super::past::replay(&journal.reader(), pid, at)).await?;
-        replayed.map_err(|why| {
-            ApiError::usage(why).hint("`aos audit verify` still proves what is left; `aos logs PID` shows it")
-        })
+        // What is asked for is right; it is not there any more.
+        let gone = |why| {
+            CallError::new(Code::NoEnt, why)
+                .hint("`aos audit verify` still proves what is left; `aos logs PID` shows it")
+                .into()
+        };
+        replayed.map_err(gone)
     }
 
     async fn budget(&self, pid: Pid, budget: BudgetSpec) -> Answer<Accepted> {
@@ -550,9 +555,7 @@ impl System for Daemon {
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let view = self.heart.look(move |kernel| kernel.view(pid)).await?;
-            let view = view.ok_or_else(|| {
-                CallError::new(Code::Srch, format!("no process {pid}")).hint("`aos ps -a` lists every process")
-            })?;
+            let view = view.ok_or_else(|| aos_kernel::no_process(pid))?;
             if view.state == State::Exited {
                 return Ok(Some(view));
             }
@@ -639,7 +642,7 @@ impl System for Daemon {
     }
 
     async fn undo(&self, id: &str, request: UndoRequest) -> Answer<UndoView> {
-        let reader = self.journal.reader();
+        let (reader, after) = (self.journal.reader(), self.journal.reader());
         let wanted = id.to_owned();
         let (proposal, links) = blocking(move || super::past::undoable(&reader, &wanted)).await?;
         let proposal = proposal.ok_or_else(|| no_proposal(id).hint("`aos proposals --all` lists them"))?;
@@ -652,8 +655,8 @@ impl System for Daemon {
         let (undo, heart) = (Arc::clone(&self.undo), self.heart.clone());
         let work = self.edges.apart(async move {
             let tell = |pid, body| async move {
-                heart.change(move |_| Ok((pid, body))).await?;
-                Ok(())
+                let accepted = heart.change(move |_| Ok((pid, body))).await?;
+                blocking(move || super::past::proposed_by(&after, pid, accepted.lsn)).await
             };
             undo.undo(proposal, &links, request, own, tell).await
         });

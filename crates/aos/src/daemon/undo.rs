@@ -851,7 +851,7 @@ mod tests {
         let tell = |_, body| async move {
             let Body::Changed(changed) = body else { panic!("{body:?}") };
             told.told(&changed);
-            Ok(())
+            Ok(Some("p4".to_owned()))
         };
         undo.undo(proposal, &[("p3".to_owned(), link)].into(), Default::default(), None, tell).await.unwrap();
         assert!(!workspace.path().join("f3").exists());

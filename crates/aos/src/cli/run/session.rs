@@ -381,8 +381,7 @@ impl<'c> Session<'c> {
     /// Ends this where the process has nothing to do, or waits for somebody who is not here; all it said is shown.
     async fn leave_if_answered(&mut self) -> Result<Option<Exit>, Failure> {
         let process: ProcessView = self.client.get(&view::process(self.pid)).await?;
-        let waits =
-            matches!(process.waiting_for.as_deref(), Some("stdin" | "person" | "approval" | "budget"));
+        let waits = matches!(process.waiting_for.as_deref(), Some("stdin" | "person" | "approval" | "budget"));
         if !waits && process.state != State::Stopped {
             return Ok(None);
         }

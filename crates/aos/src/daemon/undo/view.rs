@@ -81,9 +81,9 @@ impl Links {
 
 impl Undo {
     /// Shows what taking `id` back would do, and unless only that is wanted does it. What is to be journaled then is
-    /// given to `tell` before anybody else may change the workspace. `own`: where its process's folder is, if that is one
-    /// of this home.
-    pub(crate) async fn undo<F: Future<Output = Answer<()>>>(
+    /// given to `tell` before anybody else may change the workspace, which says what id the taking back got. `own`: where its
+    /// process's folder is, if that is one of this home.
+    pub(crate) async fn undo<F: Future<Output = Answer<Option<String>>>>(
         self: &Arc<Self>,
         proposal: ProposalView,
         links: &BTreeMap<String, Link>,
@@ -126,7 +126,7 @@ impl Undo {
             return Err(conflict(&id, &view.conflicts));
         }
         let restores = if link.turn % 2 == 1 { link.undoes.clone() } else { None };
-        let note = note.turned(&id, restores);
+        let note = note.turned(&id, restores.clone());
         drop(committed);
         let watch = self.watch(link.effect, &workspace);
         let (turned, note) = blocking(move || {
@@ -135,8 +135,10 @@ impl Undo {
         })
         .await?;
         let changed = changed(&turned, &note);
-        tell(note.pid, Body::Changed(Box::new(changed))).await?;
+        let told = tell(note.pid, Body::Changed(Box::new(changed))).await?;
         view.done = true;
+        // What stands again has its id already.
+        view.back = restores.or(told);
         view.proposal.state = ProposalState::Undone;
         Ok(view)
     }
@@ -167,7 +169,7 @@ fn shown(committed: Committed, proposal: ProposalView) -> Answer<(Committed, Und
     let links = altered.iter().filter_map(link).collect();
     // All of them: the journal has not.
     let changes = altered.iter().map(file_change).collect();
-    Ok((committed, UndoView { proposal, changes, links, more: 0, diff, conflicts, done: false }))
+    Ok((committed, UndoView { proposal, changes, links, more: 0, diff, conflicts, done: false, back: None }))
 }
 
 /// Where what will be a link leads, or the link that will be gone.
@@ -241,9 +243,10 @@ fn gone(proposal: &ProposalView) -> ApiError {
 fn undone(id: &str, link: &Link, links: &BTreeMap<String, Link>, turn: u32) -> ApiError {
     let back = links.iter().find(|(_, other)| other.effect == link.effect && other.turn == turn);
     let error = ApiError::new(409, "conflict", format!("{id} is undone already"));
-    match back {
-        Some((back, _)) if turn % 2 == 1 => error.hint(format!("`aos undo {back}` brings it back")),
-        _ => error,
+    match (back, &link.undoes) {
+        (Some((back, _)), _) if turn % 2 == 1 => error.hint(format!("`aos undo {back}` brings it back")),
+        (_, Some(stands)) => error.hint(format!("`aos undo {stands}` takes back what stands again by that")),
+        (_, None) => error,
     }
 }
 
