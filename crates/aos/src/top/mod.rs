@@ -1,13 +1,14 @@
 //! `aos top`: the processes live, full screen.
 //!
 //! Start at [`Args::perform`]. `state` is what is known, `update` how it changes, `render` how it looks, `proposal` how one
-//! that is looked at does, `denials` how what was denied does, `undo` how what can be taken back does, `page` what these have in
-//! common; all are pure, and `screen` is the one place with a terminal and a daemon. What always holds: the table is read once and then
+//! that is looked at does, `denials` how what was denied does, `past` reads what a process did before, `undo` how what can be taken back does, `page` what these have in
+//! common; all others are pure, and `screen` is the one place with a terminal. What always holds: the table is read once and then
 //! kept by the stream of events; at most ten frames a second, and none without a change; the terminal is restored however
 //! it ends.
 
 mod denials;
 mod page;
+mod past;
 mod proposal;
 mod render;
 mod screen;
@@ -27,7 +28,7 @@ use crate::client::Address;
 /// Watch the processes live, full screen
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal\nof a process, where a approves, A all of its tree that ask the very same, and r rejects; d lists what was denied, where Enter shows one whole: a lets it happen once,\np for the process, g shows the grants for the role and y writes them, r dismisses it; u shows what can be taken back, and what that would do; ? helps, q quits. With --json the picture of\nthis moment is printed as one document."
+    after_help = "Keys: arrows move, s sorts, / filters, k kills, p pauses and resumes, Enter shows the proposal of a\nprocess, where a approves, A all of its tree that ask the very same, and r rejects; d lists what\nwas denied, where Enter shows one whole: a lets it happen once, p for the process, g shows the\ngrants for the role and y writes them, r dismisses it; u shows what can be taken back, and what\nthat would do; ? helps, q quits. With --json the picture of this moment is printed as one document."
 )]
 pub struct Args {}
 

@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use super::state::{Over, Sort, State};
 use super::{denials, page, proposal, undo};
-use crate::cli::{clean_line, count, cut, duration, money, question as asked_of};
+use crate::cli::{clean_line, cost_of, count, cut, duration, money, question as asked_of};
 
 /// Draws everything.
 pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
@@ -30,7 +30,7 @@ pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(gauge_lines(state, gauges.width)), gauges);
     processes(state, frame, table);
     detail_pane(state, frame, events);
-    frame.render_widget(Paragraph::new(foot(state)), footer);
+    frame.render_widget(Paragraph::new(foot(state, footer.width)), footer);
     match &state.over {
         Some(Over::Help) => help(frame),
         Some(Over::Proposal { id, from }) => {
@@ -137,7 +137,7 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let body = shown.map(|process| {
         let style = state_style(process.state);
         let selected = Some(process.pid) == state.selected;
-        row(state, process, roomy).style(if selected { style.add_modifier(Modifier::REVERSED) } else { style })
+        row(state, process, area.width).style(if selected { style.add_modifier(Modifier::REVERSED) } else { style })
     });
     let heads = Sort::ALL.into_iter().filter(|sort| roomy || *sort != Sort::Left).map(|sort| {
         let sign = match (sort == state.sort, state.reversed) {
@@ -147,29 +147,25 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
         };
         Cell::new(format!("{}{sign}", sort.head()))
     });
-    let wide = area.width >= 70;
-    let mut widths = vec![
-        Constraint::Length(6),
-        Constraint::Length(17),
-        Constraint::Length(if wide { 10 } else { 0 }),
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Fill(1),
-    ];
-    if roomy {
-        widths.insert(LEFT_AT, Constraint::Length(8));
-    }
+    let widths = widths(area.width).into_iter().map(Constraint::Length).chain([Constraint::Fill(1)]);
     let header = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
     frame.render_widget(Table::new(body, widths).header(header).column_spacing(1), area);
+}
+
+/// How wide the columns before the last one are, on a screen of so many.
+fn widths(screen: u16) -> Vec<u16> {
+    let mut widths = vec![6, 17, if screen >= 70 { 10 } else { 0 }, 6, 7, 8, 7];
+    if screen >= ROOMY {
+        widths.insert(LEFT_AT, 8);
+    }
+    widths
 }
 
 /// From so many columns on there is room for what is left of each budget, and where that stands.
 const ROOMY: u16 = 90;
 const LEFT_AT: usize = 6;
 
-fn row(state: &State, process: &ProcessView, roomy: bool) -> Row<'static> {
+fn row(state: &State, process: &ProcessView, screen: u16) -> Row<'static> {
     let usage = &process.usage;
     let doing = match (&process.waiting_for, process.exit_code) {
         (Some(what), _) => format!("{}: {}", process.state.as_str(), clean_line(what)),
@@ -183,14 +179,17 @@ fn row(state: &State, process: &ProcessView, roomy: bool) -> Row<'static> {
         clean_line(&process.model),
         count(usage.syscalls),
         count(usage.input_tokens + usage.output_tokens),
-        money(usage.cost_usd),
+        cost_of(usage.cost_usd, usage.cost_unknown),
         duration(age),
         clean_line(&process.name),
     ];
-    if roomy {
+    if screen >= ROOMY {
         cells.insert(LEFT_AT, process.budget.usd_left.map_or_else(|| "-".to_owned(), money));
     }
-    Row::new(cells)
+    let before = widths(screen);
+    let last = screen.saturating_sub(before.iter().map(|width| width + 1).sum());
+    let cells = cells.iter().zip(before.into_iter().chain([last]));
+    Row::new(cells.map(|(cell, width)| cut(cell, width.into()).into_owned()).collect::<Vec<_>>())
 }
 
 fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
@@ -201,7 +200,9 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
         return;
     };
     let left = process.budget.usd_left.map(|left| format!(", {} left", money(left))).unwrap_or_default();
+    let inside = usize::from(area.width.saturating_sub(2));
     let title = format!(" {} {}{left} ", process.pid, clean_line(&process.name));
+    let title = cut(&title, inside).into_owned();
     let rows = usize::from(area.height.saturating_sub(2));
     let mut lines: Vec<Line<'_>> = Vec::new();
     let mut waiting = state.waiting.iter().filter(|waiting| waiting.pid == process.pid);
@@ -232,14 +233,16 @@ fn detail_pane(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let latest = state.events.get(&process.pid);
     let room = rows.saturating_sub(lines.len());
     let skipped = latest.map_or(0, |events| events.len().saturating_sub(room));
-    lines.extend(latest.into_iter().flatten().skip(skipped).map(|line| Line::raw(line.as_str())));
+    lines.extend(latest.into_iter().flatten().skip(skipped).map(|line| Line::raw(cut(line, inside))));
     if lines.is_empty() {
-        lines.push(Line::styled("nothing since this view was opened", Style::new().fg(Color::DarkGray)));
+        let told = state.told.contains(&process.pid);
+        let none = if told { "it has done nothing yet" } else { "what it did is being read" };
+        lines.push(Line::styled(none, Style::new().fg(Color::DarkGray)));
     }
     frame.render_widget(Paragraph::new(lines).block(block(title)), area);
 }
 
-fn foot(state: &State) -> Line<'static> {
+fn foot(state: &State, width: u16) -> Line<'static> {
     if let Some(said) = &state.said {
         return Line::styled(said.clone(), Style::new().fg(Color::Yellow));
     }
@@ -248,8 +251,10 @@ fn foot(state: &State) -> Line<'static> {
     }
     let filter =
         if state.filter.is_empty() { String::new() } else { format!("   filter: {}", clean_line(&state.filter)) };
-    let keys = "↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help";
-    Line::styled(format!("{keys}{filter}"), Style::new().fg(Color::DarkGray))
+    // Where there is no room for all, what is no letter goes without saying.
+    let arrows = if width >= 88 { "↑↓ move  " } else { "" };
+    let keys = "s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help  q quit";
+    Line::styled(format!("{arrows}{keys}{filter}"), Style::new().fg(Color::DarkGray))
 }
 
 fn help(frame: &mut Frame<'_>) {

@@ -6,15 +6,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use aos_abi::Lsn;
 use aos_abi::api::{ApproveRequest, ProposalView, RejectRequest, SignalRequest, UndoRequest, UndoView};
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{ProcessView, StatusView};
+use aos_abi::{Lsn, Pid};
 use crossterm::event::{Event as TerminalEvent, KeyEventKind};
 use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::past::Past;
 use super::render::render;
 use super::state::{Denial, Grant, Preview, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
@@ -60,6 +61,7 @@ async fn run(
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut drawn, mut asked, mut read) = (None::<Instant>, None::<Instant>, Instant::now());
     let mut burst = 0;
+    let (mut past, mut rests) = (None::<Past>, None::<Pid>);
     state.changed = true;
     loop {
         let inputs = tokio::select! {
@@ -67,7 +69,18 @@ async fn run(
             input = keys.recv() => vec![input.ok_or_else(|| Failure::new("the terminal went away"))?],
             _ = tick.tick() => {
                 burst = 0;
+                // Who is only passed by on the way to another one is not read.
+                let rested = state.selected == std::mem::replace(&mut rests, state.selected);
+                if let Some(pid) = state.selected.filter(|pid| rested && !state.lost && !state.told.contains(pid))
+                    && past.as_ref().is_none_or(|past| past.pid() != pid)
+                {
+                    past = Some(Past::of(client, pid, after));
+                }
                 vec![Input::Tick(now())]
+            }
+            read = next_of(&mut past), if past.is_some() => {
+                past = None;
+                vec![read]
             }
             event = events.next(), if burst < BURST => {
                 burst += 1;
@@ -119,6 +132,13 @@ async fn run(
             state.changed = false;
             drawn = Some(Instant::now());
         }
+    }
+}
+
+async fn next_of(past: &mut Option<Past>) -> Input {
+    match past {
+        Some(past) => past.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Start at [`State`]. What always holds: it is bounded, whatever the daemon sends: [`EVENTS_MAX`] lines for a process and
 //! [`EXITED_MAX`] processes that have ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use aos_abi::process::{ProcessView, SlotView, State as ProcessState};
 use aos_abi::{Lsn, Pid, Timestamp, Usd};
@@ -149,6 +149,8 @@ pub(super) struct Preview {
 pub(super) struct State {
     pub(super) processes: BTreeMap<Pid, ProcessView>,
     pub(super) events: BTreeMap<Pid, VecDeque<String>>,
+    /// Of whom `events` has what came before this view was opened, too.
+    pub(super) told: BTreeSet<Pid>,
     pub(super) slots: BTreeMap<String, SlotView>,
     pub(super) waiting: Vec<Waiting>,
     /// What was denied and a person may lift, or has lifted for a call that was not made yet.

@@ -125,8 +125,8 @@ fn a_thousand_processes_on_a_small_screen() {
     7      sleeping          standard   14     707     $0.0070  10m00s  agent ␛[31m7
     8      running           small      16     808     $0.0080  10m00s  agent ␛[31m8
     9      ready             standard   18     909     $0.0090  10m00s  agent ␛[31m9
-    10     blocked: stdin    small      20     1.0k    $0.0100  10m00s  agent ␛[31m1
-    11     sleeping          standard   22     1.1k    $0.0110  10m00s  agent ␛[31m1
+    10     blocked: stdin    small      20     1.0k    $0.0100  10m00s  agent ␛[31m…
+    11     sleeping          standard   22     1.1k    $0.0110  10m00s  agent ␛[31m…
     ┌ 2 agent ␛[31m2, $0 left ─────────────────────────────────────────────────────┐
     │? p3 waits: FS_DELETE old.txt  (Enter shows it)                               │
     │  why: it is old                                                              │
@@ -135,7 +135,7 @@ fn a_thousand_processes_on_a_small_screen() {
     │00:10:00 → FS_READ a                                                          │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
+    s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help  q quit
     ");
 }
 
@@ -162,25 +162,25 @@ fn sorted_filtered_and_moved_through() {
     small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
-    770    blocked: stdin    small      1.5k   77.8k   $0.7700  10m00s  agent ␛[31m7
-    771    sleeping          standard   1.5k   77.9k   $0.7710  10m00s  agent ␛[31m7
-    772    running           small      1.5k   78.0k   $0.7720  10m00s  agent ␛[31m7
-    773    ready             standard   1.5k   78.1k   $0.7730  10m00s  agent ␛[31m7
-    774    blocked: stdin    small      1.5k   78.2k   $0.7740  10m00s  agent ␛[31m7
-    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m7
-    776    running           small      1.6k   78.4k   $0.7760  10m00s  agent ␛[31m7
-    777    ready             standard   1.6k   78.5k   $0.7770  10m00s  agent ␛[31m7
-    778    blocked: stdin    small      1.6k   78.6k   $0.7780  10m00s  agent ␛[31m7
-    779    sleeping          standard   1.6k   78.7k   $0.7790  10m00s  agent ␛[31m7
+    770    blocked: stdin    small      1.5k   77.8k   $0.7700  10m00s  agent ␛[31m…
+    771    sleeping          standard   1.5k   77.9k   $0.7710  10m00s  agent ␛[31m…
+    772    running           small      1.5k   78.0k   $0.7720  10m00s  agent ␛[31m…
+    773    ready             standard   1.5k   78.1k   $0.7730  10m00s  agent ␛[31m…
+    774    blocked: stdin    small      1.5k   78.2k   $0.7740  10m00s  agent ␛[31m…
+    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m…
+    776    running           small      1.6k   78.4k   $0.7760  10m00s  agent ␛[31m…
+    777    ready             standard   1.6k   78.5k   $0.7770  10m00s  agent ␛[31m…
+    778    blocked: stdin    small      1.6k   78.6k   $0.7780  10m00s  agent ␛[31m…
+    779    sleeping          standard   1.6k   78.7k   $0.7790  10m00s  agent ␛[31m…
     ┌ 779 agent ␛[31m779, $0.5000 left ────────────────────────────────────────────┐
-    │nothing since this view was opened                                            │
+    │what it did is being read                                                     │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
+    s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help  q quit
     ");
     press(&mut state, KeyCode::Esc);
     assert_eq!(state.view().len(), 1_000);
@@ -191,25 +191,25 @@ fn sorted_filtered_and_moved_through() {
     small    █████████████████████████░░░░░░░░░░░░░░░ 5/8 slots, 12 waiting
     standard ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/4 slots, 0 waiting
     PID    STATE             MODEL      CALLS  TOKENS  COST▴    AGE     NAME
-    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m7
-    77┌ Keys ────────────────────────────────────────────────────────────────────┐m7
-    77│ ↑ ↓ PgUp PgDn Home End  move                                             │m7
-    77│ s, S                    sort by the next column, turn the order round    │m7
-    77│ /                       filter by name, model, state or pid; Esc clears  │m7
-    78│ k                       end the process: TERM, one last turn, then KILL  │m7
-    78│ p                       pause it, or let it go on                        │m7
-    78│ Enter, a                show what it waits for; a, A approve, r rejects  │m7
-    78│ r                       reject it, with a reason                         │m7
-    78│ d                       list what was denied; Enter shows one whole      │m7
+    775    sleeping          standard   1.6k   78.3k   $0.7750  10m00s  agent ␛[31m…
+    77┌ Keys ────────────────────────────────────────────────────────────────────┐m…
+    77│ ↑ ↓ PgUp PgDn Home End  move                                             │m…
+    77│ s, S                    sort by the next column, turn the order round    │m…
+    77│ /                       filter by name, model, state or pid; Esc clears  │m…
+    78│ k                       end the process: TERM, one last turn, then KILL  │m…
+    78│ p                       pause it, or let it go on                        │m…
+    78│ Enter, a                show what it waits for; a, A approve, r rejects  │m…
+    78│ r                       reject it, with a reason                         │m…
+    78│ d                       list what was denied; Enter shows one whole      │m…
     ┌ │ u                       show what can be taken back, and take it back    │─┐
-    │n│ q, Ctrl-C               leave                                            │ │
+    │w│ q, Ctrl-C               leave                                            │ │
     │ └──────────────────────────────────────────────────────────────────────────┘ │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     │                                                                              │
     └──────────────────────────────────────────────────────────────────────────────┘
-    ↑↓ move  s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help
+    s sort  / filter  k kill  p pause  Enter look  d denied  u undo  ? help  q quit
     ");
 }
 
@@ -680,4 +680,57 @@ fn a_yes_is_to_what_the_last_frame_showed() {
     update(&mut state, Input::Denied(vec![changed]));
     assert_eq!(state.said.as_deref(), Some("p4 has changed; Enter shows it as it is"));
     assert_eq!(key(&mut state, 'p'), None);
+}
+
+#[test]
+fn what_a_process_did_before_stands_above_what_it_does_now() {
+    let mut state = thousand();
+    state.settle();
+    update(
+        &mut state,
+        entry(42, 2, json!({"type": "syscall", "call_id": "c", "name": "FS_READ", "args": {"path": "new"}})),
+    );
+    let before = |number: usize| (0..number).map(|nth| format!("00:00:00 → FS_READ old{nth}")).collect();
+    update(&mut state, Input::Past(Pid(2), before(3)));
+    let shown = drawn(&mut state);
+    let at =
+        |words: &str| shown.lines().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {shown}"));
+    assert!(at("old0") < at("old2") && at("old2") < at("FS_READ new"), "{shown}");
+    update(&mut state, Input::Past(Pid(3), before(3 * EVENTS_MAX)));
+    update(&mut state, Input::Past(Pid(4), Vec::new()));
+    assert_eq!(state.events[&Pid(3)].len(), EVENTS_MAX);
+    assert_eq!(state.events[&Pid(3)].back().unwrap(), &format!("00:00:00 → FS_READ old{}", 3 * EVENTS_MAX - 1));
+    state.selected = Some(Pid(4));
+    assert!(drawn(&mut state).contains("it has done nothing yet"));
+    // Who is gone is read again where it comes back.
+    update(&mut state, Input::Processes(vec![process(3)]));
+    assert_eq!(state.told.into_iter().collect::<Vec<_>>(), [Pid(3)]);
+}
+
+#[test]
+fn what_is_cut_has_a_sign_and_every_key_is_named() {
+    let mut state = thousand();
+    let mut long = process(2);
+    long.name = "one that was given a very long name, and longer".repeat(3);
+    long.model = "a-model-of-some-size".into();
+    update(&mut state, Input::Processes(vec![long]));
+    update(&mut state, Input::Past(Pid(2), vec![format!("00:00:00 ← input: {}", "word ".repeat(40))]));
+    for width in [80, 120] {
+        update(&mut state, Input::Resized(width, 24));
+        let shown = drawn(&mut state);
+        let row = shown.lines().find(|line| line.starts_with("2 ")).unwrap();
+        assert!(row.contains("a-model-o…") && row.ends_with('…'), "{shown}");
+        assert!(shown.lines().any(|line| line.starts_with("┌ 2 one") && line.ends_with("…┐")), "{shown}");
+        assert!(shown.lines().any(|line| line.starts_with("│00:00:00") && line.ends_with("…│")), "{shown}");
+        let keys = shown.lines().last().unwrap();
+        assert!(keys.ends_with("? help  q quit") && keys.starts_with('↑') == (width == 120), "{keys}");
+    }
+}
+
+#[test]
+fn the_end_of_a_process_says_what_all_of_it_used() {
+    let mut state = thousand();
+    state.settle();
+    update(&mut state, entry(42, 2, json!({"type": "exited", "exit_code": 0, "result": null, "reason": "answered"})));
+    assert!(drawn(&mut state).contains("answered: 2 inferences, 200+2 tokens, $0.0020"), "{}", drawn(&mut state));
 }

@@ -25,6 +25,8 @@ pub(super) enum Input {
     Processes(Vec<ProcessView>),
     /// The daemon in numbers.
     Status(Box<StatusView>),
+    /// What a process did before this view was opened, the last of it.
+    Past(Pid, Vec<String>),
     /// What waits for a person.
     Proposals(Vec<Waiting>),
     /// What was denied and a person may lift, or has lifted.
@@ -86,6 +88,13 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.stale = false;
             let processes = &state.processes;
             state.events.retain(|pid, _| processes.contains_key(pid));
+            state.told.retain(|pid| processes.contains_key(pid));
+        }
+        Input::Past(pid, lines) => {
+            let events = state.events.entry(pid).or_default();
+            let room = EVENTS_MAX.saturating_sub(events.len());
+            lines.into_iter().rev().take(room).for_each(|line| events.push_front(line));
+            state.told.insert(pid);
         }
         Input::Status(status) => {
             state.slots = status.model_slots;
@@ -145,7 +154,8 @@ fn heard(state: &mut State, entry: &Entry) {
     if pid == Pid::SYSTEM {
         return;
     }
-    let lines = Narrator::new(Style::plain(), 200, Some(clock)).tell(entry);
+    let used = state.processes.get(&pid).map(|process| process.usage).unwrap_or_default();
+    let lines = Narrator::new(Style::plain(), 200, Some(clock)).after(&used).tell(entry);
     if !lines.is_empty() {
         let events = state.events.entry(pid).or_default();
         events.extend(lines);
@@ -293,11 +303,10 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
 }
 
 fn born(pid: Pid, at: Timestamp, spec: &aos_abi::process::SpawnSpec) -> ProcessView {
-    let words = spec.task.as_deref().unwrap_or(&spec.role);
     ProcessView {
         pid,
         parent: spec.parent,
-        name: spec.name.clone().unwrap_or_else(|| words.chars().take(40).collect()),
+        name: spec.name.clone().unwrap_or_else(|| spec.title()),
         group: spec.group.clone(),
         state: ProcessState::Ready,
         waiting_for: None,
@@ -332,6 +341,7 @@ fn bury(state: &mut State) {
     for (_, pid) in &ended[..ended.len().saturating_sub(EXITED_MAX)] {
         state.processes.remove(pid);
         state.events.remove(pid);
+        state.told.remove(pid);
     }
 }
 
