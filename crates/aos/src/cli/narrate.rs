@@ -405,6 +405,15 @@ fn outcome_in_words(name: &str, result: &Value) -> String {
         "RECV_MSG" => items("messages").map(|count| of(count, "message")),
         "ASK_USER" => text("answer").map(str::to_owned),
         "SYS_SCHEDULE" => text("timer_id").zip(text("next_at")).map(|(timer, at)| format!("{timer}, next at {at}")),
+        "FS_WATCH" => text("watch_id").map(str::to_owned),
+        "SYS_REGISTER_WEBHOOK" => text("url").map(str::to_owned),
+        "SLEEP" => result.get("slept_s").and_then(Value::as_f64).map(|seconds| {
+            let early = text("interrupted").map(|why| format!(", woken early: {why}")).unwrap_or_default();
+            format!("{seconds:.1} s{early}")
+        }),
+        "WAIT" => number("pid").zip(result.get("exit_code")).map(|(pid, code)| format!("process {pid}: exit {code}")),
+        "SYS_READ_STDIN" if result["eof"] == true => Some("end of input".to_owned()),
+        "SYS_READ_STDIN" => text("text").map(str::to_owned),
         "NET_FETCH" | "NET_SEND" => number("status").map(|status| format!("status {status}")),
         "SPAWN_AGENT" => number("pid").map(|pid| format!("process {pid}")),
         "EXEC_CMD" => result.get("exit_code").map(|code| {

@@ -422,3 +422,31 @@ fn the_daemons_status_in_lines() {
                small: 0 of 1 in use, 0 waiting
     ");
 }
+
+#[test]
+fn what_a_call_came_to_is_told_in_words() {
+    let told = |name: &str, result: Value| {
+        let bodies =
+            vec![json!({"type": "result", "call_id": "c", "name": name, "status": "SUCCESS", "result": result})];
+        let mut narrator = Narrator::new(Style::plain(), 80, None);
+        narrator.tell(&entries(bodies)[0]).join("|")
+    };
+    let all = [
+        told("FS_WATCH", json!({"watch_id": "w1"})),
+        told("SYS_REGISTER_WEBHOOK", json!({"url": "http://127.0.0.1:7717/hooks/a"})),
+        told("SLEEP", json!({"slept_s": 3.001})),
+        told("SLEEP", json!({"slept_s": 0.52, "interrupted": "input"})),
+        told("WAIT", json!({"pid": 7, "exit_code": 0, "result": {"a": "long one"}})),
+        told("SYS_READ_STDIN", json!({"text": "two\nlines"})),
+        told("SYS_READ_STDIN", json!({"eof": true})),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @"
+      ✓ w1
+      ✓ http://127.0.0.1:7717/hooks/a
+      ✓ 3.0 s
+      ✓ 0.5 s, woken early: input
+      ✓ process 7: exit 0
+      ✓ two lines
+      ✓ end of input
+    ");
+}
