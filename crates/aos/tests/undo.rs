@@ -315,6 +315,26 @@ fn a_dry_run_does_nothing_that_reaches_beyond_the_copy() {
     assert!(fork.code == 2 && fork.err.contains("dry run"), "{fork:?}");
 }
 
+#[test]
+fn a_folder_into_which_a_person_put_something_stays_and_that_is_said_before() {
+    let rig =
+        rig(vec![any("alpha", vec![call("EXEC_CMD", json!({ "cmd": "mkdir d; echo 1 > d/made" })), say("done")])]);
+    if !rig.isolates() {
+        return;
+    }
+    let folder = rig.folder("mine");
+    run_in(&rig, &folder, "alpha");
+    fs::write(folder.join("d/own"), "a person's\n").unwrap();
+    let shown = rig.aos(&["undo", "--dry-run", "p1"]).out;
+    assert!(
+        shown.contains("deletes d, unless something was put into it\n") && shown.contains("deletes d/made\n"),
+        "{shown}"
+    );
+    assert_eq!(rig.aos(&["undo", "-y", "p1"]).code, 0);
+    assert_eq!(listing(&folder.join("d")).len(), 1);
+    assert_eq!(fs::read_to_string(folder.join("d/own")).unwrap(), "a person's\n");
+}
+
 /// A command sees what the agent wrote before it, and what it changes itself is shown with the rest.
 #[test]
 fn a_dry_run_of_commands_shows_what_they_would_change() {

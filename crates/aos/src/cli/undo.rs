@@ -86,7 +86,10 @@ pub(crate) fn shown(view: &UndoView) -> String {
             _ => "restores",
         };
         let leads = view.links.get(&change.path).map(super::view::leads).unwrap_or_default();
-        text.push_str(&format!("{verb} {}{leads}\n", clean_line(&change.path)));
+        // What people put there is not deleted with what an agent made.
+        let folder = change.before.as_ref().is_some_and(|before| before.is == "folder");
+        let stays = if folder && change.kind == "deleted" { ", unless something was put into it" } else { "" };
+        text.push_str(&format!("{verb} {}{leads}{stays}\n", clean_line(&change.path)));
     }
     if view.more > 0 {
         text.push_str(&format!("and {} more\n", view.more));
