@@ -29,7 +29,8 @@ fn policy(rules: usize) -> Policy {
         text += &format!("      - {{to: 'api.host{at}.com', allow: ['GET /v1/**']}}\n");
         text += &format!("      - {{to: 'one.com', allow: ['GET /r{at}/*']}}\n");
     }
-    text += "labels: [{when: untrusted, calls: [EXEC_CMD, NET_FETCH], verdict: ask}]\n";
+    text += "      - {to: 'send.com', allow: ['POST /**']}\n      - {to: 'bare.com', allow: ['GET /**']}\n";
+    text += "labels: [{when: untrusted, calls: [EXEC_CMD, NET_FETCH, NET_SEND], verdict: ask}]\n";
     Policy::parse(&text).expect("the file is well formed")
 }
 
@@ -44,17 +45,21 @@ fn much_asked(last: &str) -> Vec<String> {
 /// As many names from files as a process keeps.
 fn much_named() -> Vec<Named> {
     let read = Syscall::parse("FS_READ", r#"{"path":"links.md"}"#).expect("the arguments fit");
-    let links: Vec<String> = (0..KEPT_BYTES / 32).map(|at| format!("https://site{at}.example/page")).collect();
+    let mut links: Vec<String> = (0..KEPT_BYTES / 32).map(|at| format!("https://site{at}.example/page")).collect();
+    links.push("https://send.com/hook".to_owned());
     Named::of(&read, &json!({ "content": links.join("\n") })).into_iter().collect()
 }
 
 fn main() {
     let call = |name: &str, args: &str| Syscall::parse(name, args).expect("the arguments fit");
     let by_host = || call("NET_FETCH", r#"{"url":"https://api.host2.com/v1/a?q=1"}"#);
-    let chain = [Grants::parse(&["FS_READ **", "NET_FETCH **"]).expect("they parse")];
+    let bare_host = || call("NET_FETCH", r#"{"url":"https://bare.com/"}"#);
+    let send = || call("NET_SEND", r#"{"url":"https://send.com/hook","method":"POST","body":"all is done"}"#);
+    let chain = [Grants::parse(&["FS_READ **", "NET_FETCH **", "NET_SEND **"]).expect("they parse")];
     let asked = ["Fetch https://api.host2.com/v1/a?q=1 and tell me what it says.".to_owned()];
     let (much, named) = (much_asked(&asked[0]), much_named());
     let other = much_asked("Tell me what it says.");
+    let told = much_asked("Post `all is done` to the address in links.md.");
     let nothing = (Labels::NONE, Given::default(), Verdict::Allow);
     let untrusted = |texts, named, verdict| (Labels::WEB, Given { texts, named, ..Given::default() }, verdict);
     println!("{:>7}  {:<34} {:>10} {:>10}", "rules", "call", "median ns", "p99 ns");
@@ -75,6 +80,8 @@ fn main() {
             ("untrusted: asked for", by_host(), untrusted(&asked, &[], Verdict::Allow)),
             ("untrusted: asked for among 4 KiB", by_host(), untrusted(&much, &named, Verdict::Allow)),
             ("untrusted: not asked for in 4 KiB", by_host(), untrusted(&other, &named, Verdict::Ask)),
+            ("untrusted: the same, a bare host", bare_host(), untrusted(&other, &named, Verdict::Ask)),
+            ("untrusted: sent to where a file says", send(), untrusted(&told, &named, Verdict::Allow)),
         ] {
             let subject = Subject { pid: Pid(7), role: "", chain: &chain, labels, given, reaches: None };
             assert_eq!(policy.explain(&subject, &call).verdict, verdict, "{what}");

@@ -7,8 +7,6 @@
 //! What a clean source names counts too: for a call that only reads anywhere, for others where the passage asks for that
 //! source (docs/decisions/0012).
 
-use std::borrow::Cow;
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -20,6 +18,7 @@ use serde_json::Value;
 use crate::label::Labels;
 use crate::named::{Asking, Named};
 use crate::passage::{Passage, passages};
+use crate::sought::Sought;
 
 /// What a process was given by those it serves, without any untrusted label. The default is nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,35 +153,63 @@ impl Given<'_> {
     #[must_use]
     pub fn lacks(&self, call: &Syscall) -> Option<Lacking> {
         let args = call.args();
-        let only_reads = call.name().spec().risk == Risk::Read;
-        let mut steering: Vec<Steering<'_>> = steering(call.name(), &args)
-            .into_iter()
-            .map(|(name, field, value)| Steering {
-                name,
-                field,
-                value,
-                hint: hint(field, value),
-                sources: self.sources(field, value).map(Named::asking).collect(),
-            })
-            .collect();
-        steering.retain(|argument| {
-            (!only_reads || argument.sources.is_empty()) && !self.is_kin(argument.field, argument.value)
-        });
-        let texts = self.texts.iter().map(String::as_str).chain(Some(self.role).filter(|role| !role.is_empty()));
-        // Most of what people wrote is about something else, and is never cut.
-        let texts: Vec<_> = texts.map(|text| (text, LazyCell::new(move || passages(text)))).collect();
-        for argument in &steering {
-            let mut about = texts.iter().filter(|(text, _)| argument.could_stand_in(text));
-            if !about.any(|(_, passages)| passages.iter().any(|passage| argument.stands_in(passage))) {
-                return Some(Lacking::Argument(argument.name.to_owned()));
-            }
-        }
-        let together = |passage: &Passage<'_>| steering.iter().all(|argument| argument.stands_in(passage));
-        let mut about = texts.iter().filter(|(text, _)| steering.iter().all(|argument| argument.could_stand_in(text)));
-        if steering.len() > 1 && !about.any(|(_, passages)| passages.iter().any(together)) {
-            return Some(Lacking::Apart);
+        let mut steering = self.wanting(call.name(), &args);
+        if let Some(lacking) = self.looked_for(&mut steering) {
+            return Some(lacking);
         }
         (call.name() == Name::ExecCmd && self.files.any_of(Labels::UNTRUSTED)).then_some(Lacking::Files)
+    }
+
+    /// The arguments that what people wrote has to give: not a process that it knows, nor, of a call that only reads, what a
+    /// clean source named.
+    fn wanting<'s>(&'s self, name: Name, args: &'s Value) -> Vec<Steering<'s>> {
+        let only_reads = name.spec().risk == Risk::Read;
+        let sought = steering(name, args).map(|(name, field, value)| (name, Sought::of(field, value)));
+        let sought = sought.filter(|(_, sought)| !self.is_kin(sought));
+        let sought = sought.filter(|(_, sought)| !(only_reads && self.sources(sought).next().is_some()));
+        sought
+            .map(|(name, sought)| Steering {
+                name,
+                // Of a call that only reads there is none left.
+                sources: if only_reads { Vec::new() } else { self.sources(&sought).map(Named::asking).collect() },
+                sought,
+                found: false,
+            })
+            .collect()
+    }
+
+    /// Looks for each of these in what people wrote, and for a passage that holds all.
+    fn looked_for(&self, steering: &mut [Steering<'_>]) -> Option<Lacking> {
+        if steering.is_empty() {
+            return None;
+        }
+        // What was said last comes first: it is most likely what is done.
+        let role = Some(self.role).filter(|role| !role.is_empty());
+        for text in role.into_iter().chain(self.texts.iter().rev().map(String::as_str)) {
+            let (mut all, mut new) = (true, false);
+            for argument in &*steering {
+                let could = argument.could_stand_in(text);
+                all &= could;
+                new |= could && !argument.found;
+            }
+            // Most of what people wrote is about something else, and is never cut.
+            if !(all || new) {
+                continue;
+            }
+            for passage in passages(text) {
+                let mut together = true;
+                for argument in &mut *steering {
+                    let stands = argument.stands_in(&passage);
+                    argument.found |= stands;
+                    together &= stands;
+                }
+                if together {
+                    return None;
+                }
+            }
+        }
+        let missing = steering.iter().find(|argument| !argument.found);
+        Some(missing.map_or(Lacking::Apart, |argument| Lacking::Argument(argument.name.to_owned())))
     }
 
     /// Whether these words were marked off in what was asked: one of the answers that were named.
@@ -193,13 +220,13 @@ impl Given<'_> {
     }
 
     /// The clean sources that name this.
-    fn sources<'s>(&'s self, field: Field, value: &'s Value) -> impl Iterator<Item = &'s Named> {
-        self.named.iter().filter(move |source| source.holds(field, value))
+    fn sources<'s>(&'s self, sought: &'s Sought<'_>) -> impl Iterator<Item = &'s Named> {
+        self.named.iter().filter(move |source| source.holds(sought))
     }
 
     /// Whether it is a process to speak to: the caller's child or parent.
-    fn is_kin(&self, field: Field, value: &Value) -> bool {
-        let pid = value.as_u64().map(Pid).filter(|_| field == Field::Pid);
+    fn is_kin(&self, sought: &Sought<'_>) -> bool {
+        let pid = sought.value().as_u64().map(Pid).filter(|_| sought.field() == Field::Pid);
         pid.is_some_and(|pid| self.parent == Some(pid) || self.pids.is_some_and(|pids| pids.contains(&pid)))
     }
 }
@@ -207,35 +234,34 @@ impl Given<'_> {
 /// An argument that something depends on.
 struct Steering<'a> {
     name: &'a str,
-    field: Field,
-    value: &'a Value,
-    /// What a text must hold to give it.
-    hint: Cow<'a, str>,
+    sought: Sought<'a>,
     /// The calls that clean sources named it by.
     sources: Vec<Asking>,
+    /// Whether it stands anywhere.
+    found: bool,
 }
 
 impl Steering<'_> {
     /// Whether it stands in this passage, or a clean source that it asks for named it.
     fn stands_in(&self, passage: &Passage<'_>) -> bool {
-        is_given(passage, self.field, self.value) || self.sources.iter().any(|source| source.stands_in(passage))
+        self.sought.stands_in(passage) || self.sources.iter().any(|source| source.stands_in(passage))
     }
 
     /// Whether it could in one of this text; false only where it does in none.
     fn could_stand_in(&self, text: &str) -> bool {
-        text.contains(&*self.hint) || self.sources.iter().any(|source| source.could_stand_in(text))
+        self.sought.could_stand_in(text) || self.sources.iter().any(|source| source.could_stand_in(text))
     }
 }
 
 /// The arguments of a call that something depends on.
-pub(crate) fn steering(name: Name, args: &Value) -> Vec<(&str, Field, &Value)> {
+pub(crate) fn steering(name: Name, args: &Value) -> impl Iterator<Item = (&str, Field, &Value)> {
     let fields = args.as_object().into_iter().flatten();
     let bare = args["body"].as_str().is_none_or(str::is_empty);
-    let typed = fields.map(|(key, value)| match field(name, key) {
+    let typed = fields.map(move |(key, value)| match field(name, key) {
         Field::Method if bare => (key.as_str(), Field::BareMethod, value),
         field => (key.as_str(), field, value),
     });
-    typed.filter(|(_, field, value)| !steers_nothing(*field, value)).collect()
+    typed.filter(|(_, field, value)| !steers_nothing(*field, value))
 }
 
 /// Whether a JSON object has this as a name or a text; one like `"yes|no"` is one of several.
@@ -281,189 +307,9 @@ fn is_plain_header(name: &str, value: &Value) -> bool {
     matches!(name.to_ascii_lowercase().as_str(), "content-type" | "accept") && TYPES.contains(&media)
 }
 
-pub(crate) fn is_given(passage: &Passage<'_>, field: Field, value: &Value) -> bool {
-    match (field, value) {
-        (Field::Inert, _) => true,
-        (Field::Word, Value::String(word)) => is_word(passage, word),
-        (Field::Path, Value::String(path)) => {
-            let wanted = plain_path(path);
-            !wanted.is_empty() && (is_word(passage, wanted) || passage.words().any(|word| plain_path(word) == wanted))
-        }
-        (Field::Hook, Value::String(path)) => {
-            let wanted = plain_path(path);
-            let hook = |word: &str| HOOKS.iter().any(|hook| word.eq_ignore_ascii_case(hook));
-            let whole = is_word(passage, wanted) && (passage.words().any(hook) || passage.marked().contains(&wanted));
-            !wanted.is_empty() && (whole || passage.words().any(|word| word.strip_prefix("/hooks/") == Some(wanted)))
-        }
-        (Field::Url, Value::String(url)) => {
-            canonical_url(url).is_some_and(|url| passage.words().any(|word| is_url(word, &url)))
-        }
-        (Field::Recipient, Value::String(to)) => {
-            is_word(passage, to) || to.contains('@') && passage.words().any(|word| recipient(word) == recipient(to))
-        }
-        (Field::Deadline, Value::Number(seconds)) => {
-            seconds.as_f64().is_some_and(|seconds| passage.has_word(&seconds.to_string()))
-        }
-        (Field::Method, Value::String(method)) => passage.words().any(|word| word.eq_ignore_ascii_case(method)),
-        (Field::BareMethod, Value::String(method)) => {
-            let marked = passage.marked().iter().any(|mark| mark.eq_ignore_ascii_case(method));
-            marked || passage.words().any(|word| word == method) || passage.stands_before_address(method)
-        }
-        (Field::Pid, Value::Number(pid)) => passage.has_word(&pid.to_string()),
-        (Field::Text | Field::Body, Value::String(text)) => passage.has_text(text),
-        (Field::Any, value) => is_any_given(passage, value),
-        (
-            Field::Word
-            | Field::Path
-            | Field::Hook
-            | Field::Url
-            | Field::Recipient
-            | Field::Method
-            | Field::BareMethod
-            | Field::Pid
-            | Field::Text
-            | Field::Body
-            | Field::Headers
-            | Field::Deadline,
-            _,
-        ) => false,
-    }
-}
-
-/// What a text must hold to give this, by which most texts are turned down without being cut: where it is not there,
-/// [`is_given`] is false of each of its passages. Empty where nothing is sure.
-pub(crate) fn hint(field: Field, value: &Value) -> Cow<'_, str> {
-    match (field, value) {
-        (Field::Word, Value::String(word)) => word.into(),
-        (Field::Path | Field::Hook, Value::String(path)) => plain_path(path).into(),
-        // Of a URL and an address, what is never written otherwise.
-        (Field::Url, Value::String(url)) => {
-            canonical_url(url).map_or(Cow::default(), |url| url_tail(&url).to_owned().into())
-        }
-        (Field::Recipient, Value::String(to)) => to.rsplit_once('@').map_or(to.as_str(), |(who, _)| who).into(),
-        (Field::Pid, Value::Number(pid)) => pid.to_string().into(),
-        (Field::Text | Field::Body, Value::String(words)) => words.strip_suffix('\n').unwrap_or(words).into(),
-        _ => Cow::default(),
-    }
-}
-
-/// Words that a sentence about a webhook has.
-const HOOKS: [&str; 4] = ["webhook", "webhooks", "hook", "hooks"];
-
-/// A path without what says nothing.
-pub(crate) fn plain_path(path: &str) -> &str {
-    path.trim_start_matches("./").trim_end_matches('/')
-}
-
-/// A name has two characters at least: a single letter stands in any sentence.
-fn is_word(passage: &Passage<'_>, word: &str) -> bool {
-    word.chars().nth(1).is_some() && passage.has_word(word)
-}
-
-fn is_any_given(passage: &Passage<'_>, value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(_) => false,
-        Value::Number(number) => passage.has_word(&number.to_string()),
-        Value::String(text) => text.is_empty() || is_word(passage, text) || passage.has_text(text),
-        Value::Array(items) => items.iter().all(|item| is_any_given(passage, item)),
-        Value::Object(fields) => {
-            fields.iter().all(|(key, value)| is_word(passage, key) && is_any_given(passage, value))
-        }
-    }
-}
-
-/// The part after the `@` in small letters.
-pub(crate) fn recipient(text: &str) -> Cow<'_, str> {
-    match text.rsplit_once('@') {
-        Some((who, host)) if host.bytes().any(|b| b.is_ascii_uppercase()) => {
-            format!("{who}@{}", host.to_ascii_lowercase()).into()
-        }
-        _ => text.into(),
-    }
-}
-
-/// A URL with scheme and host in small letters, the port left out where it is the usual one, and a path. Path and query
-/// stay as they are written: who encodes them otherwise may mean something else.
-pub(crate) fn canonical_url(text: &str) -> Option<String> {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
-        None => ("https".to_owned(), text),
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, tail) = rest.split_at(end);
-    let usual = if scheme == "http" { ":80" } else { ":443" };
-    let host = authority.to_ascii_lowercase();
-    let host = host.strip_suffix(usual).unwrap_or(&host);
-    let plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']'));
-    // Without a scheme, only what has a dot can be meant as a host, and no name that a file has.
-    if host.is_empty() || !plain || (!text.contains("://") && (!host.contains('.') || is_file_name(rest))) {
-        return None;
-    }
-    let tail = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
-    Some(format!("{scheme}://{host}{tail}"))
-}
-
-/// Whether a word is more likely the name of a file than that of a host: nothing but a name, whose end is one that both have.
-/// Who means the host says so by a scheme, `www.`, a port or a path. Ends that no host has (`txt`) lead nowhere anyhow.
-fn is_file_name(word: &str) -> bool {
-    let bare =
-        !word.contains(['/', '?', '#', ':']) && !word.get(..4).is_some_and(|www| www.eq_ignore_ascii_case("www."));
-    let end = word.rsplit_once('.').map_or("", |(_, end)| end);
-    bare && FILE_ENDS.iter().any(|known| known.eq_ignore_ascii_case(end))
-}
-
-/// Ends of files that people name which are domains too, so that somebody may own `readme.md` or `main.rs`.
-const FILE_ENDS: [&str; 29] = [
-    "bz", "cab", "cc", "cl", "cr", "gd", "gs", "java", "la", "md", "mk", "ml", "mm", "mo", "mov", "pl", "pm", "ps",
-    "pub", "py", "re", "rs", "sc", "sh", "so", "sv", "tf", "ts", "zip",
-];
-
-/// Whether a word is this URL, which is as [`canonical_url`] writes it. Most words are not, and are told by their ends: path
-/// and query are never written otherwise, but for the first slash.
-pub(crate) fn is_url(word: &str, url: &str) -> bool {
-    word.ends_with(url_tail(url)) && canonical_url(word).is_some_and(|word| word == url)
-}
-
-/// Path and query of a URL as [`canonical_url`] writes it, without the first slash.
-fn url_tail(url: &str) -> &str {
-    url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, tail)| tail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_url_is_told_by_its_end_as_by_the_whole() {
-        let words = [
-            "https://a.example",
-            "HTTPS://A.example/",
-            "a.example",
-            "a.example:443",
-            "a.example/?q",
-            "a.example?q",
-            "http://a.example:80#x",
-            "a.example/x?y=/z",
-            "https://a.example/x",
-            "a.example/X",
-            "http://[::1]:8080/a",
-            "https://b.example/x",
-            "x",
-            "",
-            "/",
-            "?q",
-            "://",
-            "https:///x",
-            "user@a.example/x",
-            "a.example//x",
-        ];
-        for url in words.iter().filter_map(|word| canonical_url(word)) {
-            for word in words {
-                assert_eq!(is_url(word, &url), canonical_url(word).as_ref() == Some(&url), "{word} {url}");
-            }
-        }
-    }
 
     fn lacks(asked: &str, call: &str, args: &str) -> Option<String> {
         let texts = [asked.to_owned()];
@@ -645,7 +491,7 @@ mod tests {
         assert_eq!(Given { files: Labels::WEB, ..given }.lacks(&make), Some(Lacking::Files));
     }
 
-    /// Where a [`hint`] is missing, no passage gives anything: of each text, for everything that stands in the others.
+    /// Where what a text must hold is missing, no passage gives anything: of each text, for everything that stands in the others.
     #[test]
     fn a_text_that_is_not_cut_would_have_given_nothing() {
         let texts = [
@@ -683,8 +529,9 @@ mod tests {
                 for (field, (text, passages)) in
                     fields.iter().flat_map(|field| cut.iter().map(move |cut| (*field, cut)))
                 {
-                    let is = passages.iter().any(|passage| is_given(passage, field, &value));
-                    assert!(!is || text.contains(&*hint(field, &value)), "{field:?} {value} {text}");
+                    let sought = Sought::of(field, &value);
+                    let is = passages.iter().any(|passage| sought.stands_in(passage));
+                    assert!(!is || sought.could_stand_in(text), "{field:?} {value} {text}");
                     given += usize::from(is);
                 }
             }

@@ -19,8 +19,10 @@ pub mod given;
 pub mod label;
 mod named;
 mod passage;
+mod sought;
 pub mod terms;
 mod tunnel;
+mod url;
 
 mod grant;
 

@@ -9,8 +9,9 @@ use aos_abi::{Name, Syscall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::given::{Field, canonical_url, hint, is_given, is_url, plain_path, recipient, steering};
+use crate::given::steering;
 use crate::passage::{Passage, bare};
+use crate::sought::Sought;
 
 /// Bytes of names that are kept of one source.
 const NAMES_BYTES_MAX: usize = 4096;
@@ -59,27 +60,8 @@ impl Named {
     }
 
     /// Whether it names this value of an argument.
-    pub(crate) fn holds(&self, field: Field, value: &Value) -> bool {
-        let Some(value) = value.as_str() else { return false };
-        let mut names = self.names.iter();
-        match field {
-            Field::Word => names.any(|name| name == value),
-            Field::Path => !plain_path(value).is_empty() && names.any(|name| plain_path(name) == plain_path(value)),
-            Field::Url => {
-                canonical_url(value).is_some_and(|url| names.any(|name| is_url(name, &url) && name.contains("://")))
-            }
-            Field::Recipient => names.any(|name| name.contains('@') && recipient(name) == recipient(value)),
-            Field::Inert
-            | Field::Hook
-            | Field::Method
-            | Field::BareMethod
-            | Field::Pid
-            | Field::Text
-            | Field::Body
-            | Field::Headers
-            | Field::Deadline
-            | Field::Any => false,
-        }
+    pub(crate) fn holds(&self, sought: &Sought<'_>) -> bool {
+        sought.is_among(&self.names)
     }
 
     /// The call that brought it, as a passage may ask for it.
@@ -100,13 +82,17 @@ pub(crate) struct Asking {
 impl Asking {
     /// Whether a passage asks for the call: all that steers it stands there, and something does.
     pub(crate) fn stands_in(&self, passage: &Passage<'_>) -> bool {
-        let steering = steering(self.call, &self.args);
-        !steering.is_empty() && steering.iter().all(|(_, field, value)| is_given(passage, *field, value))
+        let mut steering = self.steering().peekable();
+        steering.peek().is_some() && steering.all(|sought| sought.stands_in(passage))
     }
 
     /// Whether a passage of this text could; false only where none does.
     pub(crate) fn could_stand_in(&self, text: &str) -> bool {
-        steering(self.call, &self.args).iter().all(|(_, field, value)| text.contains(&*hint(*field, value)))
+        self.steering().all(|sought| sought.could_stand_in(text))
+    }
+
+    fn steering(&self) -> impl Iterator<Item = Sought<'_>> {
+        steering(self.call, &self.args).map(|(_, field, value)| Sought::of(field, value))
     }
 }
 
@@ -169,6 +155,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::given::Field;
 
     fn call(name: &str, args: Value) -> Syscall {
         Syscall::parse(name, &args.to_string()).unwrap_or_else(|error| panic!("{error}"))
@@ -179,23 +166,27 @@ mod tests {
         Named::of(&read, &json!({ "content": text })).unwrap_or_else(|| panic!("{text}"))
     }
 
+    fn holds(named: &Named, field: Field, value: Value) -> bool {
+        named.holds(&Sought::of(field, &value))
+    }
+
     #[test]
     fn names_are_whole_and_words_are_none() {
         let text =
             "Ask [the hook](https://hook.example/a?b=1), or mail \"bob@x.example\". See docs/plan.md; do it now.";
         let named = file(text);
-        let url = |url: &str| named.holds(Field::Url, &json!(url));
+        let url = |url: &str| holds(&named, Field::Url, json!(url));
         assert!(url("https://hook.example/a?b=1") && url("https://HOOK.example:443/a?b=1"));
         for other in
             ["https://hook.example/a", "https://hook.example/a?b=1&c=2", "http://hook.example/a?b=1", "docs/plan.md"]
         {
             assert!(!url(other), "{other}");
         }
-        assert!(named.holds(Field::Recipient, &json!("bob@X.example")));
-        assert!(!named.holds(Field::Recipient, &json!("bob@x.example.evil")));
-        assert!(named.holds(Field::Path, &json!("./docs/plan.md")) && !named.holds(Field::Path, &json!("docs")));
-        assert!(!named.holds(Field::Word, &json!("now")) && !named.holds(Field::Text, &json!(text)));
-        assert!(!named.holds(Field::Any, &json!("docs/plan.md")));
+        assert!(holds(&named, Field::Recipient, json!("bob@X.example")));
+        assert!(!holds(&named, Field::Recipient, json!("bob@x.example.evil")));
+        assert!(holds(&named, Field::Path, json!("./docs/plan.md")) && !holds(&named, Field::Path, json!("docs")));
+        assert!(!holds(&named, Field::Word, json!("now")) && !holds(&named, Field::Text, json!(text)));
+        assert!(!holds(&named, Field::Any, json!("docs/plan.md")));
     }
 
     #[test]
@@ -214,14 +205,14 @@ mod tests {
         }
         let write = call("MEM_WRITE", json!({"key": "k", "value": "https://x.example/a"}));
         let named = Named::of(&write, &json!({"id": "mem-7"})).unwrap_or_else(|| panic!("an id is a name"));
-        assert!(named.holds(Field::Word, &json!("mem-7")) && !named.holds(Field::Url, &json!("https://x.example/a")));
+        assert!(holds(&named, Field::Word, json!("mem-7")) && !holds(&named, Field::Url, json!("https://x.example/a")));
     }
 
     #[test]
     fn a_large_source_is_kept_in_part() {
         let lines: String = (0..10_000).map(|n| format!("https://x.example/{n}\n")).collect();
         let named = file(&lines);
-        assert!(named.bytes() < 2 * NAMES_BYTES_MAX && named.holds(Field::Url, &json!("https://x.example/1")));
-        assert!(!named.holds(Field::Url, &json!("https://x.example/9999")));
+        assert!(named.bytes() < 2 * NAMES_BYTES_MAX && holds(&named, Field::Url, json!("https://x.example/1")));
+        assert!(!holds(&named, Field::Url, json!("https://x.example/9999")));
     }
 }

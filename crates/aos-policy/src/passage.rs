@@ -7,10 +7,6 @@
 
 use std::ops::Range;
 
-/// What may stand before a word or an opening quote.
-const OPENERS: &str = "([{<\"'`“‘„«";
-/// What may stand after a word or a closing quote.
-const CLOSERS: &str = ")]}>\"'`”’“».,;:!?";
 /// Punctuation around a word that is looked behind.
 const PUNCTUATION_MAX: usize = 6;
 const QUOTES: [(char, char); 7] =
@@ -86,19 +82,29 @@ impl<'a> Passage<'a> {
 
 /// A run without white space, without the punctuation around it.
 pub(crate) fn bare(chunk: &str) -> &str {
-    let begun = chunk.trim_start_matches(|c| OPENERS.contains(c));
-    begun.trim_end_matches(|c| CLOSERS.contains(c))
+    let begun = chunk.trim_start_matches(is_opener);
+    begun.trim_end_matches(is_closer)
+}
+
+/// What may stand before a word or an opening quote.
+fn is_opener(c: char) -> bool {
+    matches!(c, '(' | '[' | '{' | '<' | '"' | '\'' | '`' | '“' | '‘' | '„' | '«')
+}
+
+/// What may stand after a word or a closing quote.
+fn is_closer(c: char) -> bool {
+    matches!(c, ')' | ']' | '}' | '>' | '"' | '\'' | '`' | '”' | '’' | '“' | '»' | '.' | ',' | ';' | ':' | '!' | '?')
 }
 
 /// Where a word may begin in a run without white space.
 fn starts(chunk: &str) -> impl Iterator<Item = usize> {
-    let openers = chunk.char_indices().take_while(|(_, c)| OPENERS.contains(*c)).take(PUNCTUATION_MAX);
+    let openers = chunk.char_indices().take_while(|(_, c)| is_opener(*c)).take(PUNCTUATION_MAX);
     std::iter::once(0).chain(openers.map(|(at, c)| at + c.len_utf8()))
 }
 
 /// Where it may end.
 fn ends(chunk: &str) -> impl Iterator<Item = usize> {
-    let closers = chunk.char_indices().rev().take_while(|(_, c)| CLOSERS.contains(*c)).take(PUNCTUATION_MAX);
+    let closers = chunk.char_indices().rev().take_while(|(_, c)| is_closer(*c)).take(PUNCTUATION_MAX);
     std::iter::once(chunk.len()).chain(closers.map(|(at, _)| at)).filter(|end| *end > 0)
 }
 
@@ -115,7 +121,8 @@ fn marks(text: &str) -> Vec<Mark> {
     let mut at = 0;
     let mut before = ' ';
     while let Some(c) = text[at..].chars().next() {
-        let mark = if before.is_whitespace() || OPENERS.contains(before) { mark_at(text, at, c) } else { None };
+        let begins = is_opener(c) && (before.is_whitespace() || is_opener(before));
+        let mark = if begins { mark_at(text, at, c) } else { None };
         match mark {
             Some(mark) => {
                 at = mark.whole.end;
@@ -152,7 +159,7 @@ fn mark_at(text: &str, at: usize, c: char) -> Option<Mark> {
     let fits = |end: usize| {
         let after = inside[end + close.len_utf8()..].chars().next();
         // An apostrophe within a word ends no quote.
-        c == '`' || after.is_none_or(|after| after.is_whitespace() || CLOSERS.contains(after))
+        c == '`' || after.is_none_or(|after| after.is_whitespace() || is_closer(after))
     };
     let end = inside.match_indices(*close).map(|(end, _)| end).find(|end| *end > 0 && fits(*end))?;
     if inside[..end].contains("\n\n") {
@@ -165,15 +172,17 @@ fn mark_at(text: &str, at: usize, c: char) -> Option<Mark> {
 fn cuts(text: &str, marks: &[Mark]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut before = ' ';
+    let mut marks = marks.iter().map(|mark| &mark.whole).peekable();
     for (at, c) in text.char_indices() {
-        let marked = marks.iter().any(|mark| mark.whole.contains(&at));
+        while marks.next_if(|mark| mark.end <= at).is_some() {}
+        let mut marked = || marks.peek().is_some_and(|mark| mark.contains(&at));
         let after = &text[at + c.len_utf8()..];
         let cut = match c {
-            _ if marked => false,
+            '.' | '!' | '?' | '\n' if marked() => false,
             // A full stop that stands alone, or before a small letter, may belong to a command.
             '.' | '!' | '?' => {
                 let next = after.trim_start().chars().next();
-                let ends_word = before.is_alphanumeric() || CLOSERS.contains(before) || before == '/';
+                let ends_word = before.is_alphanumeric() || is_closer(before) || before == '/';
                 ends_word && after.starts_with(char::is_whitespace) && next.is_some_and(|next| !next.is_lowercase())
             }
             '\n' => {
