@@ -9,6 +9,7 @@ use aos_policy::address::Listens;
 use aos_policy::{Given, Grants, Labels, Named, Obligations, Policy, Rate, Subject, Terms};
 use proptest::prelude::*;
 use rig::oracle::{Duties, LISTENS, LabelRule, Model, RESULT, Rule};
+use rig::request::{requests, sends};
 use rig::universe::{calls, labels, models, path_patterns};
 use rig::{file, role, subject};
 
@@ -99,6 +100,26 @@ proptest! {
                 let said = policy.explain(&Subject { labels, given, ..subject(&chain) }, call);
                 let (verdict, _) = model.judge_given(call, &carried, true);
                 prop_assert_eq!(said.verdict, verdict, "{:?}: {}\n{}{:?}", call, said.rule, model.yaml(), model.chain);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_sent_goes_unasked_where_people_gave_each_part_of_it_as_its_type_says(
+        model in models(),
+        drawn in prop::collection::vec((sends(), requests()), 12),
+        carried in labels(),
+    ) {
+        for (model, carried) in [(asks_to_send(&model), vec!["untrusted.web"]), (model, carried)] {
+            let labels = carried.iter().filter_map(|name| Labels::named(name)).fold(Labels::NONE, Labels::and);
+            let (policy, chain) = (file(&model.yaml()), chain(&model));
+            for (send, request) in &drawn {
+                let (texts, named) = ([request.text(send)], request.named(send));
+                let given = Given { texts: &texts, named: &named, ..Given::default() };
+                let call = Syscall::NetSend(send.clone());
+                let said = policy.explain(&Subject { labels, given, ..subject(&chain) }, &call);
+                let (verdict, _) = model.judge_given(&call, &carried, request.gives(send));
+                prop_assert_eq!(said.verdict, verdict, "{:?}: {}\n{:?}\n{}", call, said.rule, texts, model.yaml());
             }
         }
     }
@@ -249,6 +270,30 @@ fn the_reference_is_tried_on_questions_that_what_people_gave_takes_away() {
     assert!(lifted > 4, "{lifted}");
 }
 
+/// The same of what is sent, in each way in which a part of it can be said.
+#[test]
+fn the_reference_is_tried_on_requests_that_give_what_is_sent_and_on_others() {
+    use proptest::strategy::{Strategy as _, ValueTree as _};
+    let mut chance = proptest::test_runner::TestRunner::deterministic();
+    let mut said: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    let mut lifted = 0;
+    for _ in 0..4000 {
+        let (model, send, request) =
+            (models(), sends(), requests()).new_tree(&mut chance).expect("there is one").current();
+        let (call, model, web) = (Syscall::NetSend(send.clone()), asks_to_send(&model), ["untrusted.web"]);
+        let gives = request.gives(&send);
+        lifted += usize::from(gives && model.judge(&call, &web).0 != model.judge_given(&call, &web, true).0);
+        if gives {
+            *said.entry(format!("{request:?}")).or_default() += 1;
+        }
+    }
+    assert!(lifted > 400, "{lifted}");
+    let parts = ["Whole", "Loud", "Bare", "InFile", "Capitals", "Small", "Marked", "Before", "Quoted", "Apart"];
+    for part in parts {
+        assert!(said.keys().any(|request| request.contains(part)), "{part}: {said:?}");
+    }
+}
+
 /// What the floor closes was in no universe of it.
 #[test]
 fn the_reference_is_tried_on_what_the_floor_closes() {
@@ -265,6 +310,13 @@ fn the_reference_is_tried_on_what_the_floor_closes() {
     {
         assert!(rules.iter().any(|rule| rule.contains(why)), "{why}: {rules:#?}");
     }
+}
+
+/// The same where everything is allowed, and what is sent after untrusted content is asked about.
+fn asks_to_send(model: &Model) -> Model {
+    let mut open = model.open();
+    open.labels.push(LabelRule { when: "untrusted", about: vec!["NET_SEND"], verdict: Some(Verdict::Ask) });
+    open
 }
 
 /// Of the others more than the words of their arguments has to be known: how people say a method, whom a message reaches,

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod oracle;
+pub(crate) mod request;
 pub(crate) mod universe;
 
 use aos_abi::{Pid, Syscall};

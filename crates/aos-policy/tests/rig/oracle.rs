@@ -2,8 +2,8 @@
 //!
 //! A policy is a [`Model`]; it is written out as YAML for the crate and judged here rule by rule, for every call that there
 //! is. What a call reaches below a folder is told by enumeration: a rule covers a tree when it matches every sample below it,
-//! and touches it when it matches some sample. Not in its universes: attachments, and of what people gave all but a request
-//! that marks every word of a call ([`Model::judge_given`]).
+//! and touches it when it matches some sample. Whether people gave a call it is told ([`Model::judge_given`]): of a request that
+//! marks every word of it, and of what is sent by how each part was said (`rig::request`). Not in its universes: attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
