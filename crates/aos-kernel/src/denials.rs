@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use aos_abi::entry::{Inner, Lifted, Proposal, ProposalState, Verdict};
 use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
-use aos_policy::{Labels, Permit, Policy, Ruling, Standing, Subject, Wanting, fingerprint};
+use aos_policy::{Labels, Permit, Policy, Ruling, Standing, Subject, fingerprint};
 use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
@@ -81,8 +81,9 @@ fn dismissed(print: u128) -> u128 {
 }
 
 impl<P: PageStore> Kernel<P> {
-    /// What a denied call wants, where a person may lift that.
-    fn wanting(&mut self, pid: Pid, call: &Syscall) -> Option<Wanting> {
+    /// What a denied call wants, where a person may lift that. `led`: its process has not made it, so that it is denied too where
+    /// a rule asks about it.
+    fn wanting(&mut self, pid: Pid, call: &Syscall, led: bool) -> Option<Vec<String>> {
         // A message to somebody whom a rule closes under his other name.
         if self.rule_of_receiver(pid, call).is_some_and(|said| said.verdict == Verdict::Deny) {
             return None;
@@ -92,13 +93,16 @@ impl<P: PageStore> Kernel<P> {
             return None;
         }
         let about = self.about(pid, call);
-        self.judge(pid, about, |policy, subject| policy.wanting(subject, call))?
+        self.judge(pid, about, |policy, subject| match led {
+            true => policy.wanting_unasked(subject, call),
+            false => policy.wanting(subject, call).map(|wanting| wanting.grants),
+        })?
     }
 
     /// Keeps a call that was just denied, for people to see, where they may lift that and do not see it already. `led`: what led
     /// to it, where its process has not made it.
     pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str, led: Option<String>) {
-        let Some(Wanting { grants, .. }) = self.wanting(pid, call) else { return };
+        let Some(grants) = self.wanting(pid, call, led.is_some()) else { return };
         self.put_denial(pid, call_id, Kept { call, rule, grants, inner: Vec::new(), led });
     }
 
@@ -144,7 +148,10 @@ impl<P: PageStore> Kernel<P> {
         // The wanting grant hid what else is said to the call, which a yes takes the place of as well.
         if let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
             let does = if next.verdict == Verdict::Hold { "holds" } else { "asks" };
-            open.rule = format!("{rule}; then {} {does}", next.rule);
+            open.rule = match next.rule == rule {
+                true => format!("{rule} {does}"),
+                false => format!("{rule}; then {} {does}", next.rule),
+            };
         }
         let look = self.examination(pid, &id, &open);
         let (verdict, rule, risk) = (Verdict::Deny, open.rule.clone(), open.risk.clone());
@@ -321,10 +328,23 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What a person's yes to this very call, which the policy denies, lets happen; with the approval, which is used up once
-    /// the call is made. One that does not hold is over.
+    /// The very call of a denial is put before people as a question: what led there is not listed beside it.
+    pub(crate) fn is_asked_about(&mut self, pid: Pid, call: &Syscall) {
+        let Some(process) = self.table.get(pid) else { return };
+        let (name, args) = (call.name().as_str(), call.args().to_string());
+        let is_it = |denial: &Denial| {
+            !denial.lifted && denial.open.lifts() && denial.open.name == name && denial.open.args == args
+        };
+        let it = process.denials.iter().find(|(_, denial)| is_it(denial)).map(|(number, _)| *number);
+        if let Some(number) = it {
+            self.end_denial(number, "its process makes the call itself, and a person is asked");
+        }
+    }
+
+    /// What a person's yes to this very call, which the policy denies or asks about, lets happen; with the approval, which is
+    /// used up once the call is made. One that does not hold is over.
     pub(crate) fn lifted(&mut self, pid: Pid, ruling: &Ruling) -> Option<(String, OpenProposal, Permit)> {
-        let call = ruling.refused.as_ref().filter(|_| ruling.verdict == Verdict::Deny)?;
+        let call = ruling.refused.as_ref()?;
         let (name, args) = (call.name().as_str(), call.args().to_string());
         let is_it = |denial: &Denial| {
             denial.lifted && denial.open.lifts() && denial.open.name == name && denial.open.args == args
@@ -383,7 +403,9 @@ impl<P: PageStore> Kernel<P> {
             // Nobody is asked about what a command leads to.
             let inside = open.inner.is_empty() || self.passes_inside(pid, &call, &open);
             let said = self.rule(pid, call).map_or(Verdict::Deny, |ruling| ruling.verdict);
-            if inside && said > Verdict::Deny && self.table.get(pid).is_some_and(|process| !process.is_full()) {
+            // What led to a call may have been asked about before, too, and then nothing new may be done.
+            let may = said == Verdict::Allow || (said > Verdict::Deny && open.led.is_none());
+            if inside && may && self.table.get(pid).is_some_and(|process| !process.is_full()) {
                 self.tell_lifted(pid, &format!("p{number}"), Lifted::Role, shown(&open), None);
             }
         }

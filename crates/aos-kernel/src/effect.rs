@@ -6,7 +6,7 @@ use aos_abi::entry::{Examined, Purpose, Verdict};
 use aos_abi::inference::Encoding;
 use aos_abi::process::Workspace;
 use aos_abi::syscall::{CallSet, Handler, Risk};
-use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Pid, Syscall};
+use aos_abi::{CallError, CallId, Code, EffectId, Lsn, Name, Pid, Syscall};
 use aos_personal::Detector;
 use aos_policy::address::DAEMON_HINT;
 use aos_policy::settings::Mount;
@@ -152,7 +152,9 @@ impl Authority {
             return Ok(Allowed { rule: said.rule, generation, obligations: said.obligations });
         }
         let mut error = CallError::new(Code::Perm, format!("the policy does not allow {}: {}", call.name(), said.rule));
-        error.hint = said.hint;
+        let asks = said.verdict > Verdict::Deny && matches!(call.name(), Name::NetFetch | Name::NetSend);
+        let by_itself = || format!("nobody can be asked in the middle of a call: make it with {}", call.name());
+        error.hint = said.hint.or_else(|| asks.then(by_itself));
         Err(error)
     }
 
@@ -173,12 +175,14 @@ impl Authority {
         Ok(said.and(self.under(now).allows(call)?))
     }
 
-    /// What a call wants that a command led to, and the rule that denies it; where a person's yes can let it happen.
+    /// What a call wants that a command led to, and the rules that deny it or ask about it; where a person's yes can let it
+    /// happen.
     #[must_use]
     pub fn wants(&self, call: &Syscall) -> Option<(Vec<String>, String)> {
         let subject = self.subject();
         let grants = self.policy.wanting_inside(&subject, &self.standing, call)?;
-        Some((grants, self.explain(call).rule))
+        let (said, next) = (self.explain(call), self.policy.explain_lifted(&subject, call));
+        Some((grants, rules(&said, &next)))
     }
 
     /// Who decides on what a command asks of the network: it can send whatever it can read.
@@ -187,10 +191,10 @@ impl Authority {
         Authority { labels: self.labels.and(self.files), ..self.clone() }
     }
 
-    /// Whether it denies a call in a way that a person may lift for once.
+    /// Whether it does not allow a call that its process has not made itself, in a way that a person may lift for once.
     #[must_use]
     pub fn is_liftable(&self, call: &Syscall) -> bool {
-        self.policy.wanting(&self.subject(), call).is_some()
+        self.policy.wanting_unasked(&self.subject(), call).is_some()
     }
 
     /// The folders of the host that its commands are shown.
@@ -236,6 +240,19 @@ impl Authority {
     /// Whether the policy allows anything at all to a host and port.
     pub fn speaks_of(&self, host: &str, port: u16) -> bool {
         self.policy.speaks_of(&self.role, host, port)
+    }
+}
+
+/// The rule that stands in the way of a call that can be lifted, and the one that asks about it behind that.
+fn rules(said: &Explanation, next: &Explanation) -> String {
+    let does = match next.verdict {
+        Verdict::Ask => "asks",
+        Verdict::Hold => "holds",
+        Verdict::Allow | Verdict::Deny => return said.rule.clone(),
+    };
+    match said.verdict {
+        Verdict::Deny => format!("{}; then {} {does}", said.rule, next.rule),
+        Verdict::Ask | Verdict::Hold | Verdict::Allow => format!("{} {does}", next.rule),
     }
 }
 

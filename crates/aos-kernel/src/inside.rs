@@ -27,6 +27,24 @@ fn can_be_inside(call: &Syscall) -> bool {
     is_on_files(call) || matches!(call.name(), Name::NetFetch | Name::NetSend)
 }
 
+/// The rules for which something was denied to a command, in a few words. What a change to the role would mend is said only
+/// where it would mend all: a rule that is none of it alone, and several that are together.
+fn all_of(mut rules: Vec<String>) -> Option<String> {
+    if let Some(at) = rules.iter().position(|rule| !rule.starts_with("role ")) {
+        return Some(rules.swap_remove(at));
+    }
+    // Those without a rule first.
+    rules.sort_by_key(|rule| !rule.contains(": no rule"));
+    let mut seen = std::collections::BTreeSet::new();
+    rules.retain(|rule| seen.insert(rule.clone()));
+    let (first, others) = rules.split_first()?;
+    Some(match others {
+        [] => first.clone(),
+        [other] => format!("{first}; also {other}"),
+        [other, ..] => format!("{first}; also {other}, and others"),
+    })
+}
+
 impl<P: PageStore> Kernel<P> {
     /// A driver has told what a call led to that was denied.
     pub(crate) fn denied_inside(&mut self, pid: Pid, requested: &Requested) {
@@ -42,7 +60,8 @@ impl<P: PageStore> Kernel<P> {
                 let led = format!("a redirect of NET_FETCH {}", begun(&fetch.url, LED_BYTES));
                 for to in told.iter().filter(|call| call.name() == Name::NetFetch) {
                     let Some(ruling) = self.rule(pid, to.clone()) else { return };
-                    if ruling.verdict == Verdict::Deny {
+                    // What a rule asks about is denied here as well: nobody is asked while a server waits.
+                    if ruling.verdict < Verdict::Allow {
                         self.keep_denial(pid, requested.call_id.clone(), to, &ruling.rule, Some(led.clone()));
                     }
                 }
@@ -70,11 +89,9 @@ impl<P: PageStore> Kernel<P> {
                 }
             });
         }
-        // What a rule of the role would mend is said only where it would mend all.
-        let by_role = |rule: &&String| rule.starts_with("role ");
-        let Some(rule) = rules.iter().find(|rule| !by_role(rule)).or(rules.first()) else { return };
+        let Some(rule) = all_of(rules) else { return };
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
-        self.put_denial(pid, call_id, Kept { call: command, rule, grants, inner, led: None });
+        self.put_denial(pid, call_id, Kept { call: command, rule: &rule, grants, inner, led: None });
     }
 
     /// The approvals that stand for what a call leads to: what was denied and is granted to its process from now on. No file is

@@ -239,6 +239,9 @@ impl<P: PageStore> Kernel<P> {
             (Verdict::Ask | Verdict::Hold, _) => {
                 let hold_ms = (ruling.verdict == Verdict::Hold).then(|| ruling.obligations.hold_ms.unwrap_or(HOLD_MS));
                 let risk = ruling.lacking.map(|lacking| self.risk(pid, &lacking));
+                if let Some(call) = &ruling.refused {
+                    self.is_asked_about(pid, call);
+                }
                 self.propose(pid, index, Question { name, args, hold_ms, rule: ruling.rule, why: None, risk });
             }
             (Verdict::Deny | Verdict::Allow, _) => {

@@ -371,6 +371,12 @@ fn shorten(text: &str) -> String {
     }
 }
 
+/// The narrowest grants that hold a call; none where it has no target that one could be about.
+pub(crate) fn narrowest_of(call: &Syscall) -> Vec<String> {
+    let demands = target::demands(call, None).unwrap_or_default();
+    demands.iter().map(|(action, target)| narrowest(*action, target)).collect()
+}
+
 /// The narrowest grant that holds the target.
 pub(crate) fn narrowest(action: Action, target: &Target<'_>) -> String {
     let name = action.name();

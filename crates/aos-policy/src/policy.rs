@@ -232,16 +232,35 @@ impl Policy {
     }
 
     /// What a call wants that a command led to, where a person's yes to one more run of that command lets it happen: nobody is
-    /// asked about it while that runs, nor is it looked through or counted. `None` as [`Policy::wanting`] has it, where more than
-    /// a grant is wanting, and where it is not denied under these approvals that stand.
+    /// asked about it while that runs, nor is it looked through or counted. `None` as [`Policy::wanting`] has it, and where it
+    /// is allowed under these approvals that stand. What a rule of its role asks about is let through by such a yes where it is
+    /// a request, which is shown with its whole address; changes to files only where nothing asks, and nothing where a rule
+    /// about labels does: what a command sends and writes nobody can be shown.
     #[must_use]
     pub fn wanting_inside(&self, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Option<Vec<String>> {
-        if self.explain_with(subject, standing, call).verdict != Verdict::Deny {
-            return None;
-        }
-        let Explanation { verdict, wanting, obligations, .. } = self.explain_lifted(subject, call);
+        let said = self.explain_with(subject, standing, call).verdict;
+        let run = || decide(&self.tables, subject, &[Standing::for_one_run("", call)], call);
+        let then = match (said, call.name()) {
+            (Verdict::Allow, _) => return None,
+            (_, Name::NetFetch | Name::NetSend) => run(),
+            (Verdict::Deny, _) => self.explain_lifted(subject, call),
+            (Verdict::Ask | Verdict::Hold, _) => return None,
+        };
+        let Explanation { verdict, wanting, obligations, .. } = then;
         let passes = verdict == Verdict::Allow && !obligations.redact && obligations.rates.is_empty();
-        (passes && !wanting.is_empty()).then_some(wanting)
+        let wants = if said == Verdict::Deny { wanting } else { crate::decide::narrowest_of(call) };
+        (passes && !wants.is_empty()).then_some(wants)
+    }
+
+    /// What a call wants that nobody can be asked about when it is due, such as the fetch to which a redirect leads: where it
+    /// is denied, as [`Policy::wanting`] has it; where a rule asks about it, or holds it, the narrowest grant of it.
+    #[must_use]
+    pub fn wanting_unasked(&self, subject: &Subject<'_>, call: &Syscall) -> Option<Vec<String>> {
+        match self.explain(subject, call).verdict {
+            Verdict::Allow => None,
+            Verdict::Deny => self.wanting(subject, call).map(|wanting| wanting.grants),
+            Verdict::Ask | Verdict::Hold => Some(crate::decide::narrowest_of(call)).filter(|wants| !wants.is_empty()),
+        }
     }
 
     /// What would be said to a denied call if it were granted what it wants, as far as a person's yes can stand in for that.

@@ -3,12 +3,12 @@
 
 mod rig;
 
-use aos_abi::Syscall;
 use aos_abi::entry::Verdict;
+use aos_abi::{Name, Syscall};
 use aos_policy::loosen::grant;
 use aos_policy::{Approval, Grants, Labels, Policy, Standing, Subject};
 use proptest::prelude::*;
-use rig::universe::{calls, models};
+use rig::universe::{calls, labels, models};
 use rig::{call, file, grants, subject};
 
 const TEXT: &str = "version: 1
@@ -145,6 +145,22 @@ fn a_yes_to_one_run_of_a_command_lets_the_very_calls_in_it_pass() {
         assert_eq!(say(closed, closed, Labels::NONE, &[]), (false, false), "{closed}");
     }
     assert!(!say(r#"FS_READ {"path":"docs/later/a"}"#, fetch, Labels::NONE, &[grants(&["NET_FETCH"])]).0);
+    // What a rule of the role asks about or holds, nobody can be asked while the command runs: the yes answers it, where no rule
+    // about labels asks too.
+    let asks = file(&TEXT.replace(
+        "labels:\n",
+        "    net:\n      - {to: \"b.example\", allow: [\"GET /**\"], verdict: ask}\n      - {to: \"b.example\", allow: [\"POST \
+         /**\"], verdict: hold}\nlabels:\n  - {when: untrusted, calls: [NET_FETCH], verdict: ask}\n",
+    ));
+    for asked in
+        [r#"NET_FETCH {"url":"https://b.example/x"}"#, r#"NET_SEND {"url":"https://b.example/x","method":"POST"}"#]
+    {
+        let wants = asks.wanting_inside(&subject(&[]), &[], &call(asked));
+        assert_eq!(wants.map(|wants| wants.len()), Some(1), "{asked}");
+        assert!(asks.wanting_unasked(&subject(&[]), &call(asked)).is_some());
+    }
+    let labelled = Subject { labels: Labels::WEB, ..subject(&[]) };
+    assert_eq!(asks.wanting_inside(&labelled, &[], &call(r#"NET_FETCH {"url":"https://b.example/x"}"#)), None);
     // What stands by now is not wanted.
     let stands = [Standing::of("p7", &call(fetch)).lifting()];
     assert_eq!(policy.wanting_inside(&subject(&[]), &stands, &call(fetch)), None);
@@ -183,6 +199,41 @@ proptest! {
             }
             for one in &wanting.grants {
                 prop_assert!(one.parse::<aos_policy::Grant>().is_ok(), "{} is no grant", one);
+            }
+        }
+    }
+
+    /// What is listed of a command passes in one run of it, whatever the window carries; and a rule about labels, the floor or
+    /// one that denies keeps it off the list.
+    #[test]
+    fn what_is_wanted_in_a_command_passes_in_its_run_and_is_none_that_labels_ask_about(
+        model in models(),
+        made in prop::collection::vec(calls(), 8),
+        carried in labels(),
+    ) {
+        let policy = file(&model.yaml());
+        let chain: Vec<Grants> = model.chain.iter().map(|grants| {
+            let texts: Vec<String> = grants.iter().map(|(name, pattern)| format!("{name} {pattern}")).collect();
+            Grants::parse(&texts).unwrap()
+        }).collect();
+        let labels = carried.iter().filter_map(|name| Labels::named(name)).fold(Labels::NONE, Labels::and);
+        let who = Subject { labels, ..subject(&chain) };
+        for call in made.iter().filter(|call| call.name() == Name::NetFetch || call.name() == Name::NetSend) {
+            let said = policy.explain(&who, call);
+            let open = file(&model.open().yaml());
+            let by_labels = open.explain(&Subject { labels, ..subject(&[]) }, call).verdict;
+            let without = open.explain(&subject(&[]), call).verdict;
+            let run = [Standing::for_one_run("p1", call)];
+            let then = policy.explain_with(&who, &run, call);
+            let kept = then.obligations.redact || !then.obligations.rates.is_empty();
+            match policy.wanting_inside(&who, &[], call) {
+                Some(grants) => {
+                    prop_assert!(said.verdict < Verdict::Allow && then.verdict == Verdict::Allow && !kept, "{:?}", call);
+                    prop_assert!(!grants.is_empty() && !said.rule.starts_with("floor"), "{}", said.rule);
+                    prop_assert_eq!(by_labels, without, "labels say nothing of it: {:?}\n{}", call, model.yaml());
+                    prop_assert!(!chain.iter().any(|grants| grants.as_slice().is_empty()), "it was given nothing");
+                }
+                None => prop_assert!(said.verdict == Verdict::Allow || then.verdict < Verdict::Allow || kept, "{:?}", call),
             }
         }
     }

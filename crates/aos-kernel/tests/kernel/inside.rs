@@ -20,6 +20,8 @@ roles:
     net:
       - {to: "api.example.com:443", allow: ["GET /open/**"]}
       - {to: "closed.example.com:443", allow: ["GET /**"], verdict: deny}
+      - {to: "asks.example.com:443", allow: ["GET /**", "POST /**"], verdict: ask}
+      - {to: "holds.example.com:443", allow: ["POST /**"], verdict: hold}
 labels:
   - {when: untrusted, calls: [EXEC_CMD, NET_SEND], verdict: ask}
 "#;
@@ -399,6 +401,179 @@ fn a_yes_to_a_command_answers_what_is_asked_about_it_and_ends_with_what_became_k
     2 proposal p1 expired
     2 ask by label: labels[0] untrusted
     2 proposal p2 pending
+    "#);
+}
+
+/// What a rule of the role asks about, nobody can be asked while a command runs.
+#[test]
+fn what_a_rule_asks_about_in_a_command_passes_once_in_the_very_command() {
+    const GET: &str = r#"NET_FETCH {"url":"https://asks.example.com/a?q=1"}"#;
+    const POST: &str = r#"NET_SEND {"url":"https://holds.example.com/in","method":"POST"}"#;
+    let told = from(
+        &format!(
+            r#"
+            spawn resident go
+            {MAKE}
+            tries 2 {GET}
+            denies 2 EXEC_CMD {GET} | {POST}
+            lost 2 EXEC_CMD
+            off 1
+            rules
+            2: I may not
+            approve p1
+            off 1
+            {MAKE}
+            tries 2 {GET}
+            tries 2 {POST}
+            tries 2 NET_FETCH {{"url":"https://asks.example.com/a?q=2"}}
+            tries 2 NET_SEND {{"url":"https://asks.example.com/a?q=1","method":"POST"}}
+            denies 2 EXEC_CMD {GET}
+            lost 2 EXEC_CMD
+            2: I may not
+            standing p2
+            2: => EXEC_CMD {{"cmd":"other"}}
+            tries 2 NET_FETCH {{"url":"https://asks.example.com/a?q=2"}}
+            tries 2 {POST}
+            "#
+        ),
+        "> tries",
+    );
+    assert_snapshot!(told, @r#"
+    > tries 2 NET_FETCH {"url":"https://asks.example.com/a?q=1"}
+    no: the policy does not allow NET_FETCH: role assistant: net[2] asks.example.com:443
+    > denies 2 EXEC_CMD NET_FETCH {"url":"https://asks.example.com/a?q=1"} | NET_SEND {"url":"https://holds.example.com/in","method":"POST"}
+    2 p1 would take EXEC_CMD with NET_FETCH asks.example.com/a, NET_SEND POST holds.example.com/in
+    > lost 2 EXEC_CMD
+      → infer 2 turn [task, turn, exec_cmd]
+    > off 1
+      → infer 2 turn [task, turn, exec_cmd]
+    > rules
+    p1 role assistant: net[2] asks.example.com:443 asks; also role assistant: net[3] holds.example.com:443 holds
+    > 2: I may not
+    > approve p1
+    2 told of p1: Once, EXEC_CMD {"cmd":"make"}, in which nothing stands against NET_FETCH asks.example.com/a, NET_SEND POST holds.example.com/in
+      → infer 2 turn [task, turn, exec_cmd, turn, p1 lifted]
+    > off 1
+      → infer 2 turn [task, turn, exec_cmd, turn, p1 lifted]
+    > 2: => EXEC_CMD {"cmd":"make"}
+    2 proposal p1 executed
+      → call 2 EXEC_CMD {"cmd":"make"}, with p1, p1
+    > tries 2 NET_FETCH {"url":"https://asks.example.com/a?q=1"}
+    standing approval p1: role assistant: net[2] asks.example.com:443
+    > tries 2 NET_SEND {"url":"https://holds.example.com/in","method":"POST"}
+    standing approval p1: role assistant: net[3] holds.example.com:443
+    > tries 2 NET_FETCH {"url":"https://asks.example.com/a?q=2"}
+    no: the policy does not allow NET_FETCH: role assistant: net[2] asks.example.com:443
+    > tries 2 NET_SEND {"url":"https://asks.example.com/a?q=1","method":"POST"}
+    no: the policy does not allow NET_SEND: role assistant: net[2] asks.example.com:443
+    > denies 2 EXEC_CMD NET_FETCH {"url":"https://asks.example.com/a?q=1"}
+    2 p2 would take EXEC_CMD with NET_FETCH asks.example.com/a
+    > lost 2 EXEC_CMD
+      → infer 2 turn [task, turn, exec_cmd, turn, p1 lifted, turn, exec_cmd]
+    > 2: I may not
+    > standing p2
+    2 told of p2: Process, NET_FETCH asks.example.com/a
+      → infer 2 turn [task, turn, exec_cmd, turn, p1 lifted, turn, exec_cmd, turn, p2 lifted]
+    > 2: => EXEC_CMD {"cmd":"other"}
+      → call 2 EXEC_CMD {"cmd":"other"}, with p2
+    > tries 2 NET_FETCH {"url":"https://asks.example.com/a?q=2"}
+    standing approval p2: role assistant: net[2] asks.example.com:443
+    > tries 2 NET_SEND {"url":"https://holds.example.com/in","method":"POST"}
+    no: the policy does not allow NET_SEND: role assistant: net[3] holds.example.com:443
+    "#);
+}
+
+/// Beside a rule that asks, one about labels asks about what is sent, of which nobody can be shown anything; and what rules
+/// ask about is not let through for files, whose words nobody is shown either.
+#[test]
+fn what_more_than_a_rule_of_the_role_asks_about_is_not_kept_of_a_command() {
+    let send = r#"NET_SEND {"url":"https://asks.example.com/in","method":"POST"}"#;
+    assert_eq!(kept(NARROW, send), "2 p1 would take EXEC_CMD with NET_SEND POST asks.example.com/in\n");
+    let labelled = NARROW.replace("ops: [read]}\n", "ops: [read], label: untrusted.file}\n");
+    let rated = NARROW.replace("\"POST /**\"], verdict: ask}", "\"POST /**\"], verdict: ask, rate: 9/min}");
+    for policy in [labelled, rated] {
+        assert_ne!(policy, NARROW);
+        let script = format!(
+            "spawn resident go\n2: => FS_READ {{\"path\":\"x\"}}\ndone 2 FS_READ {{}}\n{MAKE}\napprove p1\ndenies 2 EXEC_CMD {send}"
+        );
+        let told = replay_under(&policy, &script);
+        assert!(told.contains("call 2 EXEC_CMD") && !told.contains("would take"), "{told}");
+    }
+    let grants = "spawn resident grants=EXEC_CMD,FS_READ go";
+    let told = replay_under(NARROW, &format!("{grants}\n{MAKE}\ndenies 2 EXEC_CMD {send}\nrules"));
+    assert!(
+        told.contains("POST asks.example.com/in\n") && told.contains("; then role assistant: net[2] asks"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_redirect_that_a_rule_asks_about_is_kept_until_its_process_asks_by_itself() {
+    let told = from(
+        r#"
+        spawn resident go
+        2: => NET_FETCH {"url":"https://api.example.com/open/a"}
+        denies 2 NET_FETCH NET_FETCH {"url":"https://asks.example.com/b"} | NET_FETCH {"url":"https://asks.example.com/c"}
+        lost 2 NET_FETCH
+        off 1
+        rules
+        approve p1
+        policy "out/**" => "in/**"
+        "#,
+        "> denies",
+    );
+    assert_snapshot!(told, @r#"
+    > denies 2 NET_FETCH NET_FETCH {"url":"https://asks.example.com/b"} | NET_FETCH {"url":"https://asks.example.com/c"}
+    2 p1 would take NET_FETCH asks.example.com/b, led there by a redirect of NET_FETCH https://api.example.com/open/a
+    2 p2 would take NET_FETCH asks.example.com/c, led there by a redirect of NET_FETCH https://api.example.com/open/a
+    > lost 2 NET_FETCH
+    2 labelled untrusted.web
+      → infer 2 turn [task, turn, net_fetch]
+    > off 1
+      → infer 2 turn [task, turn, net_fetch]
+    > rules
+    p1 role assistant: net[2] asks.example.com:443 asks
+    p2 role assistant: net[2] asks.example.com:443 asks
+    > approve p1
+    2 told of p1: Once, NET_FETCH {"url":"https://asks.example.com/b"}
+    > policy "out/**" => "in/**"
+    2 proposal p1 expired
+    2 proposal p2 expired
+      → another policy
+    "#);
+    let told = from(
+        r#"
+        spawn resident go
+        2: => NET_FETCH {"url":"https://api.example.com/open/a"}
+        denies 2 NET_FETCH NET_FETCH {"url":"https://asks.example.com/b"} | NET_FETCH {"url":"https://asks.example.com/c"}
+        lost 2 NET_FETCH
+        approve p1
+        2: => NET_FETCH {"url":"https://asks.example.com/b"}
+        lost 2 NET_FETCH
+        2: => NET_FETCH {"url":"https://asks.example.com/b"} => NET_FETCH {"url":"https://asks.example.com/c"}
+        approve p3
+        lost 2 NET_FETCH
+        "#,
+        "> approve",
+    );
+    assert_snapshot!(told, @r#"
+    > approve p1
+    2 told of p1: Once, NET_FETCH {"url":"https://asks.example.com/b"}
+    > 2: => NET_FETCH {"url":"https://asks.example.com/b"}
+    2 proposal p1 executed
+      → call 2 NET_FETCH {"url":"https://asks.example.com/b"}
+    > lost 2 NET_FETCH
+      → infer 2 turn [task, turn, net_fetch, turn, net_fetch, p1 lifted]
+    > 2: => NET_FETCH {"url":"https://asks.example.com/b"} => NET_FETCH {"url":"https://asks.example.com/c"}
+    2 ask by role assistant: net[2] asks.example.com:443
+    2 proposal p3 pending
+    > approve p3
+    2 proposal p3 executed
+      → call 2 NET_FETCH {"url":"https://asks.example.com/b"}
+    > lost 2 NET_FETCH
+    2 ask by role assistant: net[2] asks.example.com:443
+    2 proposal p2 expired
+    2 proposal p4 pending
     "#);
 }
 

@@ -165,10 +165,21 @@ pub(super) async fn ended(client: &Client, id: &str) -> Result<Option<ProposalVi
 }
 
 /// The role that denies by having no rule, where nothing else keeps the call from its process.
-pub(crate) fn role_without_rule(rule: &str) -> Option<&str> {
+fn role_without_rule(rule: &str) -> Option<&str> {
     let (role, after) = rule.strip_prefix("role ")?.split_once(": no rule")?;
     // What else is said to the call may stand behind it.
     (after.is_empty() || after.starts_with("; then ")).then_some(role)
+}
+
+/// The rule of a role that asks about what nobody could be asked about when it was due, where nothing else stands in its way.
+fn role_that_asks(rule: &str) -> Option<&str> {
+    let rule = rule.strip_suffix(" asks").or_else(|| rule.strip_suffix(" holds"))?;
+    (rule.starts_with("role ") && !rule.contains("; ")).then_some(rule)
+}
+
+/// Whether a rule of the role is all that denies it, so that it can be let through for longer than once.
+pub(crate) fn is_of_role(rule: &str) -> bool {
+    role_without_rule(rule).is_some() || role_that_asks(rule).is_some()
 }
 
 /// The text by which the call of a proposal is not asked about, or not denied, any more.
@@ -176,6 +187,9 @@ fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
     let not = |not: NotLoosened| Failure::new(not.why).hint(not.hint);
     if proposal.verdict != Verdict::Deny {
         return loosen(text, &proposal.rule).map_err(not);
+    }
+    if let Some(rule) = role_that_asks(&proposal.rule) {
+        return loosen(text, rule).map_err(not);
     }
     let role = role_without_rule(&proposal.rule);
     let Some(role) = role else {

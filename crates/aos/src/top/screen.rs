@@ -19,7 +19,7 @@ use super::past::Past;
 use super::render::render;
 use super::state::{Denial, Grant, Preview, State, Undoable, Waiting};
 use super::update::{Command, Input, update};
-use crate::cli::{Change, Exit, Failure, answer, call, is_denial, now, role_without_rule, undo_shown, whole};
+use crate::cli::{Change, Exit, Failure, answer, call, is_denial, is_of_role, now, undo_shown, whole};
 use crate::client::{Address, Client, Error, Event};
 
 /// At most ten frames a second.
@@ -172,7 +172,7 @@ async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failu
         wants: proposal.grants.join(", "),
         until: proposal.expires_at,
         lifted: proposal.state == ProposalState::Approved,
-        of_role: role_without_rule(&proposal.rule).is_some(),
+        of_role: is_of_role(&proposal.rule),
         risky: proposal.risk.is_some(),
         what: one(proposal),
     };

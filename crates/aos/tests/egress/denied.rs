@@ -190,10 +190,45 @@ fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
     let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
     at_rest(&rig, pid);
     let one = only(&rig);
-    let grants: Vec<String> = (0..16).map(|nth| format!("NET_FETCH n{nth}.invalid:80/")).collect();
+    let named = (0..15).map(|nth| format!("NET_FETCH n{nth}.invalid:80/"));
+    let grants: Vec<String> = std::iter::once("NET_FETCH asks.invalid:80/".to_owned()).chain(named).collect();
     assert_eq!(one["grants"], json!(grants), "{}", last_result(&rig, pid));
     let listed = rig.aos(&["proposals"]).out;
-    assert!(listed.contains("n2.invalid:80/ and 13 more") && listed.lines().count() == 3, "{listed}");
+    assert!(listed.contains("n1.invalid:80/ and 13 more") && listed.lines().count() == 3, "{listed}");
+}
+
+/// Nobody can be asked while a command runs, and no agent can make the call of a program by itself.
+#[test]
+fn what_a_rule_asks_about_in_a_command_is_let_through_once_or_by_the_rule_itself() {
+    let net = "      - {to: \"asks.invalid:80\", allow: [\"GET /**\"], verdict: ask}";
+    let wanted = ["GET http://asks.invalid/x?q=1".to_owned()];
+    let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("told")])], policy(net));
+    rig.up();
+    let folder = folder(&rig);
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
+    at_rest(&rig, pid);
+    let said = |result: &Value| result["result"]["requests"][0]["why"].as_str().unwrap_or_default().to_owned();
+    let first = last_result(&rig, pid);
+    assert!(said(&first).contains("make it with NET_FETCH"), "{first}");
+    let one = only(&rig);
+    assert_eq!(one["grants"], json!(["NET_FETCH asks.invalid:80/x"]), "{one}");
+    assert_eq!(one["rule"], "role assistant: net[0] asks.invalid:80 asks", "{one}");
+    let shown = rig.aos(&["approve", "p1", "--for", "role"]);
+    assert!(shown.code == 0 && shown.out.contains("verdict: allow}"), "{shown:?}");
+    assert_eq!(rig.aos(&["approve", "p1", "--yes"]).code, 0);
+    until("the second run", || (rig.entries(pid, "result").len() == 2).then_some(()));
+    let second = last_result(&rig, pid);
+    assert!(said(&second).contains("cannot be resolved"), "it is let through, and leads nowhere: {second}");
+    at_rest(&rig, pid);
+    assert!(denied(&rig).is_empty());
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    until("the third run", || (rig.entries(pid, "result").len() == 3).then_some(()));
+    assert!(said(&last_result(&rig, pid)).contains("make it with NET_FETCH"), "it was for one run");
+    at_rest(&rig, pid);
+    let again = only(&rig)["id"].as_str().unwrap().to_owned();
+    assert_eq!(rig.aos(&["approve", &again, "--for", "role", "--yes"]).code, 0);
+    until("the fourth run", || (rig.entries(pid, "result").len() == 4).then_some(()));
+    assert!(said(&last_result(&rig, pid)).contains("cannot be resolved"), "the rule allows it by now");
 }
 
 #[test]
