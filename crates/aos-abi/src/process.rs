@@ -425,6 +425,13 @@ pub struct PolicyView {
     /// The faults for which the changed file was refused, each with its line; empty where it was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
+    /// How many open questions ended with the policy under which they were asked, where this one has just taken its place.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ended: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The slots of one model.

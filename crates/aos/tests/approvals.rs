@@ -613,7 +613,7 @@ fn a_yes_for_the_process_stands_until_it_is_withdrawn_and_a_yes_for_the_role_is_
         "verdict: ask} # lawyers\n+",
         "verdict: allow} # lawyers\n",
         "+ assistant: FS_WRITE asks/x was ask",
-        "--yes` writes it",
+        "--yes` writes it, and 1 open question ends",
     ] {
         assert!(format!("{}{}", shown.out, shown.err).contains(words), "{words}: {shown:?}");
     }

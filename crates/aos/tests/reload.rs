@@ -71,6 +71,9 @@ fn a_changed_policy_holds_at_once_and_one_with_a_fault_leaves_the_old_one() {
     assert_eq!(attempt(&rig, pid), "EPERM");
     assert!(rig.json(&["status"])["policy"]["refused"].is_null());
 
+    let same = rig.aos(&["policy", "reload"]);
+    assert!(same.code == 0 && same.err.ends_with(" holds\n") && rig.json(&["policy", "reload"])["ended"].is_null());
+
     // What holds is in the journal, so it is there after a crash, and the past is decided as it was.
     let journal = rig.journal();
     let configured = journal.iter().rev().find(|entry| entry["type"] == "configured").unwrap();
@@ -80,6 +83,30 @@ fn a_changed_policy_holds_at_once_and_one_with_a_fault_leaves_the_old_one() {
     assert_eq!(generation(&rig), first);
     let replayed = rig.aos(&["replay", &pid.to_string()]);
     assert_eq!(replayed.code, 0, "{replayed:?}");
+}
+
+/// Each was asked under the policy that is over, and people who were about to answer want to know.
+#[test]
+fn a_reload_says_how_many_open_questions_it_ended() {
+    let asks = POLICY.replace("ops: [read, write, delete]}", "ops: [read, write, delete], verdict: ask}");
+    assert_ne!(asks, POLICY);
+    let setup = Setup { policy: Some(asks.clone()), ..Setup::default() };
+    let rig = Rig::with(vec![any("", vec![write("a.txt", "1"), say("told")])], setup);
+    // Beyond a symbolic link nothing tells of a change, so that no reload but this one takes it.
+    fs::write(rig.file("real.yaml"), &asks).unwrap();
+    std::os::unix::fs::symlink(rig.file("real.yaml"), rig.file("link.yaml")).unwrap();
+    fs::rename(rig.file("link.yaml"), rig.file("policy.yaml")).unwrap();
+    for task in ["one", "two"] {
+        rig.spawn(&[task]);
+    }
+    until("both questions", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
+    fs::write(rig.file("real.yaml"), asks.clone() + "# another\n").unwrap();
+    let reloaded = rig.aos(&["policy", "reload"]);
+    assert!(reloaded.code == 0 && reloaded.err.contains(" holds; 2 open questions ended"), "{reloaded:?}");
+    assert_eq!(rig.json(&["proposals", "--all"])[0]["state"], "expired");
+    fs::write(rig.file("real.yaml"), asks + "# and another\n").unwrap();
+    let none = rig.json(&["policy", "reload"]);
+    assert!(none["ended"].is_null(), "{none}");
 }
 
 #[test]

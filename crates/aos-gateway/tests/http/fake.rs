@@ -370,7 +370,7 @@ impl System for Fake {
         })
     }
     async fn policy_reload(&self) -> Answer<PolicyView> {
-        Ok(PolicyView { generation: "0123456789abcdef".into(), refused: vec![] })
+        Ok(PolicyView { generation: "0123456789abcdef".into(), refused: vec![], ended: 0 })
     }
     async fn models(&self) -> Answer<Vec<ModelView>> {
         Ok(vec![ModelView {

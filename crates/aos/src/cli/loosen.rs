@@ -37,6 +37,17 @@ pub(crate) struct Change {
     changes: Vec<String>,
     /// The process that was denied has ended.
     ended: bool,
+    /// How many open questions end with the policy that holds.
+    questions: usize,
+}
+
+/// What becomes of so many open questions with another policy; nothing where there is none.
+pub(crate) fn questions_end(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 open question ends".to_owned()),
+        more => Some(format!("{more} open questions end")),
+    }
 }
 
 impl Change {
@@ -45,7 +56,9 @@ impl Change {
     /// # Errors
     /// Where there is no such proposal, the file is not the policy that holds, or no change of it would do.
     pub(crate) async fn of(client: &Client, file: &Path, id: &str) -> Result<Change, Failure> {
-        let proposal = wanted(client, id).await?;
+        let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+        let questions = open.iter().filter(|one| one.state == ProposalState::Pending).count();
+        let proposal = wanted(client, open, id).await?;
         let unreadable =
             |error: std::io::Error| Failure::new(format!("cannot read {}", file.display())).why(error.to_string());
         let text = std::fs::read_to_string(file).map_err(unreadable)?;
@@ -66,6 +79,7 @@ impl Change {
             is,
             changes: diff(&old, &new).iter().map(ToString::to_string).collect(),
             ended: proposal.state == ProposalState::Expired,
+            questions,
             old: text,
             new: loosened.text,
         })
@@ -85,6 +99,7 @@ impl Change {
             is: vec!["    calls: [FS_WRITE notes]".into()],
             changes: vec!["+ assistant: FS_WRITE notes was deny, is allow".into()],
             ended: false,
+            questions: 0,
         }
     }
 
@@ -132,7 +147,7 @@ pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<E
     if cx.json {
         cx.document(&serde_json::json!({
             "id": id, "file": change.file, "line": change.line, "old": change.was.join("\n"), "new": change.is.join("\n"),
-            "changes": change.changes, "written": yes, "generation": generation,
+            "changes": change.changes, "questions": change.questions, "written": yes, "generation": generation,
         }))?;
     } else if yes {
         let told = match change.ended {
@@ -141,15 +156,16 @@ pub(super) async fn perform(cx: &Context, ids: &[String], yes: bool) -> Result<E
         };
         cx.note(&format!("written; {id} is over, and {told}"));
     } else {
-        cx.note(&format!("nothing was changed; `aos approve {id} --for role --yes` writes it"));
+        let ends = questions_end(change.questions).map(|ends| format!(", and {ends}, to be asked anew"));
+        let ends = ends.unwrap_or_default();
+        cx.note(&format!("nothing was changed; `aos approve {id} --for role --yes` writes it{ends}"));
     }
     Ok(Exit::Success)
 }
 
 /// An open proposal, or a denial whose process has ended before its time was over: what its role lacks the next one lacks
 /// as well, and an agent that runs for one task ends before a person has read of it.
-async fn wanted(client: &Client, id: &str) -> Result<ProposalView, Failure> {
-    let open: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
+async fn wanted(client: &Client, open: Vec<ProposalView>, id: &str) -> Result<ProposalView, Failure> {
     if let Some(open) = open.into_iter().find(|proposal| proposal.id == id) {
         return Ok(open);
     }

@@ -70,7 +70,7 @@ pub(crate) use approve::answer;
 pub use clean::{clean, clean_json, clean_line, cut};
 pub use context::{Context, Global};
 pub use failure::{Exit, Failure};
-pub(crate) use loosen::{Change, is_of_role};
+pub(crate) use loosen::{Change, is_of_role, questions_end};
 pub use narrate::{Narrator, Times, call};
 pub(crate) use proposals::{PREVIEW, is_denial, pieces, whole};
 pub use style::{Style, ago, clock, cost as cost_of, count, duration, moment, money, now, of};

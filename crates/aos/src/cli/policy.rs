@@ -81,7 +81,14 @@ async fn reload(cx: &Context) -> Result<Exit, Failure> {
     if cx.json {
         cx.document(&view)?;
     } else {
-        cx.note(&format!("generation {} holds", view.generation));
+        let ended = match view.ended {
+            0 => String::new(),
+            1 => "; 1 open question ended, and its call is decided anew where it is made again".to_owned(),
+            more => {
+                format!("; {more} open questions ended, and their calls are decided anew where they are made again")
+            }
+        };
+        cx.note(&format!("generation {} holds{ended}", view.generation));
     }
     Ok(Exit::Success)
 }

@@ -113,10 +113,13 @@ impl Reload {
             }
         };
         let hash = if text.is_empty() { String::new() } else { aos_sandbox::digest(text.as_bytes()) };
+        let (counted, asked) = tokio::sync::oneshot::channel();
         let taken = self.heart.change(move |kernel| {
             if kernel.config().policy == text {
                 return Err(unchanged());
             }
+            // Whoever asked may have hung up.
+            let _ = counted.send(super::system::pending(kernel));
             Ok((Pid::SYSTEM, Body::Configured(Box::new(Configured { policy: text, ..(**kernel.config()).clone() }))))
         });
         let changed = match taken.await {
@@ -125,15 +128,17 @@ impl Reload {
             Err(error) => return Err(error.into()),
         };
         let generation = self.heart.look(|kernel| kernel.policy().generation().to_owned()).await?;
+        let mut ended = 0;
         if changed {
-            tracing::info!(%generation, "another policy holds");
+            ended = asked.await.map_or(0, |asked| asked as u64);
+            tracing::info!(%generation, ended, "another policy holds");
             // What the next start compares with is what the person has changed since.
             let measured = self.heart.change(move |kernel| {
                 Ok((Pid::SYSTEM, Body::Measured(Measured { policy: hash, ..kernel.measured().clone() })))
             });
             measured.await?;
         }
-        Ok(PolicyView { generation, refused: Vec::new() })
+        Ok(PolicyView { generation, refused: Vec::new(), ended })
     }
 
     /// Takes the file whenever it changes, until it is dropped.

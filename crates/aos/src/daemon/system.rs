@@ -347,7 +347,7 @@ async fn held(view: ProposalView, live: &mut Subscription) -> Answer<ProposalVie
 }
 
 /// How many questions wait for a person; nobody waits for what was denied.
-fn pending(kernel: &mut super::heart::LiveKernel) -> usize {
+pub(super) fn pending(kernel: &mut super::heart::LiveKernel) -> usize {
     kernel.proposals().iter().filter(|one| one.state == ProposalState::Pending).count()
 }
 
@@ -387,7 +387,7 @@ impl System for Daemon {
             lsn: self.journal.last(),
             changed,
             altered: self.proof.altered(),
-            policy: PolicyView { generation, refused: self.policy.refused() },
+            policy: PolicyView { generation, refused: self.policy.refused(), ended: 0 },
             lacks: self.ground.lacks().await,
             ahead_s: self.heart.ahead_s(),
         })

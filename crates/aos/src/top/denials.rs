@@ -13,7 +13,7 @@ use ratatui::text::Line;
 use super::state::{Denial, Grant, Over, State};
 use super::update::Command;
 use super::{page, proposal, undo};
-use crate::cli::{clean_line, cut};
+use crate::cli::{clean_line, cut, questions_end};
 
 /// Columns of what one wants, in the list; the call begins behind it.
 const WANTS_WIDTH: usize = 30;
@@ -66,9 +66,14 @@ pub(super) fn whole(state: &State, one: &Denial, from: usize, frame: &mut Frame<
 }
 
 /// Draws what a yes for the role would change.
-pub(super) fn change(shown: &Grant, from: usize, frame: &mut Frame<'_>) {
+pub(super) fn change(state: &State, shown: &Grant, from: usize, frame: &mut Frame<'_>) {
     let title = format!(" {} for every process of its role? ", clean_line(&shown.change.id));
-    page::text(frame, title, &shown.lines, from, "y writes it to policy.yaml  ↑↓ scroll  Esc back to the denial");
+    // Each was asked under the policy that this one takes the place of.
+    let keys = match questions_end(state.waiting.len()) {
+        None => "y writes it to policy.yaml  ↑↓ scroll  Esc back to the denial".to_owned(),
+        Some(ends) => format!("y writes it to policy.yaml, and {ends}  ↑↓ scroll  Esc back"),
+    };
+    page::text(frame, title, &shown.lines, from, &keys);
 }
 
 /// The list, with the first of the selected process chosen.

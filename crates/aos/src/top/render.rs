@@ -44,7 +44,7 @@ pub(super) fn render(state: &State, frame: &mut Frame<'_>) {
                 denials::whole(state, denial, *from, frame);
             }
         }
-        Some(Over::Change { shown, from }) => denials::change(shown, *from, frame),
+        Some(Over::Change { shown, from }) => denials::change(state, shown, *from, frame),
         Some(Over::Undo { at }) => undo::list(state, *at, frame),
         Some(Over::Undoing { shown, from }) => undo::preview(shown, *from, frame),
         Some(Over::Kill(pid)) => {

@@ -609,7 +609,13 @@ fn the_grants_for_the_role_are_shown_and_take_a_second_key() {
         shown.contains("p3 for every process of its role?") && shown.contains("│+    calls: [FS_WRITE notes]"),
         "{shown}"
     );
-    assert!(shown.contains("y writes it to policy.yaml"), "{shown}");
+    assert!(shown.contains("y writes it to policy.yaml  ↑↓ scroll"), "{shown}");
+    // Whoever presses it ends what waits for an answer, also what came meanwhile.
+    let ask = |id: &str, pid| waiting(id, pid, "FS_WRITE a", "  | FS_WRITE a");
+    update(&mut state, Input::Proposals(vec![ask("p4", 3)]));
+    assert!(drawn(&mut state).contains("y writes it to policy.yaml, and 1 open question ends  ↑↓ scroll  Esc back"));
+    update(&mut state, Input::Proposals(vec![ask("p4", 3), ask("p5", 4)]));
+    assert!(drawn(&mut state).contains("and 2 open questions end  ↑↓"), "{}", drawn(&mut state));
     assert_eq!(press(&mut state, KeyCode::Char('g')), None, "the same key twice writes nothing");
     assert_eq!(press(&mut state, KeyCode::Char('y')), Some(Command::Make(Box::new(change.clone()))));
     open(&mut state);
