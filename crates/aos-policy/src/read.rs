@@ -80,6 +80,14 @@ impl Reader {
         }
     }
 
+    /// The same of a rule that would be about nothing with an empty one: whoever wrote it meant something.
+    pub(crate) fn some<'n>(&mut self, node: &'n Node, what: &str, hint: &str) -> &'n [Node] {
+        if matches!(&node.value, Value::List(items) if items.is_empty()) {
+            self.fault(node, format!("{what} is empty, so the rule is about nothing"), hint);
+        }
+        self.list(node, what)
+    }
+
     pub(crate) fn text<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         match &node.value {
             Value::Scalar(text, quoted) if *quoted || node.value.what() != "nothing" => Some(text),

@@ -444,6 +444,31 @@ fn a_label_rule_says_no_more_than_it_does() {
     }
 }
 
+/// Each was taken, and denied or asked about nothing: whoever takes the last word out of such a list means no rule, or has made
+/// a mistake, and the rule looked as if it held.
+#[test]
+fn a_rule_that_is_about_nothing_is_refused() {
+    let told = |role: &str, labels: &str| {
+        let text = format!("version: 1\ndefault_role: a\nroles: {{a: {role}}}\nlabels: {labels}\n");
+        Policy::parse(&text).err().map(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    };
+    for (role, labels, said) in [
+        ("{}", "[{when: secret, calls: [], verdict: deny}]", "`calls` is empty, so the rule is about nothing"),
+        ("{net: [{to: a.example, allow: [], verdict: deny}]}", "[]", "`allow` is empty"),
+        ("{channels: [{channel: mail, to: [], verdict: deny}]}", "[]", "`to` is empty"),
+        ("{fs: [{path: '**', ops: []}]}", "[]", "operation is empty"),
+    ] {
+        assert!(
+            told(role, labels).is_some_and(|faults| faults.contains(said)),
+            "{role} {labels}: {:?}",
+            told(role, labels)
+        );
+    }
+    for role in ["{}", "{fs: [], net: [], calls: [], channels: []}"] {
+        assert_eq!(told(role, "[]"), None, "{role}: a section without rules grants nothing, and says so");
+    }
+}
+
 #[test]
 fn hostile_yaml_is_refused_and_ends() {
     let deep = "[".repeat(100_000);

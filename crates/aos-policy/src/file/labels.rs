@@ -43,7 +43,7 @@ fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
     let mut to_models = false;
     match (fields.get("calls"), fields.get("to")) {
         (Some(list), None) => {
-            for item in reader.list(list, "`calls`") {
+            for item in reader.some(list, "`calls`", "name calls such as `EXEC_CMD`, or leave the rule out") {
                 if let Some(name) = call(reader, item) {
                     calls.insert(name);
                 }

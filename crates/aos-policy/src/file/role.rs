@@ -247,7 +247,10 @@ fn net(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     let private = fields.get("private").and_then(|node| reader.flag(node, "`private`")).unwrap_or(false);
     let requests: Vec<(u8, Pattern)> = match reader.need(&fields, "allow") {
         None => return,
-        Some(node) => reader.list(node, "`allow`").iter().filter_map(|item| request(reader, item)).collect(),
+        Some(node) => {
+            let items = reader.some(node, "`allow`", "name requests such as `GET /**`, or leave the rule out");
+            items.iter().filter_map(|item| request(reader, item)).collect()
+        }
     };
     let Some((place, text, (host, port))) = to else { return };
     check_host(reader, place, &host, private);
@@ -376,7 +379,7 @@ fn channel(reader: &mut Reader, node: &Node, name: String, role: &mut Role) {
     let to: Vec<Pattern> = match reader.need(&fields, "to") {
         None => return,
         Some(node) => {
-            let items = reader.list(node, "`to`");
+            let items = reader.some(node, "`to`", "name receivers such as `*@example.com`, or leave the rule out");
             items.iter().filter_map(|item| pattern(reader, item, Domain::Address, "a receiver")).collect()
         }
     };
