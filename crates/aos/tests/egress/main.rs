@@ -10,6 +10,7 @@ mod daemon;
 mod denied;
 mod journaled;
 mod obligations;
+mod rebinding;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod through;
