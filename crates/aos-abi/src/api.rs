@@ -380,6 +380,10 @@ pub struct ExplainView {
     /// Required arguments that were left out of the call; they were taken from its example.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<String>,
+    /// Why the network driver refuses it whatever the policy says, as far as its address tells: this machine has it, or
+    /// the configuration closes it. Where a name leads is seen when the call is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// A model as `/v1/models` and `aos models` show it; `id` and `object` are what OpenAI clients read.

@@ -121,6 +121,11 @@ fn class_here(ip: IpAddr, is_within: impl Fn(IpAddr) -> bool) -> Class {
     }
 }
 
+/// Whether the host of a URL is an address and no name.
+pub(super) fn is_numeric(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| numeric(&address.host).is_some())
+}
+
 /// A host that is an address and no name.
 fn numeric(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()

@@ -12,7 +12,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use super::body::{self, PACKED, is_packed, words};
-use super::destination::{Destination, HostPort, reach};
+use super::destination::{Destination, HostPort, is_numeric, reach};
 use super::error::Error;
 use super::headers;
 use super::own::Own;
@@ -247,6 +247,13 @@ impl Driver {
     /// The checked way to a URL.
     pub(super) async fn reach(&self, url: &str, excepted: &[HostPort]) -> Result<Destination, Error> {
         reach(url, excepted, &*self.resolver, self.own).await
+    }
+
+    /// Why a request to an address in numbers would be refused whatever was decided; of a name that is known when it is
+    /// looked up, which is done for a request alone.
+    pub async fn refuses(&self, url: &str, private: &[HostPort]) -> Option<CallError> {
+        is_numeric(url).then_some(())?;
+        self.reach(url, private).await.err().map(CallError::from)
     }
 
     /// The same on a trip, which is told where an address is refused.

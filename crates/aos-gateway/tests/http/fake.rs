@@ -367,6 +367,7 @@ impl System for Fake {
             rule: "default: deny".into(),
             hint: Some("FS_DELETE a".into()),
             taken: vec![],
+            refused: None,
         })
     }
     async fn policy_reload(&self) -> Answer<PolicyView> {

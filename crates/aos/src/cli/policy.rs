@@ -260,6 +260,9 @@ async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {
     if let Some(lifted) = &view.given {
         cx.line(&format!("  {lifted} does not ask, since all that steers it stands in your request"))?;
     }
+    if let Some(refused) = &view.refused {
+        cx.line(&format!("  the network driver refuses it all the same: {}", clean_line(refused)))?;
+    }
     if let Some(hint) = view.hint {
         cx.line(&format!("  try: {hint}"))?;
     }

@@ -398,8 +398,7 @@ impl Drivers {
             *labels = labels.and(said?.obligations.labels);
             Ok(())
         };
-        let mut private = self.private.clone();
-        private.extend(decided_on(&url, &authority.policy.private_hosts(&authority.role)));
+        let private = self.excepted(&url, &authority.policy.private_hosts(&authority.role));
         // What only the driver sees: where a name leads.
         let method = match permit.call() {
             Syscall::NetSend(args) => args.method.clone(),
@@ -436,6 +435,26 @@ impl Drivers {
     /// What a command's proxy reaches out with, and the configured hosts that go with it.
     pub(crate) fn way_out(&self) -> (Arc<net::Driver>, Configured) {
         (Arc::clone(&self.net), Configured { hosts: self.hosts.clone(), private: self.private.clone() })
+    }
+
+    /// Why a network call of a role is refused whatever the policy says, as far as its address tells: where the
+    /// configuration closes it, and where this machine or its network has it. Nothing is looked up.
+    pub(crate) async fn refuses(&self, role: &str, call: &Syscall) -> Option<CallError> {
+        let url = match call {
+            Syscall::NetFetch(args) => &args.url,
+            Syscall::NetSend(args) => &args.url,
+            _ => return None,
+        };
+        if let Err(error) = self.configured(url) {
+            return Some(error);
+        }
+        let private = self.excepted(url, &self.policy.borrow().private_hosts(role));
+        self.net.refuses(url, &private).await
+    }
+
+    /// The private addresses that a request to this URL may lead to, for a role whose rules name these.
+    fn excepted(&self, url: &str, named: &[String]) -> Vec<net::HostPort> {
+        self.private.iter().cloned().chain(decided_on(url, named)).collect()
     }
 
     fn configured(&self, url: &str) -> Result<(), CallError> {

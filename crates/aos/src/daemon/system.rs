@@ -20,7 +20,7 @@ use aos_abi::process::{
     BudgetSpec, DEFAULT_ROLE, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State,
     StatusView, Workspace,
 };
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
+use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Syscall, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
 use aos_gateway::{
     Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, TakenWebhook, WebhookCall, WebhookDelivery,
@@ -666,8 +666,23 @@ impl System for Daemon {
     async fn explain(&self, request: ExplainRequest) -> Answer<ExplainView> {
         let (call, taken) = super::example::completed(request.call);
         let args = call.args.to_string();
-        let view = self.heart.look(move |kernel| kernel.explain(request.pid, &call.name, &args)).await??;
-        Ok(ExplainView { taken, ..view })
+        let asked = Syscall::parse(&call.name, &args)?;
+        let look = move |kernel: &mut LiveKernel| {
+            let view = kernel.explain(request.pid, &call.name, &args)?;
+            let role = kernel.process(request.pid).map(|process| process.policy_role.clone()).unwrap_or_default();
+            Ok::<_, CallError>((view, role))
+        };
+        let (view, role) = self.heart.look(look).await??;
+        // What is denied needs no second reason.
+        let refused = match view.verdict > Verdict::Deny {
+            true => self.drivers.refuses(&role, &asked).await,
+            false => None,
+        };
+        let refused = refused.map(|error| match error.hint {
+            Some(hint) => format!("{} ({hint})", error.message),
+            None => error.message,
+        });
+        Ok(ExplainView { taken, refused, ..view })
     }
 
     async fn policy_reload(&self) -> Answer<PolicyView> {

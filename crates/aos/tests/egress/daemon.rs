@@ -5,7 +5,7 @@ use std::fs;
 use aos_models::scripted::Call;
 use serde_json::json;
 
-use super::rig::{any, calls, regex, results, say};
+use super::rig::{Rig, Setup, any, calls, regex, results, say};
 use super::web::Web;
 use super::{ask, folder, policy, rig, run_in};
 
@@ -112,4 +112,32 @@ fn what_the_floor_refuses_is_said_before_and_journaled() {
     assert_eq!([&daemon.1["error"]["code"], &nobody.1["error"]["code"]], ["EPERM", "EIO"], "{shown:?}");
     assert_eq!(nobody.1["error"]["partial"], json!({ "received": false }), "{shown:?}");
     assert_eq!(command.1["result"]["exit_code"], 0, "{shown:?}");
+}
+
+/// `explain` said `allow` alone of what `aos.toml` or this machine's own addresses close.
+#[test]
+fn what_the_driver_refuses_whatever_the_policy_says_is_explained_too() {
+    let rule = |to: &str| format!("      - {{to: \"{to}\", allow: [\"GET /**\"]}}\n");
+    let setup = Setup {
+        policy: Some(policy(&(rule("9.9.9.9:80") + &rule("8.8.8.8:80")))),
+        more: "[net]\nallow = [\"9.9.9.9:80\"]\n".to_owned(),
+        ..Setup::default()
+    };
+    let rig = Rig::with(vec![any("", vec![say("done")])], setup);
+    rig.up();
+    let resident = rig.aos(&["spawn", "beta"]);
+    assert_eq!(resident.code, 0, "{resident:?}");
+    let explained = |host: &str| {
+        let call = format!("NET_FETCH {{\"url\":\"http://{host}/a\"}}");
+        rig.json(&["policy", "explain", "2", &call])
+    };
+    let open = explained("9.9.9.9");
+    assert!(open["verdict"] == "allow" && open.get("refused").is_none(), "{open}");
+    let closed = explained("8.8.8.8");
+    let why = closed["refused"].as_str().unwrap_or_default();
+    assert!(closed["verdict"] == "allow" && why.contains("[net] of aos.toml does not name 8.8.8.8:80"), "{closed}");
+    let denied = explained("8.8.4.4");
+    assert!(denied["verdict"] == "deny" && denied.get("refused").is_none(), "one reason is enough: {denied}");
+    let said = rig.aos(&["policy", "explain", "2", "NET_FETCH {\"url\":\"http://8.8.8.8/a\"}"]);
+    assert!(said.out.contains("the network driver refuses it all the same: [net]"), "{said:?}");
 }

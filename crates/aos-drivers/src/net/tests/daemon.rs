@@ -36,6 +36,33 @@ async fn no_address_leads_to_the_daemon_whatever_is_excepted() {
     assert_eq!(plain.unwrap()["body"], "the daemon");
 }
 
+/// `aos policy explain` asks without making a request: nothing is looked up for it, and nobody is reached.
+#[tokio::test]
+async fn what_an_address_alone_makes_refused_is_known_without_a_request() {
+    let server = Server::start(|_| ok("here")).await;
+    let fake = Fake::with(&[]);
+    let own = Own::new("127.0.0.1:7".parse().unwrap());
+    let driver = Driver::with_resolver(Options::default(), fake.clone()).away_from(own);
+    let private = [server.private(), "127.0.0.1:7".parse().unwrap()];
+    for (url, why) in [
+        (server.url("/"), None),
+        (format!("http://0.0.0.0:{}/", server.port), Some("private")),
+        ("http://10.1.2.3/".to_owned(), Some("private")),
+        ("http://169.254.169.254/latest".to_owned(), Some("metadata")),
+        ("http://127.0.0.1:7/".to_owned(), Some("the daemon's own address")),
+        ("http://93.184.216.34/".to_owned(), None),
+        ("http://a.test/".to_owned(), None),
+        ("no address".to_owned(), None),
+    ] {
+        let said = driver.refuses(&url, &private).await;
+        let told = said.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+        assert_eq!(said.is_some(), why.is_some(), "{url}: {told}");
+        assert!(told.contains(why.unwrap_or_default()), "{url}: {told}");
+    }
+    assert_eq!(*fake.asked.lock().unwrap(), [""; 0]);
+    assert_eq!(server.seen(), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_commands_proxy_does_not_lead_to_the_daemon_either() {
     let daemon = Server::start(|_| ok("the daemon")).await;
