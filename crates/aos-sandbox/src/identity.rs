@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
-use rustix::process::Pid;
+use rustix::process::{Gid, Pid, Uid};
 
 use crate::error::Feature;
 use crate::job::{Failure, FailureKind, Step};
@@ -73,6 +73,18 @@ impl Identity {
             Identity::Translated => {
                 let map = translated(INSIDE);
                 write_maps(child, &map, &map)
+            }
+        }
+    }
+
+    /// Makes a stream of a command its own, so that it can be opened by its name (`/dev/stderr`), which asks for the rights
+    /// of whoever made it. A process that is given it needs none.
+    pub(crate) fn give(self, stream: &OwnedFd) -> Result<(), Failure> {
+        match self {
+            Identity::Own { .. } => Ok(()),
+            Identity::Translated => {
+                let (user, group) = (Uid::from_raw(NOBODYS), Gid::from_raw(NOBODYS));
+                rustix::fs::fchown(stream, Some(user), Some(group)).step("give the command its streams")
             }
         }
     }

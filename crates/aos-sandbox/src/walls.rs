@@ -144,6 +144,9 @@ impl Prepared {
             Identity::Own { .. } => None,
             Identity::Translated => Some(Sources::open_translated(job, walls, translator)?),
         };
+        for stream in [&streams.stdin, &streams.stdout, &streams.stderr] {
+            self.identity.give(stream)?;
+        }
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).step("close the helper's memory")?;
         // Taking mounts away takes the kernel longer than a command's end, and nobody needs to wait for it: when all inside
         // is dead they are closed by the helper's own end. A layer's overlay is not kept: the layer is read after this.

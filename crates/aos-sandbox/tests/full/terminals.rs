@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::rig::walled;
+use aos_sandbox::End;
+
+use super::rig::{go, walled};
 
 /// There was neither `/dev/ptmx` nor `/dev/pts`: "out of pty devices".
 #[test]
@@ -63,4 +65,16 @@ while not os.path.exists('over'): time.sleep(.01)";
         let full = full.join().expect("it runs");
         assert_eq!(full.stdout.text(), "64 No space left on device\n", "{full:?}");
     });
+}
+
+/// A root daemon's commands are somebody else than who made their pipes, and `echo x > /dev/stderr` was denied.
+#[test]
+fn standard_streams_are_opened_by_their_names() {
+    let Some(rig) = walled() else { return };
+    let mut spec =
+        rig.spec(&["sh", "-c", "cat /dev/stdin > /dev/stdout; echo two >> /dev/stdout; echo three > /dev/stderr"]);
+    spec.stdin = b"one\n".to_vec();
+    let out = go(&spec).expect("the shell starts");
+    let said = (out.end, out.stdout.text().into_owned(), out.stderr.text().into_owned());
+    assert_eq!(said, (End::Exited(0), "one\ntwo\n".to_owned(), "three\n".to_owned()));
 }
