@@ -240,4 +240,45 @@ mod tests {
         assert_eq!(code(&answer), 2);
         assert!(names.address("n7.example.com").is_some());
     }
+
+    /// What a command writes there is read by nothing but this: whatever it is, the answer is short, and one to it.
+    #[test]
+    fn whatever_is_asked_the_answer_is_one_to_it() {
+        // Numbers that are the same in every run (Knuth, MMIX).
+        let mut state = 7u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        let names = Names::new(FIRST);
+        let plain = question("a.example.com", 1);
+        let mut given = 0;
+        for _ in 0..200_000 {
+            let mut message = plain.clone();
+            for _ in 0..next(4) {
+                let at = next(message.len());
+                match next(3) {
+                    0 => message[at] = u8::try_from(next(256)).unwrap(),
+                    1 => drop(message.splice(at..at, [0xc0, 12, 63].into_iter().take(next(4)))),
+                    _ => message.truncate(at.max(1)),
+                }
+            }
+            let mut asked = None;
+            let granted = |name: &str| {
+                asked = Some(name.to_owned());
+                name.ends_with("example.com")
+            };
+            let Some(answer) = names.answer(&message, granted) else { continue };
+            assert_eq!((&answer[..2], answer[2] & 0x80), (&message[..2], 0x80), "{message:x?}");
+            assert!(answer.len() <= message.len() + 16, "{message:x?}: {answer:x?}");
+            if answer[7] == 1 {
+                let name = asked.unwrap();
+                let last: [u8; 4] = answer[answer.len() - 4..].try_into().unwrap();
+                assert_eq!(names.of(Ipv4Addr::from(last)).as_deref(), Some(&*name), "{message:x?}");
+                assert!(code(&answer) == 0 && name.ends_with("example.com"), "{name}");
+                given += 1;
+            }
+        }
+        assert!(given > 20_000, "{given} were questions still");
+    }
 }
