@@ -1,8 +1,8 @@
 //! Bodies of the fuzz targets: each takes bytes as a stranger may send them and panics where something that always holds
 //! does not.
 //!
-//! Start at [`TARGETS`]. `fuzz/run SECONDS` fuzzes each of them; `cargo test` here runs each over its corpus, whole and
-//! cut, on any compiler. To add one: a function here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]`, and
+//! Start at [`TARGETS`]. `fuzz/run SECONDS` fuzzes each of them (`README.md` has what that came to); `cargo test` here runs
+//! each over its corpus, whole and cut, on any compiler. To add one: a function here, a line in [`TARGETS`], a file in `fuzz_targets/`, a `[[bin]]`, and
 //! some files in `corpus/NAME/`. One that needs more than the contract and the context is a module and a feature of its
 //! name. What crashed once is kept in the corpus.
 

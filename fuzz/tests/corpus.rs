@@ -62,6 +62,7 @@ fn requests_to_the_proxy_are_what_they_are_meant_to_be() {
         ("connect", 1, "403"),
         ("connect_private", 1, "403"),
         ("origin", 0, "400"),
+        ("separator_beyond_ascii", 1, "403"),
     ] {
         let (seen, _, got) = told(name);
         assert_eq!((seen, got.as_str()), (requests, status), "{name}");
