@@ -492,6 +492,9 @@ pub struct CostGroup {
     pub cost_usd: Usd,
     /// Inferences whose model has no price in the configuration.
     pub cost_unknown: u64,
+    /// Of the cost, what is estimated: nobody said what was used.
+    #[serde(default)]
+    pub estimated_usd: Usd,
 }
 
 /// `POST /v1/admin/audit/verify`: what is to be proved.

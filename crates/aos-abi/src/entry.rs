@@ -318,6 +318,9 @@ pub enum Body {
         usage: Usage,
         /// `None`: the model has no price in the configuration.
         cost_usd: Option<Usd>,
+        /// Why it is the most that it may have been, where nobody knows what it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// Fact: the oldest part of the window gave way to a summary.
     Compacted {

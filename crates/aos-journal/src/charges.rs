@@ -37,6 +37,8 @@ pub struct Charge {
     pub cost_usd: Usd,
     /// Charges of models without a price, so that a sum is not taken for more than it is.
     pub unpriced: u64,
+    /// Of the money, what is estimated: nobody said what was used.
+    pub estimated_usd: Usd,
 }
 
 /// Charges that one statement reads.
@@ -57,7 +59,7 @@ impl Reader {
             for stored in chunk {
                 let entry = stored.parse()?;
                 // The kind column said so; a row where the body disagrees is found by verification.
-                let Body::Charged { model, usage, cost_usd } = entry.body else { continue };
+                let Body::Charged { model, usage, cost_usd, .. } = entry.body else { continue };
                 let key = match by {
                     ChargesBy::Day => (Pid::SYSTEM, entry.at.to_string().chars().take(10).collect()),
                     ChargesBy::Model => (Pid::SYSTEM, model),
@@ -70,6 +72,9 @@ impl Reader {
                 sum.cached_input_tokens += usage.cached_input_tokens;
                 sum.cost_usd = sum.cost_usd.plus(cost_usd.unwrap_or(Usd::ZERO));
                 sum.unpriced += u64::from(cost_usd.is_none());
+                if usage.estimated {
+                    sum.estimated_usd = sum.estimated_usd.plus(cost_usd.unwrap_or(Usd::ZERO));
+                }
             }
         }
         Ok(sums.into_iter().map(|((_, key), sum)| Charge { key, ..sum }).collect())

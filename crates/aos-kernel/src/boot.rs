@@ -6,14 +6,17 @@
 use std::collections::BTreeSet;
 
 use aos_abi::entry::{Configured, Purpose, Unrecovered, Verdict};
-use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp};
+use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp, Usd};
 
 use crate::budget::Need;
 use crate::effect::Effect;
 use crate::labels::reads;
 use crate::process::{CallState, StepCall};
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, failure, outcome};
+use crate::{InFlight, Kernel, failure};
+
+/// Why an inference that was under way is charged at the most that it can have cost.
+const STOPPED: &str = "the daemon stopped while it was under way: what it came to is not known";
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>, faulted: &[Unrecovered]) {
@@ -30,6 +33,7 @@ impl<P: PageStore> Kernel<P> {
         self.keep_windows_open(before);
         // As it was set aside, by what held then.
         self.cut_off(&bare);
+        let billed = self.billed();
         // From here on by what holds now: nothing is started before the last line, so nothing starts by what does not.
         if let Some(configured) = configured {
             self.adopt(configured);
@@ -54,7 +58,12 @@ impl<P: PageStore> Kernel<P> {
             let gone = self.table.get(in_flight.pid()).is_none_or(|process| process.exited());
             match in_flight {
                 // Its process was killed: nobody wants the answer.
-                InFlight::Infer { .. } if gone => self.never_came(id),
+                InFlight::Infer { .. } if gone => self.never_came(id, STOPPED),
+                // Its server may have answered it all, and be paid for it; what it is asked next, it is paid for again.
+                InFlight::Infer { pid, .. } if billed.contains(&id) => {
+                    self.never_came(id, STOPPED);
+                    self.want_turn_again(pid);
+                }
                 InFlight::Infer { pid, model, purpose, upto, max_output, price, .. } => {
                     // What was set aside is for the price and the answer of then.
                     let paid =
@@ -65,7 +74,7 @@ impl<P: PageStore> Kernel<P> {
                         // Its model is configured no more, or otherwise, or may not be asked any more: the turn begins
                         // anew, with what may, or says why there is none.
                         None => {
-                            self.never_came(id);
+                            self.never_came(id, STOPPED);
                             self.want_turn_again(pid);
                         }
                     }
@@ -87,8 +96,22 @@ impl<P: PageStore> Kernel<P> {
         self.may_use(pid, model) && (local || self.may_go_elsewhere(pid))
     }
 
+    /// The inferences under way for which a provider may want money or tokens: all but those of models of this machine
+    /// without a price, which ended with the daemon and cost nobody anything, and digests, for which no model is asked.
+    fn billed(&self) -> BTreeSet<EffectId> {
+        let asked = self.globals.in_flight.iter().filter(|(_, in_flight)| match in_flight {
+            InFlight::Infer { model, purpose, price, .. } => {
+                let costs = price.is_some_and(|price| price.worst(1_000_000, 1_000_000) > Usd::ZERO);
+                let free = !costs && self.model(model).is_some_and(|spec| spec.local);
+                *purpose != Purpose::Digest && !free
+            }
+            InFlight::Call { .. } | InFlight::Serve { .. } => false,
+        });
+        asked.map(|(id, _)| *id).collect()
+    }
+
     /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
-    pub(crate) fn never_came(&mut self, id: EffectId) {
+    pub(crate) fn never_came(&mut self, id: EffectId, why: &str) {
         let Some(InFlight::Infer { pid, model, purpose, reserved_usd, reserved_tokens, price, max_output, .. }) =
             self.globals.in_flight.remove(&id)
         else {
@@ -96,8 +119,13 @@ impl<P: PageStore> Kernel<P> {
         };
         self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
-        let usage = (purpose != Purpose::Digest).then(|| outcome::at_most(reserved_tokens, max_output));
-        self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
+        let reserved = Need { usd: reserved_usd, tokens: reserved_tokens };
+        match purpose {
+            Purpose::Digest => self.unreserve(pid, reserved),
+            Purpose::Turn | Purpose::Summary | Purpose::Request => {
+                self.charge_all(pid, &model, price.is_some(), (reserved, max_output), why);
+            }
+        }
     }
 
     fn recover_call(&mut self, id: EffectId, pid: Pid, by: Pid, index: usize) {

@@ -239,7 +239,7 @@ impl<P: PageStore> Kernel<P> {
         match self.globals.in_flight.get(&id).cloned() {
             Some(InFlight::Infer { pid, .. }) => {
                 self.ends_race(id);
-                self.never_came(id);
+                self.never_came(id, "the kernel failed over its outcome: what it came to is not known");
                 self.with(pid, |process| {
                     if process.phase == Phase::Inferring(id) {
                         process.phase = Phase::Ready;

@@ -12,7 +12,7 @@ use aos_abi::{Body, CallError, Code, Pid, Timestamp, Usd};
 use crate::budget::{Account, Dimension, Need};
 use crate::process::{Phase, Process};
 use crate::table::PageStore;
-use crate::{InFlight, Kernel};
+use crate::{InFlight, Kernel, outcome};
 
 /// What stands between a process and its next inference; the greatest of several holds.
 #[derive(Debug)]
@@ -292,12 +292,22 @@ impl<P: PageStore> Kernel<P> {
         if usage.is_none() {
             return;
         }
-        self.charged(pid, model, used, cost);
+        self.charged(pid, model, used, cost, None);
     }
 
-    /// Records what was spent.
-    pub(crate) fn charged(&mut self, pid: Pid, model: &str, used: Usage, cost: Option<Usd>) {
-        self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost });
+    /// Pays an inference of which nobody will say what it came to: all that was set aside for it, which is the most that it
+    /// can have been, at the price of whatever part of it.
+    pub(crate) fn charge_all(&mut self, pid: Pid, model: &str, priced: bool, all: (Need, u32), why: &str) {
+        let (reserved, max_output) = all;
+        self.settle_all(pid, reserved, reserved);
+        let used = outcome::at_most(reserved.tokens, max_output);
+        self.charged(pid, model, used, priced.then_some(Usd(reserved.usd)), Some(why));
+    }
+
+    /// Records what was spent; `why` it is the most that it may have been, where nobody knows what it was.
+    pub(crate) fn charged(&mut self, pid: Pid, model: &str, used: Usage, cost: Option<Usd>, why: Option<&str>) {
+        let why = why.map(str::to_owned);
+        self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost, why });
         self.with(pid, |process| {
             process.service = process.service.saturating_add(crate::scheduler::service_of(&used));
             let counters = &mut process.usage;

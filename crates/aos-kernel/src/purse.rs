@@ -26,6 +26,9 @@ const MOST: u64 = 512;
 const LASTS_MS: u64 = 1000;
 /// A filling is at most this part of what every budget has left.
 const SHARE: u64 = 8;
+/// Why what a purse held is charged.
+const LOST: &str =
+    "the daemon stopped: what was set aside ahead may have gone out with requests of which nothing is left";
 
 /// What is set aside ahead for one program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -185,7 +188,7 @@ impl<P: PageStore> Kernel<P> {
         self.settle_all(pid, lost, lost);
         let priced = lost.usd > 0 || self.model(&purse.model).is_some_and(|spec| spec.price.is_some());
         let usage = Usage { input_tokens: lost.tokens, estimated: true, ..Usage::default() };
-        self.charged(pid, &purse.model, usage, priced.then_some(Usd(lost.usd)));
+        self.charged(pid, &purse.model, usage, priced.then_some(Usd(lost.usd)), Some(LOST));
     }
 
     /// What is set aside ahead for a process in one dimension.

@@ -34,6 +34,7 @@ impl Simulation {
                     let scene = self.scene(&infer);
                     mind::answer(&mut self.chance, &scene, &infer.model, infer.encoding, infer.purpose)
                 };
+                self.outside.bill.inferred(infer.id, &outcome);
                 let latency_ms = self.chance.between(1, 9000);
                 (infer.pid, Body::InferenceCompleted { effect: infer.id, latency_ms, personal: None, outcome })
             }

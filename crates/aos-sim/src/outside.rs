@@ -73,6 +73,7 @@ impl Outside {
                 if twice {
                     return Err(broken("an inference is asked once", format!("{} is under way already", infer.id)));
                 }
+                self.bill.infers(&infer);
                 let at = self.later(chance, now);
                 if let Some(silent) = infer.hedge_after_ms.map(|after| now.plus_millis(after)).filter(|on| *on < at) {
                     self.come(silent, Job::Silent { id: infer.id, pid: infer.pid });

@@ -37,6 +37,8 @@ pub struct Report {
     pub early: u64,
     /// Requests of programs that a crash cut off.
     pub cut_off: u64,
+    /// Inferences of agents that a crash cut off.
+    pub unheard: u64,
     /// Words of people that were taken.
     pub words: u64,
     /// Words of people that came too late, twice, or to nothing, and were not taken.

@@ -228,6 +228,7 @@ impl Simulation {
             hedged: self.witness.turns.hedged,
             early: self.outside.bill.early,
             cut_off: self.outside.bill.cut_off,
+            unheard: self.outside.bill.unheard,
             words: self.outside.desk.words,
             made: self.outside.desk.made,
             drifted: self.outside.desk.drifted,
@@ -324,7 +325,10 @@ impl Simulation {
             self.perform(effect)?;
         }
         check::watches(&mut self.kernel, &self.outside)?;
-        self.outside.bill.is_in_the_books(&mut self.kernel)?;
+        // What it failed over is in the books with what comes next.
+        if !matches!(input, Body::Faulted(_)) {
+            self.outside.bill.is_in_the_books(&mut self.kernel)?;
+        }
         // An input may be a round of its own, so that the journal may end after each.
         if self.chance.percent(30) { self.commit() } else { Ok(()) }
     }

@@ -42,6 +42,8 @@ fn a_thousand_seeds_hold() {
     let hedged = sum(|report| report.hedged);
     assert!(hedged >= 100, "{hedged} second models were asked");
     let (early, cut_off) = (sum(|report| report.early), sum(|report| report.cut_off));
+    let unheard = sum(|report| report.unheard);
+    assert!(unheard >= 300, "{unheard} inferences of agents were cut off");
     let (words, refused) = (sum(|report| report.words), sum(|report| report.refused));
     let (made, drifted) = (sum(|report| report.made), sum(|report| report.drifted));
     let undone = sum(|report| report.undone);

@@ -379,3 +379,29 @@ fn a_clock_that_was_ahead_once_stops_no_time() {
     assert!(found.out.contains("note  daemon   runs, and this machine's clock is "), "{found:?}");
     assert!(rig.log().contains("clock is behind the journal's time"), "{}", rig.log());
 }
+
+/// A provider may have answered to the end what a power cut took away: that is paid, and so is what is asked instead.
+#[test]
+fn what_was_asked_when_the_power_went_is_paid_at_its_worst_and_asked_again() {
+    let silence = Answer { text: "too late".into(), delay_ms: 600_000, ..Answer::default() };
+    let first = Rule { times: Some(1), ..any("", vec![silence]) };
+    let rig = Rig::new(vec![first, any("", vec![say("done")])]);
+    let pid = rig.spawn(&["think"]);
+    until("it asks", || (rig.request_count() == 1).then_some(()));
+    rig.kill_daemon();
+    assert_eq!(rig.aos(&["up"]).code, 0);
+    rig.until_idle(pid);
+    assert_eq!(rig.request_count(), 2);
+    let charged = rig.entries(pid, "charged");
+    let [lost, heard] = charged.as_slice() else { panic!("{charged:?}") };
+    assert_eq!((&lost["usage"]["output_tokens"], &lost["usage"]["estimated"]), (&json!(4096), &json!(true)));
+    assert!(lost["why"].as_str().unwrap().contains("the daemon stopped while it was under way"), "{lost}");
+    assert_eq!((heard["why"].as_str(), &heard["usage"]["estimated"]), (None, &Value::Null), "{heard}");
+    let cost = rig.json(&["cost"]);
+    assert_eq!(cost["total"]["estimated_usd"], lost["cost_usd"], "{cost}");
+    assert!(lost["cost_usd"].as_f64().unwrap() > 0.0, "{lost}");
+    let told = rig.aos(&["cost"]).out;
+    assert!(told.contains("of it is estimated"), "{told}");
+    let told = rig.aos(&["logs", &pid.to_string()]).out;
+    assert!(told.contains("as an estimate, the most it can be: the daemon stopped"), "{told}");
+}

@@ -156,6 +156,7 @@ fn spending_is_summed_by_day_model_and_process() {
         cached_input_tokens: charges,
         cost_usd: Usd(nanos),
         unpriced,
+        estimated_usd: Usd::ZERO,
     };
     let by = |by| reader.charges(by, None).unwrap();
     assert_eq!(by(ChargesBy::Day), [sum("2026-11-22", 3, 75, 1), sum("2026-11-23", 1, 100, 0)]);

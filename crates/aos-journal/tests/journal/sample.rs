@@ -41,7 +41,7 @@ pub(crate) fn input(lsn: u64, pid: u64, text: &str) -> Arc<Entry> {
 
 pub(crate) fn charged(lsn: u64, pid: u64, model: &str, nanos: Option<u64>) -> Arc<Entry> {
     let usage = Usage { input_tokens: 10, output_tokens: 2, cached_input_tokens: 1, ..Usage::default() };
-    entry(lsn, pid, Body::Charged { model: model.into(), usage, cost_usd: nanos.map(Usd) })
+    entry(lsn, pid, Body::Charged { model: model.into(), usage, cost_usd: nanos.map(Usd), why: None })
 }
 
 /// Entries `from..=to`, belonging in turn to processes 2, 3 and 4.

@@ -423,8 +423,8 @@ fn another_policy_ends_denials_and_tells_whom_it_lets_go_on() {
     > approve p2
     refused: ENOENT no open proposal `p2`
     > off 1
-      → infer 3 turn [task, turn, fs_write]
-      → infer 2 turn [task, turn, fs_write, fs_delete, turn, p2 lifted]
+      → infer 3 turn [task, turn, fs_write, p3 lifted]
+      → infer 2 turn [task, turn, fs_write, fs_delete, turn, p2 lifted, p1 lifted]
     "#);
 }
 

@@ -195,8 +195,8 @@ fn a_command_with_a_network_whose_end_nobody_saw_leaves_its_files_marked() {
       → call 4 EXEC_CMD {"cmd":"a"}
     > boot
     4 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
-      → infer 3 turn [task]
       → infer 4 turn [task, turn, exec_cmd]
+      → infer 3 turn [task]
     > spawn resident folder=/v run it
       → infer 5 turn [task]
     > explain 5 EXEC_CMD {"cmd":"b"}

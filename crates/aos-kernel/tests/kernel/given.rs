@@ -300,11 +300,11 @@ fn a_child_is_given_what_an_untouched_parent_tells_it() {
     > explain 6 EXEC_CMD {"cmd":"make three"}
     allow by role assistant: exec
     > boot
-      → infer 3 turn [task, turn, net_fetch]
       → infer 4 turn [task]
+      → infer 3 turn [task, turn, net_fetch]
+      → infer 6 turn [task]
       → infer 5 turn [task, turn, net_fetch]
       → infer 2 turn [task, turn, spawn_agent, net_fetch, turn, spawn_agent, turn, spawn_agent, input spawn "a maker" with the task "run: make three" and "exec_cmd"]
-      → infer 6 turn [task]
     "#);
 }
 

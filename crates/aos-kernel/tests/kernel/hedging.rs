@@ -271,11 +271,11 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
       → infer 3 turn [input hello]
     > budgets
     2 of $1: spent $0.054228, reserved $0, carved $0, closed
-    3 of $1: spent $0.036152, reserved $0.018076, carved $0
+    3 of $1: spent $0.054228, reserved $0.018076, carved $0
     > 3@slow: I am here.
     > budgets
     2 of $1: spent $0.054228, reserved $0, carved $0, closed
-    3 of $1: spent $0.037252, reserved $0, carved $0
+    3 of $1: spent $0.055328, reserved $0, carved $0
     > spawn resident model=auto usd=1
     > input 4 hello
     4 runs on slow: `small` is the lowest tier that may serve
@@ -285,11 +285,12 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
       → infer 4 turn [input hello]
     > 4@slow fails transient
     > boot
+    4 goes from slow to quick: the next tier up, `standard`; `slow` has just failed
       → infer 4 turn [input hello]
     > 4@quick: Here too.
     > budgets
     2 of $1: spent $0.054228, reserved $0, carved $0, closed
-    3 of $1: spent $0.037252, reserved $0, carved $0
-    4 of $1: spent $0.0022, reserved $0, carved $0
+    3 of $1: spent $0.055328, reserved $0, carved $0
+    4 of $1: spent $0.038352, reserved $0, carved $0
     ");
 }

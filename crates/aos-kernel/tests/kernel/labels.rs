@@ -114,7 +114,7 @@ fn what_came_from_the_network_leads_to_no_command_unasked() {
     > explain 2 FS_WRITE {"path":"a","content":""}
     allow by role assistant: fs[0] **
     > boot
-      → infer 2 turn [task, turn, net_fetch, exec_cmd]
+      → infer 2 turn [task, turn, net_fetch, exec_cmd, input thanks]
     > 2: => EXEC_CMD {"cmd":"c"}
     2 ask by label: labels[0] untrusted
     2 proposal p1 pending
@@ -295,10 +295,10 @@ fn what_is_said_carries_what_was_seen() {
       → infer 7 turn [task]
       → infer 2 turn [task, turn, net_fetch, turn, send_msg, turn, spawn_agent]
     > boot
-      → infer 3 turn [task, turn, recv_msg]
-      → infer 4 turn [task, turn, send_msg, sys_read_stdin]
-      → infer 6 turn [task, turn, net_fetch, turn, send_msg]
       → infer 7 turn [task]
+      → infer 3 turn [task, turn, recv_msg]
+      → infer 4 turn [task, turn, send_msg, sys_read_stdin, message to itself]
+      → infer 6 turn [task, turn, net_fetch, turn, send_msg]
       → infer 2 turn [task, turn, net_fetch, turn, send_msg, turn, spawn_agent]
     "#);
 }

@@ -166,10 +166,55 @@ fn what_was_given_up_before_a_restart_is_paid() {
       → cancel
     > boot
     3 charged 17040 + 1000 tokens, $0.01804
+      → infer 2 turn [task, end of 3]
+    > budgets
+    2 of $0.1: spent $0.036077, reserved $0.018184, carved $0
+    3 of $0.02: spent $0.01804, reserved $0, carved $0, closed
+    ");
+}
+
+/// What was under way when the daemon stopped may have been made to its end: it is paid, and what asks again is paid anew, so
+/// that no kill lets a provider bill more than was granted. A model of this machine without a price bills nobody.
+#[test]
+fn what_was_under_way_when_the_daemon_stopped_is_paid_at_its_worst() {
+    let told = replay(
+        r#"
+        model home
+        here home
+        spawn resident usd=0.1 go
+        spawn resident tokens=50000 model=home go
+        spawn oneshot usd=0.03 go
+        boot
+        budgets
+        boot
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > model home
+    > here home
+    > spawn resident usd=0.1 go
+      → infer 2 turn [task]
+    > spawn resident tokens=50000 model=home go
+      → infer 3 turn [task]
+    > spawn oneshot usd=0.03 go
+      → infer 4 turn [task]
+    > boot
+    4 charged 17049 + 1000 tokens, $0.018049
+    4 exited 5: the budget is spent: $0.011951 left, up to $0.018049 needed; run it again with a larger --budget
+      → infer 3 turn [task]
       → infer 2 turn [task]
     > budgets
-    2 of $0.1: spent $0.01804, reserved $0.018037, carved $0
-    3 of $0.02: spent $0.01804, reserved $0, carved $0, closed
+    2 of $0.1: spent $0.018037, reserved $0.018037, carved $0
+    3 of no limit: spent $0, reserved $0, carved $0
+    4 of $0.03: spent $0.018049, reserved $0, carved $0, closed
+    > boot
+      → infer 3 turn [task]
+      → infer 2 turn [task]
+    > budgets
+    2 of $0.1: spent $0.036074, reserved $0.018037, carved $0
+    3 of no limit: spent $0, reserved $0, carved $0
+    4 of $0.03: spent $0.018049, reserved $0, carved $0, closed
     ");
 }
 

@@ -235,7 +235,7 @@ fn what_comes_around_the_question_is_shown_once_and_in_order() {
       → infer 2 turn [task, turn, fs_list, input hurry, propose]
     > 3: => SEND_MSG {"to_pid":2,"content":"three"}
     2 message from 3: three
-    3 SEND_MSG = {"message_id":"m39"}
+    3 SEND_MSG = {"message_id":"m41"}
       → infer 3 turn [task, turn, send_msg, turn, send_msg, turn, send_msg]
     > 2: => RECV_MSG {"timeout_s":0}
     2 RECV_MSG = {"messages":[{"from_pid":3,"content":"one","at":"2026-11-22T00:00:00.000Z"},{"from_pid":3,

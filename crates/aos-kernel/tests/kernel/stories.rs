@@ -526,14 +526,14 @@ fn at_boot_what_may_be_repeated_is_and_the_rest_is_told() {
       → call 3 EXEC_CMD {"cmd":"make"}
     > boot
     3 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
-      → infer 4 turn [task]
       → call 2 FS_READ {"path":"a"}
       → call 3 FS_READ {"path":"c"}
+      → infer 4 turn [task]
     > done 2 FS_READ
       → call 2 FS_WRITE {"path":"b","content":""}
     > boot
-      → infer 4 turn [task]
       → call 3 FS_READ {"path":"c"}
       → call 2 FS_WRITE {"path":"b","content":""}
+      → infer 4 turn [task]
     "#);
 }

@@ -206,8 +206,12 @@ impl Turns {
                 let known = |model: &str| config.is_some_and(|config| config.models.contains_key(model));
                 let (outdated, again) = (std::mem::take(&mut self.outdated), &self.again);
                 let undisturbed = configured.is_none() && faulted.is_empty();
-                let as_before = |effect: &EffectId| undisturbed && !outdated.contains(effect);
-                let goes_on = |effect: &EffectId| as_before(effect) || again.contains(effect);
+                // What a provider may have been at work on is paid, and asked anew; no model here is free.
+                let as_before = |effect: &EffectId, purpose: Purpose| {
+                    purpose == Purpose::Digest && undisturbed && !outdated.contains(effect)
+                };
+                let goes_on =
+                    |effect: &EffectId, purpose: Purpose| as_before(effect, purpose) || again.contains(effect);
                 // Of two the first goes on.
                 for asking in self.asking.values_mut() {
                     asking.truncate(1);
@@ -215,13 +219,16 @@ impl Turns {
                 }
                 let asking = &self.asking;
                 let (kept, gone) =
-                    std::mem::take(&mut self.in_flight).into_iter().partition(|(effect, (pid, model, _))| {
-                        asking.get(pid).is_some_and(|asking| asking.contains(effect)) && known(model) && goes_on(effect)
+                    std::mem::take(&mut self.in_flight).into_iter().partition(|(effect, (pid, model, purpose))| {
+                        let asks = asking.get(pid).is_some_and(|asking| asking.contains(effect));
+                        asks && known(model) && goes_on(effect, *purpose)
                     });
                 self.in_flight = kept;
                 let gone: BTreeMap<EffectId, (Pid, String, Purpose)> = gone;
-                for (effect, (pid, ..)) in gone {
-                    if self.raced.contains(&effect) {
+                let failed = |pid: Pid| faulted.iter().any(|unrecovered| unrecovered.pid == pid);
+                for (effect, (pid, _, purpose)) in gone {
+                    let asked = matches!(purpose, Purpose::Turn | Purpose::Summary);
+                    if self.raced.contains(&effect) || asked && !failed(pid) {
                         self.owes(pid, effect);
                     }
                 }

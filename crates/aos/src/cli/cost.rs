@@ -1,5 +1,6 @@
 //! `aos cost`.
 
+use aos_abi::Usd;
 use aos_abi::api::{CostGroup, CostView};
 
 use super::table::{Column, Table};
@@ -95,6 +96,12 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
         text.push_str(&format!(
             "The cost of {} is unknown, for want of a `price` of the model in aos.toml.\n",
             of(cost.total.cost_unknown, "inference")
+        ));
+    }
+    if cost.total.estimated_usd != Usd::ZERO {
+        text.push_str(&format!(
+            "{} of it is estimated, where no provider said what was used: then it is the most that it can have been, or near that.\n",
+            money(cost.total.estimated_usd)
         ));
     }
     text

@@ -125,12 +125,14 @@ impl Narrator {
             Body::Unscheduled { timer_id } => {
                 vec![self.lead("←", &format!("timer {} cancelled by a person", clean_line(timer_id)))]
             }
-            Body::Charged { usage, cost_usd, .. } => {
+            Body::Charged { usage, cost_usd, why, .. } => {
                 self.tokens.0 += usage.input_tokens;
                 self.tokens.1 += usage.output_tokens;
                 self.cost = self.cost.plus(cost_usd.unwrap_or(Usd::ZERO));
                 self.unpriced |= cost_usd.is_none();
-                vec![]
+                let cost = cost_usd.map_or("a cost that is not known".to_owned(), money);
+                let why = why.as_deref().map(|why| format!("charged {cost} as an estimate, the most it can be: {why}"));
+                why.iter().map(|why| style.dim(&self.fit(&clean_line(why)))).collect()
             }
             Body::Compacted { tokens: (before, after), .. } => {
                 let text = format!(

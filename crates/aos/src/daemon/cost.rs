@@ -47,6 +47,7 @@ fn count(group: &mut CostGroup, charge: &Charge) {
     group.output_tokens += charge.output_tokens;
     group.cost_usd = group.cost_usd.plus(charge.cost_usd);
     group.cost_unknown += charge.unpriced;
+    group.estimated_usd = group.estimated_usd.plus(charge.estimated_usd);
 }
 
 /// The group of a process: an agent by its name, else its role; an entity by whom it works for.

@@ -71,7 +71,7 @@ impl Counted {
                     }
                 }
             }
-            Body::Charged { model, usage, cost_usd } => {
+            Body::Charged { model, usage, cost_usd, .. } => {
                 let counters = self.inferences.entry(model.clone()).or_default();
                 counters.input_tokens += usage.input_tokens;
                 counters.output_tokens += usage.output_tokens;

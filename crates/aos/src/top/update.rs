@@ -174,7 +174,7 @@ fn heard(state: &mut State, entry: &Entry) {
         Body::Spawned(spec) => {
             state.processes.entry(pid).or_insert_with(|| born(pid, entry.at, spec));
         }
-        Body::Charged { model: _, usage, cost_usd } => {
+        Body::Charged { usage, cost_usd, .. } => {
             state.spent.push_back((entry.at, usage.input_tokens + usage.output_tokens));
             if let Some(process) = state.processes.get_mut(&pid) {
                 process.usage.input_tokens += usage.input_tokens;
