@@ -1039,6 +1039,7 @@ mod tests {
             hint: None,
             retry_after_ms: None,
             usage: None,
+            unreachable: false,
         };
         let body = Body::InferenceCompleted {
             effect: EffectId { cause: Lsn(3), nth: 0 },

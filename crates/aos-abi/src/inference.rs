@@ -182,6 +182,9 @@ pub struct Failure {
     /// What the attempt cost all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The server could not be reached, so that nothing was sent: whatever was asked, it is not its doing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreachable: bool,
 }
 
 /// What may help after a failed inference.

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Kernel::served`] for agents and [`Kernel::served_program`] for programs; [`crate::circuit`] is what they move.
 //! What always holds: what a program asks for closes no server to anybody else, however its requests fail, since what a
-//! server makes of a request may be the request's own doing.
+//! server makes of a request may be the request's own doing. Where the server could not be reached none was made, and all
+//! learn of it together.
 
 use aos_abi::entry::CircuitState;
 use aos_abi::inference::{Failure, FailureKind};
@@ -86,11 +87,20 @@ impl<P: PageStore> Kernel<P> {
 
     /// A model has answered a program's request, or has not. What fails may be the request's own doing, in ways that
     /// nobody here can tell: so it speaks against the model for this program alone, and tries no server for others. An
-    /// answer is one for all.
+    /// answer is one for all, and so is that nobody could be reached.
     pub(crate) fn served_program(&mut self, pid: Pid, model: &str, effect: EffectId, failure: Option<&Failure>) {
         let (now, of) = (self.globals.at, circuit::of_program(model, pid));
         let lives = self.table.get(pid).is_some_and(|process| !process.exited());
         match failure {
+            Some(failure) if failure.unreachable => {
+                self.globals.circuits.dropped(&of, effect);
+                let server = self.keys_of(model).pop().unwrap_or_default();
+                if let Some(until) = self.globals.circuits.unreachable(&server, now) {
+                    let (state, why) = (CircuitState::Open, failure.message.clone());
+                    self.fact(pid, Body::Circuit { of: server, state, until: Some(until), why });
+                    self.move_on(model, pid);
+                }
+            }
             Some(failure) if matches!(failure.kind, FailureKind::Transient | FailureKind::Permanent) => {
                 if failure.retry_after_ms.is_some() || !lives {
                     // It is up and says when; or nobody asks for it any more.

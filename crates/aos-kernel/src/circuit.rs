@@ -2,7 +2,8 @@
 //!
 //! Start at [`Circuits::down`]. A breaker is kept for each server's address, since its models fail together, and for
 //! each model, for what is wrong with it alone (a bad key, a name the server does not know). What programs ask is written
-//! by others and may well be what a server fails over, so their failures have breakers of their own. What always holds: all of
+//! by others and may well be what a server fails over, so their failures have breakers of their own, but for those of a server
+//! that nobody can reach. What always holds: all of
 //! it follows from inferences that are in the journal, so a replay stands where the live system stood; a server that
 //! may answer again is tried with one inference at a time. Deliberately absent: keeping anybody from the only model
 //! there is, which is asked again as it always was, with growing pauses.
@@ -47,6 +48,17 @@ struct Circuit {
     probe: Option<EffectId>,
 }
 
+impl Circuit {
+    /// Nothing is sent from now on; until when.
+    fn open(&mut self, now: Timestamp) -> Timestamp {
+        let open_ms = OPEN_MS.saturating_mul(1 << self.opened.min(16)).min(OPEN_MS_MAX);
+        self.opened += 1;
+        let until = now.plus_millis(open_ms);
+        self.until = Some(until);
+        until
+    }
+}
+
 impl Circuits {
     /// Whether none has anything to say.
     #[must_use]
@@ -88,10 +100,17 @@ impl Circuits {
         if !(tried || circuit.until.is_none() && circuit.failures >= FAILURES) {
             return None;
         }
-        let open_ms = OPEN_MS.saturating_mul(1 << circuit.opened.min(16)).min(OPEN_MS_MAX);
-        circuit.opened += 1;
-        circuit.until = Some(now.plus_millis(open_ms));
-        circuit.until
+        Some(circuit.open(now))
+    }
+
+    /// Nobody could be reached there; when it opens, or opens again, until when. Whoever asked, that is no request's doing, so
+    /// that it counts for all and needs no inference that tries.
+    pub fn unreachable(&mut self, of: &str, now: Timestamp) -> Option<Timestamp> {
+        let circuit = self.of.entry(of.to_owned()).or_default();
+        circuit.failures += 1;
+        let again = circuit.until.is_some_and(|until| until <= now) && circuit.probe.is_none();
+        let first = circuit.until.is_none() && circuit.failures >= FAILURES;
+        (again || first).then(|| circuit.open(now))
     }
 
     /// A program asks nothing more.
@@ -140,6 +159,20 @@ mod tests {
         assert!(circuits.started(HOST, effect(9), Timestamp(46_001)));
         assert!(circuits.answered(HOST));
         assert!(circuits.quiet());
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_learned_together_and_again_without_a_try() {
+        let mut circuits = Circuits::default();
+        assert_eq!(circuits.unreachable(HOST, Timestamp(0)), None);
+        assert_eq!(circuits.failed(HOST, effect(1), Timestamp(0)), None);
+        assert_eq!(circuits.unreachable(HOST, Timestamp(0)), Some(Timestamp(15_000)));
+        assert_eq!(circuits.unreachable(HOST, Timestamp(1)), None, "it was under way");
+        assert_eq!(circuits.down(HOST, Timestamp(15_000)), None);
+        assert_eq!(circuits.unreachable(HOST, Timestamp(15_000)), Some(Timestamp(45_000)), "twice as long");
+        assert!(circuits.started(HOST, effect(2), Timestamp(45_000)));
+        assert_eq!(circuits.unreachable(HOST, Timestamp(45_001)), None, "the one that tries will tell");
+        assert!(circuits.answered(HOST) && circuits.quiet());
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl<P: PageStore> Kernel<P> {
                     hint: None,
                     retry_after_ms: None,
                     usage: None,
+                    unreachable: false,
                 };
                 let lsn = self.globals.lsn;
                 self.inference_completed(id, lsn, 0, &InferenceOutcome::Failed { failure }, None);

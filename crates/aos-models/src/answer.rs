@@ -123,6 +123,11 @@ impl<'d> Answer<'d> {
         self.ended || self.full || self.fault.is_some()
     }
 
+    /// It grew past all that an answer may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// There is something a process could use.
     pub(crate) fn usable(&self) -> bool {
         !self.text.trim().is_empty() || !self.calls.is_empty()
@@ -289,6 +294,7 @@ impl<'d> Answer<'d> {
             hint: Some("other content may pass; asking the same again will not".to_owned()),
             retry_after_ms: None,
             usage: self.reported_usage(sent),
+            unreachable: false,
         }
     }
 }

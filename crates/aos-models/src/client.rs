@@ -129,10 +129,11 @@ pub(crate) fn failed(error: reqwest::Error, host: &str, near: bool) -> Failure {
     let error = error.without_url();
     let causes = causes(&error);
     if causes.contains("invalid peer certificate") {
-        return permanent(
+        let failure = permanent(
             format!("{host} has a certificate that this machine does not trust: {causes}"),
             "add its authority to the system's, or name the file in SSL_CERT_FILE where the daemon starts; or correct base_url",
         );
+        return Failure { unreachable: true, ..failure };
     }
     let mut failure = if error.is_connect() {
         transient(format!("cannot connect to {host}: {causes}"))
@@ -140,6 +141,7 @@ pub(crate) fn failed(error: reqwest::Error, host: &str, near: bool) -> Failure {
         transient(format!("the exchange with {host} broke off: {causes}"))
     };
     if error.is_connect() {
+        failure.unreachable = true;
         failure.hint = Some(
             if near { "is the model server running?" } else { "is the network up, and base_url right?" }.to_owned(),
         );

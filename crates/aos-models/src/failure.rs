@@ -45,7 +45,8 @@ impl std::fmt::Debug for Secret<'_> {
 
 /// A failure that time may mend.
 pub(crate) fn transient(message: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Transient, message: message.into(), hint: None, retry_after_ms: None, usage: None }
+    let (kind, message) = (FailureKind::Transient, message.into());
+    Failure { kind, message, hint: None, retry_after_ms: None, usage: None, unreachable: false }
 }
 
 /// A failure that only a person can mend, and how.

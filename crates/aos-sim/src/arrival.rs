@@ -28,6 +28,7 @@ impl Simulation {
                             hint: None,
                             retry_after_ms: None,
                             usage: None,
+                            unreachable: false,
                         },
                     }
                 } else {

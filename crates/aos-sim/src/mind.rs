@@ -94,6 +94,7 @@ fn failure(chance: &mut Chance, scene: &Scene) -> Failure {
         hint: chance.percent(50).then(|| "wait".to_owned()),
         retry_after_ms: (kind == FailureKind::Transient && chance.percent(40)).then(|| chance.between(0, 90_000)),
         usage,
+        unreachable: false,
     }
 }
 

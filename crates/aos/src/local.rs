@@ -179,5 +179,5 @@ fn failure(fault: &Fault) -> Failure {
         _ => FailureKind::Permanent,
     };
     let (message, hint) = (fault.to_string(), Some(fault.hint().to_owned()));
-    Failure { kind, message, hint, retry_after_ms: None, usage: None }
+    Failure { kind, message, hint, retry_after_ms: None, usage: None, unreachable: false }
 }

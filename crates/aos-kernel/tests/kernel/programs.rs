@@ -455,6 +455,68 @@ fn a_refused_request_is_asked_of_no_other_model_and_closes_none() {
 /// Three requests that no server answers as they were asked closed its address to everybody: the owner's agents went to a
 /// dearer tier.
 #[test]
+fn a_server_that_cannot_be_reached_is_down_for_all_after_three_requests_of_anybody() {
+    let told = replay(
+        r#"
+        model tiny tier=nano price=0.1
+        model next tier=small price=1
+        only tiny,next
+        spawn program model=auto
+        key 2
+        spawn program model=auto
+        key 3
+        ask 2 1 tiny
+        serve 1 fails unreachable
+        ask 3 2 tiny
+        serve 2 fails unreachable
+        ask 2 3 tiny
+        serve 3 fails unreachable
+        ask 3 4 auto
+        spawn resident model=auto go
+        after 15
+        ask 3 5 tiny
+        serve 5 fails unreachable
+        ask 2 6 auto
+        ask 2 7 tiny
+        serve 7
+        ask 2 8 auto
+        "#,
+    );
+    let told = told.split_once("> ask 2 3 tiny\n").unwrap().1;
+    assert_snapshot!(told, @"
+      → serve 2 3 by tiny, at most 1000, paid ahead
+    > serve 3 fails unreachable
+    2 circuit tiny Open until 2026-11-22T00:00:15.000Z it failed
+      → refuse 3: EIO model `tiny`: it failed
+    > ask 3 4 auto
+    3 runs on next: the next tier up, `small`; `tiny` is down, tried again at 2026-11-22T00:00:15.000Z
+    3 sets aside $0.032, 32000 tokens
+      → serve 3 4 by next, at most 1000
+    > spawn resident model=auto go
+    4 runs on next: the next tier up, `small`; `tiny` is down, tried again at 2026-11-22T00:00:15.000Z
+      → infer 4 turn [task]
+    > after 15
+    > ask 3 5 tiny
+      → serve 3 5 by tiny, at most 1000, paid ahead
+    > serve 5 fails unreachable
+    3 circuit tiny Open until 2026-11-22T00:00:45.000Z it failed
+      → refuse 5: EIO model `tiny`: it failed
+    > ask 2 6 auto
+    2 runs on next: the next tier up, `small`; `tiny` is down, tried again at 2026-11-22T00:00:45.000Z
+    2 sets aside $0.016, 16000 tokens
+      → serve 2 6 by next, at most 1000
+    > ask 2 7 tiny
+      → serve 2 7 by tiny, at most 1000, paid ahead
+    > serve 7
+    2 circuit tiny Closed
+    > ask 2 8 auto
+    2 runs on tiny: `nano` is the lowest tier that may serve
+    2 sets aside $0.0032, 32000 tokens
+      → serve 2 8 by tiny, at most 1000, paid ahead
+    ");
+}
+
+#[test]
 fn what_fails_a_program_closes_its_model_to_nobody_else() {
     let told = replay(
         r#"

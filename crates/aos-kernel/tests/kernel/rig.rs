@@ -14,7 +14,7 @@
 //! | `input PID TEXT` · `eof PID` · `signal PID NAME [tree]` · `budget PID key=value…` | a person does that |
 //! | `group NAME SIGNAL [tree]` · `unschedule PID TIMER` | a person signals a group · cancels a timer |
 //! | `key PID [rpm=N] [tiers=…]` · `ask PID N MODEL [MOST]` · `hangup PID N` | a program (`spawn program`) gets a key · asks, under a number · gives up |
-//! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails |
+//! | `serve N` · `serve N fails KIND [MS]` | the program's request of that number is answered, or fails (`unreachable`: nothing could be sent) |
 //! | `approve ID` · `reject ID WHY` · `hook PATH` · `watch PID ID` · `fork PID` · `prune PID` | likewise |
 //! | `nowhere` | no address leads to the daemon from here on |
 //! | `here MODEL` | that model is on this machine from here on |
@@ -525,7 +525,9 @@ impl Rig {
                 let (message, hint) = ("it failed".into(), Some("do this".into()));
                 // As much of an answer as came is counted by whoever gave it up.
                 let usage = told.map(|told| Usage { estimated: told.output_tokens > 0, ..told });
-                InferenceOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage } }
+                InferenceOutcome::Failed {
+                    failure: Failure { kind, message, hint, retry_after_ms, usage, unreachable: false },
+                }
             }
             cut => {
                 let said = format!(" {said}");
@@ -556,15 +558,17 @@ impl Rig {
         let usage = self.usage.unwrap_or(Usage { input_tokens: 1000, output_tokens: 100, ..Usage::default() });
         let outcome = match (words.next(), words.next()) {
             (Some("fails"), Some(kind)) => {
+                let unreachable = kind == "unreachable";
                 let kind = match kind {
-                    "transient" => FailureKind::Transient,
+                    "transient" | "unreachable" => FailureKind::Transient,
                     "cancelled" => FailureKind::Cancelled,
                     "refused" => FailureKind::Refused,
                     _ => FailureKind::Permanent,
                 };
                 let retry_after_ms = words.next().map(|text| text.parse().unwrap());
                 let (message, hint) = ("it failed".into(), Some("do this".into()));
-                ServedOutcome::Failed { failure: Failure { kind, message, hint, retry_after_ms, usage: None } }
+                let failure = Failure { kind, message, hint, retry_after_ms, usage: None, unreachable };
+                ServedOutcome::Failed { failure }
             }
             (Some("broken"), _) => ServedOutcome::Answered { usage: Usage { estimated: true, ..usage }, whole: false },
             _ => ServedOutcome::Answered { usage, whole: true },

@@ -116,6 +116,7 @@ fn give_up(kernel: &mut Kernel<NoPages>, now: i64, pid: Pid, effects: &[Effect])
         retry_after_ms: None,
         // It was never sent.
         usage: Some(Usage::default()),
+        unreachable: false,
     };
     let outcome = InferenceOutcome::Failed { failure };
     let body = Body::InferenceCompleted { effect: infer.id, latency_ms: 1, personal: None, outcome };

@@ -329,7 +329,7 @@ impl World {
                 Wrong::Key => (FailureKind::Permanent, None),
                 Wrong::Later(wait) => (FailureKind::Transient, Some(wait)),
             };
-            Failure { kind, message: "it failed".into(), hint: None, retry_after_ms, usage: None }
+            Failure { kind, message: "it failed".into(), hint: None, retry_after_ms, usage: None, unreachable: false }
         });
         if failure.is_none() {
             self.side.answers(id, self.now, self.side.price(&model).of(&usage));

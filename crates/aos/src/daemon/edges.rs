@@ -460,6 +460,7 @@ fn inference_broke() -> InferenceOutcome {
         hint: Some("the daemon's log says more".into()),
         retry_after_ms: None,
         usage: None,
+        unreachable: false,
     };
     InferenceOutcome::Failed { failure }
 }

@@ -380,11 +380,13 @@ pub(crate) fn withheld(classes: &BTreeSet<String>) -> Failure {
         hint: None,
         retry_after_ms: None,
         usage: None,
+        unreachable: false,
     }
 }
 
 pub(crate) fn cancelled() -> Failure {
-    Failure { kind: FailureKind::Cancelled, message: "cancelled".into(), hint: None, retry_after_ms: None, usage: None }
+    let (kind, message) = (FailureKind::Cancelled, "cancelled".into());
+    Failure { kind, message, hint: None, retry_after_ms: None, usage: None, unreachable: false }
 }
 
 fn unreadable(why: &str) -> Failure {
@@ -394,6 +396,7 @@ fn unreadable(why: &str) -> Failure {
         hint: Some("`aos doctor` looks at the disk".into()),
         retry_after_ms: None,
         usage: None,
+        unreachable: false,
     }
 }
 

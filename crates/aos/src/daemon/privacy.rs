@@ -85,6 +85,7 @@ pub(crate) fn not_known(why: Unknown) -> Failure {
         hint: Some(hint.into()),
         retry_after_ms: None,
         usage: None,
+        unreachable: false,
     }
 }
 
