@@ -324,3 +324,20 @@ fn a_model_that_was_fetched_serves_an_agent() {
     let known = rig.json(&["models", "pull"]);
     assert!(known.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "smollm2-1.7b")), "{known}");
 }
+
+/// Whoever minds that nobody here knows the file can stop it before anything is fetched.
+#[test]
+fn a_file_whose_checksum_nobody_knows_is_said_to_be_one_before_it_is_fetched() {
+    let rig = with_encoder();
+    assert_eq!(rig.aos(&["up"]).code, 0);
+    let url = format!("http://{}/m.gguf", rig.listen());
+    let pull = |more: &[&str]| rig.aos(&[&["models", "pull", &url], more].concat());
+    let told = pull(&[]).err;
+    let (said, failed) = (told.find("no checksum of this file is known here"), told.find("was not fetched"));
+    assert!(said.is_some() && said < failed, "{told}");
+    let told = pull(&["--sha256", &format!("{:064}", 7)]).err;
+    assert!(!told.contains("no checksum") && told.contains("was not fetched"), "{told}");
+    let listed = rig.aos(&["models", "pull"]).out;
+    let of = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(of("smollm2-360m").contains("its server's") && of("smollm2-1.7b").contains("known"), "{listed}");
+}

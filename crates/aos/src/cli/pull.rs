@@ -64,6 +64,13 @@ impl Args {
             std::fs::create_dir_all(&to)
                 .map_err(|error| Failure::new(format!("{} cannot be made", to.display())).why(error.to_string()))?;
         }
+        // Said before anything is fetched, so that whoever minds can stop it here.
+        if !cx.json && files.iter().any(|(_, to, sha256)| sha256.is_none() && !to.exists()) {
+            cx.note(
+                "no checksum of this file is known here: its server's word is taken for it, or what comes where the server gives \
+none; it is recorded beside the file. `--sha256 HEX` says what it must be",
+            );
+        }
         let mut pulled = Vec::with_capacity(files.len());
         for (url, to, sha256) in &files {
             pulled.push(fetch(cx, &name, Order { url, to, sha256: sha256.as_deref() }).await?);
@@ -166,6 +173,7 @@ fn list(cx: &Context) -> Result<Exit, Failure> {
         Column::number("MB"),
         Column::text("TIER"),
         Column::text("LICENCE").dispensable(),
+        Column::text("CHECKSUM"),
         Column::text("HERE"),
     ]);
     for known in &KNOWN {
@@ -178,6 +186,7 @@ fn list(cx: &Context) -> Result<Exit, Failure> {
                 Makes::Vectors { .. } => "vectors".into(),
             },
             known.licence.into(),
+            if known.files.iter().all(|file| file.sha256.is_some()) { "known" } else { "its server's" }.into(),
             here.into(),
         ]);
     }
