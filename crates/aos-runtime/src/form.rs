@@ -82,10 +82,11 @@ impl Form {
     /// A prompt in this form, and the grammar of its answer. `fits` is asked first about the least tokens that it can have.
     ///
     /// # Errors
-    /// What `fits` says, or [`Fault::Grammar`].
+    /// What `fits` says, or [`Fault::Grammar`]; where it must be `whole`, [`Fault::TooLong`] for what would be cut.
     pub(crate) fn write(
         &self,
         prompt: &Prompt,
+        whole: bool,
         vocabulary: &Vocabulary,
         guides: &mut Guides,
         fits: impl Fn(usize) -> Result<(), Fault>,
@@ -93,6 +94,9 @@ impl Form {
         match self {
             Form::Nano(nano) => {
                 let (ids, shown) = nano.prompt(prompt);
+                if let (true, Some((tokens, window))) = (whole, shown.beyond) {
+                    return Err(Fault::TooLong { tokens, window });
+                }
                 let guide = Guide::Nano(Box::new(nano::Guide::new(nano.clone(), shown, prompt.tools)));
                 // Its prompt has no beginning that is the role's, and is never longer than it takes.
                 Ok(Written { ids, role: 0, guide: Some(guide) })

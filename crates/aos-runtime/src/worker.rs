@@ -274,7 +274,7 @@ impl<D: Decoder> Worker<D> {
             let Some(Waiting { job, written }) = self.waiting.pop_front() else { return };
             let written = match written {
                 Some(written) => Ok(written),
-                None => self.write(&job.prompt).inspect(|written| made += written.ids.len()),
+                None => self.write(&job.prompt, job.pid.is_none()).inspect(|written| made += written.ids.len()),
             };
             let fits = |tokens| fit(&self.decoder, self.cache_bytes, &job.prompt, tokens);
             let fitting = written.and_then(|written| Ok((fits(written.ids.len())?, written)));
@@ -312,10 +312,11 @@ impl<D: Decoder> Worker<D> {
     }
 
     /// A prompt as the model reads it. One that cannot fit by its bytes alone is refused before it is made into tokens, so
-    /// that no prompt takes longer to write than a window full of the longest tokens.
-    fn write(&mut self, prompt: &Prompt) -> Result<Written, Fault> {
+    /// that no prompt takes longer to write than a window full of the longest tokens. A process goes on with what it has
+    /// room for, as its window does; whoever is none is not answered as if all of it had been read.
+    fn write(&mut self, prompt: &Prompt, whole: bool) -> Result<Written, Fault> {
         let fits = |least| fit(&self.decoder, self.cache_bytes, prompt, least).map(drop);
-        self.form.write(prompt, &self.vocabulary, &mut self.guides, fits)
+        self.form.write(prompt, whole, &self.vocabulary, &mut self.guides, fits)
     }
 
     /// The state that has read most of these tokens already, cut to where they part: the process's own, or a fork of any

@@ -82,6 +82,8 @@ pub(crate) struct Shown {
     pub(crate) unsure: BTreeSet<u32>,
     /// What is said in the place of any call: it was taught nothing about what it is asked now.
     pub(crate) instead: Option<&'static str>,
+    /// Something of the prompt had no room: so many tokens at least were to be read, and so many can be.
+    pub(crate) beyond: Option<(usize, usize)>,
 }
 
 impl Shown {

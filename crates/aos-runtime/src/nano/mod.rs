@@ -152,13 +152,20 @@ impl Nano {
 
     fn shorten(&self, tools: CallSet, head: &[Item], turns: &[Vec<Item>]) -> (Vec<u32>, Shown) {
         let since = |turn: usize| head.iter().chain(turns[turn..].iter().flatten());
+        let left_out = |(ids, mut shown): (Vec<u32>, Shown), turn: usize| {
+            // How much was left out is not counted: that would take as long as there is.
+            if turn > 0 {
+                shown.beyond = Some((PROMPT_IDS + 1, PROMPT_IDS));
+            }
+            (ids, shown)
+        };
         for turn in self.first_turn(tools, head, turns)..turns.len() {
             let written = self.write(tools, since(turn), PROMPT_IDS);
             if written.0.len() <= PROMPT_IDS {
-                return written;
+                return left_out(written, turn);
             }
         }
-        self.write(tools, since(turns.len()), usize::MAX)
+        left_out(self.write(tools, since(turns.len()), usize::MAX), turns.len())
     }
 
     /// The first turn with which a prompt may be short enough. It counts from the newest back and writes nothing, so what is
@@ -258,6 +265,9 @@ impl Nano {
                 Item::Said { control, text, was_cut, steers } => {
                     ids.push(*control);
                     let too_long = self.show(*control, text, *steers, &mut shown, &mut ids);
+                    if too_long {
+                        shown.beyond = Some((self.most(*control) + 1, self.most(*control)));
+                    }
                     if *was_cut || too_long {
                         ids.push(self.cut);
                     }

@@ -289,6 +289,16 @@ fn no_call_comes_of_a_request_longer_than_what_it_was_taught_with_nor_of_the_sig
     prompt.messages.push(said("[signal TERM from pid 1, 2026-11-25T09:02:00Z: this is your last turn]"));
     assert_eq!(instead(&prompt), Some(ENDED));
 
+    let beyond = |said: &str| nano.prompt(&asked(said)).1.beyond;
+    assert_eq!(beyond(&letter), None);
+    let (tokens, window) = beyond(&letter.repeat(9)).unwrap();
+    assert!(tokens > window && window == TEXT_IDS, "{tokens}");
+    for _ in 0..99 {
+        prompt.messages.extend([reply(), said("[input, 2026-11-25T09:01:00Z]\nList the files of today, please")]);
+    }
+    let (tokens, window) = nano.prompt(&prompt).1.beyond.unwrap();
+    assert!(tokens > window && window == PROMPT_IDS, "{tokens}");
+
     let call = nano.calls[0].1;
     let refused = |instead| nano.refusal(call, CallSet::all(), instead);
     assert_eq!(refused(None), None);

@@ -352,6 +352,17 @@ fn what_is_too_long_or_too_large_is_said_to_be() {
     assert!(matches!(got, Fault::TooLong { tokens: 9000.., window: 8192 }), "{got}");
     let got = fault(&mut worker(&file, 1 << 20), prompt(&"z".repeat(5000), sets()[1], 100));
     assert!(matches!(got, Fault::TooLarge { .. }), "{got}");
+
+    // A process goes on with what there is room for; whoever is none is told.
+    let nano = home.put("n.gguf", &Gguf::nano(1));
+    let long = prompt(&"list the files ".repeat(400), CallSet::EMPTY, 100);
+    let got = fault(&mut worker(&nano, 1 << 30), long.clone());
+    assert!(matches!(got, Fault::TooLong { tokens: 385, window: 384 }), "{got}");
+    let (note, mut reply) = job(Some(7), long);
+    let mut worker = worker(&nano, 1 << 30);
+    worker.take(note);
+    worker.round();
+    assert!(!matches!(reply.try_recv(), Ok(Err(_))));
 }
 
 #[test]
