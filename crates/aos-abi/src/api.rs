@@ -479,6 +479,13 @@ pub struct CostView {
     pub total: CostGroup,
 }
 
+/// `POST /v1/messages/count_tokens`: what a request would send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenCount {
+    /// Its tokens, estimated from its size and rather too high: no model is asked.
+    pub input_tokens: u64,
+}
+
 /// What one group spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostGroup {

@@ -70,6 +70,7 @@ pub enum Call {
     Explain(ExplainRequest),
     PolicyReload,
     Models,
+    Model(String),
     ModelRoute(RouteRequest),
     Cost(CostBy),
     MemorySearch(MemorySearchQuery),
@@ -139,6 +140,7 @@ impl Call {
             Operation::Explain => Call::Explain(body(from.body)?),
             Operation::PolicyReload => Call::PolicyReload,
             Operation::Models => Call::Models,
+            Operation::Model => Call::Model(from.subject.to_owned()),
             Operation::ModelRoute => {
                 let request: RouteRequest = body(from.body)?;
                 check_text("/task", &request.task, limits::TEXT_BYTES_MAX)?;
@@ -181,7 +183,7 @@ impl Call {
             Operation::MakeKey => Call::MakeKey(check_key(body(from.body)?)?),
             Operation::ChatCompletions => Call::Relay(Format::Chat),
             Operation::Responses => Call::Relay(Format::Responses),
-            Operation::Messages => Call::Relay(Format::Messages),
+            Operation::Messages | Operation::CountTokens => Call::Relay(Format::Messages),
             Operation::Embeddings => Call::Relay(Format::Embeddings),
         };
         Ok(call)

@@ -24,6 +24,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use aos_abi::Pid;
+use aos_abi::api::ModelView;
 
 use crate::call::{Call, Incoming, shown};
 use crate::door::{Comer, Door, admit};
@@ -148,6 +149,9 @@ async fn answer<S: System>(
         return hook::answer(shared, subject, parts, body).await;
     }
     if let (Some(format), Some(pid)) = (route.format(), program) {
+        if route.operation == Operation::CountTokens {
+            return relay::count(shared, pid, parts, body).await;
+        }
         // A query is no concern of ours: Anthropic's clients name their betas in it.
         return relay::answer(shared, pid, format, parts, body).await;
     }
@@ -270,6 +274,14 @@ pub(crate) async fn read_body(
     tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(late()))
 }
 
+/// The models that whoever asks may name.
+async fn models<S: System>(system: &S, program: Option<Pid>) -> Result<Vec<ModelView>, ApiError> {
+    match program {
+        None => system.models().await,
+        Some(pid) => system.program_models(pid).await,
+    }
+}
+
 /// Makes a call; `program` is who asks, where it is a program.
 async fn perform<S: System>(
     shared: &Arc<Shared<S>>,
@@ -319,12 +331,14 @@ async fn perform<S: System>(
         Call::Undo(id, request) => json_response(200, &system.undo(&id, request).await?),
         Call::Explain(request) => json_response(200, &system.explain(request).await?),
         Call::PolicyReload => json_response(200, &system.policy_reload().await?),
-        Call::Models => {
-            let data = match program {
-                None => system.models().await?,
-                Some(pid) => system.program_models(pid).await?,
-            };
-            json_response(200, &ModelList { object: "list", data })
+        Call::Models => json_response(200, &ModelList { object: "list", data: models(system, program).await? }),
+        Call::Model(id) => {
+            let model = models(system, program).await?.into_iter().find(|model| model.id == id);
+            let model = model.ok_or_else(|| {
+                ApiError::new(404, "model_not_found", format!("there is no model `{}` here", shown(&id)))
+                    .hint("GET /v1/models lists what there is")
+            })?;
+            json_response(200, &model)
         }
         Call::ModelRoute(request) => json_response(200, &system.model_route(request).await?),
         Call::Cost(by) => json_response(200, &system.cost(by).await?),

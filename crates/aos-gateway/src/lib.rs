@@ -37,4 +37,6 @@ pub use options::{Clock, Options, ShortToken, Token};
 pub use serve::{Drained, Listener, ServeError, serve};
 pub use signature::{SEEN_MAX, WINDOW_S, sign};
 pub use subscription::{Live, Next, Progress, Subscription};
-pub use system::{Answer, Relayed, System, TakenWebhook, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute};
+pub use system::{
+    Answer, Relayed, Said, System, TakenWebhook, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute,
+};

@@ -20,14 +20,15 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 
+use aos_abi::api::TokenCount;
 use aos_abi::inference::Format;
 use aos_abi::{Code, Pid};
 
-use crate::dispatch::{Shared, declared_length, read_body};
+use crate::dispatch::{Shared, declared_length, json_response, read_body};
 use crate::error::ApiError;
 use crate::key::Key;
 use crate::room::Taken;
-use crate::system::{Answer, Relayed, System};
+use crate::system::{Answer, Relayed, Said, System};
 
 /// What is passed on piece by piece.
 const STREAM: &str = "text/event-stream";
@@ -37,6 +38,8 @@ const MODEL: HeaderName = HeaderName::from_static("x-aos-model");
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// How long the system may take to say whose a key is.
 const OWNER_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take to count a request.
+const COUNTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Whose key it is.
 pub(crate) async fn owner<S: System>(shared: &Shared<S>, key: &Key) -> Result<Pid, ApiError> {
@@ -53,12 +56,14 @@ pub(crate) async fn answer<S: System>(
     body: Body,
 ) -> Result<Response, ApiError> {
     let options = &shared.options;
+    let betas = betas(&request.headers)?;
     let mut room = take_room(shared, pid, &request.headers)?;
     let body = read_body(&request.headers, body, options.program_bytes_max, options.body_within).await?;
     room.shrink(body.len());
     let mut ending: Ending = Box::pin(ending(Arc::clone(shared)));
     let told = async {
-        let Relayed { status, content_type, model, body } = shared.system.relay(pid, format, body).await?;
+        let Relayed { status, content_type, model, body } =
+            shared.system.relay(pid, Said { format, body, betas }).await?;
         let head = head(status, content_type, &model);
         if content_type == STREAM { Ok((head, Ok(body))) } else { Ok((head, Err(whole(body).await?))) }
     };
@@ -77,6 +82,30 @@ pub(crate) async fn answer<S: System>(
             head.map(|()| Body::from_stream(pieces))
         }
     })
+}
+
+/// What a request has in `anthropic-beta`, in however many headers.
+fn betas(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let mut betas = Vec::new();
+    for value in headers.get_all("anthropic-beta") {
+        betas.push(value.to_str().map_err(|_| ApiError::usage("`anthropic-beta` holds what is no text"))?);
+    }
+    Ok((!betas.is_empty()).then(|| betas.join(",")))
+}
+
+/// Says how many tokens a request has, for a program that is about to make it.
+pub(crate) async fn count<S: System>(
+    shared: &Arc<Shared<S>>,
+    pid: Pid,
+    request: Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let options = &shared.options;
+    let mut room = take_room(shared, pid, &request.headers)?;
+    let body = read_body(&request.headers, body, options.program_bytes_max, options.body_within).await?;
+    room.shrink(body.len());
+    let input_tokens = shared.within(COUNTED_WITHIN, shared.system.count_tokens(body)).await?;
+    json_response(200, &TokenCount { input_tokens })
 }
 
 /// Room for the body, as large as it says it is, or as large as it may be. It is given back when the answer has ended.

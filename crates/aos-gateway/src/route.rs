@@ -10,8 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use aos_abi::api::{
     Accepted, ApproveRequest, AuditRequest, AuditView, BackupRequest, CostView, ExplainRequest, ExplainView,
-    ForkRequest, GroupSignalled, InputRequest, KeyMade, KeyRequest, ProposalView, PruneRequest, PruneView,
-    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, UndoRequest, UndoView,
+    ForkRequest, GroupSignalled, InputRequest, KeyMade, KeyRequest, ModelView, ProposalView, PruneRequest, PruneView,
+    RejectRequest, ReplayView, RouteRequest, RouteView, SignalRequest, SpawnRequest, Started, TokenCount, UndoRequest,
+    UndoView,
 };
 use aos_abi::inference::Format;
 use aos_abi::process::{BudgetSpec, HeldTimer, PolicyView, ProcessDetail, ProcessView, StatusView};
@@ -50,6 +51,7 @@ pub enum Operation {
     Explain,
     PolicyReload,
     Models,
+    Model,
     ModelRoute,
     Cost,
     MemorySearch,
@@ -66,6 +68,7 @@ pub enum Operation {
     ChatCompletions,
     Responses,
     Messages,
+    CountTokens,
     MakeKey,
     Embeddings,
     SignalGroup,
@@ -337,6 +340,7 @@ pub const ROUTES: &[Route] = &[
         json::<PolicyView>(),
     ),
     route(Op::Models, Get, "/v1/models", "The configured models.", json::<ModelList>()).open(Access::TokenOrKey),
+    route(Op::Model, Get, "/v1/models/{id}", "One of them.", json::<ModelView>()).open(Access::TokenOrKey),
     route(Op::ModelRoute, Post, "/v1/models/route", "Which models would serve a task, and why.", json::<RouteView>())
         .body(of::<RouteRequest>),
     route(Op::Cost, Get, "/v1/cost", "What was spent.", json::<CostView>()).query(of::<CostQuery>).long(),
@@ -390,6 +394,14 @@ pub const ROUTES: &[Route] = &[
         "/v1/messages",
         "Ask a model as Anthropic's clients do, with a program's key.",
         Content::Model,
+    )
+    .program(Format::Messages),
+    route(
+        Op::CountTokens,
+        Post,
+        "/v1/messages/count_tokens",
+        "How many tokens a request has, estimated and rather too high; no model is asked.",
+        json::<TokenCount>(),
     )
     .program(Format::Messages),
     route(
@@ -474,12 +486,18 @@ mod tests {
             ROUTES.iter().filter(|route| access.contains(&route.access)).map(|r| r.path).collect::<Vec<_>>()
         };
         assert_eq!(with(&[Access::Open, Access::Hook]), ["/healthz", "/hooks/{path}"]);
-        assert_eq!(with(&[Access::TokenOrKey]), ["/v1/models"]);
+        assert_eq!(with(&[Access::TokenOrKey]), ["/v1/models", "/v1/models/{id}"]);
         let programs = ROUTES.iter().filter_map(|route| Some((route.path, route.format()?)));
         let (chat, responses) = (("/v1/chat/completions", Format::Chat), ("/v1/responses", Format::Responses));
         assert_eq!(
             programs.collect::<Vec<_>>(),
-            [chat, responses, ("/v1/messages", Format::Messages), ("/v1/embeddings", Format::Embeddings)]
+            [
+                chat,
+                responses,
+                ("/v1/messages", Format::Messages),
+                ("/v1/messages/count_tokens", Format::Messages),
+                ("/v1/embeddings", Format::Embeddings)
+            ]
         );
     }
 

@@ -115,7 +115,9 @@ pub trait System: Send + Sync + 'static {
     fn program_models(&self, pid: Pid) -> impl Future<Output = Answer<Vec<ModelView>>> + Send;
     /// Asks a model for a program, in the program's own words. It has no deadline but the model's; whoever drops the future,
     /// or the body of the answer, ends the exchange.
-    fn relay(&self, pid: Pid, format: Format, body: Bytes) -> impl Future<Output = Answer<Relayed>> + Send;
+    fn relay(&self, pid: Pid, said: Said) -> impl Future<Output = Answer<Relayed>> + Send;
+    /// How many tokens a request in Anthropic's format has, estimated; no model is asked.
+    fn count_tokens(&self, body: Bytes) -> impl Future<Output = Answer<u64>> + Send;
     /// What was spent.
     fn cost(&self, by: CostBy) -> impl Future<Output = Answer<CostView>> + Send;
 
@@ -157,6 +159,17 @@ pub trait System: Send + Sync + 'static {
     fn metrics(&self) -> impl Future<Output = Answer<Metrics>> + Send;
     /// Whether it takes work. Anybody may ask, so an error must tell strangers nothing.
     fn health(&self) -> impl Future<Output = Answer<()>> + Send;
+}
+
+/// What a program says to a model.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// The format that it speaks.
+    pub format: Format,
+    /// The body as it came.
+    pub body: Bytes,
+    /// `anthropic-beta`, where it says so: several are one list.
+    pub betas: Option<String>,
 }
 
 /// What a model answers to a program.

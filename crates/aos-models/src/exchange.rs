@@ -34,7 +34,7 @@ const WORKED: Duration = Duration::from_secs(10);
 /// How what stands before a server says that this one took too long: Request Timeout, Gateway Timeout, and Cloudflare's own.
 const BROKEN_OFF: [u16; 3] = [408, 504, 524];
 /// How long usage and the end mark are waited for after an answer that is whole.
-const EPILOGUE_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const EPILOGUE_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a stream is waited for after its last event, so that the connection can be used again.
 const TRAILER_WAIT: Duration = Duration::from_millis(100);
 

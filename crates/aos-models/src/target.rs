@@ -24,6 +24,8 @@ pub(crate) struct Target<'p> {
     pub(crate) client: reqwest::Client,
     /// What is asked is another program's request.
     pub(crate) program: bool,
+    /// What of Anthropic's interface the program wants that is not in it for everybody.
+    pub(crate) betas: Option<HeaderValue>,
 }
 
 /// What is asked of a server.
@@ -53,7 +55,7 @@ impl<'p> Target<'p> {
         let client = clients.to(&url, config.local())?;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let host = format!("{}{port}", url.host_str().unwrap_or("?"));
-        Ok(Target { name, config, url, host, near, key, client, program: false })
+        Ok(Target { name, config, url, host, near, key, client, program: false, betas: None })
     }
 
     /// What failures name.
@@ -84,6 +86,9 @@ impl<'p> Target<'p> {
             Provider::Anthropic => {
                 headers
                     .insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION));
+                if let Some(betas) = &self.betas {
+                    headers.insert(HeaderName::from_static("anthropic-beta"), betas.clone());
+                }
                 if !key.is_empty() {
                     headers.insert(HeaderName::from_static("x-api-key"), secret(key));
                 }

@@ -506,6 +506,121 @@ async fn a_stream_that_breaks_off_anywhere_ends_with_an_error_of_its_own() {
 }
 
 #[tokio::test]
+async fn betas_reach_anthropics_servers_and_nobody_else() {
+    let body = |format| Bytes::from(request(format, false).to_string());
+    for (provider, format, passed) in [
+        (Provider::Anthropic, Format::Messages, true),
+        (Provider::Anthropic, Format::Chat, false),
+        (Provider::Openai, Format::Messages, false),
+        (Provider::Openai, Format::Chat, false),
+    ] {
+        let server = start(vec![Rule::always(vec![Answer::text("ok")])]).await;
+        let asked =
+            Asked::read(format, body(format)).unwrap().with_betas(Some("interleaved-thinking-2025-05-14, b")).unwrap();
+        all(pool(&server, provider).relay("m", &asked, 1000, EFFECT, None).await.unwrap()).await;
+        let sent = server.requests().pop().unwrap();
+        let sent = sent.headers.get("anthropic-beta").map(|betas| betas.to_str().unwrap().to_owned());
+        let expected = passed.then(|| "interleaved-thinking-2025-05-14, b".to_owned());
+        assert_eq!(sent, expected, "{provider:?} {format:?}");
+    }
+    let refused = |betas: &str| {
+        let asked = Asked::read(Format::Messages, body(Format::Messages)).unwrap();
+        asked.with_betas(Some(betas)).unwrap_err().message
+    };
+    assert!(refused("a, context-1m-2025-08-07").contains("has a price of its own"));
+    assert!(refused("a\r\nx-api-key: b").contains("no list of names"));
+    assert!(refused(&"a,".repeat(600)).contains("at most 1024 bytes"));
+}
+
+/// Reads until the first word has come; then the clock is stopped, and jumps to the next deadline when all is idle.
+async fn all_but_the_clock(mut relayed: Relayed) -> (String, Ended, Duration) {
+    let (mut told, mut since) = (String::new(), None);
+    while let Some(piece) = relayed.next().await {
+        told.push_str(std::str::from_utf8(&piece).unwrap());
+        if since.is_none() && told.contains("drop") {
+            tokio::time::pause();
+            since = Some(tokio::time::Instant::now());
+        }
+    }
+    let waited = since.unwrap().elapsed();
+    tokio::time::resume();
+    (told, relayed.ended(), waited)
+}
+
+#[tokio::test]
+async fn a_stream_that_stalls_is_cut_long_before_its_whole_time_is_over() {
+    for (provider, format) in [(Provider::Openai, Format::Chat), (Provider::Anthropic, Format::Messages)] {
+        let rule = Rule {
+            fault: Some(Fault::Stall { after_bytes: 2000 }),
+            ..Rule::always(vec![Answer { chunk_bytes: 5, ..Answer::text("drop ".repeat(500)) }])
+        };
+        let server = start(vec![rule]).await;
+        let relayed = relay(&pool(&server, provider), format, &request(format, true)).await.unwrap();
+        let (told, ended, waited) = all_but_the_clock(relayed).await;
+        assert!(told.contains("stalled") && !ended.whole && ended.usage.estimated, "{format:?}: {told}");
+        assert!((50..90).contains(&waited.as_secs()), "{format:?}: {waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_end_is_cut_where_an_answer_cannot_be_longer() {
+    for (provider, format) in [(Provider::Openai, Format::Chat), (Provider::Anthropic, Format::Messages)] {
+        let rule = Rule { fault: Some(Fault::Megabytes { megabytes: 30 }), ..Rule::always(vec![Answer::default()]) };
+        let server = start(vec![rule]).await;
+        let relayed = relay(&pool(&server, provider), format, &request(format, true)).await.unwrap();
+        let (told, ended) = all(relayed).await;
+        let end = told.lines().rfind(|line| line.starts_with("data:")).unwrap();
+        assert!(end.contains("sent more than an answer can hold") && !ended.whole, "{format:?}: {end:.200}");
+        assert!(told.len() < 20 << 20, "{format:?}: {} bytes", told.len());
+    }
+}
+
+/// A server that has said why it stopped has nothing more to say, and is not waited for as if it had.
+#[tokio::test]
+async fn a_stream_that_loses_only_its_end_mark_is_whole() {
+    let mut body = request(Format::Chat, true);
+    body["stream_options"] = json!({"include_usage": true});
+    let rule = || Rule::always(vec![Answer::text("drop")]);
+    let server = start(vec![rule()]).await;
+    let (told, _) = all(relay(&pool(&server, Provider::Openai), Format::Chat, &body).await.unwrap()).await;
+    let after_bytes = told.len() - "data: [DONE]\n\n".len();
+    let server = start(vec![Rule { fault: Some(Fault::Stall { after_bytes }), ..rule() }]).await;
+    let relayed = relay(&pool(&server, Provider::Openai), Format::Chat, &body).await.unwrap();
+    let (told, ended, waited) = all_but_the_clock(relayed).await;
+    assert!(!told.contains("error") && ended.whole && !ended.usage.estimated, "{told}");
+    assert!(waited.as_secs() < 10, "{waited:?}");
+}
+
+/// Whoever asked it to think and hung up paid for the words that it had heard.
+#[tokio::test]
+async fn what_is_thought_beside_what_was_heard_is_paid_where_thinking_was_asked_for() {
+    for (provider, format, field) in [
+        (Provider::Openai, Format::Chat, json!({"reasoning": {}})),
+        (Provider::Anthropic, Format::Messages, json!({"thinking": {"type": "enabled", "budget_tokens": 200}})),
+        (Provider::Gemini, Format::Chat, json!({"reasoning_effort": "minimal"})),
+        (Provider::Openai, Format::Chat, json!({})),
+    ] {
+        let rule = Rule {
+            fault: Some(Fault::Stall { after_bytes: 2000 }),
+            ..Rule::always(vec![Answer { chunk_bytes: 5, ..Answer::text("drop ".repeat(500)) }])
+        };
+        let server = start(vec![rule]).await;
+        let mut body = request(format, true);
+        body.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+        let mut relayed = relay(&pool(&server, provider), format, &body).await.unwrap();
+        let mut told = String::new();
+        while !told.contains("drop") {
+            told.push_str(std::str::from_utf8(&relayed.next().await.unwrap()).unwrap());
+        }
+        let output = relayed.ended().usage.output_tokens;
+        match field.as_object().unwrap().is_empty() {
+            true => assert!(output < 300, "{output}"),
+            false => assert!(output >= 300, "{provider:?}: {output}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_web_page_is_no_answer() {
     for provider in [Provider::Openai, Provider::Anthropic] {
         let format = if provider == Provider::Openai { Format::Chat } else { Format::Messages };

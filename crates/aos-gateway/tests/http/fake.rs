@@ -44,6 +44,8 @@ pub(crate) struct Fake {
     pub(crate) shut_down: AtomicBool,
     /// What programs asked.
     pub(crate) relayed: Mutex<Vec<(Format, Bytes)>>,
+    /// `anthropic-beta` of the last request.
+    pub(crate) betas: Mutex<Option<String>>,
     /// What the next ones are answered; a document where nothing is left.
     pub(crate) relays: Mutex<VecDeque<Answer<Relayed>>>,
     /// How many exchanges with models have ended, one way or another.
@@ -80,6 +82,7 @@ impl Fake {
             waiting: AtomicUsize::new(0),
             shut_down: AtomicBool::new(false),
             relayed: Mutex::default(),
+            betas: Mutex::default(),
             relays: Mutex::default(),
             ended: Arc::default(),
         }
@@ -404,8 +407,12 @@ impl System for Fake {
         Ok(self.models().await?.into_iter().map(|view| ModelView { id: "cheap".into(), ..view }).collect())
     }
     /// The request `held` waits at the gate.
-    async fn relay(&self, pid: Pid, format: Format, body: Bytes) -> Answer<Relayed> {
+    async fn count_tokens(&self, body: Bytes) -> Answer<u64> {
+        Ok(body.len() as u64)
+    }
+    async fn relay(&self, pid: Pid, Said { format, body, betas }: Said) -> Answer<Relayed> {
         assert_eq!(pid, Pid(7));
+        *self.betas.lock().unwrap() = betas;
         let held = body == "held";
         self.relayed.lock().unwrap().push((format, body));
         if held {

@@ -1,5 +1,6 @@
 //! Programs and their keys: who is let in, what errors look like to them, and how answers come and end.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -117,6 +118,11 @@ async fn a_key_opens_nothing_else_but_the_models() {
             let got = door.send_with("GET", "/v1/models", &headers, "").await;
             assert_eq!((&got.json()["object"], &got.json()["data"][0]["id"]), (&"list".into(), &"cheap".into()));
         }
+        let got = server.tcp().send_with("GET", "/v1/models/cheap", &headers, "").await;
+        assert_eq!((got.status, &got.json()["id"]), (200, &"cheap".into()));
+        // It is there, and not for programs.
+        let got = server.tcp().send_with("GET", "/v1/models/small", &headers, "").await;
+        assert_eq!((got.status, got.error().starts_with("model_not_found: there is no model `small`")), (404, true));
         for path in ["/v1/status", "/metrics", "/v1/processes", "/v1/events"] {
             assert_eq!(server.tcp().send_with("GET", path, &headers, "").await.status, 401, "{path}");
         }
@@ -143,6 +149,33 @@ async fn a_rebound_name_is_refused_before_the_key_is_looked_at() {
     let headers = [("origin", "https://evil.example"), ("x-api-key", KEY)];
     let got = server.tcp().send_with("POST", PATHS[0].0, &headers, "{}").await;
     assert!(!got.headers.keys().any(|name| name.as_str().starts_with("access-control-")), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_request_is_counted_for_a_key_and_no_model_hears_of_it() {
+    let server = Server::start().await;
+    let path = "/v1/messages/count_tokens";
+    let got = server.tcp().send_with("POST", path, &[("x-api-key", KEY)], "{\"a\": 1}").await;
+    assert_eq!((got.status, got.json()), (200, serde_json::json!({"input_tokens": 8})));
+    let got = server.tcp().send_with("POST", path, &[], "{}").await;
+    assert_eq!((got.status, &got.json()["error"]["type"]), (401, &"authentication_error".into()));
+    assert!(server.fake.relayed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_betas_of_a_request_go_on_with_it() {
+    let server = Server::start().await;
+    let of = |headers: &'static [(&'static str, &'static str)]| {
+        let (door, fake) = (server.tcp(), Arc::clone(&server.fake));
+        async move {
+            let got = door.send_with("POST", "/v1/messages?beta=true", headers, "{}").await;
+            assert_eq!(got.status, 200, "{got:?}");
+            fake.betas.lock().unwrap().clone()
+        }
+    };
+    assert_eq!(of(&[("x-api-key", KEY)]).await, None);
+    let two = of(&[("x-api-key", KEY), ("anthropic-beta", "a-1,b-2"), ("anthropic-beta", "c-3")]).await;
+    assert_eq!(two.as_deref(), Some("a-1,b-2,c-3"));
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::Health | Operation::Metrics | Operation::OpenApi | Operation::Syscalls => ("", "", ""),
         Operation::Status | Operation::Models | Operation::AuditVerify | Operation::Shutdown => ("", "", ""),
         Operation::PolicyReload => ("", "", ""),
+        Operation::Model => ("small", "", ""),
         Operation::Processes | Operation::Proposals => ("", "?all=true", ""),
         Operation::Spawn => ("", "", r#"{"task":"count"}"#),
         Operation::MakeKey => ("", "", r#"{"name":"editor"}"#),
@@ -46,9 +47,11 @@ pub(crate) fn example(route: &Route) -> (String, &'static str) {
         Operation::Backup => ("", "", r#"{"file":"/tmp/a.tar"}"#),
         Operation::Prune => ("", "", r#"{"dry_run":true}"#),
         Operation::Hook => ("open", "", "hi"),
-        Operation::ChatCompletions | Operation::Responses | Operation::Messages | Operation::Embeddings => {
-            ("", "", r#"{"model":"small"}"#)
-        }
+        Operation::ChatCompletions
+        | Operation::Responses
+        | Operation::Messages
+        | Operation::CountTokens
+        | Operation::Embeddings => ("", "", r#"{"model":"small"}"#),
     };
     (format!("{}{query}", filled(route, subject)), body)
 }

@@ -29,6 +29,7 @@ use std::time::Duration;
 use aos_abi::inference::{Failure, Format, Message, Part, Prompt, Reply, Usage};
 use aos_abi::model::Ability;
 use bytes::Bytes;
+use reqwest::header::HeaderValue;
 use tokio::time::Instant;
 
 use crate::config::Provider;
@@ -39,6 +40,11 @@ use crate::wishes::{Calling, Form, Wishes};
 pub(crate) use embeddings::LARGE_BYTES_MAX;
 use peek::Head;
 pub use peek::Misfit;
+
+/// Bytes of `anthropic-beta` that are passed on.
+const BETAS_BYTES_MAX: usize = 1024;
+/// The beta of which Anthropic asks twice the price for what is long; a model has one price here.
+const DEARER_BETA: &str = "context-1m";
 
 /// What a program asks, as far as has to be known to decide about it.
 #[derive(Clone, Debug)]
@@ -54,6 +60,8 @@ pub struct Asked {
     /// What the model must be able to do.
     pub needs: BTreeSet<Ability>,
     head: Head,
+    /// What of Anthropic's interface it wants that is not in it for everybody.
+    betas: Option<HeaderValue>,
 }
 
 /// A conversation that was understood, and what the program wishes beside it.
@@ -121,7 +129,28 @@ impl Asked {
                 (head.stream, head.max_output, std::mem::take(&mut head.needs))
             }
         };
-        Ok(Asked { format, body, model, stream, max_output, needs, head })
+        Ok(Asked { format, body, model, stream, max_output, needs, head, betas: None })
+    }
+
+    /// The same with what its program said in `anthropic-beta`: Anthropic's servers are told it where the request is passed on
+    /// in their format, and nobody else.
+    ///
+    /// # Errors
+    /// Where it can be no header, or asks for what costs more than the model's price says.
+    pub fn with_betas(self, betas: Option<&str>) -> Result<Asked, Misfit> {
+        let Some(said) = betas else { return Ok(self) };
+        let dearer = said.split(',').map(str::trim).find(|beta| beta.starts_with(DEARER_BETA));
+        if let Some(beta) = dearer {
+            return Err(Misfit::new(format!("the beta `{beta}` has a price of its own beyond 200,000 tokens"))
+                .hint("leave it out of `anthropic-beta`"));
+        }
+        // Names of betas, and nothing else: nobody looks at what is in them.
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-_., ".contains(&byte);
+        let known = said.len() <= BETAS_BYTES_MAX && said.bytes().all(named);
+        let betas = HeaderValue::from_str(said).ok().filter(|_| known).ok_or_else(|| {
+            Misfit::new(format!("`anthropic-beta` is no list of names of at most {BETAS_BYTES_MAX} bytes"))
+        })?;
+        Ok(Asked { betas: Some(betas), ..self })
     }
 
     /// The format it came in.

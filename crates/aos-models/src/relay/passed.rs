@@ -16,7 +16,7 @@ use super::{Asked, Ended, Kind, Refusal, Relayed, chat, embeddings, messages};
 use crate::answer::{Answer, Sent};
 use crate::config::Provider;
 use crate::engine::Asker;
-use crate::exchange::{self, Attempt, Deadlines, WIRE_BYTES_MAX};
+use crate::exchange::{self, Attempt, Deadlines, EPILOGUE_WAIT, WIRE_BYTES_MAX};
 use crate::failure::{self, Secret, transient};
 use crate::openai::{Ours, Quirks};
 use crate::pool::{Delta, Pool};
@@ -47,7 +47,7 @@ pub(super) async fn pass(
 ) -> Result<Relayed, Refusal> {
     let config = pool.config(model)?;
     let what = if asked.format == Format::Embeddings { Ask::Vectors } else { Ask::Answer };
-    let target = Target { program: true, ..pool.target(model, what)? };
+    let target = Target { program: true, betas: asked.betas.clone(), ..pool.target(model, what)? };
     let deadlines = pool.deadlines(config);
     let mut backoff = pool.backoff();
     let mut quirks = pool.quirks_for(model, &asker.tries);
@@ -161,7 +161,7 @@ async fn take(
     deadlines: Deadlines,
 ) -> Result<Relayed, Attempt> {
     let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let mut meter = Meter::new(asked.format, sent);
+    let mut meter = Meter { thinks: asked.head.thinks, ..Meter::new(asked.format, sent) };
     if kind.starts_with("text/event-stream") && asked.format != Format::Embeddings {
         let sieve = Sieve { all: asked.format != Format::Chat || asked.head.wants_usage(), ..Sieve::default() };
         let passed = Passed {
@@ -211,17 +211,24 @@ fn unanswered(body: &[u8], target: &Target<'_>, sent: &Sent) -> Failure {
 impl Passed {
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         while !self.over {
-            let until = (Instant::now() + self.stall).min(self.end);
+            // Once the provider has said why it stopped, only usage and the end mark can follow.
+            let finished = self.meter.answer.finish.is_some();
+            let wait = if finished { self.stall.min(EPILOGUE_WAIT) } else { self.stall };
+            let until = (Instant::now() + wait).min(self.end);
             let broken = match timeout_at(until, self.response.chunk()).await {
-                Ok(Ok(Some(piece))) => {
-                    self.meter.piece(&piece);
-                    match self.sieve.push(&piece) {
-                        Some(events) => return Some(events),
-                        None => continue,
-                    }
+                Ok(Ok(Some(piece))) if self.meter.is_beyond(&piece) => {
+                    Some(transient(format!("{} sent more than an answer can hold", self.host)))
                 }
+                Ok(Ok(Some(piece))) => match self.sieve.push(&piece) {
+                    Some(events) => return Some(events),
+                    None => continue,
+                },
                 Ok(Ok(None)) => None,
                 Ok(Err(error)) => Some(client::failed(error, &self.host, self.near)),
+                Err(_) if finished => None,
+                Err(_) if Instant::now() >= self.end => {
+                    Some(transient(format!("the answer of {} took too long", self.host)))
+                }
                 Err(_) => Some(transient(format!("the answer of {} stalled", self.host))),
             };
             self.over = true;
@@ -302,6 +309,8 @@ fn tells_usage_only(event: &[u8]) -> bool {
 struct Meter {
     format: Format,
     sent: Sent,
+    /// It may think what nobody hears.
+    thinks: bool,
     /// `None` once an event was longer than any is: the rest is passed on unread.
     reader: Option<sse::Reader>,
     answer: Answer<'static>,
@@ -311,7 +320,8 @@ impl Meter {
     fn new(format: Format, sent: Sent) -> Meter {
         // Nobody watches: a function without a state takes no memory, so nothing is leaked.
         let nobody: &'static mut (dyn FnMut(Delta) + Send) = Box::leak(Box::new(|_: Delta| ()));
-        Meter { format, sent, reader: Some(sse::Reader::new(WIRE_BYTES_MAX)), answer: Answer::new(nobody) }
+        let reader = Some(sse::Reader::new(WIRE_BYTES_MAX));
+        Meter { format, sent, thinks: false, reader, answer: Answer::new(nobody) }
     }
 
     fn piece(&mut self, piece: &[u8]) {
@@ -322,6 +332,12 @@ impl Meter {
         if reader.push(piece, &mut |data| event(format, data, answer)).is_err() {
             self.reader = None;
         }
+    }
+
+    /// Takes a piece; whether the answer grew past all that one may be with it.
+    fn is_beyond(&mut self, piece: &[u8]) -> bool {
+        self.piece(piece);
+        self.answer.is_full()
     }
 
     fn finish(&mut self) {
@@ -339,10 +355,11 @@ impl Meter {
         self.answer.understood
     }
 
-    /// What it used. Where no word was heard, and no end, it may have thought all the while.
+    /// What it used. Where no word was heard, and no end, it may have thought all the while; and so it may where it was asked
+    /// to think, whatever was heard.
     fn usage(&self) -> Usage {
         let usage = self.answer.usage(&self.sent);
-        let unheard = usage.estimated && !self.answer.usable() && self.answer.finish.is_none();
+        let unheard = usage.estimated && self.answer.finish.is_none() && (self.thinks || !self.answer.usable());
         let output_tokens = if unheard { self.sent.max_output.into() } else { usage.output_tokens };
         Usage { output_tokens, ..usage }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Head {
     pub(crate) max_output: Option<u32>,
     /// What the model must be able to do.
     pub(crate) needs: BTreeSet<Ability>,
+    /// It says something of thinking, and not that there is to be none: what is thought is paid and may not be heard.
+    pub(crate) thinks: bool,
     /// Where the model's name stands.
     model: Range<usize>,
     /// Where the options of the stream stand, and whether they ask for usage.
@@ -96,6 +98,14 @@ struct Fields<'a> {
     reasoning: Option<&'a RawValue>,
     #[serde(borrow, default)]
     thinking: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thinking_budget: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    enable_thinking: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    include_reasoning: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    chat_template_kwargs: Option<&'a RawValue>,
 }
 
 impl Fields<'_> {
@@ -123,6 +133,30 @@ impl Fields<'_> {
         }
         needs
     }
+
+    /// Whether its model may think: by any field that asks for it, in however few words (`needs` reads only what is plain).
+    fn thinks(&self) -> bool {
+        let said = [
+            self.reasoning_effort,
+            self.reasoning,
+            self.thinking,
+            self.thinking_budget,
+            self.enable_thinking,
+            self.include_reasoning,
+        ];
+        let template = Inside::of(self.chat_template_kwargs);
+        said.into_iter().chain([template.enable_thinking, template.thinking]).flatten().any(asks)
+    }
+}
+
+/// Whether the value of a field about thinking asks for any.
+fn asks(field: &RawValue) -> bool {
+    let off = |value: &RawValue| {
+        matches!(value.get(), "null" | "false" | "0")
+            || word(value).is_some_and(|word| matches!(&*word, "none" | "disabled"))
+    };
+    let inside = Inside::of(Some(field));
+    !off(field) && ![inside.kind, inside.effort, inside.enabled].into_iter().flatten().any(off)
 }
 
 /// What is looked at in a field that says what is needed; the rest of it is not read, however much it is.
@@ -134,6 +168,12 @@ struct Inside<'a> {
     format: Option<&'a RawValue>,
     #[serde(borrow, default)]
     effort: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    enabled: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    enable_thinking: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    thinking: Option<&'a RawValue>,
 }
 
 impl<'a> Inside<'a> {
@@ -221,6 +261,7 @@ impl Head {
             stream: fields.stream.unwrap_or(false),
             max_output: max_output.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
             needs: fields.needs(&weight),
+            thinks: fields.thinks(),
             model: place(fields.model),
             options,
             limits: limits.collect(),
@@ -381,6 +422,39 @@ mod tests {
             (r#""messages":[{"content":[{"type":"tool_use","input":{"type":"image"}}]}]"#, ""),
         ] {
             assert_eq!(needs(rest), expected, "{rest}");
+        }
+    }
+
+    #[test]
+    fn whether_a_model_may_think_is_read_in_every_form() {
+        let thinks =
+            |rest: &str| Head::of(Format::Chat, format!("{{\"model\":\"m\",{rest}}}").as_bytes()).unwrap().0.thinks;
+        for rest in [
+            r#""reasoning_effort":"minimal""#,
+            r#""reasoning":{}"#,
+            r#""reasoning":{"max_tokens":2000}"#,
+            r#""reasoning":{"enabled":true}"#,
+            r#""thinking":{"type":"enabled","budget_tokens":1024}"#,
+            r#""thinking":true"#,
+            r#""enable_thinking":true"#,
+            r#""thinking_budget":512"#,
+            r#""include_reasoning":true"#,
+            r#""chat_template_kwargs":{"enable_thinking":true}"#,
+            r#""chat_template_kwargs":{"thinking":true}"#,
+        ] {
+            assert!(thinks(rest), "{rest}");
+        }
+        for rest in [
+            r#""messages":[{"role":"user","content":"thinking"}]"#,
+            r#""reasoning_effort":"none""#,
+            r#""reasoning_effort":null,"reasoning":null,"thinking":null"#,
+            r#""reasoning":{"effort":"none"}"#,
+            r#""reasoning":{"enabled":false}"#,
+            r#""thinking":{"type":"disabled"}"#,
+            r#""enable_thinking":false,"thinking_budget":0,"include_reasoning":false"#,
+            r#""chat_template_kwargs":{"enable_thinking":false}"#,
+        ] {
+            assert!(!thinks(rest), "{rest}");
         }
     }
 

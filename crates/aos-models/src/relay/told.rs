@@ -42,6 +42,8 @@ pub(super) struct Told {
     ready: String,
     usage: Usage,
     answered_bytes: usize,
+    /// The most that may have been answered, where it was asked to think: not all of that is heard.
+    unheard: Option<u32>,
     whole: bool,
     until: Instant,
 }
@@ -61,6 +63,7 @@ pub(super) async fn tell(
         understood.hide(veil.as_mut())?;
     }
     let id = format!("{}", asker.effect).replace('.', "-");
+    let unheard = asked.head.thinks.then_some(understood.prompt.max_output);
     let inference = {
         let (pool, model) = (Arc::clone(pool), model.to_owned());
         async move {
@@ -103,6 +106,7 @@ pub(super) async fn tell(
         ready: String::new(),
         usage,
         answered_bytes: 0,
+        unheard,
         whole: false,
         until,
     };
@@ -180,7 +184,8 @@ impl Told {
     pub(super) fn ended(&self) -> Ended {
         let mut usage = self.usage;
         if usage.estimated {
-            usage.output_tokens = usage.output_tokens.max((self.answered_bytes as u64).div_ceil(3));
+            let heard = usage.output_tokens.max((self.answered_bytes as u64).div_ceil(3));
+            usage.output_tokens = self.unheard.filter(|_| !self.whole).map_or(heard, |most| heard.max(most.into()));
         }
         Ended { usage, whole: self.whole }
     }

@@ -13,7 +13,7 @@ use aos_abi::entry::{self, Personal, ServedOutcome};
 use aos_abi::inference::{Failure, FailureKind, Format, Reply, Usage};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec};
 use aos_abi::{Body, CallError, Code, Entry, Pid};
-use aos_gateway::{Answer, ApiError, Key};
+use aos_gateway::{Answer, ApiError, Key, Said};
 use aos_kernel::effect::{Guard, Serve, Then};
 use aos_models::engine::Asker;
 use aos_models::{Asked, Misfit, Pool, Refusal, Relayed, Tries, Veil};
@@ -174,10 +174,11 @@ impl Relays {
         self: &Arc<Self>,
         heart: &Handle,
         pid: Pid,
-        format: Format,
-        body: Bytes,
+        Said { format, body, betas }: Said,
     ) -> Answer<aos_gateway::Relayed> {
-        let asked = beside(body.len(), move || Asked::read(format, body)).await?.map_err(misfit)?;
+        let bytes = body.len();
+        let read = move || Asked::read(format, body)?.with_betas(betas.as_deref());
+        let asked = beside(bytes, read).await?.map_err(misfit)?;
         let asked = Arc::new(asked);
         let mut waits = self.wait(pid);
         let more = self.unsaid(pid);
@@ -193,6 +194,7 @@ impl Relays {
         // What the kernel decides may be here before the request is durable: then it is paid ahead.
         let mut put = std::pin::pin!(heart.change(move |_| Ok((pid, wanted))));
         let mut durable = false;
+        let mut failed = None;
         loop {
             let decided = tokio::select! {
                 biased;
@@ -208,12 +210,13 @@ impl Relays {
                 None => return Err(ApiError::unavailable("the daemon is stopping")),
                 Some(Decision::Refuse(error)) => {
                     waits.undecided = false;
-                    return Err(refused(error));
+                    return Err(refused(error, failed));
                 }
                 Some(Decision::Serve(serve, token)) => {
                     waits.undecided = false;
-                    if let Some(answer) = self.ask(*serve, token, &asked).await? {
-                        return Ok(answer);
+                    match self.ask(*serve, token, &asked).await? {
+                        Ok(answer) => return Ok(answer),
+                        Err(kind) => failed = Some(kind),
                     }
                     // The kernel says what follows from the failure.
                     waits.undecided = true;
@@ -222,13 +225,13 @@ impl Relays {
         }
     }
 
-    /// Asks the model that the kernel has named. `None` where it failed: the kernel knows, and decides what happens next.
+    /// Asks the model that the kernel has named. How it failed is known to the kernel, which decides what happens next.
     async fn ask(
         self: &Arc<Self>,
         serve: Serve,
         token: CancellationToken,
         asked: &Arc<Asked>,
-    ) -> Answer<Option<aos_gateway::Relayed>> {
+    ) -> Answer<Result<aos_gateway::Relayed, FailureKind>> {
         let pid = serve.pid;
         let tries = if serve.once { Tries::none(pid) } else { Tries::uncounted() };
         let asker = Asker { tries, ..serve.id.into() };
@@ -238,15 +241,11 @@ impl Relays {
             beside(asked.bytes(), move || guard.map_or(Ok(Looked::default()), |guard| look(&guard, &looked_at)));
         let looked = match looked.await? {
             Ok(looked) => looked,
-            Err(failure) => {
-                serving.failed(failure);
-                return Ok(None);
-            }
+            Err(failure) => return Ok(Err(serving.failed(failure))),
         };
         serving.classes = looked.classes;
         if looked.withheld {
-            serving.failed(withheld(&serving.classes));
-            return Ok(None);
+            return Ok(Err(serving.failed(withheld(&serving.classes))));
         }
         serving.asked = true;
         let relayed = tokio::select! {
@@ -277,12 +276,9 @@ impl Relays {
                         self.backlogs.read(pid, pieces.boxed(), until, token)
                     }
                 };
-                Ok(Some(aos_gateway::Relayed { status, content_type, model: serve.model, body }))
+                Ok(Ok(aos_gateway::Relayed { status, content_type, model: serve.model, body }))
             }
-            Err(Refusal::Failed(failure)) => {
-                serving.failed(failure);
-                Ok(None)
-            }
+            Err(Refusal::Failed(failure)) => Ok(Err(serving.failed(failure))),
             Err(Refusal::Misfit(wrong)) => {
                 let failure = Failure { kind: FailureKind::Refused, message: wrong.message.clone(), ..cancelled() };
                 serving.failed(failure);
@@ -370,8 +366,10 @@ impl Serving {
         self.relayed.as_mut()?.next().await
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: Failure) -> FailureKind {
+        let kind = failure.kind;
         self.failure = Some(failure);
+        kind
     }
 }
 
@@ -393,6 +391,13 @@ impl Drop for Serving {
         // The loop is gone only when the daemon stops; the next start settles it.
         let _ = self.completions.send((self.pid, body));
     }
+}
+
+/// How many tokens a request in Anthropic's format has, estimated as it is before its model is asked.
+pub(crate) async fn count_tokens(body: Bytes) -> Answer<u64> {
+    let bytes = body.len();
+    let asked = beside(bytes, move || Asked::read(Format::Messages, body)).await?.map_err(misfit)?;
+    Ok(asked.input_tokens())
 }
 
 /// What looking at a request came to.
@@ -455,15 +460,17 @@ async fn beside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send
 }
 
 /// Why a request gets no answer. That a model's server failed is told as that of a server behind this one: what may pass
-/// with 503, what the owner must mend with 502.
-fn refused(error: CallError) -> ApiError {
+/// with 503, what the owner must mend with 502. What is longer than its window is told by the code that clients cut by.
+fn refused(error: CallError, failed: Option<FailureKind>) -> ApiError {
     let status = match (error.code, error.retry_after_ms) {
         (Code::Io, Some(_)) => Some(503),
         (Code::Io, None) => Some(502),
         _ => None,
     };
+    let too_long = failed == Some(FailureKind::TooLong) && error.code == Code::Inval;
     let error = ApiError::from(error);
-    ApiError { status: status.unwrap_or(error.status), ..error }
+    let code = if too_long { "context_length_exceeded".to_owned() } else { error.code };
+    ApiError { status: status.unwrap_or(error.status), code, ..error }
 }
 
 fn misfit(wrong: Misfit) -> ApiError {

@@ -15,7 +15,6 @@ use aos_abi::api::{
     UndoView,
 };
 use aos_abi::entry::{Key, Outcome, ProposalState, Verdict, WebhookRequest};
-use aos_abi::inference::Format;
 use aos_abi::process::{
     BudgetSpec, DEFAULT_ROLE, HeldTimer, Mode, PolicyView, Priority, ProcessDetail, ProcessView, SpawnSpec, State,
     StatusView, Workspace,
@@ -23,8 +22,8 @@ use aos_abi::process::{
 use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Syscall, Timestamp};
 use aos_gateway::query::{CostBy, MemoryExportQuery, MemoryListQuery, MemorySearchQuery, ProcessesQuery};
 use aos_gateway::{
-    Answer, ApiError, Live, Metrics, Next, Relayed, Subscription, System, TakenWebhook, WebhookCall, WebhookDelivery,
-    WebhookRoute,
+    Answer, ApiError, Live, Metrics, Next, Relayed, Said, Subscription, System, TakenWebhook, WebhookCall,
+    WebhookDelivery, WebhookRoute,
 };
 use aos_journal::Journal;
 use aos_policy::{Grants, Labels, Subject};
@@ -469,9 +468,13 @@ impl System for Daemon {
         Ok(self.models.iter().filter(|model| usable.contains(&model.id)).cloned().collect())
     }
 
-    async fn relay(&self, pid: Pid, format: Format, body: Bytes) -> Answer<Relayed> {
+    async fn relay(&self, pid: Pid, said: Said) -> Answer<Relayed> {
         self.edges.has_room()?;
-        self.edges.relays().relay(&self.heart, pid, format, body).await
+        self.edges.relays().relay(&self.heart, pid, said).await
+    }
+
+    async fn count_tokens(&self, body: Bytes) -> Answer<u64> {
+        super::relay::count_tokens(body).await
     }
 
     async fn processes(&self, wanted: &ProcessesQuery, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {
