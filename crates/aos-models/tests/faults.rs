@@ -637,7 +637,7 @@ async fn a_server_that_is_not_there_is_transient_and_says_so() {
     let mut config = ModelConfig::new(Provider::Openai, "x");
     config.base_url = Some(format!("http://127.0.0.1:{port}/v1"));
     let failure = pool_of(config, options(2)).infer("m", &prompt(), EFFECT, |_| ()).await.unwrap_err();
-    assert_eq!(failure.kind, FailureKind::Transient);
+    assert!(failure.kind == FailureKind::Transient && failure.unreachable, "{failure:?}");
     assert!(failure.message.starts_with(&format!("cannot connect to 127.0.0.1:{port}")), "{failure:?}");
     assert_eq!(failure.hint.as_deref(), Some("is the model server running?"));
 }
