@@ -40,8 +40,14 @@ fn over_tcp_every_route_needs_the_token_and_reads_do_too() {
         ] {
             let answer = rig.tcp(&method, &path, wrong, None);
             assert_eq!(answer.status, 401, "{method} {path} {wrong:?}: {answer:?}");
-            let programs =
-                ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"].contains(&path.as_str());
+            let programs = [
+                "/v1/chat/completions",
+                "/v1/responses",
+                "/v1/messages",
+                "/v1/messages/count_tokens",
+                "/v1/embeddings",
+            ];
+            let programs = programs.contains(&path.as_str());
             let way_out = if programs { "aos models key" } else { "run/token" };
             assert!(answer.json()["error"].to_string().contains(way_out), "{answer:?}");
             asked += 1;
