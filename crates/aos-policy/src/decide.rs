@@ -11,6 +11,7 @@ use crate::address::{Class, DAEMON_CLOSED, DAEMON_HINT};
 use crate::given::{Given, Lacking};
 use crate::grant::Grants;
 use crate::label::Labels;
+use crate::packages;
 use crate::policy::{LabelRule, Tables};
 use crate::role::Role;
 use crate::scope::host_words;
@@ -65,7 +66,8 @@ pub struct Explanation {
     pub verdict: Verdict,
     /// The deciding rule with its layer, such as `role assistant: fs[0] **`, `grant: FS_READ docs/**`, `floor: …`.
     pub rule: String,
-    /// The narrowest grant that would pass, where it is denied for want of one.
+    /// What would let it pass, where it is denied for want of that: the narrowest grants, or a rule of the role; else that
+    /// nothing would.
     pub hint: Option<String>,
     /// What must happen with the call, if it is made.
     pub obligations: Obligations,
@@ -89,6 +91,9 @@ pub(crate) enum Lift {
     Role,
     /// That, and a grant that the process or an ancestor was not given.
     Grants,
+    /// Whatever could be granted, also to a process that was given nothing, and what takes more than a grant. No yes does:
+    /// hints are made by it.
+    Every,
 }
 
 impl Explanation {
@@ -106,11 +111,14 @@ impl Explanation {
     }
 
     fn floor(why: &str, hint: Option<String>) -> Explanation {
-        Explanation { verdict: Verdict::Deny, rule: format!("floor: {why}"), hint, ..Explanation::open() }
+        Explanation { verdict: Verdict::Deny, rule: format!("{FLOOR}{why}"), hint, ..Explanation::open() }
     }
 
     /// What is said to two calls that are made together.
     fn join(&mut self, other: Explanation) {
+        for grant in other.wanting {
+            self.want(grant);
+        }
         self.lower(other.verdict, || other.rule, || other.hint);
         self.obligations.join(&other.obligations);
         self.lifted = self.lifted.take().or(other.lifted);
@@ -122,6 +130,10 @@ impl Explanation {
         if self.rule.is_empty() {
             self.rule = rule();
         }
+        self.want(grant);
+    }
+
+    fn want(&mut self, grant: String) {
         if !self.wanting.contains(&grant) {
             self.wanting.push(grant);
         }
@@ -137,11 +149,31 @@ impl Explanation {
     }
 }
 
+/// How the rules of the floor begin.
+const FLOOR: &str = "floor: ";
+
 /// What a call lacks to be given; `None`: nothing.
 type Lacks<'a> = &'a dyn Fn(&Syscall) -> Option<Lacking>;
 
 pub(crate) fn decide(tables: &Tables, subject: &Subject<'_>, standing: &[Standing], call: &Syscall) -> Explanation {
-    decide_whole(tables, subject, (standing, Lift::Nothing), call, &|call| subject.given.lacks(call))
+    let lacks: Lacks<'_> = &|call| subject.given.lacks(call);
+    let said = decide_whole(tables, subject, (standing, Lift::Nothing), call, lacks);
+    if said.verdict > Verdict::Deny || (said.hint.is_some() && said.rule.starts_with(FLOOR)) {
+        return said;
+    }
+    let lifted = decide_whole(tables, subject, (standing, Lift::Every), call, lacks);
+    Explanation { hint: way_out(call.name(), said.hint, lifted), ..said }
+}
+
+/// What would let a denied call pass: all that it wants, not what was first found wanting. Where more than that stands
+/// against it, that nothing would.
+fn way_out(name: Name, found: Option<String>, lifted: Explanation) -> Option<String> {
+    if lifted.verdict > Verdict::Deny {
+        return Some(lifted.wanting.join(", ")).filter(|wanting| !wanting.is_empty());
+    }
+    // A rule about signals names processes that the one who sends it may not know of.
+    let rule = if name == Name::Kill { String::new() } else { format!(": {}", lifted.rule) };
+    found.map(|_| format!("no grant lets it pass{rule}"))
 }
 
 /// What would be said to a call if what it wants were granted, as far as a person can lift that.
@@ -163,7 +195,7 @@ fn decide_whole(tables: &Tables, subject: &Subject<'_>, yes: Yes<'_>, call: &Sys
     let mut said = decide_one(tables, subject, yes, call, lacks);
     // What a child is to be shown is fetched and read by the one who makes it. No approval of the making stands for that.
     if let Syscall::SpawnAgent(spawn) = call {
-        let none: Yes<'_> = (&[], Lift::Nothing);
+        let none: Yes<'_> = (&[], if yes.1 == Lift::Every { Lift::Every } else { Lift::Nothing });
         spawn.attached().iter().for_each(|attached| said.join(decide_one(tables, subject, none, attached, lacks)));
     }
     said
@@ -304,11 +336,13 @@ pub(crate) fn by_role(
         let rule = || format!("role {}: no rule", role.name);
         // What asks about a part of it was not what somebody was shown who said yes for longer.
         let asks_within = lift == Lift::Role && finding.partly.verdict < Verdict::Allow;
-        if lift == Lift::Nothing || asks_within || !may_be_lifted(role, target) {
+        let more = if lift == Lift::Every { beyond_a_grant(role, target) } else { None };
+        let closed = lift == Lift::Every && matches!(target, Target::Command(_));
+        if more.is_none() && (lift == Lift::Nothing || asks_within || closed || !may_be_lifted(role, target)) {
             said.lower(Verdict::Deny, rule, narrowest);
             return;
         }
-        said.lift(self::narrowest(action, target), rule);
+        said.lift(more.unwrap_or_else(|| self::narrowest(action, target)), rule);
         // What is said to a part of it holds all the same, labels above all.
         said.lower(
             finding.partly.verdict,
@@ -322,8 +356,11 @@ pub(crate) fn by_role(
         && address.class == Class::Private
         && !finding.private
     {
-        let why = || "floor: private addresses are closed unless a rule names them with `private: true`".to_owned();
-        said.lower(Verdict::Deny, why, || None);
+        let why = || format!("{FLOOR}private addresses are closed unless a rule names them with `private: true`");
+        match beyond_a_grant(role, target).filter(|_| lift == Lift::Every) {
+            Some(more) => said.lift(more, why),
+            None => said.lower(Verdict::Deny, why, || None),
+        }
     }
     said.lower(terms.verdict, || finding.rule.map(|rule| rule.name.to_string()).unwrap_or_default(), || None);
     said.obligations.join(&terms.obligations);
@@ -337,6 +374,55 @@ fn may_be_lifted(role: &Role, target: &Target<'_>) -> bool {
         Target::Command(_) => role.exec.is_some(),
         Target::Bare | Target::Words { .. } | Target::Channel { .. } => true,
     }
+}
+
+/// What of the role a target takes that no grant in `calls` gives: a rule of `net` that names the private address, or what
+/// `exec` says. `None`: a grant does.
+fn beyond_a_grant(role: &Role, target: &Target<'_>) -> Option<String> {
+    match target {
+        Target::Net { method, address } if address.class == Class::Private => {
+            let method = target::METHODS.iter().find(|(_, bit)| bit == method).map_or("GET", |(name, _)| name);
+            let path: Vec<String> = address.path.iter().map(|word| plain_segment(word)).collect();
+            let (host, port) = (&address.host, address.port);
+            let request = quoted(&format!("{method} /{}", path.join("/")));
+            Some(format!("a rule of the role's `net`: {{to: \"{host}:{port}\", allow: [{request}], private: true}}"))
+        }
+        // What its verdict denies, no program and no shell lets pass.
+        Target::Command(_)
+            if role.exec.is_some() && role.table(Action::of(Name::ExecCmd)).granting().next().is_none() =>
+        {
+            None
+        }
+        Target::Command(line) => Some(beyond_exec(role, line)),
+        Target::Net { .. } | Target::Bare | Target::Words { .. } | Target::Channel { .. } => None,
+    }
+}
+
+/// What `exec` of a role lacks for a command.
+fn beyond_exec(role: &Role, line: &str) -> String {
+    let program = packages::grantable(packages::first_word(line));
+    let plain = program.filter(|_| packages::is_words(line));
+    match (&role.exec, plain) {
+        (None, Some(program)) => format!("in the role: exec: {{shell: false, programs: [{}]}}", quoted(program)),
+        (None, None) => {
+            let others: Vec<String> = program.filter(|name| *name != "sh").map(quoted).into_iter().collect();
+            let programs = [vec!["sh".to_owned()], others].concat().join(", ");
+            format!("in the role: exec: {{shell: true, programs: [{programs}]}}")
+        }
+        (Some(exec), Some(program)) if !exec.programs.iter().any(|name| name == program) => {
+            format!("{} in `programs` of the role's `exec`", quoted(program))
+        }
+        (Some(exec), _) => format!(
+            "plain words alone, without quotes and signs of the shell, the first a program of [{}]; for more, `shell: true` \
+             in the role's `exec`",
+            shorten(&exec.programs.join(", "))
+        ),
+    }
+}
+
+/// A text as a value of the file.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 pub(crate) fn by_grants(
@@ -357,7 +443,7 @@ pub(crate) fn by_grants(
     let whose = if depth == 0 { "this process" } else { "an ancestor" };
     let rule = || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string()));
     // Whoever was given nothing at all is to do nothing: so is a quarantined child, which reads what strangers wrote.
-    if lift < Lift::Grants || grants.give_nothing() {
+    if lift < Lift::Grants || (grants.give_nothing() && lift < Lift::Every) {
         said.lower(Verdict::Deny, rule, || Some(narrowest(action, target)));
     } else {
         said.lift(narrowest(action, target), rule);

@@ -28,6 +28,7 @@ mod grant;
 
 mod table;
 
+pub mod packages;
 pub mod settings;
 
 mod role;

@@ -76,6 +76,17 @@ pub fn grant(text: &str, role: &str, grants: &[String], calls: &[Syscall]) -> Re
     if let Some(wide) = wide {
         return Err(refuse(format!("`{wide}` is about more than this call")));
     }
+    let subject =
+        Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default(), reaches: None };
+    // Of commands `exec` says alone what runs.
+    if let Some(command) = calls.iter().find(|call| call.name() == Name::ExecCmd)
+        && let Ok(old) = Policy::parse(text)
+        && let said = old.explain(&subject, command)
+        && said.verdict == Verdict::Deny
+    {
+        let hint = said.hint.map_or_else(by_hand, |hint| format!("{BY_HAND}: {hint}"));
+        return Err(NotLoosened { why: "no grant in `calls` lets this command pass".to_owned(), hint });
+    }
     // A rule is about the name of a process and the call about its number, so nothing here could say that the call passes then.
     if calls.iter().any(|call| call.name() == Name::Kill) {
         return Err(refuse("a signal is given to a role by hand alone".to_owned()));
@@ -109,8 +120,6 @@ pub fn grant(text: &str, role: &str, grants: &[String], calls: &[Syscall]) -> Re
         changed.ok_or_else(|| refuse(format!("nothing can be put into the role `{role}` as it is written")))?;
     let new = Policy::parse(&changed.text)
         .map_err(|faults| refuse(faults.first().map(ToString::to_string).unwrap_or_default()))?;
-    let subject =
-        Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default(), reaches: None };
     if calls.iter().any(|call| new.explain(&subject, call).verdict == Verdict::Deny) {
         return Err(refuse("a grant alone does not let the call pass".to_owned()));
     }

@@ -6,8 +6,8 @@
 use aos_abi::Name;
 
 use crate::address::Address;
+use crate::packages;
 use crate::pattern::{Domain, Pattern};
-use crate::settings::OWN_PROGRAMS;
 use crate::target::{self, Kind, Reach, SEND_METHODS, Target};
 
 /// A set of targets.
@@ -288,13 +288,9 @@ fn methods_hint(all: u8) -> String {
 
 /// Whether a command line is nothing but words, the first one a program that is named.
 ///
-/// Each character that the shell could understand as more than part of a word is refused, so that `sh -c` of the line
-/// runs one program with these arguments and nothing else. A first word with `=` would be an assignment. What lies in the
-/// workspace is named by a word that begins with `./`, where that is granted.
+/// A first word with `=` would be an assignment. What lies in the workspace is named by a word that begins with `./`, where
+/// that is granted.
 fn is_plain(line: &str, programs: &[String]) -> bool {
-    let harmless =
-        |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '.' | '/' | ':' | '@' | '%' | '+' | ',' | '-' | '=');
-    let first = line.split(' ').find(|word| !word.is_empty()).unwrap_or("");
-    let own = first.starts_with("./") && first.split('/').all(|part| part != "..");
-    line.chars().all(harmless) && programs.iter().any(|program| program == first || (own && program == OWN_PROGRAMS))
+    let first = packages::first_word(line);
+    packages::is_words(line) && !first.is_empty() && programs.iter().any(|program| program == packages::named(first))
 }

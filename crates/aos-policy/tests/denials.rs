@@ -263,8 +263,12 @@ fn a_grant_is_put_first_into_the_calls_of_a_role_and_all_else_stays() {
     let shell = call(r#"EXEC_CMD {"cmd":"ls | wc"}"#);
     let flow = "version: 1\ndefault_role: r\nroles: {r: {fs: [{path: docs, ops: [read]}]}}\n";
     let closed = call(r#"FS_WRITE {"path":"closed/a","content":""}"#);
+    let refused = put(TEXT, "r", &["EXEC_CMD"], &shell).unwrap_err();
+    assert!(refused.hint.ends_with("for more, `shell: true` in the role's `exec`"), "{refused:?}");
+    let refused =
+        put("version: 1\ndefault_role: r\nroles:\n  r: {calls: []}\n", "r", &["EXEC_CMD"], &shell).unwrap_err();
+    assert!(refused.hint.ends_with("in the role: exec: {shell: true, programs: [sh, \"ls\"]}"), "{refused:?}");
     for (text, role, wants, call) in [
-        (TEXT, "r", "EXEC_CMD", &shell),
         (TEXT, "r", "FS_WRITE closed/a", &closed),
         (TEXT, "s", "FS_WRITE a", &write),
         (TEXT, "r", "FS_WRITE b", &write),

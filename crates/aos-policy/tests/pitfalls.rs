@@ -177,6 +177,24 @@ fn only_the_first_word_of_a_command_is_not_what_is_checked() {
     assert_eq!(line(&policy, r#"EXEC_CMD {"cmd":"git log -n 3"}"#), "allow · role r: exec");
 }
 
+/// `coreutils` granted nothing where the first word alone was compared.
+#[test]
+fn the_name_of_a_package_stands_for_its_programs() {
+    let policy = role("{exec: {shell: false, programs: [sh, coreutils, git]}}");
+    assert_eq!(line(&policy, r#"EXEC_CMD {"cmd":"cat f"}"#), "allow · role r: exec");
+    let plain = "plain words alone, without quotes and signs of the shell, the first a program of [sh, coreutils, git]; for \
+                 more, `shell: true` in the role's `exec`";
+    for (denied, hint) in [
+        ("coreutils f", plain),
+        ("diff a b", "\"diff\" in `programs` of the role's `exec`"),
+        ("git --version && id", plain),
+        ("cat 'f'", plain),
+    ] {
+        let said = say(&policy, &format!("EXEC_CMD {}", serde_json::json!({ "cmd": denied })));
+        assert_eq!((said.verdict, said.hint.as_deref()), (Verdict::Deny, Some(hint)), "{denied}");
+    }
+}
+
 #[test]
 fn what_lies_in_the_workspace_is_a_program_where_a_word_says_so() {
     let may = |programs: &str, cmd: &str| {

@@ -73,13 +73,6 @@ proptest! {
             let past = matches!(&call, Syscall::FsRead(args) if args.path == RESULT);
             let denied = verdict == Verdict::Deny;
             prop_assert!(denied || past || possible.contains(call.name()), "{:?} is told about", call);
-            // The hint is true: with it, a call that lacked only a grant is no longer denied for that.
-            if let (Verdict::Deny, Some(hint), false) = (said.verdict, &said.hint, said.rule.starts_with("floor")) {
-                let granted = [Grants::parse(&[hint]).unwrap_or_else(|fault| panic!("{fault}"))];
-                let again = policy.explain(&Subject { chain: &granted, ..subject }, &call);
-                let other = matches!(call, Syscall::FsMove(_));
-                prop_assert!(other || !again.rule.starts_with("grant"), "{}: {}", hint, again.rule);
-            }
         }
     }
 

@@ -10,6 +10,7 @@ use crate::address::{Address, Class};
 use crate::file::rule::{self, draft, with_keys, words};
 use crate::file::settings::{self, is_empty, texts};
 use crate::grant::Grant;
+use crate::packages;
 use crate::pattern::{Domain, Pattern};
 use crate::read::{Fields, Reader};
 use crate::role::{Draft, Role};
@@ -415,7 +416,8 @@ fn exec(reader: &mut Reader, node: &Node, role: &mut Role) {
     };
     let draft = rule::draft(reader, &fields, format!("role {}: exec", role.name), &[Name::ExecCmd]);
     let (Some(shell), Some(programs)) = (shell, programs) else { return };
-    let plain = if shell { None } else { Some(programs.clone().into_boxed_slice()) };
+    let first = || programs.iter().flat_map(|name| packages::programs(name)).map(str::to_owned);
+    let plain = (!shell).then(|| first().collect());
     role.add(Action::of(Name::ExecCmd), Scope::Commands { plain }, &draft);
     role.exec = Some(Exec { shell, programs, net });
 }

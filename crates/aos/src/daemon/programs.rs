@@ -3,25 +3,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use aos_policy::Policy;
+use aos_policy::{Policy, packages};
 use aos_policy::settings::{Exec, OWN_PROGRAMS};
 use aos_sandbox::Programs;
 
 /// Where programs are looked for, in this order.
 const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
-/// What `coreutils` stands for: the programs of that package that work on files, texts and times.
-const COREUTILS: &str = "[ b2sum base32 base64 basename cat chmod cksum comm cp csplit cut date dd df dir dirname du echo \
-    env expand expr factor false fmt fold head id install join link ln ls md5sum mkdir mkfifo mktemp mv nl nproc numfmt \
-    od paste printenv printf pwd readlink realpath rm rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred \
-    shuf sleep sort split stat stdbuf sum sync tac tail tee test timeout touch tr true truncate tsort uname unexpand \
-    uniq unlink vdir wc whoami yes";
-/// What `diffutils` stands for.
-const DIFFUTILS: &str = "cmp diff diff3 sdiff";
 
 /// The named programs that this host has. A name that it does not have is left out: whoever runs it is told so by the
 /// shell.
 pub(crate) fn found(settings: &Exec) -> Programs {
-    let mut paths: Vec<PathBuf> = named(settings).flat_map(|name| each(name)).filter_map(find).collect();
+    let mut paths: Vec<PathBuf> = named(settings).flat_map(|name| packages::programs(name)).filter_map(find).collect();
     paths.sort_unstable();
     paths.dedup();
     if settings.runs_own() { Programs::AndOwn(paths) } else { Programs::Only(paths) }
@@ -38,22 +30,13 @@ pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
     let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named);
     let absent: BTreeSet<&str> =
-        named.filter(|name| each(name).all(|program| find(program).is_none())).map(String::as_str).collect();
+        named.filter(|name| packages::programs(name).all(|program| find(program).is_none())).map(String::as_str).collect();
     let what = format!(
         "not on this host, of the programs that roles name: {}",
         Vec::from_iter(absent.iter().copied()).join(", ")
     );
     let hint = "install them, or take them out of `programs`; commands do not find them";
     (!absent.is_empty()).then(|| (what, hint.to_owned()))
-}
-
-/// The programs that a name stands for.
-fn each(name: &str) -> std::str::SplitWhitespace<'_> {
-    match name {
-        "coreutils" => COREUTILS.split_whitespace(),
-        "diffutils" => DIFFUTILS.split_whitespace(),
-        name => name.split_whitespace(),
-    }
 }
 
 fn find(name: &str) -> Option<PathBuf> {
