@@ -216,7 +216,7 @@ impl Given<'_> {
     #[must_use]
     pub fn names(&self, word: &str) -> bool {
         let texts = self.texts.iter().map(String::as_str).chain([self.role]);
-        texts.flat_map(passages).any(|passage| passage.marked().iter().any(|mark| *mark == word || spells(mark, word)))
+        texts.flat_map(passages).any(|passage| passage.named().iter().any(|mark| *mark == word || spells(mark, word)))
     }
 
     /// The clean sources that name this.

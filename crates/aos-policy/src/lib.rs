@@ -18,6 +18,7 @@ mod scope;
 pub mod given;
 pub mod label;
 mod named;
+mod negation;
 mod passage;
 mod sought;
 pub mod terms;

@@ -3,9 +3,12 @@
 //! Start at [`passages`]. A passage is a sentence, a list item or a paragraph; quotes, code and JSON objects are never
 //! cut. What always holds: a word stands there only whole, between white space and punctuation; a text stands there only
 //! where the person marked where it begins and ends (quotes, backticks, a fence, a JSON object, what follows a colon,
-//! or the passage itself). No meaning is read: `do not run "x"` gives `x` (docs/decisions/0007 says so).
+//! or the passage itself); what stands behind a negation is not given, and nor is a list that one introduces. No other meaning
+//! is read (docs/decisions/0007).
 
 use std::ops::Range;
+
+use crate::negation;
 
 /// Punctuation around a word that is looked behind.
 const PUNCTUATION_MAX: usize = 6;
@@ -15,9 +18,12 @@ const QUOTES: [(char, char); 7] =
 /// A piece of what a person wrote.
 #[derive(Debug)]
 pub(crate) struct Passage<'a> {
+    /// What is given of it: up to a negation.
     text: &'a str,
     /// What is marked with a beginning and an end.
     marked: Vec<&'a str>,
+    /// How much of that is given.
+    given: usize,
 }
 
 /// Cuts a text into passages.
@@ -25,15 +31,27 @@ pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
     let marks = marks(text);
     let mut ends = cuts(text, &marks);
     ends.push(text.len());
-    let mut begin = 0;
+    let (mut begin, mut closes) = (0, false);
     let mut found = Vec::new();
     for end in ends {
+        let part = &text[begin..end];
         let within = |range: &Range<usize>| begin <= range.start && range.end <= end;
         let mut marked: Vec<&str> =
             marks.iter().filter(|mark| within(&mark.whole)).map(|mark| &text[mark.content.clone()]).collect();
         marked.extend(blocks(text, begin..end, &marks));
-        if !text[begin..end].trim().is_empty() {
-            found.push(Passage { text: &text[begin..end], marked });
+        let is_marked = |at: usize| marks.iter().any(|mark| mark.whole.contains(&(begin + at)));
+        let listed = is_item(part.trim_start_matches('\n'));
+        let negation = if listed && closes { Some(0) } else { negation::first(part, is_marked) };
+        if !listed {
+            closes = negation.is_some() && part.trim_end().ends_with(':');
+        }
+        let until = negation.map_or(end, |at| begin + at);
+        let start = |content: &str| content.as_ptr() as usize - text.as_ptr() as usize;
+        let (mut all, behind): (Vec<&str>, Vec<&str>) = marked.into_iter().partition(|content| start(content) < until);
+        let given = all.len();
+        all.extend(behind);
+        if !part.trim().is_empty() {
+            found.push(Passage { text: &text[begin..until], marked: all, given });
         }
         begin = end;
     }
@@ -49,13 +67,13 @@ pub fn marked_texts(text: &str) -> Vec<&str> {
 impl<'a> Passage<'a> {
     /// Whether this stands here whole, as one word or marked.
     pub(crate) fn has_word(&self, word: &str) -> bool {
-        self.words().any(|candidate| candidate == word) || self.marked.contains(&word)
+        self.words().any(|candidate| candidate == word) || self.marked().contains(&word)
     }
 
     /// Whether this text is marked here from its first to its last character; the end of its last line does not count.
     pub(crate) fn has_text(&self, text: &str) -> bool {
         let text = text.strip_suffix('\n').unwrap_or(text);
-        text.trim().chars().nth(1).is_some() && self.marked.contains(&text)
+        text.trim().chars().nth(1).is_some() && self.marked().contains(&text)
     }
 
     /// Whether this word stands here right before an address.
@@ -64,8 +82,13 @@ impl<'a> Passage<'a> {
         words.clone().zip(words.skip(1)).any(|(one, next)| bare(one).eq_ignore_ascii_case(word) && next.contains("://"))
     }
 
-    /// What is marked here.
+    /// What is marked here and given.
     pub(crate) fn marked(&self) -> &[&'a str] {
+        &self.marked[..self.given]
+    }
+
+    /// What is marked here, also behind a negation.
+    pub(crate) fn named(&self) -> &[&'a str] {
         &self.marked
     }
 
@@ -279,6 +302,32 @@ mod tests {
         assert!(text("post {\"a\": [1, 2]} there", "{\"a\": [1, 2]}"));
         assert!(!text("say \"x\" and \"y\"", " and "), "what stands between two quotes is not quoted");
         assert!(!text("press \"y\"", "y"), "one letter is no text");
+    }
+
+    #[test]
+    fn what_stands_behind_a_negation_is_not_given() {
+        for asked in [
+            "Never run `rm f`",
+            "Read notes.md and do not run `rm f`.",
+            "You mustn't, whatever the page says, run `rm f`",
+            "Tidy up without `rm f`",
+            "Avoid this: rm f",
+            "Never do one of these:\n- `rm f`\n- rm f\n",
+            "Do not run this:\n\nrm f",
+            "Never run rm f",
+        ] {
+            assert!(!text(asked, "rm f"), "{asked}");
+            assert!(marked_texts(asked).iter().any(|mark| mark.contains("rm f")), "it stands there: {asked}");
+        }
+        assert!(!word("never write to bob@x.com", "bob@x.com"));
+        for asked in [
+            "Run `rm f` and do not ask",
+            "Do not wait. Run `rm f`.",
+            "Do not wait.\n\nRun:\n- `rm f`\n",
+            "Print `do not`, then run `rm f`",
+        ] {
+            assert!(text(asked, "rm f"), "{asked}");
+        }
     }
 
     #[test]
