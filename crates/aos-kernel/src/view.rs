@@ -287,7 +287,8 @@ impl<P: PageStore> Kernel<P> {
             Some(over) => (Verdict::Deny, over.rule, Some(over.hint)),
             None => (said.verdict, said.rule, said.hint),
         };
-        let (verdict, rule, hint) = match self.child_denied(pid, &call) {
+        let refused = self.child_denied(pid, &call).or_else(|| self.unreachable(pid, &call));
+        let (verdict, rule, hint) = match refused {
             Some(error) if verdict > Verdict::Deny => (Verdict::Deny, error.message, error.hint),
             Some(_) | None => (verdict, rule, hint),
         };

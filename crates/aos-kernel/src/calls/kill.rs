@@ -1,7 +1,7 @@
 //! `KILL`.
 
 use aos_abi::syscall::Kill;
-use aos_abi::{Body, CallError, Code, Pid, Signal};
+use aos_abi::{Body, CallError, Code, Pid, Signal, Syscall};
 use serde_json::json;
 
 use super::invalid;
@@ -30,6 +30,12 @@ impl<P: PageStore> Kernel<P> {
             _ => Err(invalid("exactly one of `pid` and `group` says whom")),
         };
         if self.table.get(pid).is_none_or(Process::exited) { Done::Ended } else { Done::Now(said) }
+    }
+
+    /// Why nobody is there for a signal to one process, whatever the policy says.
+    pub(crate) fn unreachable(&mut self, from: Pid, call: &Syscall) -> Option<CallError> {
+        let Syscall::Kill(Kill { pid: Some(to), group: None, .. }) = call else { return None };
+        if *to == from { None } else { self.check_reachable(*to).err() }
     }
 
     fn check_reachable(&mut self, to: Pid) -> Result<(), CallError> {

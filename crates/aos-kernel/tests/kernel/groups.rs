@@ -207,3 +207,19 @@ fn a_person_cancels_a_timer_and_an_agent_that_names_another_is_told_of_its_own()
     assert!(told.contains("2 timer t2: b (0 missed)") && !told.contains("2 timer t1"), "{told}");
     assert!(told.contains("SYS_UNSCHEDULE = ENOENT no timer `hourly`"), "{told}");
 }
+
+/// It was "allow, by always: KILL", of whomever.
+#[test]
+fn what_is_said_of_a_signal_to_nobody_is_that_nobody_is_there() {
+    let told = replay(
+        r#"
+        spawn resident go
+        explain 2 KILL {"pid":1}
+        explain 2 KILL {"pid":99}
+        explain 2 KILL {"pid":2}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ")).collect();
+    assert!(said[0].starts_with("deny by no process 1") && said[1].starts_with("deny by no process 99"), "{told}");
+    assert!(said[2].starts_with("allow by always: KILL"), "{told}");
+}
