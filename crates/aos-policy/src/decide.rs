@@ -327,6 +327,11 @@ pub(crate) fn by_role(
 ) {
     let narrowest = || Some(narrowest(action, target));
     let Some(role) = tables.role(subject.role) else {
+        if tables.roles.is_empty() {
+            let hint = "`aos init` writes a policy.yaml; without one everything is denied";
+            said.lower(Verdict::Deny, || format!("{FLOOR}there is no policy.yaml"), || Some(hint.to_owned()));
+            return;
+        }
         let shown: String = subject.role.chars().take(64).collect();
         said.lower(Verdict::Deny, || format!("no role `{shown}` in the policy"), || None);
         return;

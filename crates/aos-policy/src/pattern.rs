@@ -274,6 +274,12 @@ impl Pattern {
         (child == self.segments.len() || (self.rest && child > self.segments.len())) && self.fits(words)
     }
 
+    /// Whether it is about names right below the value: a folder's own name, written out, is not the name of what is in it.
+    pub(crate) fn names_children<S: AsRef<str>>(&self, words: &[S]) -> bool {
+        let itself = self.rest && words.len() + 1 == self.segments.len();
+        self.touches_children(words) && !(itself && matches!(self.segments.last(), Some(Segment::Literal(_))))
+    }
+
     /// Whether words and segments agree as far as both go.
     fn fits<S: AsRef<str>>(&self, words: &[S]) -> bool {
         self.segments.iter().zip(words).all(|(segment, word)| segment.matches(self.domain, word.as_ref()))

@@ -297,6 +297,18 @@ impl Policy {
         crate::tunnel::places(&self.tables, role)
     }
 
+    /// What rules of any role grant of the place where a daemon listens, as `role: HOST:PORT`. No rule opens that.
+    #[must_use]
+    pub fn granted_in_vain(&self, listens: Listens) -> Vec<String> {
+        let of = |role: &'_ str| {
+            let places = self.places(role).into_iter();
+            let own = places.filter_map(|(host, port)| port.map(|port| (host, port)));
+            let own = own.filter(|(host, port)| listens.is_named(host, *port));
+            own.map(|(host, port)| format!("{role}: {host}:{port}")).collect::<Vec<_>>()
+        };
+        self.roles().flat_map(of).collect()
+    }
+
     /// The hosts that a role's rules name with `private: true`, each as `HOST:PORT`: they may be reached at private
     /// addresses, where the request itself is allowed.
     #[must_use]
@@ -424,13 +436,14 @@ impl Policy {
         reached.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
     }
 
-    /// What the names in a folder carry for a role, by its rules for what lies right below: whoever put it there named it.
+    /// What the names in a folder carry for a role, by its rules for what lies right below: whoever put it there named it. Of a
+    /// rule such as `mail/**` that is what lies in `mail`, not that folder itself, whose name the rule has.
     #[must_use]
     pub fn labels_of_names(&self, role: &str, folder: &str) -> Labels {
         let Some(role) = self.tables.role(role) else { return Labels::NONE };
         let words = crate::target::plain(folder);
         let touches = |scope: &Scope| match (scope, &words) {
-            (Scope::Words(pattern), Some(words)) => pattern.touches_children(words),
+            (Scope::Words(pattern), Some(words)) => pattern.names_children(words),
             _ => true,
         };
         let rules = role.table(Action::of(Name::FsList)).rules().iter().filter(|rule| touches(&rule.scope));

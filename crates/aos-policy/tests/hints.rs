@@ -144,5 +144,7 @@ fn all_that_a_denied_call_takes_is_said() {
     let closed = file(&format!("{FEW}    fs: [{{path: b, ops: [write], verdict: deny}}]\n"));
     let said = say(&closed, r#"FS_MOVE {"from":"a","to":"b"}"#);
     assert_eq!(said.hint.as_deref(), Some("no grant lets it pass: role r: fs[0] b"));
-    assert_eq!(say(&Policy::deny_all(), r#"FS_READ {"path":"a"}"#).hint, None);
+    let said = say(&Policy::deny_all(), r#"FS_READ {"path":"a"}"#);
+    assert_eq!(said.rule, "floor: there is no policy.yaml");
+    assert!(said.hint.unwrap().starts_with("`aos init` writes"));
 }

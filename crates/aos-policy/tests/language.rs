@@ -122,6 +122,55 @@ fn an_edit_is_a_reading_too() {
     {
         assert_eq!(policy.labels_of_names("r", folder), carries, "{folder}");
     }
+    // The name of the folder that a rule is about stands in the rule.
+    let of = |path: &str, folder: &str| {
+        let rule = format!("{{path: '{path}', ops: [read], label: secret}}");
+        let text =
+            format!("version: 1\ndefault_role: r\nroles:\n  r:\n    fs: [{{path: '**', ops: [read]}}, {rule}]\n");
+        file(&text).labels_of_names("r", folder)
+    };
+    for (path, folder, carries) in [
+        ("sec/**", ".", Labels::NONE),
+        ("a/sec/**", "a", Labels::NONE),
+        ("sec/**", "sec", Labels::SECRET),
+        ("sec/**", "sec/deep", Labels::SECRET),
+        ("sec", ".", Labels::SECRET),
+        ("*/**", ".", Labels::SECRET),
+        ("**", ".", Labels::SECRET),
+    ] {
+        assert_eq!(of(path, folder), carries, "{path} {folder}");
+    }
+}
+
+#[test]
+fn a_rule_for_where_the_daemon_listens_is_found() {
+    let rule = |to: &str| format!("{{to: '{to}', allow: [\"GET /**\"], private: true}}");
+    let rules = ["127.0.0.1:7700", "localhost:7700", "127.0.0.1:7701", "10.0.0.1:7700"].map(rule).join(", ");
+    let policy = role(&format!("{{net: [{rules}]}}"));
+    let listens = aos_policy::address::Listens("127.0.0.1:7700".parse().unwrap());
+    assert_eq!(policy.granted_in_vain(listens), ["r: 127.0.0.1:7700", "r: localhost:7700"]);
+}
+
+/// Each was accepted, and did nothing.
+#[test]
+fn what_a_rule_would_promise_in_vain_is_refused() {
+    let fs = |more: &str| {
+        format!("version: 1\ndefault_role: r\nroles:\n  r:\n    fs: [{{path: a, ops: [write], {more}}}]\n")
+    };
+    let label =
+        "version: 1\ndefault_role: r\nroles: {r: }\nlabels: [{when: untrusted, calls: [EXEC_CMD], verdict: allow}]\n";
+    for (text, why) in [
+        (fs("verdict: deny, undo: 15m"), "what is denied leaves nothing to undo"),
+        (fs("undo: 0s"), "an `undo` of no time keeps nothing"),
+        (fs("undo: 400d"), "nothing is kept for longer than a year"),
+        (label.to_owned(), "a label rule that allows does nothing"),
+    ] {
+        let faults = Policy::parse(&text).unwrap_err();
+        assert!(faults.len() == 1 && faults[0].message == why && faults[0].hint.is_some(), "{faults:?}");
+    }
+    for more in ["verdict: ask, undo: 15m", "verdict: hold, undo: 366d"] {
+        assert!(Policy::parse(&fs(more)).is_ok(), "what is approved is kept: {more}");
+    }
 }
 
 /// What no rule lets one read is not brought to where it can be read.

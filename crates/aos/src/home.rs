@@ -120,6 +120,16 @@ pub enum Error {
         /// Whose it is.
         uid: u32,
     },
+    /// A file or folder of the home is another user's.
+    #[error("{path} belongs to another user, {user} (uid {uid}), who can change it")]
+    Strange {
+        /// What.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+        /// Its user's name, or `#` and the number of one without.
+        user: String,
+    },
     /// The home is another user's.
     #[error("{path} belongs to another user, {user} (uid {uid})")]
     Foreign {
@@ -172,6 +182,7 @@ impl Error {
             Error::Shared { path, .. } => {
                 format!("make it yours alone: chown $USER {0}; chmod go-w {0}", path.display())
             }
+            Error::Strange { path, .. } => format!("make it yours: chown $USER {}", path.display()),
             Error::Foreign { user, .. } => {
                 let user = if user.starts_with('#') { format!("'{user}'") } else { user.clone() };
                 format!("say another place with --home DIR; or, where that one is meant: sudo -u {user} aos …")

@@ -77,8 +77,8 @@ fn the_same_text_again_is_no_other_policy_and_a_text_with_a_fault_denies() {
     > policy fs: => sf:
       → another policy
     > 2: => FS_READ {"path":"a"}
-    2 deny by no role `` in the policy
-    2 FS_READ = EPERM the policy denies FS_READ: no role `` in the policy
+    2 deny by floor: there is no policy.yaml
+    2 FS_READ = EPERM the policy denies FS_READ: floor: there is no policy.yaml
     2 stopped: the policy has no role for this process any more, so it may use no model; change `models` of the role in policy.yaml; then `aos resume 2`
     > off 1
     "#);

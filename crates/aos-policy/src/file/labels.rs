@@ -116,7 +116,14 @@ fn call(reader: &mut Reader, node: &Node) -> Option<Name> {
 fn terms(reader: &mut Reader, fields: &crate::read::Fields<'_>) -> Option<Terms> {
     let mut obligations = Obligations::default();
     let verdict = match (fields.get("verdict"), fields.get("do")) {
-        (Some(node), None) => rule::verdict(reader, node)?,
+        (Some(node), None) => match rule::verdict(reader, node)? {
+            Verdict::Allow => {
+                let hint = "leave the rule out: where no rule about labels denies or asks, the role's rules decide";
+                reader.fault(node, "a label rule that allows does nothing", hint);
+                return None;
+            }
+            verdict => verdict,
+        },
         (None, Some(node)) => match reader.word(node, "thing to do", &["redact", "local_only", "deny"])? {
             "redact" => {
                 obligations.redact = true;

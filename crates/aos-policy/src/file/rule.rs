@@ -41,6 +41,7 @@ pub(crate) fn draft(reader: &mut Reader, fields: &Fields<'_>, name: String, call
     if let Some(node) = fields.get("undo") {
         obligations.undo_ms = reader.span(node, "`undo`");
         check_undo(reader, node, calls);
+        check_kept(reader, node, verdict, obligations.undo_ms);
     }
     if let Some(node) = fields.get("window") {
         obligations.hold_ms = reader.span(node, "`window`");
@@ -78,6 +79,23 @@ fn check_undo(reader: &mut Reader, node: &Node, calls: &[Name]) {
     } else if let Some(name) = calls.first().filter(|_| !calls.iter().any(|name| name.is_kept())) {
         let message = format!("nothing is kept of what {name} changes, so no undo brings it back");
         reader.fault(node, message, "leave `undo` out: it is for files, and commands that change them");
+    }
+}
+
+/// A time that would keep nothing, or for ever, and one for what is never done.
+fn check_kept(reader: &mut Reader, node: &Node, verdict: Verdict, undo_ms: Option<u64>) {
+    /// What is replaced takes room as long as it is kept.
+    const LONGEST_MS: u64 = 366 * 86_400_000;
+    if verdict == Verdict::Deny {
+        reader.fault(node, "what is denied leaves nothing to undo", "leave `undo` out");
+    } else if undo_ms == Some(0) {
+        reader.fault(
+            node,
+            "an `undo` of no time keeps nothing",
+            "write a time such as `15m`, which it is without `undo`",
+        );
+    } else if undo_ms > Some(LONGEST_MS) {
+        reader.fault(node, "nothing is kept for longer than a year", "write at most `366d`");
     }
 }
 

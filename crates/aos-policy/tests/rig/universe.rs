@@ -96,7 +96,7 @@ fn rule(
             let changes = ops.iter().any(|op| *op != "read");
             Rule {
                 redact,
-                undo: undo.filter(|_| can.undo && changes),
+                undo: undo.filter(|_| can.undo && changes && verdict != Verdict::Deny),
                 window: window.filter(|_| verdict == Verdict::Hold),
                 rate,
                 label: label.filter(|_| can.label),
@@ -180,7 +180,8 @@ fn label_rules() -> impl Strategy<Value = Vec<LabelRule>> {
     let rule = (when, about, verdicts(), any::<bool>()).prop_map(|(when, about, verdict, redact)| LabelRule {
         when,
         about,
-        verdict: Some(verdict).filter(|_| when != "personal" || !redact),
+        // One that allows does nothing, and is refused.
+        verdict: Some(verdict.min(Verdict::Hold)).filter(|_| when != "personal" || !redact),
     });
     prop::collection::vec(rule, 0..4)
 }

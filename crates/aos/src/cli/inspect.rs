@@ -96,6 +96,9 @@ pub(super) fn shown(detail: &ProcessDetail, now: Timestamp) -> String {
         Some(grants) if grants.is_empty() => line("grants", "none".into()),
         Some(grants) => line("grants", grants.join("\n")),
     }
+    if !detail.labels.is_empty() {
+        line("labels", detail.labels.join(", "));
+    }
     for standing in &detail.standing {
         let (id, covers) = (&standing.id, &standing.covers);
         line("approved", format!("{id} {covers}, while it lives; `aos reject {id}` withdraws it"));

@@ -7,6 +7,7 @@ use aos_abi::Pid;
 use aos_abi::api::{CallView, ExplainRequest, ExplainView};
 use aos_abi::process::PolicyView;
 use aos_journal::Reader;
+use aos_policy::address::Listens;
 use aos_policy::{Fault, Policy};
 
 use super::clean::clean_line;
@@ -14,6 +15,7 @@ use super::decisions::Turned;
 use super::progress::Progress;
 use super::{Context, Exit, Failure};
 use crate::client::Address;
+use crate::config::Config;
 use crate::daemon::programs;
 use crate::mounts::Mounts;
 
@@ -95,12 +97,20 @@ async fn reload(cx: &Context) -> Result<Exit, Failure> {
 
 fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     let policy = load(cx, &file)?;
+    // A daemon takes none that others could change.
+    if file == cx.home.policy_file() {
+        cx.home.check_private().map_err(|error| {
+            Failure::new(format!("{} cannot be used", file.display())).why(error.to_string()).hint(error.hint())
+        })?;
+    }
     let mounts = Mounts::new(&cx.home, &cx.env);
     let faults = mounts.faults(&policy);
     if !faults.is_empty() {
         return Err(refused(&file, &faults));
     }
-    let (missing, programs) = (mounts.missing(&policy), programs::missing(&policy));
+    let missing = mounts.missing(&policy);
+    let programs: Vec<(String, String)> =
+        programs::missing(&policy).into_iter().chain(in_vain(cx, &policy)).collect();
     if cx.json {
         let what = |(what, _): &(String, String)| what.clone();
         let (warnings, notes): (Vec<_>, Vec<_>) =
@@ -116,6 +126,14 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
         cx.note(&format!("{} can be used, generation {}", file.display(), policy.generation()));
     }
     Ok(Exit::Success)
+}
+
+/// Rules for the daemon's own address, which do nothing. With a broken configuration nobody knows it, and that is said elsewhere.
+fn in_vain(cx: &Context, policy: &Policy) -> Option<(String, String)> {
+    let config = Config::load(&cx.home.config_file(), &cx.env).ok()?;
+    let rules = policy.granted_in_vain(Listens(config.listen));
+    let what = format!("rules of `net` for the daemon's own address open nothing: {}", rules.join(", "));
+    (!rules.is_empty()).then(|| (what, "take them out: no agent and no command reaches the daemon".to_owned()))
 }
 
 /// `none`: the way out where there is no such file.

@@ -30,7 +30,7 @@ impl Home {
     /// than anybody looks at them again. What is missing is no fault.
     ///
     /// # Errors
-    /// [`Error::NoFolder`], [`Error::Foreign`] and [`Error::Shared`] with the first of them.
+    /// [`Error::NoFolder`], [`Error::Foreign`], [`Error::Strange`] and [`Error::Shared`] with the first of them.
     pub fn check_private(&self) -> Result<(), Error> {
         let us = us();
         let roots = self.roots();
@@ -47,7 +47,10 @@ impl Home {
             if foreign && roots.contains(&path) {
                 return Err(Error::Foreign { path, uid, user: user(uid) });
             }
-            if foreign || mode & 0o022 != 0 {
+            if foreign {
+                return Err(Error::Strange { path, uid, user: user(uid) });
+            }
+            if mode & 0o022 != 0 {
                 return Err(Error::Shared { path, mode, uid });
             }
         }
@@ -235,6 +238,29 @@ mod tests {
             assert!(hint.contains("sudo -u '#4242' aos") && !hint.contains("chown"), "{hint}");
             assert_eq!((fs::read_dir(dir.path()).unwrap().count(), mode(dir.path())), (0, permissions));
         }
+    }
+
+    /// It was said to be written by others, with a mode by which only its owner writes it.
+    #[test]
+    fn a_file_of_another_user_is_told_as_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(&dir.path().join("h")).unwrap();
+        home.create().unwrap();
+        let file = home.policy_file();
+        fs::write(&file, "").unwrap();
+        set(home.root(), 0o755);
+        set(&file, 0o600);
+        if std::os::unix::fs::chown(&file, Some(4242), None).is_err() {
+            eprintln!("SKIPPED: only root can give a file away");
+            return;
+        }
+        let refused = home.check_private().unwrap_err();
+        assert!(matches!(&refused, Error::Strange { path, uid: 4242, .. } if *path == file), "{refused}");
+        assert!(
+            refused.to_string().ends_with("belongs to another user, #4242 (uid 4242), who can change it"),
+            "{refused}"
+        );
+        assert!(refused.hint().contains("chown $USER"), "{}", refused.hint());
     }
 
     #[test]
