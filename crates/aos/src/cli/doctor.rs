@@ -200,7 +200,11 @@ fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
             faults => Err(faults),
         }) {
             Ok(policy) => {
-                let missing = mounts.missing(&policy).into_iter().chain(programs::missing(&policy));
+                let missing = mounts
+                    .missing(&policy)
+                    .into_iter()
+                    .chain(programs::missing(&policy))
+                    .chain(programs::unshown(&policy));
                 let missing = missing.map(|(what, hint)| Finding::note("policy", what, hint));
                 let good = Finding::good("policy", format!("generation {}", policy.generation()));
                 std::iter::once(good).chain(missing).collect()

@@ -110,7 +110,7 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
     }
     let missing = mounts.missing(&policy);
     let programs: Vec<(String, String)> =
-        programs::missing(&policy).into_iter().chain(in_vain(cx, &policy)).collect();
+        programs::missing(&policy).into_iter().chain(programs::unshown(&policy)).chain(in_vain(cx, &policy)).collect();
     if cx.json {
         let what = |(what, _): &(String, String)| what.clone();
         let (warnings, notes): (Vec<_>, Vec<_>) =

@@ -1,19 +1,23 @@
 //! Programs as the policy names them, found on this host.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 
-use aos_policy::{Policy, packages};
 use aos_policy::settings::{Exec, OWN_PROGRAMS};
+use aos_policy::{Policy, packages};
 use aos_sandbox::Programs;
 
 /// Where programs are looked for, in this order.
 const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
-/// The named programs that this host has. A name that it does not have is left out: whoever runs it is told so by the
-/// shell.
+/// The named programs that this host has and the sandbox can show. Others are left out: whoever runs one is told so by
+/// the shell, and all else runs.
 pub(crate) fn found(settings: &Exec) -> Programs {
-    let mut paths: Vec<PathBuf> = named(settings).flat_map(|name| packages::programs(name)).filter_map(find).collect();
+    // Where programs are looked for by name, every command may enter.
+    let shown = |name: &&str| !name.starts_with('/') || closed(Path::new(name)).is_none();
+    let programs = named(settings).flat_map(|name| packages::programs(name));
+    let mut paths: Vec<PathBuf> = programs.filter(shown).filter_map(find).collect();
     paths.sort_unstable();
     paths.dedup();
     if settings.runs_own() { Programs::AndOwn(paths) } else { Programs::Only(paths) }
@@ -29,14 +33,50 @@ fn named(settings: &Exec) -> impl Iterator<Item = &String> {
 pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
     let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named);
-    let absent: BTreeSet<&str> =
-        named.filter(|name| packages::programs(name).all(|program| find(program).is_none())).map(String::as_str).collect();
+    let absent: BTreeSet<&str> = named
+        .filter(|name| packages::programs(name).all(|program| find(program).is_none()))
+        .map(String::as_str)
+        .collect();
     let what = format!(
         "not on this host, of the programs that roles name: {}",
         Vec::from_iter(absent.iter().copied()).join(", ")
     );
     let hint = "install them, or take them out of `programs`; commands do not find them";
     (!absent.is_empty()).then(|| (what, hint.to_owned()))
+}
+
+/// Which paths of programs that roles name the sandbox cannot show, with the way out; `None` where there is none.
+pub(crate) fn unshown(policy: &Policy) -> Option<(String, String)> {
+    let roles = policy.roles().filter_map(|name| policy.role(name));
+    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named).filter(|name| name.starts_with('/'));
+    let shown = |name: &String| closed(&find(name)?).map(|why| format!("{name} ({why})"));
+    let closed: BTreeSet<String> = named.filter_map(shown).collect();
+    let what =
+        format!("the sandbox cannot show, of the programs that roles name: {}", Vec::from_iter(closed).join(", "));
+    let hint = "install them where every user may run them, such as /usr/local/bin; commands do not find them";
+    (!what.ends_with(": ")).then(|| (what, hint.to_owned()))
+}
+
+/// Why a program of the host cannot be shown to a command.
+fn closed(program: &Path) -> Option<&'static str> {
+    /// Where a command has folders of its own.
+    const OWN: [&str; 5] = ["/tmp", "/dev", "/proc", "/sys", aos_sandbox::WORKSPACE];
+    if !program.components().skip(1).all(|part| matches!(part, Component::Normal(_))) {
+        return Some("its path has `..`");
+    }
+    let (folder, real) = (program.parent()?.canonicalize().ok()?, program.canonicalize().ok()?);
+    if OWN.iter().any(|own| folder.starts_with(own)) {
+        return Some("commands have a folder of their own there");
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let entered = |path: &Path| path.metadata().is_ok_and(|meta| enters(meta.mode(), meta.uid(), user));
+    let ways = folder.ancestors().chain(real.ancestors().skip(1));
+    (!ways.into_iter().all(entered)).then_some("other users cannot enter a folder that it is in")
+}
+
+/// Whether a command comes through a folder: it is nobody whom the folder knows, but under an ordinary user's daemon its owner.
+fn enters(mode: u32, owner: u32, user: u32) -> bool {
+    if user != 0 && owner == user { mode & 0o100 != 0 } else { mode & 0o001 != 0 }
 }
 
 fn find(name: &str) -> Option<PathBuf> {
@@ -67,6 +107,30 @@ mod tests {
         assert!(paths.iter().any(|path| path.ends_with("cat")));
         assert!(paths.iter().any(|path| path.ends_with("sh")));
         assert!(!paths.iter().any(|path| path.ends_with("no-such-program")));
+    }
+
+    /// Every command of such a role failed, with the sandbox's own words.
+    #[test]
+    fn what_the_sandbox_cannot_show_is_left_out_and_named() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let program = dir.path().join("tool");
+        std::fs::write(&program, "").unwrap();
+        let text = format!("{{exec: {{shell: true, programs: [sh, {0}, /tmp/../{0}], net: none}}}}", program.display());
+        let policy = Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n  a: {text}\n")).unwrap();
+        let Programs::Only(paths) = found(policy.role("a").unwrap().exec.as_ref().unwrap()) else {
+            panic!("a list was asked for");
+        };
+        assert!(paths.len() == 1 && paths[0].ends_with("sh"), "{paths:?}");
+        let (what, _) = unshown(&policy).unwrap();
+        assert!(what.contains("tool (commands have a folder of their own there)"), "{what}");
+        assert!(what.contains("tool (its path has `..`)"), "{what}");
+        assert_eq!(missing(&policy), None, "they are there");
+    }
+
+    #[test]
+    fn a_folder_is_entered_by_everybody_or_by_the_ordinary_user_whose_it_is() {
+        assert!(enters(0o755, 0, 0) && enters(0o755, 0, 1000) && enters(0o700, 1000, 1000));
+        assert!(!enters(0o700, 0, 0) && !enters(0o750, 0, 1000) && !enters(0o700, 1000, 0));
     }
 
     #[test]
