@@ -120,9 +120,10 @@ pub struct Authority {
     pub labels: Labels,
     /// Approvals that stand for what the call leads to: for where a redirect leads, and for what a command asks for and changes.
     pub standing: Vec<Standing>,
-    /// What the files carry that a command of it may send: those that were written under labels, and those that a rule
-    /// labels `personal` or `secret`.
+    /// What the files carry that a command of it may send, since they were written under labels.
     pub files: Labels,
+    /// What they carry where a rule labels them `personal` or `secret`. Whoever sees that there are none takes it away.
+    pub ruled: Labels,
 }
 
 impl Authority {
@@ -188,7 +189,7 @@ impl Authority {
     /// Who decides on what a command asks of the network: it can send whatever it can read.
     #[must_use]
     pub fn sending(&self) -> Authority {
-        Authority { labels: self.labels.and(self.files), ..self.clone() }
+        Authority { labels: self.labels.and(self.files).and(self.ruled), ..self.clone() }
     }
 
     /// Whether it does not allow a call that its process has not made itself, in a way that a person may lift for once.
@@ -216,7 +217,7 @@ impl Authority {
             role: &self.role,
             chain: &self.chain,
             labels: self.labels,
-            given: Given { files: self.files, ..Given::default() },
+            given: Given { files: self.files.and(self.ruled), ..Given::default() },
             reaches: None,
         }
     }

@@ -107,12 +107,19 @@ fn is_in_mount(mount: &Mount, folder: &str) -> bool {
 
 /// What a driver says that its result carries: what a command was let reach is known only at its end.
 pub(crate) fn told(outcome: &Outcome) -> Labels {
+    said(outcome, "label").unwrap_or(Labels::NONE)
+}
+
+/// Where a command's driver says which labels of rules for files are on what was there, in case not all of them are.
+pub const FOUND: &str = "labels_found";
+
+/// The labels in a field of what came back; `None` where it is not there.
+fn said(outcome: &Outcome, field: &str) -> Option<Labels> {
     let value = match outcome {
-        Outcome::Success { result } => Some(result),
-        Outcome::Error { error } => error.partial.as_ref(),
+        Outcome::Success { result } => result,
+        Outcome::Error { error } => error.partial.as_ref()?,
     };
-    let label = value.and_then(|value| value["label"].as_str()).unwrap_or_default();
-    label.split(", ").filter_map(Labels::named).fold(Labels::NONE, Labels::and)
+    Some(value[field].as_str()?.split(", ").filter_map(Labels::named).fold(Labels::NONE, Labels::and))
 }
 
 impl<P: PageStore> Kernel<P> {
@@ -167,7 +174,8 @@ impl<P: PageStore> Kernel<P> {
         // What a rule labels, or what was written under labels, is copied with its labels.
         let ruled = match permit.call() {
             Syscall::FsMove(args) => Some(self.policy.labels_of_files(&process.policy_role, &args.from)),
-            Syscall::ExecCmd(_) => Some(self.policy.labels_of_files(&process.policy_role, ".")),
+            // Of what a rule labels it may find nothing, which is known when it has come back.
+            Syscall::ExecCmd(_) => Some(Labels::NONE),
             _ => None,
         };
         let copied = ruled.map_or(Labels::NONE, |ruled| ruled.and(self.labels_read(pid, Reads::Files)));
@@ -194,12 +202,31 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// A result came: a command may have written what it fetched.
+    /// A result came: a command may have written what it fetched, and what it found.
     pub(crate) fn labels_came(&mut self, pid: Pid, reads: Reads, told: Labels) {
         let workspace = self.table.get(pid).map(|process| process.workspace.clone());
         if let (Reads::Files, false, Some(workspace)) = (reads, told.is_empty(), workspace) {
             self.mark_files(&workspace, told);
         }
+    }
+
+    /// What a command that has come back found of what rules label: what its driver says, or else all of it.
+    pub(crate) fn labels_found(&mut self, pid: Pid, call: usize, outcome: &Outcome) -> Labels {
+        let Some(process) = self.table.get(pid) else { return Labels::NONE };
+        if process.step.get(call).is_none_or(|call| call.made() != Name::ExecCmd.as_str()) {
+            return Labels::NONE;
+        }
+        let ruled = self.policy.labels_of_files(&process.policy_role, ".");
+        said(outcome, FOUND).map_or(ruled, |found| ruled.only(found))
+    }
+
+    /// What commands under way may have put into the files that a process reads, of what rules label there: they are in
+    /// place before it is told what was found.
+    pub(crate) fn labels_copying(&mut self, pid: Pid, reads: Reads) -> Labels {
+        let Some(process) = self.table.get(pid).filter(|_| matches!(reads, Reads::Files)) else { return Labels::NONE };
+        let workspace = process.workspace.clone();
+        let there = self.fetching().into_iter().filter(|one| are_common(&workspace, &one.workspace));
+        there.fold(Labels::NONE, |labels, one| labels.and(self.policy.labels_of_files(&one.role, ".")))
     }
 
     /// What the error of a call shows: why files could not be changed is said with names of what is there, of a folder that
@@ -245,7 +272,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn labels_lost(&mut self, pid: Pid, call: &str) {
         let Some(process) = self.table.get(pid).filter(|_| call == Name::ExecCmd.as_str()) else { return };
         let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
-        self.mark_files(&workspace, self.labels_fetched(&role));
+        self.mark_files(&workspace, self.labels_put(&role));
     }
 
     /// The commands that have not come back.
@@ -258,7 +285,7 @@ impl<P: PageStore> Kernel<P> {
             let process = self.table.get(by)?;
             process.step.get(call).filter(|call| call.made() == Name::ExecCmd.as_str())?;
             let (workspace, role) = (process.workspace.clone(), process.policy_role.clone());
-            Some(Fetching { by, labels: self.labels_fetched(&role), workspace, role })
+            Some(Fetching { by, labels: self.labels_put(&role), workspace, role })
         });
         commands.collect()
     }
@@ -266,7 +293,7 @@ impl<P: PageStore> Kernel<P> {
     /// Another policy holds: what is in their files stays there, also where it would have let them fetch nothing of that.
     pub(crate) fn labels_stay(&mut self, fetching: Vec<Fetching>) {
         for Fetching { workspace, role, labels, .. } in fetching {
-            if !labels.within(self.labels_fetched(&role)) {
+            if !labels.within(self.labels_put(&role)) {
                 self.mark_files(&workspace, labels);
             }
         }
@@ -361,6 +388,11 @@ impl<P: PageStore> Kernel<P> {
         others.fold(Labels::NONE, |labels, one| labels.and(one.labels))
     }
 
+    /// What a command of this role may put into its files: what it fetches, and what it finds.
+    fn labels_put(&self, role: &str) -> Labels {
+        self.labels_fetched(role).and(self.policy.labels_of_files(role, "."))
+    }
+
     /// What a command of this role may fetch.
     fn labels_fetched(&self, role: &str) -> Labels {
         let exec = self.policy.role(role).and_then(|role| role.exec.as_ref());
@@ -370,12 +402,11 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    /// What a command may send of the files that it can read. That of a file by a rule which calls it untrusted says nothing
-    /// of who steers the command.
+    /// What a command may send of the files that rules label. That a rule calls a file untrusted says nothing of who steers
+    /// the command.
     pub(crate) fn labels_sent(&mut self, pid: Pid) -> Labels {
-        let written = self.labels_run(pid);
-        let Some(process) = self.table.get(pid) else { return written };
-        written.and(self.policy.labels_of_files(&process.policy_role, ".").without(Labels::UNTRUSTED))
+        let Some(process) = self.table.get(pid) else { return Labels::NONE };
+        self.policy.labels_of_files(&process.policy_role, ".").without(Labels::UNTRUSTED)
     }
 
     pub(crate) fn labels_of_folders(&self, which: impl Fn(&str) -> bool) -> Labels {

@@ -72,6 +72,7 @@ use crate::process::{Ask, Notice, Phase, Process};
 use crate::scheduler::Scheduler;
 use crate::table::{PAGE_FORMAT, PageStore, Table};
 
+pub use labels::FOUND;
 pub use proposals::told_of;
 pub use time::next_after;
 

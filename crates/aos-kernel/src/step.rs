@@ -312,16 +312,16 @@ impl<P: PageStore> Kernel<P> {
             Name::NetFetch | Name::NetSend if approved => self.labels_of(pid).without(Labels::UNTRUSTED),
             _ => self.labels_of_call(pid, call),
         };
-        let files = match call.name() {
-            Name::ExecCmd => self.labels_sent(pid),
-            _ => Labels::NONE,
+        let (files, ruled) = match call.name() {
+            Name::ExecCmd => (self.labels_run(pid), self.labels_sent(pid)),
+            _ => (Labels::NONE, Labels::NONE),
         };
         let (root, role, chain) = match self.table.get(pid) {
             Some(process) => (process.root, process.policy_role.clone(), process.chain.clone()),
             None => (pid, String::new(), Vec::new()),
         };
         let standing = self.standing_inside(pid, call);
-        Authority { pid, root, policy, role, chain, labels, standing, files }
+        Authority { pid, root, policy, role, chain, labels, standing, files, ruled }
     }
 
     /// Records a result decided by the kernel.
@@ -369,7 +369,7 @@ impl<P: PageStore> Kernel<P> {
         };
         self.globals.in_flight.remove(&effect);
         self.count_brought(pid, outcome);
-        let told = told(outcome);
+        let told = told(outcome).and(self.labels_found(pid, call, outcome));
         self.labels_came(pid, reads, told);
         let shown = match outcome {
             Outcome::Success { .. } => self.labels_read(pid, reads),
@@ -377,7 +377,7 @@ impl<P: PageStore> Kernel<P> {
         };
         let labels = match outcome {
             Outcome::Error { error } if self.heard_nobody(pid, call, error) => Labels::NONE,
-            _ => labels.and(told).and(shown),
+            _ => labels.and(told).and(shown).and(self.labels_copying(pid, reads)),
         };
         self.will_see(pid, labels);
         let current = self.table.get(pid).and_then(|process| process.step.get(call)).map(|call| call.state);

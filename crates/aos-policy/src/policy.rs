@@ -23,7 +23,7 @@ use crate::role::Role;
 use crate::scope::{Hit, Scope};
 use crate::settings::{Limits, PersonalData, Proposals};
 use crate::standing::Standing;
-use crate::target::{Action, Kind, kind};
+use crate::target::{Action, Kind, Reach, Target, kind};
 use crate::terms::{Obligations, Terms};
 
 /// A compiled policy. Cheap to clone and share.
@@ -434,6 +434,21 @@ impl Policy {
         let rules = role.table(Action::of(Name::FsRead)).rules().iter();
         let reached = rules.filter(|rule| below.as_ref().is_none_or(|target| rule.scope.hit(target) != Hit::Missed));
         reached.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
+    }
+
+    /// What one thing at a path carries by the rules of a role for files. A folder carries what is said of what it is itself
+    /// in: that a rule is about all below it says nothing of a folder without anything.
+    #[must_use]
+    pub fn labels_of_entry(&self, role: &str, path: &str, is_folder: bool) -> Labels {
+        let Some(role) = self.tables.role(role) else { return Labels::NONE };
+        let Some(words) = crate::target::plain(path) else { return Labels::NONE };
+        let target = Target::Words { words, reach: Reach::Itself };
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let within = Target::Words { words: crate::target::plain(above).unwrap_or_default(), reach: Reach::Itself };
+        let hit = |scope: &Scope, target| scope.hit(target) != Hit::Missed;
+        let rules = role.table(Action::of(Name::FsRead)).rules().iter();
+        let about = rules.filter(|rule| hit(&rule.scope, &target) && (!is_folder || hit(&rule.scope, &within)));
+        about.fold(Labels::NONE, |labels, rule| labels.and(rule.terms.obligations.labels))
     }
 
     /// What the names in a folder carry for a role, by its rules for what lies right below: whoever put it there named it. Of a

@@ -261,6 +261,8 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ("fs/driver.rs", &["new"]),
     // Looks that a person or a call stands behind; neither shows or changes what is in a file but to a person.
     ("fs/examine.rs", &["examine", "drift"]),
+    // Beside a command that has its permit: names alone, and of these only what rules say of them.
+    ("fs/labelled.rs", &["labelled"]),
     ("fs/place.rs", &["new", "check"]),
     ("net/authority.rs", &["new", "pem"]),
     // Says what is refused; nothing is looked up or reached.

@@ -30,6 +30,7 @@ mod error;
 mod examine;
 mod home;
 mod keep;
+mod labelled;
 mod list;
 mod locks;
 mod path;
@@ -47,6 +48,7 @@ pub use difference::{Differences, SHOWN_BYTES_MAX};
 pub use driver::{Done, Driver};
 pub use examine::{Seen, drift, examine};
 pub use keep::Keeping;
+pub use labelled::labelled;
 pub use place::{Mount, Place};
 
 // What watching needs of the way paths are kept inside.

@@ -631,3 +631,54 @@ fn a_labelled_file_stays_labelled_wherever_it_goes() {
       → infer 7 turn [task, turn, fs_list]
     "#);
 }
+
+/// A command in a workspace where none of the labelled files is was taken to have read them.
+#[test]
+fn a_rule_for_files_labels_a_command_where_its_driver_found_such_a_file() {
+    let told = replay_under(
+        LABELS,
+        r#"
+        spawn resident go
+        2: => EXEC_CMD {"cmd":"echo"}
+        done 2 EXEC_CMD {"labels_found":""}
+        2: => EXEC_CMD {"cmd":"echo"} => FS_READ {"path":"notes"}
+        done 2 EXEC_CMD {"labels_found":"personal"}
+        done 2 FS_READ
+        2: => FS_READ {"path":"notes"}
+        done 2 FS_READ
+        2: => EXEC_CMD {"cmd":"echo"}
+        done 2 EXEC_CMD {"labels_found":"untrusted.file, secret"}
+        2: => EXEC_CMD {"cmd":"echo"}
+        "#,
+    );
+    let labelled: Vec<&str> = told.lines().filter(|line| line.contains(" labelled ")).collect();
+    assert_eq!(labelled, ["2 labelled untrusted.file"], "{told}");
+    // Not before the one that found it, and asked about after it.
+    let (before, after) = told.split_once("2 labelled").unwrap();
+    assert!(!before.contains(" ask ") && before.matches("→ call 2 EXEC_CMD").count() == 3, "{told}");
+    assert!(after.contains("ask by label: labels[0] untrusted"), "{told}");
+}
+
+/// What a command has copied is in place a moment before its result is here.
+#[test]
+fn what_is_read_beside_a_command_that_may_copy_is_labelled() {
+    let read = |by_then: &str| {
+        let told = replay_under(
+            LABELS,
+            &format!(
+                r#"
+                spawn resident folder=/w go
+                spawn resident folder=/w go
+                2: => EXEC_CMD {{"cmd":"cp inbox/a notes"}}
+                {by_then}
+                3: => FS_READ {{"path":"notes"}}
+                done 3 FS_READ
+                "#
+            ),
+        );
+        told.contains("3 labelled untrusted.file")
+    };
+    assert!(read(""), "it is under way");
+    assert!(read("done 2 EXEC_CMD"), "nothing is said of what it found");
+    assert!(!read(r#"done 2 EXEC_CMD {"labels_found":""}"#));
+}

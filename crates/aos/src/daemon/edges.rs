@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::drivers::Drivers;
+use super::found::Found;
 use super::heart::Completion;
 use super::history::History;
 use super::inference::Models;
@@ -380,15 +381,24 @@ impl Edges {
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
                 let folder = place.root.clone();
+                let (looked_at, found) = (place.clone(), Found::of(&authority));
                 let looked = move || {
                     place.check()?;
-                    held(bound.as_deref(), &place, permit.call()).map(|()| permit)
+                    held(bound.as_deref(), &place, permit.call())?;
+                    Ok((found.look(&place), permit))
                 };
-                let permit = blocking(looked).await?;
+                let (found, permit) = blocking(looked).await?;
+                let authority = found.narrow(authority);
                 let requests = Requests::new(&authority, &call_id, self.completions.clone());
                 let watch = self.undo.watch(id, &folder);
                 let ran = drivers.exec(permit, folder, Keeping { layer, note }, &authority, requests, token).await?;
-                let (answer, told) = blocking(move || Ok((ran.answer, watch.took(ran.committed)))).await?;
+                let ended = move || {
+                    let mut answer = ran.answer;
+                    // What came to lie there meanwhile, it may have read.
+                    found.look(&looked_at).tell(&mut answer);
+                    Ok((answer, watch.took(ran.committed)))
+                };
+                let (answer, told) = blocking(ended).await?;
                 self.tell(told);
                 answer
             }

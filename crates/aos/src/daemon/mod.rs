@@ -16,6 +16,7 @@ mod edges;
 mod example;
 pub(crate) mod folders;
 mod fork;
+mod found;
 mod ground;
 mod handles;
 mod heart;

@@ -88,8 +88,7 @@ impl Outlet {
         private.extend(named.iter().filter_map(|host| host.parse().ok()));
         let secrets = drivers.secrets().clone();
         // A command can send whatever it can read.
-        let labels = authority.labels.and(authority.files);
-        let (authority, policy) = (Authority { labels, ..authority.clone() }, drivers.policy());
+        let (authority, policy) = (authority.sending(), drivers.policy());
         let (told, requests) = (Mutex::default(), Arc::new(requests));
         let rules = Rules { authority, policy, configured, private, secrets, opener, requests, told };
         Outlet { driver, rules: Arc::new(rules), tasks: TaskTracker::new(), stop: CancellationToken::new() }

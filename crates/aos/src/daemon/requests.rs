@@ -51,7 +51,7 @@ struct Gathered {
 impl Requests {
     /// None yet, of a call of the process whose authority this is.
     pub(crate) fn new(authority: &Authority, call_id: &str, journal: mpsc::UnboundedSender<Completion>) -> Requests {
-        let labels = authority.labels.and(authority.files).held().map(str::to_owned).collect();
+        let labels = authority.sending().labels.held().map(str::to_owned).collect();
         let generation = authority.policy.generation().to_owned();
         let gathered = Mutex::new(Gathered { generation, ..Gathered::default() });
         Requests { pid: authority.pid, call_id: call_id.to_owned(), labels, journal, gathered }

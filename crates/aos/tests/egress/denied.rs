@@ -187,6 +187,8 @@ fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
     let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("told")])], policy);
     rig.up();
     let folder = folder(&rig);
+    std::fs::create_dir(folder.join("keys")).unwrap();
+    std::fs::write(folder.join("keys/a"), "key").unwrap();
     let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
     at_rest(&rig, pid);
     let one = only(&rig);

@@ -3,6 +3,7 @@
 mod examining;
 mod home;
 mod inside;
+mod labelled;
 mod listing;
 mod mounted;
 mod reading;

@@ -132,6 +132,7 @@ impl Bench {
             labels: Labels::NONE,
             standing: Vec::new(),
             files: Labels::NONE,
+            ruled: Labels::NONE,
         };
         let call = Syscall::parse(name, &args.to_string()).unwrap();
         let subject = aos_policy::Subject {
