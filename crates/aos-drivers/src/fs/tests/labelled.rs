@@ -6,7 +6,8 @@ use super::Room;
 use crate::fs::{Mount, Place, labelled};
 
 fn found(place: &Place) -> String {
-    let rules = "{path: 'mail/**', ops: [read], label: untrusted.file}, {path: '**/*.key', ops: [read], label: secret}";
+    let rules =
+        "{path: 'mail/**', ops: [read], label: untrusted.file}, {path: 'a/*/*.key', ops: [read], label: secret}";
     let policy = Policy::parse(&format!("version: 1\ndefault_role: r\nroles:\n  r: {{fs: [{rules}]}}\n")).unwrap();
     let all = policy.labels_of_files("r", ".");
     assert_eq!(all.to_string(), "untrusted.file, secret");
