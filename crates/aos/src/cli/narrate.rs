@@ -130,8 +130,8 @@ impl Narrator {
                 self.tokens.1 += usage.output_tokens;
                 self.cost = self.cost.plus(cost_usd.unwrap_or(Usd::ZERO));
                 self.unpriced |= cost_usd.is_none();
-                let cost = cost_usd.map_or("a cost that is not known".to_owned(), money);
-                let why = why.as_deref().map(|why| format!("charged {cost} as an estimate, the most it can be: {why}"));
+                let most = cost(cost_usd.unwrap_or(Usd::ZERO), cost_usd.is_none());
+                let why = why.as_deref().map(|why| format!("charged {most} as an estimate, the most it can be: {why}"));
                 why.iter().map(|why| style.dim(&self.fit(&clean_line(why)))).collect()
             }
             Body::Compacted { tokens: (before, after), .. } => {
