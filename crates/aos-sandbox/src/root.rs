@@ -61,6 +61,12 @@ const SETTINGS: &[&str] = &[
     "locale.alias",
     "locale.conf",
     "shells",
+    // Where Debian keeps what a Java does not start without.
+    "java-8-openjdk",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "java-25-openjdk",
 ];
 
 /// Further settings for a command that uses the host's network.

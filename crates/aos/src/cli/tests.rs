@@ -108,7 +108,8 @@ fn help_of_run() {
                                     docs/**"; may be repeated
           --group <NAME>            The group it and its children belong to; `aos kill --group` reaches
                                     all of it
-          --dry-run                 Show what it would change in the folder, and leave it alone
+          --dry-run                 Show what it would change in the folder, and change nothing: it
+                                    works on a copy, and sends, remembers and schedules nothing
       -h, --help                    Print help (see more with '--help')
 
     Everywhere:
