@@ -386,7 +386,8 @@ impl Root {
         let mut shown = BTreeSet::new();
         for (place, real) in &programs {
             // Many find what belongs to them by where they lie, links followed: a Java its libraries, a script its modules.
-            let linked = place != real && SYSTEM.iter().any(|name| real.starts_with(Path::new("/").join(name)));
+            let elsewhere = place.parent() != real.parent();
+            let linked = elsewhere && SYSTEM.iter().any(|name| real.starts_with(Path::new("/").join(name)));
             let at = if linked { real } else { place };
             if !within(at) && shown.insert(at) {
                 self.show(at, real, false, true)?;

@@ -89,13 +89,22 @@ fn python_and_git_work() {
 
 /// The file behind a link was shown under the link's name: a Java found none of its libraries, npm none of its modules.
 #[test]
-fn a_program_that_is_a_link_finds_what_lies_beside_it() {
+fn a_program_that_is_a_link_to_elsewhere_finds_what_lies_beside_it() {
     let Some(rig) = rig() else { return };
-    let real = std::fs::canonicalize("/usr/bin/awk").expect("awk is on every host");
-    let mut spec = rig.spec(&["sh", "-c", "readlink -f /usr/bin/awk; awk 'BEGIN { print 6 * 7 }'"]);
-    spec.programs = Programs::Only(["/bin/sh", "/usr/bin/readlink", "/usr/bin/awk"].map(Into::into).into());
+    let programs = std::fs::read_dir("/usr/bin").expect("it is on every host");
+    let elsewhere = programs.flatten().map(|entry| entry.path()).find_map(|path| {
+        let real = path.canonicalize().ok().filter(|real| real.is_file())?;
+        let below = ["/usr/lib", "/usr/share", "/usr/local"].iter().any(|folder| real.starts_with(folder));
+        below.then_some((path, real))
+    });
+    let Some((link, real)) = elsewhere else {
+        rig::skipped("no program of this host is a link to another folder, so whether one works inside was not tried");
+        return;
+    };
+    let mut spec = rig.spec(&["readlink", "-f", link.to_str().expect("a plain path")]);
+    spec.programs = Programs::Only(vec!["/usr/bin/readlink".into(), link]);
     let out = go(&spec).expect("it starts");
-    assert_eq!(out.stdout.text(), format!("{}\n42\n", real.display()), "{out:?}");
+    assert_eq!(out.stdout.text(), format!("{}\n", real.display()), "{out:?}");
 }
 
 #[test]

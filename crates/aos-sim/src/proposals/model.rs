@@ -511,6 +511,10 @@ impl Model {
         }
         let unseen = self.questions.iter().filter(|question| question.shown.is_none());
         out.looks.extend(unseen.map(|question| question.id));
+        // What it was thinking is lost, and who is stopped begins no other thought.
+        if self.stopped && self.doing == Doing::Thinks {
+            self.doing = Doing::Rests;
+        }
         let Doing::Runs { call, under, made, .. } = self.doing else { return };
         let stands = self.questions.iter().any(|question| question.is == Is::Stands && question.call.covers(call));
         if call.may_repeat() && (call.kind() == Kind::Free || stands) {

@@ -33,6 +33,8 @@ const WALL_MS: u64 = 60_000;
 /// How long servers misbehave, and how long all of them answer in the end, in milliseconds.
 const BAD_MS: u64 = 600_000;
 const GOOD_MS: u64 = 600_000;
+/// The most tokens that a server counts in a prompt.
+const INPUT_MAX: u64 = 400;
 /// The models, with their servers, tiers and prices in dollars for a million tokens.
 const MODELS: [(&str, &str, &str, u64); 4] = [
     ("ann", "https://one.example", "standard", 3),
@@ -321,7 +323,7 @@ impl World {
         let Some(Job { asker, model, wrong, max_output }) = self.jobs.remove(&key) else { return Ok(()) };
         let ((pid, request), id, latency_ms) = (asker, key.1, 1);
         let output_tokens = self.chance.between(1, u64::from(max_output));
-        let usage = Usage { input_tokens: self.chance.between(1, 400), output_tokens, ..Usage::default() };
+        let usage = Usage { input_tokens: self.chance.between(1, INPUT_MAX), output_tokens, ..Usage::default() };
         let failure = wrong.map(|wrong| {
             self.side.fails(id, self.now, wrong);
             let (kind, retry_after_ms) = match wrong {
@@ -421,7 +423,7 @@ impl World {
         Ok(())
     }
 
-    /// The daemon is killed and starts again: agents' requests are sent again under their ids, programs have hung up.
+    /// The daemon is killed and starts again: nobody hears what was under way, programs have hung up, and agents ask anew.
     fn crash(&mut self) -> Result<(), Broken> {
         self.served.crashes += 1;
         let mut kernel = Kernel::new(NoPages);
@@ -433,11 +435,34 @@ impl World {
             return Err(broken("replay makes the same facts", "another journal"));
         }
         self.kernel = kernel;
-        for ((_, id), job) in std::mem::take(&mut self.jobs) {
-            if job.asker.1.is_some() {
-                self.side.forgets(id, self.now);
-            }
+        let cut_off = std::mem::take(&mut self.jobs);
+        cut_off.keys().for_each(|(_, id)| self.side.forgets(*id, self.now));
+        let before = self.journal.len();
+        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new() })?;
+        for job in cut_off.into_values().filter(|job| job.asker.1.is_none()) {
+            self.is_paid_unheard(&job, before)?;
         }
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new() })
+        Ok(())
+    }
+
+    /// What nobody heard the end of is paid once, by no less than its server may want for it.
+    fn is_paid_unheard(&mut self, job: &Job, since: usize) -> Result<(), Broken> {
+        let pid = job.asker.0;
+        let paid =
+            self.journal[since..].iter().filter(|entry| entry.pid == pid).filter_map(|entry| match &entry.body {
+                Body::Charged { cost_usd, why: Some(_), .. } => *cost_usd,
+                _ => None,
+            });
+        let paid: Vec<Usd> = paid.collect();
+        let output_tokens = u64::from(job.max_output);
+        let most = Usage { input_tokens: INPUT_MAX, output_tokens, ..Usage::default() };
+        let most = self.side.price(&job.model).of(&most);
+        match paid[..] {
+            [paid] if paid >= most => {
+                self.side.bills(job.asker, paid);
+                Ok(())
+            }
+            _ => Err(broken("what nobody heard is paid", format!("{pid} paid {paid:?} for what may cost {most}"))),
+        }
     }
 }

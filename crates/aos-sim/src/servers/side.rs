@@ -234,6 +234,12 @@ impl Side {
         (account.since, account.failed) = (now, BTreeSet::new());
     }
 
+    /// It may have answered, and wants this.
+    pub(super) fn bills(&mut self, asker: Asker, cost: Usd) {
+        let account = self.accounts.entry(asker).or_default();
+        account.owes = Usd(account.owes.0 + cost.0);
+    }
+
     /// It does not answer.
     pub(super) fn fails(&mut self, id: EffectId, now: Timestamp, wrong: Wrong) {
         let Some(asking) = self.under_way.remove(&id) else { return };
