@@ -6,11 +6,12 @@
 use crate::settings::OWN_PROGRAMS;
 
 /// What `coreutils` stands for: the programs of that package that work on files, texts and times.
-const COREUTILS: &str = "[ b2sum base32 base64 basename cat chmod cksum comm cp csplit cut date dd df dir dirname du echo \
-    env expand expr factor false fmt fold head id install join link ln ls md5sum mkdir mkfifo mktemp mv nl nproc numfmt \
-    od paste printenv printf pwd readlink realpath rm rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred \
-    shuf sleep sort split stat stdbuf sum sync tac tail tee test timeout touch tr true truncate tsort uname unexpand \
-    uniq unlink vdir wc whoami yes";
+const COREUTILS: &str = "[ arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum comm cp csplit cut date dd df dir \
+    dircolors dirname du echo env expand expr factor false fmt fold groups head id install join link ln logname ls \
+    md5sum mkdir mkfifo mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv printf ptx pwd readlink \
+    realpath rm rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf \
+    stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink vdir wc \
+    whoami yes";
 /// What `diffutils` stands for.
 const DIFFUTILS: &str = "cmp diff diff3 sdiff";
 

@@ -4,6 +4,7 @@
 
 mod session;
 
+use std::cell::Cell;
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -99,14 +100,23 @@ impl Args {
         let interrupts = Interrupts::listen()?;
         let started: Started = client.post(&Address::of("/v1/processes"), &request).await?;
         view::lacks(cx, &request, &started);
-        let exit = Session::of_run(cx, client, started.pid, keyboard, interrupts).until_the_end().await;
-        if let (true, Some(folder)) = (self.dry_run, &request.workspace) {
-            let copy = cx.home.workspaces().join(started.pid.to_string());
-            show_difference(cx, Path::new(folder), &copy)?;
-            // Nothing but the difference was wanted of it; what is left is only disk space. The home is ours alone, as the
-            // client saw to, so nobody else says what its `workspaces` is.
-            let _ = std::fs::remove_dir_all(copy);
+        let session = Session::of_run(cx, client, started.pid, keyboard, interrupts);
+        let Some(folder) = request.workspace.as_deref().filter(|_| self.dry_run) else {
+            return session.until_the_end().await;
+        };
+        let copy = cx.home.workspaces().join(started.pid.to_string());
+        let shown = Cell::new(false);
+        let show = || {
+            shown.set(true);
+            show_difference(cx, Path::new(folder), &copy)
+        };
+        let exit = session.until_the_end_and(show).await;
+        if !shown.get() {
+            show()?;
         }
+        // Nothing but the difference was wanted of it; what is left is only disk space. The home is ours alone, as the
+        // client saw to, so nobody else says what its `workspaces` is.
+        let _ = std::fs::remove_dir_all(&copy);
         exit
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aos_abi::api::{Accepted, ApproveRequest, InputRequest, ProposalView, RejectRequest};
 use aos_abi::process::{Mode, ProcessView, State};
-use aos_abi::{Lsn, Pid, Signal};
+use aos_abi::{Body, Lsn, Pid, Signal};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -68,6 +68,8 @@ pub(crate) struct Session<'c> {
     after: Lsn,
     input: Input,
     shown: Option<Shown>,
+    /// The last line of JSON, which nothing comes after.
+    last: Option<String>,
 }
 
 /// A proposal that was shown whole.
@@ -141,6 +143,7 @@ impl<'c> Session<'c> {
             after: Lsn::ZERO,
             input: Input::Silent,
             shown: None,
+            last: None,
         }
     }
 
@@ -149,7 +152,15 @@ impl<'c> Session<'c> {
     }
 
     /// Until the process has ended, or the person goes away.
-    pub(crate) async fn until_the_end(mut self) -> Result<Exit, Failure> {
+    pub(crate) async fn until_the_end(self) -> Result<Exit, Failure> {
+        self.until_the_end_and(|| Ok(())).await
+    }
+
+    /// The same, and what is to be said then; of JSON the end of the process is the last line.
+    pub(crate) async fn until_the_end_and(
+        mut self,
+        then: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Exit, Failure> {
         let mut events = self.client.events(self.address(), self.after, true);
         let mut tick = interval(DRAW_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -174,6 +185,10 @@ impl<'c> Session<'c> {
             };
             if let Some(exit) = done {
                 self.erase();
+                then()?;
+                if let Some(last) = &self.last {
+                    self.cx.print(last)?;
+                }
                 return Ok(exit);
             }
         }
@@ -205,7 +220,11 @@ impl<'c> Session<'c> {
 
     async fn entry(&mut self, line: &Line) -> Result<Option<Exit>, Failure> {
         if self.cx.json {
-            self.cx.print(&format!("{}\n", clean_json(&line.json)))?;
+            let text = format!("{}\n", clean_json(&line.json));
+            match line.entry.as_ref().map(|entry| &entry.body) {
+                Some(Body::Exited { .. }) => self.last = Some(text),
+                _ => self.cx.print(&text)?,
+            }
         }
         self.after = line.lsn;
         let Some(entry) = &line.entry else { return Ok(None) };
