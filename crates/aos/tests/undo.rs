@@ -418,8 +418,8 @@ fn a_dry_run_in_json_ends_with_the_difference() {
         let ran = rig.aos(&["run", "--json", "--dry-run", "-w", folder.to_str().unwrap(), task]);
         assert_eq!(ran.code, code, "{ran:?}");
         let lines: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let (end, before) = lines.split_last().unwrap();
-        let (last, events) = before.split_last().unwrap();
+        let (end, told) = lines.split_last().unwrap();
+        let (last, events) = told.split_last().unwrap();
         let lsns: Vec<u64> = events.iter().map(|event| event["lsn"].as_u64().unwrap()).collect();
         assert!(lsns.is_sorted() && !lsns.is_empty(), "{ran:?}");
         assert_eq!((&events[0]["type"], &end["type"]), (&json!("spawned"), &json!("exited")), "{ran:?}");
