@@ -14,8 +14,11 @@ pub(crate) fn first(text: &str, is_marked: impl Fn(usize) -> bool) -> Option<usi
 fn negates(word: &str) -> bool {
     const WORDS: [&str; 10] =
         ["not", "never", "cannot", "dont", "without", "avoid", "avoids", "avoiding", "refrain", "neither"];
-    let word = word.to_lowercase();
-    WORDS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t")
+    let ends = |end: &str| {
+        let at = word.len().checked_sub(end.len()).and_then(|at| word.get(at..));
+        at.is_some_and(|last| last.eq_ignore_ascii_case(end))
+    };
+    WORDS.iter().any(|negation| word.eq_ignore_ascii_case(negation)) || ends("n't") || ends("n’t")
 }
 
 #[cfg(test)]
