@@ -42,8 +42,8 @@ const LONG: Duration = Duration::from_secs(3_660);
 /// How often a request that only looks is sent to a daemon that goes away before it answers, and how long lies between.
 const TRIES_MAX: usize = 4;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
-/// Largest answer that is read into memory, in bytes; lists of a hundred thousand processes fit.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Largest answer that is read into memory, in bytes; lists of two million processes fit.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// Whether a missing daemon is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
