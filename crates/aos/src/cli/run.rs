@@ -4,7 +4,6 @@
 
 mod session;
 
-use std::cell::Cell;
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -105,15 +104,7 @@ impl Args {
             return session.until_the_end().await;
         };
         let copy = cx.home.workspaces().join(started.pid.to_string());
-        let shown = Cell::new(false);
-        let show = || {
-            shown.set(true);
-            show_difference(cx, Path::new(folder), &copy)
-        };
-        let exit = session.until_the_end_and(show).await;
-        if !shown.get() {
-            show()?;
-        }
+        let exit = session.until_the_end_and(|| show_difference(cx, Path::new(folder), &copy)).await;
         // Nothing but the difference was wanted of it; what is left is only disk space. The home is ours alone, as the
         // client saw to, so nobody else says what its `workspaces` is.
         let _ = std::fs::remove_dir_all(&copy);

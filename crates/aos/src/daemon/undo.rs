@@ -219,7 +219,7 @@ impl Undo {
             tracing::warn!(%effect, error = error.whole(), "how long a change is kept could not be written down");
         }
         let kept = Kept::of(&committed, &note);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
+        self.keep(effect, kept);
         let changed = changed(&committed, &note);
         if committed.dir().join(format!("told-{}", committed.turn())).exists() {
             // So version 0.1.0 marked what the journal knows of.
@@ -393,7 +393,7 @@ impl Undo {
             }
         } else {
             let kept = Kept { pid: note.pid, bytes: kept.unwrap_or(most), until: note.until };
-            self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(note.effect, kept);
+            self.keep(note.effect, kept);
             self.make_room();
         }
         (!nothing).then(|| (note.pid, Body::Changed(Box::new(changed))))
@@ -432,7 +432,7 @@ impl Undo {
             if committed.stage() == Stage::Committed { committed.undo(written) } else { committed.redo(written) }?;
         // Once the journal knows of it, its folder is another.
         let kept = Kept::of(&turned, note);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
+        self.keep(effect, kept);
         Ok(turned)
     }
 
@@ -447,6 +447,11 @@ impl Undo {
     pub(crate) fn forget_all_of(&self, pids: &[Pid]) {
         self.count();
         self.drop_those(|kept| kept.iter().filter(|(_, kept)| pids.contains(&kept.pid)).map(|(id, _)| *id).collect());
+    }
+
+    /// Counts a change among what is kept, as it is now.
+    fn keep(&self, effect: EffectId, kept: Kept) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
     }
 
     /// Makes room, unless that is still to be done for all that is kept.

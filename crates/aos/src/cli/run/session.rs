@@ -156,11 +156,20 @@ impl<'c> Session<'c> {
         self.until_the_end_and(|| Ok(())).await
     }
 
-    /// The same, and what is to be said then; of JSON the end of the process is the last line.
+    /// The same, and what is to be said then, however it came to that; of JSON the end of the process is the last line.
     pub(crate) async fn until_the_end_and(
         mut self,
         then: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Exit, Failure> {
+        let exit = self.follow().await;
+        then()?;
+        if let Some(last) = &self.last {
+            self.cx.print(last)?;
+        }
+        exit
+    }
+
+    async fn follow(&mut self) -> Result<Exit, Failure> {
         let mut events = self.client.events(self.address(), self.after, true);
         let mut tick = interval(DRAW_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -185,10 +194,6 @@ impl<'c> Session<'c> {
             };
             if let Some(exit) = done {
                 self.erase();
-                then()?;
-                if let Some(last) = &self.last {
-                    self.cx.print(last)?;
-                }
                 return Ok(exit);
             }
         }
