@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 
-use aos_abi::inference::Usage;
 use aos_abi::{Body, Lsn, Pid, Timestamp, Usd};
 use serde::{Deserialize, Serialize};
 
@@ -185,10 +184,8 @@ impl<P: PageStore> Kernel<P> {
     /// What a purse held counts as spent.
     pub(crate) fn lose(&mut self, pid: Pid, purse: &Purse) {
         let lost = purse.total();
-        self.settle_all(pid, lost, lost);
         let priced = lost.usd > 0 || self.model(&purse.model).is_some_and(|spec| spec.price.is_some());
-        let usage = Usage { input_tokens: lost.tokens, estimated: true, ..Usage::default() };
-        self.charged(pid, &purse.model, usage, priced.then_some(Usd(lost.usd)), Some(LOST));
+        self.charge_all(pid, &purse.model, priced, (lost, 0), LOST);
     }
 
     /// What is set aside ahead for a process in one dimension.

@@ -51,10 +51,10 @@ pub(crate) fn unshown(policy: &Policy) -> Option<(String, String)> {
     let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named).filter(|name| name.starts_with('/'));
     let shown = |name: &String| closed(&find(name)?).map(|why| format!("{name} ({why})"));
     let closed: BTreeSet<String> = named.filter_map(shown).collect();
-    let what =
-        format!("the sandbox cannot show, of the programs that roles name: {}", Vec::from_iter(closed).join(", "));
     let hint = "install them where every user may run them, such as /usr/local/bin; commands do not find them";
-    (!what.ends_with(": ")).then(|| (what, hint.to_owned()))
+    let names = Vec::from_iter(closed).join(", ");
+    let what = || format!("the sandbox cannot show, of the programs that roles name: {names}");
+    (!names.is_empty()).then(|| (what(), hint.to_owned()))
 }
 
 /// Why a program of the host cannot be shown to a command.
