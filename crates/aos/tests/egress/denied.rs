@@ -53,6 +53,22 @@ fn last_result(rig: &Rig, pid: u64) -> Value {
     rig.entries(pid, "result").pop().unwrap()
 }
 
+/// A command has made this request and was refused.
+fn asked_in_vain(wanted: &str, net: &str) -> (Rig, u64) {
+    let command = ask(&[wanted.to_owned()], "");
+    let rig = rig(vec![any("alpha", vec![calls(vec![command]), say("told")])], policy(net));
+    rig.up();
+    let folder = folder(&rig);
+    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
+    at_rest(&rig, pid);
+    (rig, pid)
+}
+
+/// Why its request was refused.
+fn said(result: &Value) -> String {
+    result["result"]["requests"][0]["why"].as_str().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn where_a_redirect_leads_may_be_fetched_once() {
     let web = Web::serve(PAGES);
@@ -143,13 +159,7 @@ fn what_a_command_asked_for_in_vain_passes_in_one_more_run_of_it() {
 #[test]
 fn what_a_command_asks_of_a_place_that_no_rule_names_is_seen_and_refused_inside() {
     let web = Web::serve(PAGES);
-    let wanted = ["GET https://elsewhere.invalid/x?q=1".to_owned()];
-    let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("told")])], policy(&rules(web.port)));
-    rig.up();
-    let folder = folder(&rig);
-    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
-    at_rest(&rig, pid);
-    let said = |result: &Value| result["result"]["requests"][0]["why"].as_str().unwrap_or_default().to_owned();
+    let (rig, pid) = asked_in_vain("GET https://elsewhere.invalid/x?q=1", &rules(web.port));
     let first = last_result(&rig, pid);
     assert!(said(&first).contains("no rule (NET_FETCH elsewhere.invalid/x)"), "{first}");
     let one = only(&rig);
@@ -203,13 +213,7 @@ fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
 #[test]
 fn what_a_rule_asks_about_in_a_command_is_let_through_once_or_by_the_rule_itself() {
     let net = "      - {to: \"asks.invalid:80\", allow: [\"GET /**\"], verdict: ask}";
-    let wanted = ["GET http://asks.invalid/x?q=1".to_owned()];
-    let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("told")])], policy(net));
-    rig.up();
-    let folder = folder(&rig);
-    let pid = rig.spawn(&["-w", folder.to_str().unwrap(), "alpha"]);
-    at_rest(&rig, pid);
-    let said = |result: &Value| result["result"]["requests"][0]["why"].as_str().unwrap_or_default().to_owned();
+    let (rig, pid) = asked_in_vain("GET http://asks.invalid/x?q=1", net);
     let first = last_result(&rig, pid);
     assert!(said(&first).contains("make it with NET_FETCH"), "{first}");
     let one = only(&rig);
