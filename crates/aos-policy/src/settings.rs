@@ -73,6 +73,13 @@ pub struct Exec {
 pub const OWN_PROGRAMS: &str = "./**";
 
 impl Exec {
+    /// Whether a shell reads this line: where the role may use its language, and where somebody has let pass what is more than
+    /// plain words.
+    #[must_use]
+    pub fn needs_shell(&self, line: &str) -> bool {
+        self.shell || !crate::packages::is_words(line)
+    }
+
     /// Whether what lies in the workspace, and what a command makes, can be executed.
     #[must_use]
     pub fn runs_own(&self) -> bool {

@@ -47,6 +47,8 @@ pub struct Scene {
     pub env: BTreeMap<OsString, OsString>,
     /// Programs it may execute.
     pub programs: Programs,
+    /// A shell reads its line. Else its words are the program and its arguments, for which there may be no shell.
+    pub shell: bool,
     /// The most it may use. The call's own deadline only makes `wall` shorter.
     pub limits: Limits,
     /// What it may connect to.
@@ -120,7 +122,10 @@ impl Driver {
             None => return Err(Error::Bare),
         };
         let began = SystemTime::now();
-        let argv: [OsString; 3] = ["sh".into(), "-c".into(), args.cmd.into()];
+        let argv: Vec<OsString> = match scene.shell {
+            true => vec!["sh".into(), "-c".into(), args.cmd.into()],
+            false => args.cmd.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect(),
+        };
         let output = scene.limits.output.min(limits::EXEC_OUTPUT_BYTES_MAX);
         let spec = Spec {
             stdin: args.stdin.unwrap_or_default().into_bytes(),

@@ -94,6 +94,10 @@ impl Room {
     }
 
     fn call_within(&self, bounds: Below, args: Value) -> Ran {
+        self.perform(bounds, args, true)
+    }
+
+    fn perform(&self, bounds: Below, args: Value, shell: bool) -> Ran {
         let scene = Scene {
             workspace: self.work(),
             layer: Some(self.home.path().join("layer")),
@@ -102,6 +106,7 @@ impl Room {
             mounts: vec![],
             env: [("A".into(), "overridden".into()), ("B".into(), "kept".into())].into(),
             programs: Programs::Only(vec!["/bin/sh".into()]),
+            shell,
             limits: Limits { wall: Duration::from_secs(10), ..Limits::default() },
             network: Network::None,
             proxy: None,
@@ -134,6 +139,13 @@ fn a_command_is_asked_for_as_the_scene_says() {
     assert_eq!(spec.limits.wall, Duration::from_millis(2500));
     assert_eq!(spec.programs, Programs::Only(vec!["/bin/sh".into()]));
     assert_eq!((spec.isolation.clone(), spec.network), (Isolation::Full, Network::None));
+}
+
+#[test]
+fn without_a_shell_the_words_are_the_program_and_its_arguments() {
+    let room = Room::new(Ok(End::Exited(0)), printed(b"", 0));
+    let _ = room.perform(Below(&["."]), json!({ "cmd": " git  log -n 1" }), false);
+    assert_eq!(room.pretender.asked.lock().unwrap()[0].argv, ["git", "log", "-n", "1"]);
 }
 
 #[test]

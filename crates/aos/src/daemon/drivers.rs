@@ -243,7 +243,11 @@ impl Drivers {
         let trust = self.trust(authority, &keeping)?;
         let outlet = Outlet::new(self, authority, trust.as_ref().map(Trust::authority), requests);
         let seen = self.seen(authority);
-        let scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.inside)?;
+        let mut scene = self.scene(folder, keeping, authority, &outlet, trust.as_ref(), &seen.inside)?;
+        let exec = authority.policy.role(&authority.role).and_then(|role| role.exec.as_ref());
+        if let (Syscall::ExecCmd(args), Some(exec)) = (permit.call(), exec) {
+            scene.shell = exec.needs_shell(&args.cmd);
+        }
         let cancel = Cancel::new()
             .map_err(|error| CallError::new(Code::Io, format!("the command cannot be watched: {error}")))?;
         let call = permit.call().clone();
@@ -342,6 +346,7 @@ impl Drivers {
             mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
             env: trust.map(|_| Trust::variables()).unwrap_or_default(),
             programs: super::programs::found(settings),
+            shell: settings.shell,
             limits: limits(&policy.limits().sandbox),
             network,
             proxy: (network == Network::Proxy).then(|| outlet.server()),
