@@ -231,6 +231,9 @@ pub struct ProposalView {
     /// What led to a denied call that its process has not made, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub led: Option<String>,
+    /// Why no yes lifts a denial, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.

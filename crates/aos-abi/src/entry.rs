@@ -427,6 +427,9 @@ pub struct Requested {
     /// command's requests and of its changes to files, or where a redirect led.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<Inner>,
+    /// And those that nobody can lift: the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<Inner>,
 }
 
 /// What a call led to, as the call that would have done the same.
@@ -808,6 +811,9 @@ pub struct Proposal {
     /// What led to a denied call that its process has not made, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub led: Option<String>,
+    /// Why no yes lifts a denial, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
     /// Why the process wants it.
     pub why: Option<String>,
     /// What could go wrong.

@@ -1,10 +1,11 @@
-//! Denials that a person may lift: what was denied for want of a grant, kept beside the questions that wait.
+//! Denials: what the policy denied, kept beside the questions that wait, for people to see and, where a grant was wanting, to
+//! lift.
 //!
 //! Start at [`Kernel::keep_denial`]. What always holds: the process was told `EPERM` and went on, so nothing waits for one;
 //! a yes is for the very call that was denied, once, over the files that were shown, under the policy that denied it; no yes
-//! lifts the floor, a rule that denies, what labels say, or a process that was given nothing (`aos_policy::Wanting`). They
-//! are bounded by process, in all and by the hour, so that whoever is denied in a loop floods neither people nor the
-//! journal.
+//! lifts the floor, a rule that denies, what labels say, or a process that was given nothing (`aos_policy::Wanting`): such a
+//! denial is closed, and says why. They are bounded by process, in all and by the hour, so that whoever is denied in a loop
+//! floods neither people nor the journal; a closed one takes the place of no other.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ const IN_ALL_MAX: usize = 256;
 const ARGS_BYTES_MAX: usize = 128 << 10;
 /// New ones of a process and all below it in an hour; beyond, only the process is told.
 const PER_HOUR: u64 = 60;
+/// Beyond so many in it, one that no yes lifts is not kept.
+const CLOSED_PER_HOUR: u64 = 30;
 const HOUR_S: u64 = 3600;
 /// Denials of one process that were lifted for once and are not used yet.
 const LIFTED_MAX: usize = 64;
@@ -45,6 +48,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) inner: Vec<Inner>,
     /// What led to a call that its process has not made.
     pub(crate) led: Option<String>,
+    /// Why no yes lifts it.
+    pub(crate) closed: Option<String>,
 }
 
 impl Kept<'_> {
@@ -53,9 +58,12 @@ impl Kept<'_> {
         if self.inner.is_empty() {
             return Standing::of("", self.call).print();
         }
-        let mut grants = self.grants.clone();
-        grants.sort_unstable();
-        fingerprint("inside", &grants.into())
+        let mut wanted = self.grants.clone();
+        if self.closed.is_some() {
+            wanted = self.inner.iter().map(|inner| format!("{} {}", inner.name, inner.args)).collect();
+        }
+        wanted.sort_unstable();
+        fingerprint("inside", &wanted.into())
     }
 }
 
@@ -68,6 +76,8 @@ pub(crate) struct Denied {
     print: u128,
     /// A person has lifted it.
     lifted: bool,
+    /// No yes lifts it.
+    closed: bool,
 }
 
 /// The number of an id such as `p7`.
@@ -99,17 +109,49 @@ impl<P: PageStore> Kernel<P> {
         })?
     }
 
-    /// Keeps a call that was just denied, for people to see, where they may lift that and do not see it already. `led`: what led
-    /// to it, where its process has not made it.
-    pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str, led: Option<String>) {
-        let Some(grants) = self.wanting(pid, call, led.is_some()) else { return };
-        self.put_denial(pid, call_id, Kept { call, rule, grants, inner: Vec::new(), led });
+    /// Why no yes lifts that a call is denied, in words.
+    fn closed(&mut self, pid: Pid, call: &Syscall) -> String {
+        if let Some(said) = self.rule_of_receiver(pid, call).filter(|said| said.verdict == Verdict::Deny) {
+            return format!("no yes lifts {}", said.rule);
+        }
+        if matches!(call, Syscall::Kill(Kill { group: Some(_), .. })) {
+            return "whom a group holds when it is made nobody can be shown".to_owned();
+        }
+        let about = self.about(pid, call);
+        self.judge(pid, about, |policy, subject| policy.closed(subject, call)).unwrap_or_default()
     }
 
-    /// Keeps a denial that a person may lift, where none sees it already and there are not too many.
+    /// Keeps a call that was just denied, for people to see, where they do not see it already. `led`: what led to it, where its
+    /// process has not made it.
+    pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str, led: Option<String>) {
+        let wanting = self.wanting(pid, call, led.is_some());
+        let closed = if wanting.is_none() { Some(self.closed(pid, call)) } else { None };
+        let (grants, inner) = (wanting.unwrap_or_default(), Vec::new());
+        self.put_denial(pid, call_id, Kept { call, rule, grants, inner, led, closed });
+    }
+
+    /// Keeps a call that the policy allowed and that what it asks for was denied to all the same, such as a child with more than
+    /// its parent has: no yes lifts that.
+    pub(crate) fn keep_refused(&mut self, pid: Pid, index: usize, call: &Syscall, error: &CallError) {
+        let call_id = self.table.get(pid).and_then(|process| process.step.get(index)).map(|call| call.call_id.clone());
+        // What was proposed has a line of its own.
+        let Some(call_id) = call_id.filter(|_| error.code == Code::Perm && call.name() != Name::Propose) else {
+            return;
+        };
+        let is_grant = |hint: &str| hint.split(' ').next().is_some_and(|word| word.parse::<Name>().is_ok());
+        let closed = match &error.hint {
+            Some(hint) if is_grant(hint) => format!("a yes is no grant: {hint}"),
+            Some(hint) => hint.clone(),
+            None => "no yes lifts it".to_owned(),
+        };
+        let (rule, grants, inner) = (error.message.as_str(), Vec::new(), Vec::new());
+        self.put_denial(pid, call_id, Kept { call, rule, grants, inner, led: None, closed: Some(closed) });
+    }
+
+    /// Keeps a denial, where no person sees it already and there are not too many.
     pub(crate) fn put_denial(&mut self, pid: Pid, call_id: CallId, kept: Kept<'_>) {
         let print = kept.print();
-        let Kept { call, rule, grants, inner, led } = kept;
+        let Kept { call, rule, grants, inner, led, closed } = kept;
         let (name, args, now) = (call.name(), call.args(), self.globals.at);
         let within =
             inner.iter().map(|one| InnerCall { name: one.name.as_str().to_owned(), args: one.args.to_string() });
@@ -123,6 +165,7 @@ impl<P: PageStore> Kernel<P> {
             grants: grants.clone(),
             inner: within.collect(),
             led: led.clone(),
+            closed: closed.clone(),
             why: None,
             risk: None,
             receiver: None,
@@ -132,33 +175,49 @@ impl<P: PageStore> Kernel<P> {
         };
         let Some(root) = self.table.get(pid).map(|process| process.root) else { return };
         // A redirect leads to the same place until the process asks there by itself, as it was told that it may.
-        let known = |denied: &Denied| denied.root == root && denied.print == print && (!denied.lifted || led.is_some());
+        let is_closed = closed.is_some();
+        let known = |denied: &Denied| {
+            let same = denied.root == root && denied.print == print && denied.closed == is_closed;
+            same && (!denied.lifted || led.is_some())
+        };
         if open.bytes() > ARGS_BYTES_MAX
             || self.globals.denials.values().any(known)
             || self.was_dismissed(pid, print)
-            || !self.count_denial(pid)
+            || !self.count_denial(pid, is_closed)
+            || !self.make_room(pid, open.bytes(), is_closed)
         {
             return;
         }
-        self.make_room(pid, open.bytes());
         self.globals.last_proposal += 1;
         let number = self.globals.last_proposal;
         let id = format!("p{number}");
         open.risk = self.risk_by_now(pid, &open);
         // The wanting grant hid what else is said to the call, which a yes takes the place of as well.
-        if let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
+        if !is_closed && let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
             let does = if next.verdict == Verdict::Hold { "holds" } else { "asks" };
             open.rule = match next.rule == rule {
                 true => format!("{rule} {does}"),
                 false => format!("{rule}; then {} {does}", next.rule),
             };
         }
-        let look = self.examination(pid, &id, &open);
-        let (verdict, rule, risk) = (Verdict::Deny, open.rule.clone(), open.risk.clone());
-        let proposal =
-            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why: None, risk, expires_at });
+        let look = if is_closed { None } else { self.examination(pid, &id, &open) };
+        let (verdict, rule, risk, why) = (Verdict::Deny, open.rule.clone(), open.risk.clone(), None);
+        let proposal = Box::new(Proposal {
+            call_id,
+            name,
+            args,
+            verdict,
+            rule,
+            grants,
+            inner,
+            led,
+            closed,
+            why,
+            risk,
+            expires_at,
+        });
         self.fact(pid, Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), why: None });
-        self.globals.denials.insert(number, Denied { pid, root, print, lifted: false });
+        self.globals.denials.insert(number, Denied { pid, root, print, lifted: false, closed: is_closed });
         self.with(pid, |process| process.denials.insert(number, Denial { open, lifted: false }));
         look.into_iter().for_each(|look| self.perform(look));
     }
@@ -172,11 +231,11 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Counts one more of its tree, where there may be one more.
-    fn count_denial(&mut self, pid: Pid) -> bool {
-        let now = self.globals.at;
+    fn count_denial(&mut self, pid: Pid, closed: bool) -> bool {
+        let (now, most) = (self.globals.at, if closed { CLOSED_PER_HOUR } else { PER_HOUR });
         let Some(first) = self.lineage(pid).last().copied() else { return false };
         let counted = self.with(first, |process| {
-            let room = process.denied.used_at(now) < PER_HOUR;
+            let room = process.denied.used_at(now) < most;
             if room {
                 process.denied.add(now, HOUR_S, 1);
             }
@@ -185,26 +244,34 @@ impl<P: PageStore> Kernel<P> {
         counted == Some(true)
     }
 
-    /// Lets the oldest go until there is room for one more with so many bytes of arguments.
-    fn make_room(&mut self, pid: Pid, bytes: usize) {
+    /// Lets others go until there is room for one more with so many bytes of arguments, the oldest of those that no yes lifts
+    /// first. `false` where none gives way: one that no yes lifts takes the place of its like alone.
+    fn make_room(&mut self, pid: Pid, bytes: usize, closed: bool) -> bool {
         loop {
-            let Some(process) = self.table.get(pid) else { return };
+            let Some(process) = self.table.get(pid) else { return false };
             let open = || process.denials.iter().filter(|(_, denial)| !denial.lifted);
             let kept: usize = open().map(|(_, denial)| denial.open.bytes()).sum();
-            let oldest = open().next().map(|(number, _)| *number);
-            let full = open().count() >= OF_PROCESS_MAX || kept + bytes > ARGS_BYTES_MAX;
-            let Some(number) = oldest.filter(|_| full) else { break };
+            if open().count() < OF_PROCESS_MAX && kept + bytes <= ARGS_BYTES_MAX {
+                break;
+            }
+            let of_closed = open().find(|(_, denial)| denial.open.closed.is_some());
+            let oldest = of_closed.or_else(|| open().next().filter(|_| !closed)).map(|(number, _)| *number);
+            let Some(number) = oldest else { return false };
             self.end_denial(number, "newer ones took its place");
         }
         while self.globals.denials.values().filter(|denied| !denied.lifted).count() >= IN_ALL_MAX {
-            let Some(number) = self.one_too_many() else { return };
+            let Some(number) = self.one_too_many(true).or_else(|| self.one_too_many(false).filter(|_| !closed)) else {
+                return false;
+            };
             self.end_denial(number, "newer ones took its place");
         }
+        true
     }
 
-    /// The oldest of the tree that has the most, so that whoever is denied often pushes out nobody else's.
-    fn one_too_many(&self) -> Option<u64> {
-        let open = || self.globals.denials.iter().filter(|(_, denied)| !denied.lifted);
+    /// The oldest of the tree that has the most, so that whoever is denied often pushes out nobody else's; of those alone that no
+    /// yes lifts, or that one may.
+    fn one_too_many(&self, closed: bool) -> Option<u64> {
+        let open = || self.globals.denials.iter().filter(|(_, denied)| !denied.lifted && denied.closed == closed);
         let mut of_root: BTreeMap<Pid, usize> = BTreeMap::new();
         open().for_each(|(_, denied)| *of_root.entry(denied.root).or_default() += 1);
         let most = of_root.values().max()?;
@@ -247,6 +314,14 @@ impl<P: PageStore> Kernel<P> {
         };
         if denial.lifted {
             return Err(no_proposal(id));
+        }
+        if let Some(why) = &denial.open.closed {
+            let message = format!("no yes to {id} lets its call be made: {why}");
+            let hint = match denial.open.rule.ends_with(": no rule") && denial.open.inner.is_empty() {
+                true => format!("`aos approve {id} --for role` shows what its role would be given"),
+                false => "what policy.yaml says holds until it is changed".to_owned(),
+            };
+            return Err(CallError::new(Code::Perm, message).hint(hint));
         }
         if denial.is_looked_at() {
             return Err(crate::proposals::unseen(id));
@@ -333,7 +408,7 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return };
         let (name, args) = (call.name().as_str(), call.args().to_string());
         let is_it = |denial: &Denial| {
-            !denial.lifted && denial.open.lifts() && denial.open.name == name && denial.open.args == args
+            !denial.lifted && denial.open.inner.is_empty() && denial.open.name == name && denial.open.args == args
         };
         let it = process.denials.iter().find(|(_, denial)| is_it(denial)).map(|(number, _)| *number);
         if let Some(number) = it {

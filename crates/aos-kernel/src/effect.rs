@@ -186,6 +186,29 @@ impl Authority {
         Some((grants, rules(&said, &next)))
     }
 
+    /// The rule that keeps a call from a command that led to it, and why no yes lets it happen there; `None` where it is allowed.
+    pub(crate) fn closed(&self, call: &Syscall) -> Option<(String, String)> {
+        let (said, subject) = (self.explain(call), self.subject());
+        let rule = match said.verdict {
+            Verdict::Allow if said.obligations.redact => format!("{} keeps personal data here", said.rule),
+            Verdict::Allow if !said.obligations.rates.is_empty() => format!("{} has a rate", said.rule),
+            Verdict::Allow => return None,
+            Verdict::Deny => said.rule,
+            Verdict::Ask => format!("{} asks", said.rule),
+            Verdict::Hold => format!("{} holds", said.rule),
+        };
+        let denied =
+            said.verdict == Verdict::Deny && self.policy.explain_lifted(&subject, call).verdict == Verdict::Deny;
+        let why = match denied {
+            true => self.policy.closed(&subject, call),
+            // Each of so many changes that only all of them together would do, or one that would be asked about.
+            false => "a command does not wait for what is asked about, and of what it changes all is kept or nothing: its agent \
+                      can make that call itself"
+                .to_owned(),
+        };
+        Some((rule, why))
+    }
+
     /// Who decides on what a command asks of the network: it can send whatever it can read.
     #[must_use]
     pub fn sending(&self) -> Authority {

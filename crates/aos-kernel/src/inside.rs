@@ -1,18 +1,19 @@
 //! Denials of what a call led to: where a redirect leads, and what a command asks of the network or changes in files.
 //!
 //! Start at [`Kernel::denied_inside`]. A redirect is kept as the fetch that its process may make by itself. Of a command all is
-//! one denial, the command's: it may be run once more, and what was denied in it passes then. What always holds: the drivers
-//! only tell what was denied, and what a person may lift of that is judged here; a yes reaches those very calls alone, in one
-//! run of the very command; of changes to files all can be let through or none is shown, since none is kept without the others.
+//! one denial, the command's: it may be run once more, and what was denied in it passes then. What no yes lifts is another.
+//! What always holds: the drivers only tell what was denied, and what a person may lift of that is judged here; a yes reaches
+//! those very calls alone, in one run of the very command; of changes to files all can be let through or none, since none is
+//! kept without the others.
 
 use aos_abi::entry::{Inner, ProposalState, Requested, Verdict};
-use aos_abi::{Body, Name, Pid, Syscall, limits};
+use aos_abi::{Body, CallId, Name, Pid, Syscall, limits};
 use aos_policy::{Explanation, Permit, Ruling, Standing};
 
-use crate::Kernel;
 use crate::denials::{Kept, begun};
 use crate::process::{InnerCall, OpenProposal};
 use crate::table::PageStore;
+use crate::{InFlight, Kernel};
 
 /// Bytes that are shown of the address whose server pointed elsewhere.
 const LED_BYTES: usize = 200;
@@ -50,15 +51,21 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn denied_inside(&mut self, pid: Pid, requested: &Requested) {
         let Some(process) = self.table.get(pid).filter(|process| !process.exited()) else { return };
         let running = |call: &&crate::process::StepCall| call.call_id == requested.call_id && call.is_running();
-        let Some((index, call)) = process.step.iter().enumerate().find(|(_, call)| running(call)) else { return };
+        let Some((index, call)) = process.step.iter().enumerate().find(|(_, call)| running(call)) else {
+            self.denied_to_a_child(pid, requested);
+            return;
+        };
         let args = call.approved.as_ref().map_or(&call.args, |(_, open)| &open.args);
         let Ok(made) = Syscall::parse(call.made(), args) else { return };
-        let told = requested.denied.iter().take(limits::DENIED_INSIDE_MAX).filter_map(|inner| inner.call().ok());
-        let told: Vec<Syscall> = told.filter(can_be_inside).collect();
+        let calls = |told: &[Inner]| -> Vec<Syscall> {
+            let calls = told.iter().take(limits::DENIED_INSIDE_MAX).filter_map(|inner| inner.call().ok());
+            calls.filter(can_be_inside).collect()
+        };
+        let (told, closed) = (calls(&requested.denied), calls(&requested.closed));
         match &made {
             Syscall::NetFetch(fetch) => {
                 let led = format!("a redirect of NET_FETCH {}", begun(&fetch.url, LED_BYTES));
-                for to in told.iter().filter(|call| call.name() == Name::NetFetch) {
+                for to in told.iter().chain(&closed).filter(|call| call.name() == Name::NetFetch) {
                     let Some(ruling) = self.rule(pid, to.clone()) else { return };
                     // What a rule asks about is denied here as well: nobody is asked while a server waits.
                     if ruling.verdict < Verdict::Allow {
@@ -66,22 +73,59 @@ impl<P: PageStore> Kernel<P> {
                     }
                 }
             }
-            Syscall::ExecCmd(_) if !told.is_empty() => self.denied_to_command(pid, index, &made, &told),
+            Syscall::ExecCmd(_) => self.denied_to_command(pid, index, &made, (told, closed)),
             _ => {}
         }
     }
 
-    /// Keeps what was denied to a command, as far as a person may let it through.
-    fn denied_to_command(&mut self, pid: Pid, index: usize, command: &Syscall, told: &[Syscall]) {
+    /// What a child is to be shown was fetched for its parent's grants, and led elsewhere. The parent, who may not be meant to read
+    /// it, is offered no fetch of it.
+    fn denied_to_a_child(&mut self, pid: Pid, requested: &Requested) {
+        let fetches = |flight: &InFlight| match flight {
+            InFlight::Call { pid: child, by, call, .. } if *by == pid && *child != pid => Some((*child, *call)),
+            _ => None,
+        };
+        let fetched: Vec<(Pid, usize)> = self.globals.in_flight.values().filter_map(fetches).collect();
+        let mut is_it = |(child, call): (Pid, usize)| {
+            let step = self.table.get(child).and_then(|process| process.step.get(call));
+            step.is_some_and(|call| call.call_id == requested.call_id)
+        };
+        if !fetched.into_iter().any(|fetch| is_it(fetch)) {
+            return;
+        }
+        let calls: Vec<Syscall> =
+            requested.denied.iter().chain(&requested.closed).filter_map(|inner| inner.call().ok()).collect();
+        for call in calls.iter().filter(|call| call.name() == Name::NetFetch) {
+            let Some(ruling) = self.rule(pid, call.clone()).filter(|ruling| ruling.verdict < Verdict::Allow) else {
+                continue;
+            };
+            let led = Some("a redirect of what SPAWN_AGENT attaches".to_owned());
+            let closed = Some("what a child is shown is fetched where its parent says, or not at all".to_owned());
+            let (rule, grants, inner) = (ruling.rule.as_str(), Vec::new(), Vec::new());
+            self.put_denial(pid, requested.call_id.clone(), Kept { call, rule, grants, inner, led, closed });
+        }
+    }
+
+    /// Keeps what was denied to a command: what a person may let through, and apart from it what no yes lets through.
+    fn denied_to_command(&mut self, pid: Pid, index: usize, command: &Syscall, told: (Vec<Syscall>, Vec<Syscall>)) {
+        let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
         let authority = self.authority(pid, Some(index), command);
         let sending = authority.sending();
-        let wants = |call: &Syscall| if is_on_files(call) { authority.wants(call) } else { sending.wants(call) };
-        let wanted: Vec<_> = told.iter().map(|call| (call, wants(call))).collect();
-        let files = wanted.iter().filter(|(call, _)| is_on_files(call)).all(|(_, wants)| wants.is_some());
+        let decides = |call: &Syscall| if is_on_files(call) { &authority } else { &sending };
+        let (told, mut closed) = told;
+        let wanted: Vec<_> = told.into_iter().map(|call| (decides(&call).wants(&call), call)).collect();
+        let files = wanted.iter().filter(|(_, call)| is_on_files(call)).all(|(wants, _)| wants.is_some());
         let (mut inner, mut grants, mut rules) = (Vec::new(), Vec::new(), Vec::new());
-        for (call, wants) in wanted.into_iter().filter(|(call, _)| files || !is_on_files(call)) {
-            let Some((wants, rule)) = wants.filter(|_| !inner.contains(&Inner::of(call))) else { continue };
-            inner.push(Inner::of(call));
+        for (wants, call) in wanted {
+            // Of changes none passes without the others.
+            let Some((wants, rule)) = wants.filter(|_| files || !is_on_files(&call)) else {
+                closed.push(call);
+                continue;
+            };
+            if inner.contains(&Inner::of(&call)) {
+                continue;
+            }
+            inner.push(Inner::of(&call));
             rules.push(rule);
             wants.into_iter().for_each(|grant| {
                 if !grants.contains(&grant) {
@@ -89,9 +133,25 @@ impl<P: PageStore> Kernel<P> {
                 }
             });
         }
-        let Some(rule) = all_of(rules) else { return };
-        let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
-        self.put_denial(pid, call_id, Kept { call: command, rule: &rule, grants, inner, led: None });
+        if let Some(rule) = all_of(rules) {
+            let kept = Kept { call: command, rule: &rule, grants, inner, led: None, closed: None };
+            self.put_denial(pid, call_id.clone(), kept);
+        }
+        let (mut inner, mut rules, mut whys) = (Vec::new(), Vec::new(), Vec::new());
+        for call in closed {
+            let Some((rule, why)) = decides(&call).closed(&call).filter(|_| !inner.contains(&Inner::of(&call))) else {
+                continue;
+            };
+            inner.push(Inner::of(&call));
+            rules.push(rule);
+            if !whys.contains(&why) {
+                whys.push(why);
+            }
+        }
+        if let Some(rule) = all_of(rules) {
+            let (grants, closed) = (Vec::new(), Some(whys.join("; ")));
+            self.put_denial(pid, call_id, Kept { call: command, rule: &rule, grants, inner, led: None, closed });
+        }
     }
 
     /// The approvals that stand for what a call leads to: what was denied and is granted to its process from now on. No file is

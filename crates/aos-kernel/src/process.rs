@@ -446,6 +446,8 @@ pub struct OpenProposal {
     pub inner: Vec<InnerCall>,
     /// What led to a denied call that the process has not made, in words.
     pub led: Option<String>,
+    /// Why no yes lifts a denial, in words.
+    pub closed: Option<String>,
     /// The process asked for it itself.
     pub why: Option<String>,
     /// What could go wrong.
@@ -461,6 +463,12 @@ pub struct OpenProposal {
 }
 
 impl OpenProposal {
+    /// Whether it is a call that was denied, or a command to which something was.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        !self.grants.is_empty() || self.closed.is_some()
+    }
+
     /// Whether a yes to it stands in for what its call wants.
     #[must_use]
     pub fn lifts(&self) -> bool {
@@ -501,10 +509,13 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// Whether the files that it concerns are still being looked at, so that nobody can be shown it.
+    /// Whether the files that it concerns are still being looked at, so that nobody can be shown it. For one that no yes lifts
+    /// nobody looks.
     #[must_use]
     pub fn is_looked_at(&self) -> bool {
-        self.open.examined.is_none() && self.open.name.parse().is_ok_and(crate::proposals::binds)
+        self.open.examined.is_none()
+            && self.open.closed.is_none()
+            && self.open.name.parse().is_ok_and(crate::proposals::binds)
     }
 }
 

@@ -109,6 +109,7 @@ impl<P: PageStore> Kernel<P> {
             grants: Vec::new(),
             inner: Vec::new(),
             led: None,
+            closed: None,
             why: why.clone(),
             risk: risk.clone(),
             receiver: None,
@@ -119,9 +120,21 @@ impl<P: PageStore> Kernel<P> {
         open.receiver = self.receiver_by_now(pid, &open);
         let look = self.examination(pid, &id, &open);
         let verdict = if hold { Verdict::Hold } else { Verdict::Ask };
-        let (grants, inner, led) = (Vec::new(), Vec::new(), None);
-        let proposal =
-            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why, risk, expires_at });
+        let (grants, inner, led, closed) = (Vec::new(), Vec::new(), None, None);
+        let proposal = Box::new(Proposal {
+            call_id,
+            name,
+            args,
+            verdict,
+            rule,
+            grants,
+            inner,
+            led,
+            closed,
+            why,
+            risk,
+            expires_at,
+        });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -151,6 +164,7 @@ impl<P: PageStore> Kernel<P> {
             grants: Vec::new(),
             inner: Vec::new(),
             led: None,
+            closed: None,
             why: Some(why.clone()),
             risk: None,
             receiver: None,
@@ -159,9 +173,22 @@ impl<P: PageStore> Kernel<P> {
             examined: None,
         };
         let (name, why, verdict) = (Name::Propose, Some(why), Verdict::Ask);
-        let (call_id, grants, inner, led, risk) = (id.as_str().into(), Vec::new(), Vec::new(), None, None);
-        let proposal =
-            Box::new(Proposal { call_id, name, args, verdict, rule, grants, inner, led, why, risk, expires_at });
+        let (call_id, grants, inner) = (id.as_str().into(), Vec::new(), Vec::new());
+        let (led, closed, risk) = (None, None, None);
+        let proposal = Box::new(Proposal {
+            call_id,
+            name,
+            args,
+            verdict,
+            rule,
+            grants,
+            inner,
+            led,
+            closed,
+            why,
+            risk,
+            expires_at,
+        });
         let state = ProposalState::Pending;
         self.fact(pid, Body::Proposal { id: id.clone(), state, proposal: Some(proposal), why: None });
         self.globals.proposals.insert(id.clone(), pid);
@@ -343,6 +370,7 @@ impl<P: PageStore> Kernel<P> {
             grants: Vec::new(),
             inner: Vec::new(),
             led: None,
+            closed: None,
             why: None,
             risk: None,
             expires_at: self.globals.at.plus_millis(undo_ms),

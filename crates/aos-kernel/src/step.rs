@@ -256,12 +256,19 @@ impl<P: PageStore> Kernel<P> {
     /// Does what the policy allowed.
     pub(crate) fn carry_out(&mut self, pid: Pid, index: usize, permit: Permit) {
         if let Err(error) = self.leaves_clean(&permit) {
+            self.keep_refused(pid, index, permit.call(), &error);
             self.finish_call(pid, index, Err(error));
             return;
         }
         if permit.call().name().spec().handler == Handler::Kernel {
+            let call = permit.call().clone();
             match self.kernel_call(pid, index, permit) {
-                Done::Now(result) => self.finish_call(pid, index, result),
+                Done::Now(result) => {
+                    if let Err(error) = &result {
+                        self.keep_refused(pid, index, &call, error);
+                    }
+                    self.finish_call(pid, index, result);
+                }
                 Done::Waits(wait, until) => {
                     let since = self.globals.at;
                     self.with(pid, |process| {

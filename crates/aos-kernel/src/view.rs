@@ -150,7 +150,7 @@ impl<P: PageStore> Kernel<P> {
         models.map(|(name, spec)| (name.clone(), self.globals.scheduler.slots(name, &spec.limits))).collect()
     }
 
-    /// The proposals that wait, and then the denials that a person may lift, or has lifted for once.
+    /// The proposals that wait, and then the denials: open, or lifted for once.
     pub fn proposals(&mut self) -> Vec<ProposalView> {
         let open: Vec<(String, Pid)> = self.globals.proposals.iter().map(|(id, pid)| (id.clone(), *pid)).collect();
         let denied = self.globals.denials.iter().map(|(number, denied)| (format!("p{number}"), denied.pid));
@@ -182,11 +182,12 @@ impl<P: PageStore> Kernel<P> {
             files: open.examined.as_ref().map(|examined| examined.files.clone()).unwrap_or_default(),
             unbound: open.examined.as_ref().and_then(|examined| examined.unbound.clone()).or(receiver),
             call: CallView { name: open.name.clone(), args },
-            verdict: if open.grants.is_empty() { asks } else { Verdict::Deny },
+            verdict: if open.is_denial() { Verdict::Deny } else { asks },
             rule: open.rule.clone(),
             grants: open.grants.clone(),
             inner: open.inner.iter().map(inner).collect(),
             led: open.led.clone(),
+            closed: open.closed.clone(),
             why: open.why.clone(),
             risk: open.risk.clone().or(by_now),
             shown: String::new(),
@@ -226,6 +227,10 @@ impl<P: PageStore> Kernel<P> {
             return if shown == view.shown { Ok(()) } else { Err(to_be_read(id, changed(id, "it was shown", &view))) };
         }
         if let Some(denial) = self.denial(view.pid, id) {
+            // That no yes lifts it is said to whoever has seen it and who has not.
+            if denial.open.closed.is_some() {
+                return Ok(());
+            }
             let looked_at = denial.is_looked_at();
             let wanting = format!("{id} was denied, and a yes to it names what was shown");
             return Err(if looked_at { unseen(id) } else { to_be_read(id, wanting) });

@@ -151,6 +151,10 @@ impl Explanation {
 
 /// How the rules of the floor begin.
 const FLOOR: &str = "floor: ";
+/// How it is said that a process was not given something.
+const OF_GRANTS: &str = "grant: ";
+/// How hints begin of calls that no grant lets pass.
+const NO_GRANT: &str = "no grant lets it pass";
 
 /// What a call lacks to be given; `None`: nothing.
 type Lacks<'a> = &'a dyn Fn(&Syscall) -> Option<Lacking>;
@@ -173,12 +177,24 @@ fn way_out(name: Name, found: Option<String>, lifted: Explanation) -> Option<Str
     }
     // A rule about signals names processes that the one who sends it may not know of.
     let rule = if name == Name::Kill { String::new() } else { format!(": {}", lifted.rule) };
-    found.map(|_| format!("no grant lets it pass{rule}"))
+    found.map(|_| format!("{NO_GRANT}{rule}"))
 }
 
 /// What would be said to a call if what it wants were granted, as far as a person can lift that.
 pub(crate) fn decide_lifted(tables: &Tables, subject: &Subject<'_>, lift: Lift, call: &Syscall) -> Explanation {
     decide_whole(tables, subject, (&[], lift), call, &|call| subject.given.lacks(call))
+}
+
+/// Why no yes lifts that a call is denied: what is said to it once all that a yes stands in for is there.
+pub(crate) fn closed(tables: &Tables, subject: &Subject<'_>, call: &Syscall) -> String {
+    let hint = decide(tables, subject, &[], call).hint.filter(|hint| !hint.starts_with(NO_GRANT));
+    let [given, changed] = [Lift::Grants, Lift::Every].map(|lift| decide_lifted(tables, subject, lift, call));
+    match hint {
+        _ if given.rule.starts_with(OF_GRANTS) => "its process was given nothing to do".to_owned(),
+        Some(hint) if changed.verdict > Verdict::Deny => format!("it takes more than a grant: {hint}"),
+        Some(hint) => format!("no yes lifts the floor: {hint}"),
+        None => format!("no yes lifts {}", given.rule),
+    }
 }
 
 /// What is said to a call of the past, of which it was recorded whether people had given all that steers it.
@@ -403,24 +419,45 @@ fn beyond_a_grant(role: &Role, target: &Target<'_>) -> Option<String> {
     }
 }
 
-/// What `exec` of a role lacks for a command.
-fn beyond_exec(role: &Role, line: &str) -> String {
+/// What `exec` of a role lacks for a command that a change of its programs lets pass.
+#[derive(Debug)]
+pub(crate) enum LackingExec {
+    /// All of it: the section as it would stand in the role.
+    Section(String),
+    /// This program, as a value of the file.
+    Program(String),
+}
+
+/// What it lacks so; `None` where the programs are not what is wanting.
+pub(crate) fn lacking_exec(role: &Role, line: &str) -> Option<LackingExec> {
     let program = packages::grantable(packages::first_word(line));
     let plain = program.filter(|_| packages::is_words(line));
     match (&role.exec, plain) {
-        (None, Some(program)) => format!("in the role: exec: {{shell: false, programs: [{}]}}", quoted(program)),
+        (None, Some(program)) => {
+            Some(LackingExec::Section(format!("exec: {{shell: false, programs: [{}]}}", quoted(program))))
+        }
         (None, None) => {
             let others: Vec<String> = program.filter(|name| *name != "sh").map(quoted).into_iter().collect();
             let programs = [vec!["sh".to_owned()], others].concat().join(", ");
-            format!("in the role: exec: {{shell: true, programs: [{programs}]}}")
+            Some(LackingExec::Section(format!("exec: {{shell: true, programs: [{programs}]}}")))
         }
-        (Some(exec), Some(program)) if !exec.programs.iter().any(|name| name == program) => {
-            format!("{} in `programs` of the role's `exec`", quoted(program))
+        (Some(exec), Some(program)) => {
+            let named = exec.programs.iter().any(|name| name == program);
+            (!named).then(|| LackingExec::Program(quoted(program)))
         }
-        (Some(exec), _) => format!(
+        (Some(_), None) => None,
+    }
+}
+
+/// The same in words, and what else is wanting.
+fn beyond_exec(role: &Role, line: &str) -> String {
+    match lacking_exec(role, line) {
+        Some(LackingExec::Section(section)) => format!("in the role: {section}"),
+        Some(LackingExec::Program(program)) => format!("{program} in `programs` of the role's `exec`"),
+        None => format!(
             "plain words alone, without quotes and signs of the shell, the first a program of [{}]; for more, `shell: true` \
              in the role's `exec`",
-            shorten(&exec.programs.join(", "))
+            shorten(&role.exec.as_ref().map(|exec| exec.programs.join(", ")).unwrap_or_default())
         ),
     }
 }
@@ -446,7 +483,7 @@ pub(crate) fn by_grants(
         return;
     }
     let whose = if depth == 0 { "this process" } else { "an ancestor" };
-    let rule = || format!("grant: none of {whose}, which has [{}]", shorten(&grants.to_string()));
+    let rule = || format!("{OF_GRANTS}none of {whose}, which has [{}]", shorten(&grants.to_string()));
     // Whoever was given nothing at all is to do nothing: so is a quarantined child, which reads what strangers wrote.
     if lift < Lift::Grants || (grants.give_nothing() && lift < Lift::Every) {
         said.lower(Verdict::Deny, rule, || Some(narrowest(action, target)));

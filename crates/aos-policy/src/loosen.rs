@@ -1,5 +1,5 @@
 //! Loosening: the change to a policy's text by which a rule that asks, or waits for a veto, allows from then on, or by which
-//! a role gets a grant that a call was denied for.
+//! a role gets a grant that a call was denied for, or a program for a command.
 //!
 //! Start at [`loosen`] and [`grant`]. What always holds: one place of the text changes, so comments and layout stay; the
 //! result is a policy without a fault; no other rule means anything else. No rule is added to lift one that asks: the least
@@ -8,7 +8,7 @@
 use aos_abi::entry::Verdict;
 use aos_abi::{Name, Pid, Syscall};
 
-use crate::decide::Subject;
+use crate::decide::{LackingExec, Subject, lacking_exec};
 use crate::file;
 use crate::given::Given;
 use crate::grant::Grant;
@@ -57,7 +57,40 @@ fn names_more(text: &str) -> bool {
     grant.is_boundless() || below.unwrap_or(text).contains('*')
 }
 
-/// The text in which a role's `calls` begin with these grants, as a denial names them, so that the calls are denied no more.
+/// The text with something put in before this place.
+fn put(text: &str, place: Place, what: &str) -> Option<Loosened> {
+    let at = offset(text, place)?;
+    Some(Loosened { text: format!("{}{what}{}", &text[..at], &text[at..]), line: place.line })
+}
+
+/// Whether what is written at this place begins with a sign.
+fn is_written(text: &str, place: Place, sign: char) -> bool {
+    offset(text, place).is_some_and(|at| text[at..].starts_with(sign))
+}
+
+/// The text in which a list begins with these items.
+fn put_items(text: &str, list: &Node, items: &[String]) -> Option<Loosened> {
+    let Value::List(known) = &list.value else { return None };
+    if is_written(text, list.place, '[') {
+        let (next, line) = (Place { column: list.place.column + 1, ..list.place }, items.join(", "));
+        return put(text, next, &if known.is_empty() { line } else { format!("{line}, ") });
+    }
+    if known.is_empty() || !is_written(text, list.place, '-') {
+        return None;
+    }
+    let indent = " ".repeat(list.place.column - 1);
+    put(text, list.place, &items.iter().map(|item| format!("- {item}\n{indent}")).collect::<String>())
+}
+
+/// The text in which a role begins with this line.
+fn put_line(text: &str, role: &Node, line: &str) -> Option<Loosened> {
+    let Value::Map(entries) = &role.value else { return None };
+    let (key, _) = entries.first().filter(|_| !is_written(text, role.place, '{'))?;
+    put(text, key.place, &format!("{line}\n{}", " ".repeat(key.place.column - 1)))
+}
+
+/// The text in which a role's `calls` begin with these grants, as a denial names them, so that the calls are denied no more; of a
+/// command, in which the programs of its `exec` begin with the one that it takes.
 ///
 /// # Errors
 /// Where there is no such role, it is written so that nothing can be put in, or one of the calls would be denied all the same.
@@ -73,19 +106,9 @@ pub fn grant(text: &str, role: &str, grants: &[String], calls: &[Syscall]) -> Re
     };
     let by_hand = || format!("{BY_HAND}: the role `{role}` wants {line} in its `calls`{stands}");
     let refuse = |why: String| NotLoosened { why, hint: by_hand() };
-    if let Some(wide) = wide {
+    let command = calls.iter().find_map(|call| if let Syscall::ExecCmd(exec) = call { Some(exec) } else { None });
+    if let Some(wide) = wide.filter(|_| command.is_none()) {
         return Err(refuse(format!("`{wide}` is about more than this call")));
-    }
-    let subject =
-        Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default(), reaches: None };
-    // Of commands `exec` says alone what runs.
-    if let Some(command) = calls.iter().find(|call| call.name() == Name::ExecCmd)
-        && let Ok(old) = Policy::parse(text)
-        && let said = old.explain(&subject, command)
-        && said.verdict == Verdict::Deny
-    {
-        let hint = said.hint.map_or_else(by_hand, |hint| format!("{BY_HAND}: {hint}"));
-        return Err(NotLoosened { why: "no grant in `calls` lets this command pass".to_owned(), hint });
     }
     // A rule is about the name of a process and the call about its number, so nothing here could say that the call passes then.
     if calls.iter().any(|call| call.name() == Name::Kill) {
@@ -94,36 +117,39 @@ pub fn grant(text: &str, role: &str, grants: &[String], calls: &[Syscall]) -> Re
     let tree = yaml::read(text, "version: 1").map_err(|fault| refuse(fault.to_string()))?;
     let node = under(&tree, "roles").and_then(|roles| under(&roles, role));
     let node = node.ok_or_else(|| refuse(format!("the file has no role `{role}`")))?;
-    let put = |place: Place, what: String| {
-        let at = offset(text, place)?;
-        Some(Loosened { text: format!("{}{what}{}", &text[..at], &text[at..]), line: place.line })
+    let subject =
+        Subject { pid: Pid::SYSTEM, role, chain: &[], labels: Labels::NONE, given: Given::default(), reaches: None };
+    let changed = match (command, under(&node, "calls")) {
+        // Of commands `exec` says alone what runs.
+        (Some(exec), _) => {
+            let old = Policy::parse(text).ok();
+            let lacks = old.as_ref().and_then(|old| lacking_exec(old.role(role)?, &exec.cmd));
+            let programs = || under(&node, "exec").and_then(|exec| under(&exec, "programs"));
+            let changed = match lacks {
+                Some(LackingExec::Section(section)) => put_line(text, &node, &section),
+                Some(LackingExec::Program(program)) => programs().and_then(|list| put_items(text, &list, &[program])),
+                None => None,
+            };
+            let said =
+                || old.map(|old| old.explain(&subject, &Syscall::ExecCmd(exec.clone())).hint).unwrap_or_default();
+            changed.ok_or_else(|| NotLoosened {
+                why: "no program that is put into the role lets this command pass".to_owned(),
+                hint: said().map_or_else(by_hand, |hint| format!("{BY_HAND}: {hint}")),
+            })?
+        }
+        (None, Some(calls)) => put_items(text, &calls, &quoted).ok_or_else(|| refuse(unwritten(role)))?,
+        (None, None) => put_line(text, &node, &format!("calls: [{line}]")).ok_or_else(|| refuse(unwritten(role)))?,
     };
-    let is = |place: Place, sign: char| offset(text, place).is_some_and(|at| text[at..].starts_with(sign));
-    let changed = match (under(&node, "calls"), &node.value) {
-        (Some(calls), _) => match &calls.value {
-            Value::List(items) if is(calls.place, '[') => {
-                let next = Place { column: calls.place.column + 1, ..calls.place };
-                put(next, if items.is_empty() { line.clone() } else { format!("{line}, ") })
-            }
-            Value::List(items) if is(calls.place, '-') && !items.is_empty() => {
-                let indent = " ".repeat(calls.place.column - 1);
-                put(calls.place, quoted.iter().map(|grant| format!("- {grant}\n{indent}")).collect())
-            }
-            _ => None,
-        },
-        (None, Value::Map(entries)) if !is(node.place, '{') => entries
-            .first()
-            .and_then(|(key, _)| put(key.place, format!("calls: [{line}]\n{}", " ".repeat(key.place.column - 1)))),
-        _ => None,
-    };
-    let changed =
-        changed.ok_or_else(|| refuse(format!("nothing can be put into the role `{role}` as it is written")))?;
     let new = Policy::parse(&changed.text)
         .map_err(|faults| refuse(faults.first().map(ToString::to_string).unwrap_or_default()))?;
     if calls.iter().any(|call| new.explain(&subject, call).verdict == Verdict::Deny) {
         return Err(refuse("a grant alone does not let the call pass".to_owned()));
     }
     Ok(changed)
+}
+
+fn unwritten(role: &str) -> String {
+    format!("nothing can be put into the role `{role}` as it is written")
 }
 
 /// The text in which the rule of this name (`role assistant: fs[1] contracts/**`, as a proposal has it) allows.

@@ -231,6 +231,12 @@ impl Policy {
         (lifted.verdict > Verdict::Deny && !grants.is_empty()).then_some(Wanting { grants, of_role })
     }
 
+    /// Why no yes lifts that a call is denied, in words; of one that [`Policy::wanting`] has nothing for.
+    #[must_use]
+    pub fn closed(&self, subject: &Subject<'_>, call: &Syscall) -> String {
+        crate::decide::closed(&self.tables, subject, call)
+    }
+
     /// What a call wants that a command led to, where a person's yes to one more run of that command lets it happen: nobody is
     /// asked about it while that runs, nor is it looked through or counted. `None` as [`Policy::wanting`] has it, and where it
     /// is allowed under these approvals that stand. What a rule of its role asks about is let through by such a yes where it is

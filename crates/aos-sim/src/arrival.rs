@@ -95,6 +95,7 @@ impl Simulation {
             requests: Vec::new(),
             more: 0,
             denied,
+            closed: Vec::new(),
         };
         self.offer(pid, Body::Requested(Box::new(requested))).map(drop)
     }

@@ -391,19 +391,55 @@ fn what_a_command_changes_is_let_through_for_the_process_and_for_the_role() {
 }
 
 #[test]
-fn no_line_is_made_of_what_no_yes_would_let_a_command_keep() {
+fn what_no_yes_would_let_a_command_keep_is_closed() {
     let many: String = (0..17).map(|nth| format!("echo 1 > n{nth}; ")).collect();
-    for cmd in [
-        "mkdir closed; echo 1 > closed/a; echo 1 > notes",
-        "mkdir asks; echo 1 > asks/a; echo 1 > notes",
-        "mkdir .aos; echo 1 > .aos/a",
-        &many,
+    for (cmd, rule) in [
+        ("mkdir closed; echo 1 > closed/a; echo 1 > notes", "role assistant: fs[3] closed/**"),
+        ("mkdir asks; echo 1 > asks/a; echo 1 > notes", "role assistant: fs[2] asks/** asks"),
+        ("mkdir .aos; echo 1 > .aos/a", "floor: "),
+        (&many, "role assistant: no rule"),
     ] {
         let (rig, folder, pid) = ran(cmd);
         assert_eq!(last_result(&rig, pid)["error"]["code"], "EPERM", "{cmd}");
-        assert_eq!(rig.json(&["proposals"]), json!([]), "{cmd}");
-        assert!(!folder.join("notes").exists());
+        let one = only(&rig);
+        let said = one["rule"].as_str().unwrap();
+        assert!(said.contains(rule) && one["closed"].is_string() && one["grants"].is_null(), "{one}");
+        assert!(one["inner"].as_array().unwrap().len() <= 4 && !folder.join("notes").exists(), "{one}");
+        let yes = rig.aos(&["approve", "p1", "--yes"]);
+        assert!(yes.code != 0 && yes.err.contains("no yes to p1 lets its call be made"), "{yes:?}");
+        let role = rig.aos(&["approve", "p1", "--for", "role"]);
+        assert!(role.code != 0 && role.err.contains("no yes lets it pass"), "{role:?}");
     }
+}
+
+/// A role without programs is given those that a command took, and no more.
+#[test]
+fn a_command_is_given_to_a_role_without_programs() {
+    let run = |cmd: &str| call("EXEC_CMD", json!({ "cmd": cmd }));
+    let (rig, folder, pid) = denied(vec![any("write", vec![run("touch made"), say(TOLD)])]);
+    let one = only(&rig);
+    let takes = r#"it takes more than a grant: in the role: exec: {shell: false, programs: ["touch"]}"#;
+    assert_eq!((&one["closed"], &one["rule"]), (&json!(takes), &json!("role assistant: no rule")));
+    let listed = rig.aos(&["proposals"]).out;
+    assert!(listed.starts_with("denied, and no yes lifts it") && listed.contains("EXEC_CMD touch made"), "{listed}");
+    let logs = rig.aos(&["logs", &pid.to_string()]).out;
+    assert!(logs.contains(&format!("listed as p1; {takes}")), "{logs}");
+    let yes = rig.aos(&["approve", "p1", "--yes"]);
+    assert!(yes.code == 4 && yes.err.contains("`aos approve p1 --for role` shows"), "{yes:?}");
+    let shown = rig.aos(&["approve", "p1", "--for", "role"]);
+    assert!(shown.code == 0 && shown.out.contains(r#"+    exec: {shell: false, programs: ["touch"]}"#), "{shown:?}");
+    assert_eq!(fs::read_to_string(rig.file("policy.yaml")).unwrap(), POLICY, "nothing was written");
+    assert_eq!(rig.aos(&["approve", "p1", "--for", "role", "--yes"]).code, 0);
+    let policy = fs::read_to_string(rig.file("policy.yaml")).unwrap();
+    assert_eq!(policy, POLICY.replace("    calls", "    exec: {shell: false, programs: [\"touch\"]}\n    calls"));
+    // It is told, and makes its call again: the command runs, and what it writes is the next denial.
+    at_rest(&rig, pid);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "once more"]).code, 0);
+    let next = until("the next denial", || {
+        rig.json(&["proposals"]).as_array()?.iter().find(|one| one["closed"].is_null()).cloned()
+    });
+    assert_eq!((&next["call"]["name"], &next["grants"]), (&json!("EXEC_CMD"), &json!(["FS_WRITE made"])), "{next}");
+    assert!(!folder.join("made").exists());
 }
 
 #[test]

@@ -31,9 +31,10 @@ pub trait Bounds: Send + Sync + Debug {
     /// `EPERM` with the rule that decides.
     fn allows(&self, call: &Syscall) -> Result<(), CallError>;
 
-    /// All of its changes that it may not make, as the calls that would have made them: nothing else stands against keeping
-    /// what the command changed. Not told where there are more than [`limits::DENIED_INSIDE_MAX`].
-    fn denies(&self, _calls: &[Syscall]) {}
+    /// Its changes that it may not make, as the calls that would have made them. `all`: these are all, and nothing else stands
+    /// against keeping what the command changed; otherwise there are more than [`limits::DENIED_INSIDE_MAX`], and these are
+    /// the first.
+    fn denies(&self, _calls: &[Syscall], _all: bool) {}
 
     /// Its changes are about to be made: what has to be known before anybody sees them is told now.
     fn keeps(&self) {}
@@ -159,9 +160,7 @@ pub(super) fn judge(bounds: &dyn Bounds, workspace: &Path, layer: &Layer, change
         }
     }
     let Some(first) = first else { return Ok(()) };
-    if denied.len() <= limits::DENIED_INSIDE_MAX {
-        bounds.denies(&denied);
-    }
+    bounds.denies(&denied, denied.len() <= limits::DENIED_INSIDE_MAX);
     Err(first)
 }
 

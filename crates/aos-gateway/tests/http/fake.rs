@@ -198,6 +198,7 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         grants: Vec::new(),
         inner: Vec::new(),
         led: None,
+        closed: None,
         why: None,
         risk: None,
         preview: "deletes a".into(),

@@ -168,6 +168,7 @@ fn a_pipe_goes_only_where_messages_may() {
     > spawn resident name=bob two
       → infer 3 turn [task]
     > 3: => SPAWN_AGENT {"role":"r","task":"t","pipe_to":2}
+    3 p1 is closed: a yes is no grant: SEND_MSG 2
     3 SPAWN_AGENT = EPERM the policy does not let you speak to process 2, so neither may your child: role assistant: no rule
       → infer 3 turn [task, turn, spawn_agent]
     > 2: => SPAWN_AGENT {"role":"r","pipe_to":3}

@@ -146,19 +146,28 @@ fn a_yes_is_for_these_bytes_alone_and_a_no_is_remembered() {
 }
 
 #[test]
-fn what_no_yes_may_lift_is_not_put_before_people() {
-    for call in [
+fn what_no_yes_lifts_is_closed_and_says_why() {
+    for (call, why) in [
         // The floor, a rule that denies, and one about a part of it.
-        r#"FS_WRITE {"path":"../x","content":""}"#,
-        r#"FS_WRITE {"path":"closed/a","content":""}"#,
-        r#"FS_SEARCH {"pattern":"x","path":"closed"}"#,
-        r#"NET_FETCH {"url":"http://169.254.169.254/"}"#,
-        r#"NET_FETCH {"url":"http://10.0.0.1/"}"#,
+        (r#"FS_WRITE {"path":"../x","content":""}"#, "no yes lifts the floor: give a path relative to the workspace"),
+        (r#"FS_WRITE {"path":"closed/a","content":""}"#, "no yes lifts role assistant: fs[3] closed/**"),
+        (r#"FS_SEARCH {"pattern":"x","path":"closed"}"#, "no yes lifts role assistant: fs[3] closed/**"),
+        (r#"NET_FETCH {"url":"http://169.254.169.254/"}"#, "no yes lifts the floor: there is no grant for this"),
+        (
+            r#"NET_FETCH {"url":"http://10.0.0.1/"}"#,
+            "it takes more than a grant: a rule of the role's `net`: {to: \"10.0.0.1:80\"",
+        ),
         // No programs are named.
-        r#"EXEC_CMD {"cmd":"ls"}"#,
+        (
+            r#"EXEC_CMD {"cmd":"ls"}"#,
+            "it takes more than a grant: in the role: exec: {shell: false, programs: [\"ls\"]}",
+        ),
     ] {
-        let told = replay_under(NARROW, &format!("spawn resident go\n2: => {call}"));
-        assert!(told.contains("EPERM") && !told.contains("would take"), "{told}");
+        let answers = "approve p1\nstanding p1\nreject p1";
+        let told = replay_under(NARROW, &format!("spawn resident go\n2: => {call}\n{answers}\n2: => {call}"));
+        assert!(told.contains("EPERM") && told.contains(&format!("p1 is closed: {why}")), "{told}");
+        assert_eq!(told.matches("refused: EPERM no yes to p1 lets its call be made").count(), 2, "{told}");
+        assert_eq!(told.matches("is closed").count(), 1, "what was dismissed is not shown again: {told}");
     }
     let secret = r#"
         here m
@@ -168,7 +177,7 @@ fn what_no_yes_may_lift_is_not_put_before_people() {
         2: => NET_SEND {"url":"https://api.example.com/","method":"POST"}
     "#;
     let told = replay_under(NARROW, secret);
-    assert!(told.contains("EPERM") && !told.contains("would take"), "labels: {told}");
+    assert!(told.contains("p1 is closed: no yes lifts label: "), "{told}");
 }
 
 #[test]
@@ -182,7 +191,12 @@ fn who_was_given_nothing_gets_nothing_by_a_denial() {
         4: => FS_READ {"path":"a"}
         "#,
     );
-    assert!(told.matches("EPERM").count() == 2 && !told.contains("would take"), "{told}");
+    assert_eq!((told.matches("EPERM").count(), told.contains("would take")), (2, false), "{told}");
+    assert_eq!(
+        told.matches("is closed: its process was given nothing to do").count(),
+        1,
+        "the same of a tree once: {told}"
+    );
 }
 
 #[test]
@@ -214,6 +228,7 @@ fn a_yes_to_a_childs_call_is_no_right_of_the_child() {
     > approve p1
     3 told of p1: Once, FS_READ {"path":"b"}
     > 3: => SPAWN_AGENT {"role":"r","task":"t","permissions":["FS_READ b"]}
+    3 p2 is closed: a child can never do what its parent cannot: give it less
     3 SPAWN_AGENT = EPERM the grant `FS_READ b` exceeds its parent: `FS_READ b` would be allowed to the child and is not to the parent's own grants
       → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted]
     > 3: => FS_READ {"path":"b"}
@@ -223,12 +238,12 @@ fn a_yes_to_a_childs_call_is_no_right_of_the_child() {
       → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted, turn, fs_read]
     > 3: => FS_READ {"path":"b"}
     3 deny by grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
-    3 p2 would take FS_READ b
+    3 p3 would take FS_READ b
     3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [FS_READ a/**, SPAWN_AGENT]
       → infer 3 turn [task, turn, fs_read, turn, spawn_agent, p1 lifted, turn, fs_read, turn, fs_read]
     > 2: => FS_WRITE {"path":"notes","content":""}
     2 deny by role assistant: no rule
-    2 p3 would take FS_WRITE notes
+    2 p4 would take FS_WRITE notes
     2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
       → infer 2 turn [task, turn, spawn_agent, turn, fs_write]
     "#);
@@ -271,6 +286,7 @@ fn a_yes_for_the_process_stands_for_what_its_role_has_no_rule_for() {
       → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write, turn, spawn_agent]
     > 3: => FS_WRITE {"path":"notes","content":"2"}
     3 deny by role assistant: no rule
+    3 p3 is closed: its process was given nothing to do
     3 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
       → infer 3 turn [task, turn, fs_write]
     > 2: => FS_READ {"path":"mail/a"}
@@ -280,7 +296,7 @@ fn a_yes_for_the_process_stands_for_what_its_role_has_no_rule_for() {
       → infer 2 turn [task, turn, fs_write, turn, p1 lifted, turn, fs_write, fs_write, turn, spawn_agent, turn, fs_read]
     > 2: => FS_WRITE {"path":"notes","content":"3"}
     2 ask by label: labels[0] untrusted
-    2 proposal p3 pending
+    2 proposal p4 pending
     > reject p1
     "#);
 }
@@ -331,7 +347,7 @@ fn a_search_that_is_lifted_carries_what_the_files_in_it_carry() {
     let closed = "      - {path: \"closed/**\", ops: [read, write, delete], verdict: deny}\n";
     let search = "here m\nspawn resident go\n2: => FS_SEARCH {\"pattern\":\"x\"}";
     let told = replay_under(&NARROW.replace(whole, ""), search);
-    assert!(told.contains("EPERM") && !told.contains("would take"), "a part of it is closed: {told}");
+    assert!(told.contains("p1 is closed: no yes lifts role assistant: fs[2] closed/**"), "a part of it is: {told}");
     let policy = NARROW.replace(whole, "").replace(closed, "");
     let script =
         format!("{search}\nstanding p1\n2: => FS_SEARCH {{\"pattern\":\"x\"}}\ndone 2 FS_SEARCH {{\"matches\":[]}}");
@@ -366,6 +382,7 @@ fn a_rule_about_somebody_closes_his_other_name_to_a_yes_as_well() {
         spawn resident go
         4: => SEND_MSG {"to_pid":2,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
         approve p1
+        approve p2
         4: => SEND_MSG {"to_pid":3,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
         "#,
     );
@@ -378,21 +395,24 @@ fn a_rule_about_somebody_closes_his_other_name_to_a_yes_as_well() {
       → infer 4 turn [task]
     > 4: => SEND_MSG {"to_pid":2,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
     4 deny by role assistant: no rule
+    4 p1 is closed: no yes lifts role assistant: ipc[0] bob
     4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
-    4 deny by role assistant: no rule
-    4 p1 would take SEND_MSG 3
-    4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
-      → infer 4 turn [task, turn, send_msg, send_msg]
-    > approve p1
-    4 told of p1: Once, SEND_MSG {"to_pid":3,"content":"x"}
-    > 4: => SEND_MSG {"to_pid":3,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
-    4 proposal p1 executed
-    3 message from 4: x
-    4 SEND_MSG = {"message_id":"m26"}
     4 deny by role assistant: no rule
     4 p2 would take SEND_MSG 3
     4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
-      → infer 4 turn [task, turn, send_msg, send_msg, turn, send_msg, send_msg, p1 lifted]
+      → infer 4 turn [task, turn, send_msg, send_msg]
+    > approve p1
+    refused: EPERM no yes to p1 lets its call be made: no yes lifts role assistant: ipc[0] bob
+    > approve p2
+    4 told of p2: Once, SEND_MSG {"to_pid":3,"content":"x"}
+    > 4: => SEND_MSG {"to_pid":3,"content":"x"} => SEND_MSG {"to_pid":3,"content":"x"}
+    4 proposal p2 executed
+    3 message from 4: x
+    4 SEND_MSG = {"message_id":"m27"}
+    4 deny by role assistant: no rule
+    4 p3 would take SEND_MSG 3
+    4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: no rule
+      → infer 4 turn [task, turn, send_msg, send_msg, turn, send_msg, send_msg, p2 lifted]
     "#);
 }
 

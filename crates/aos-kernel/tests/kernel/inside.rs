@@ -46,6 +46,10 @@ fn from_under(policy: &str, script: &str, line: &str) -> String {
     told[at..].to_owned()
 }
 
+/// Why a yes does not let a command do what could be asked about.
+const TOGETHER: &str = "a command does not wait for what is asked about, and of what it changes all is kept or nothing: its agent \
+                        can make that call itself";
+
 /// What is kept of a command that was denied these, under a policy.
 fn kept(policy: &str, denied: &str) -> String {
     let told = replay_under(policy, &format!("spawn resident go\n{MAKE}\ndenies 2 EXEC_CMD {denied}"));
@@ -139,26 +143,37 @@ fn what_a_command_was_denied_passes_once_in_the_very_command() {
 #[test]
 fn the_changes_of_a_command_are_let_through_together_or_not_at_all() {
     assert_eq!(kept(NARROW, A), "2 p1 would take EXEC_CMD with FS_WRITE a\n");
-    for other in [
-        r#"FS_WRITE {"path":"closed/a","content":""}"#,
-        r#"FS_WRITE {"path":"asks/a","content":""}"#,
-        r#"FS_WRITE {"path":".aos/a","content":""}"#,
+    for (other, why) in [
+        (r#"FS_WRITE {"path":"closed/a","content":""}"#, "; no yes lifts role assistant: fs[3] closed/**"),
+        (r#"FS_WRITE {"path":"asks/a","content":""}"#, ""),
+        (r#"FS_WRITE {"path":".aos/a","content":""}"#, "; no yes lifts the floor: work on other files"),
         // It may be written by now.
-        r#"FS_WRITE {"path":"out/a","content":""}"#,
+        (r#"FS_WRITE {"path":"out/a","content":""}"#, ""),
     ] {
-        assert_eq!(kept(NARROW, &format!("{A} | {other}")), "", "{other}");
+        let closed = format!("is closed: {TOGETHER}{why}\n");
+        assert_eq!(kept(NARROW, &format!("{A} | {other}")), format!("2 p1 {closed}"), "{other}");
         let fetch = r#"NET_FETCH {"url":"https://api.example.com/x"}"#;
         let told = kept(NARROW, &format!("{A} | {other} | {fetch}"));
-        assert_eq!(told, "2 p1 would take EXEC_CMD with NET_FETCH api.example.com/x\n", "{other}");
+        let open = "2 p1 would take EXEC_CMD with NET_FETCH api.example.com/x\n";
+        assert_eq!(told, format!("{open}2 p2 {closed}"), "{other}");
     }
 }
 
 #[test]
-fn nothing_is_kept_of_what_no_yes_lifts() {
+fn what_no_yes_lets_a_command_do_is_closed() {
+    for (denied, why) in [
+        (r#"NET_FETCH {"url":"http://127.0.0.1/x"}"#, "it takes more than a grant: a rule of the role's `net`"),
+        (r#"NET_FETCH {"url":"http://169.254.169.254/x"}"#, "no yes lifts the floor: there is no grant for this"),
+        (
+            r#"NET_FETCH {"url":"https://closed.example.com/x"}"#,
+            "no yes lifts role assistant: net[1] closed.example.com",
+        ),
+    ] {
+        let told = kept(NARROW, denied);
+        assert!(told.starts_with(&format!("2 p1 is closed: {why}")), "{denied}: {told}");
+    }
     for denied in [
-        r#"NET_FETCH {"url":"http://127.0.0.1/x"}"#,
-        r#"NET_FETCH {"url":"http://169.254.169.254/x"}"#,
-        r#"NET_FETCH {"url":"https://closed.example.com/x"}"#,
+        // By now it may.
         r#"NET_FETCH {"url":"https://api.example.com/open/x"}"#,
         // Whatever a driver says: these are no parts of a command.
         r#"FS_READ {"path":"keys"}"#,
@@ -169,8 +184,7 @@ fn nothing_is_kept_of_what_no_yes_lifts() {
     }
     let send = r#"NET_SEND {"url":"https://api.example.com/in","method":"POST"}"#;
     assert_eq!(kept(NARROW, send), "2 p1 would take EXEC_CMD with NET_SEND POST api.example.com/in\n");
-    // A rule about labels would ask about it again, which nobody can be while a command runs; and what is to be looked
-    // through for personal data is not.
+    // A rule about labels would ask about it again, which nobody can be while a command runs; and one that denies.
     let asks = NARROW.replace("ops: [read]}\n", "ops: [read], label: untrusted.file}\n");
     let redacted = NARROW.replace("labels:\n", "labels:\n  - {when: secret, calls: [NET_SEND], verdict: deny}\n");
     let redacted = redacted.replace("ops: [read]}\n", "ops: [read], label: secret}\n");
@@ -182,6 +196,7 @@ fn nothing_is_kept_of_what_no_yes_lifts() {
             ),
         );
         assert!(told.contains("call 2 EXEC_CMD") && !told.contains("would take"), "{told}");
+        assert!(told.contains(TOGETHER) || told.contains("is closed: no yes lifts label: labels[0] secret"), "{told}");
     }
 }
 
@@ -206,6 +221,7 @@ fn a_child_that_was_given_nothing_has_nothing_lifted_inside_either() {
     "#;
     let told = replay_under(NARROW, quarantined);
     assert!(told.contains("call 3 NET_FETCH") && !told.contains("would take"), "{told}");
+    assert!(told.contains("p1 is closed, led there by a redirect"), "{told}");
 }
 
 #[test]
@@ -330,7 +346,9 @@ fn where_a_redirect_leads_is_kept_as_the_fetch_that_it_is() {
     > tries 2 NET_FETCH {"url":"https://other.example.com/b?q=1"}
     no: the policy does not allow NET_FETCH: role assistant: no rule
     > denies 2 NET_FETCH NET_FETCH {"url":"http://127.0.0.1/"}
+    2 p3 is closed, led there by a redirect of NET_FETCH https://api.example.com/open/a: it takes more than a grant: a rule of the role's `net`: {to: "127.0.0.1:80", allow: ["GET /"], private: true}
     > denies 2 NET_FETCH NET_FETCH {"url":"https://closed.example.com/"}
+    2 p4 is closed, led there by a redirect of NET_FETCH https://api.example.com/open/a: no yes lifts role assistant: net[1] closed.example.com:443
     "#);
 }
 
@@ -498,6 +516,7 @@ fn what_more_than_a_rule_of_the_role_asks_about_is_not_kept_of_a_command() {
         );
         let told = replay_under(&policy, &script);
         assert!(told.contains("call 2 EXEC_CMD") && !told.contains("would take"), "{told}");
+        assert!(told.contains(TOGETHER), "{told}");
     }
     let grants = "spawn resident grants=EXEC_CMD,FS_READ go";
     let told = replay_under(NARROW, &format!("{grants}\n{MAKE}\ndenies 2 EXEC_CMD {send}\nrules"));

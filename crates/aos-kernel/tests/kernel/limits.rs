@@ -230,6 +230,7 @@ fn a_process_has_the_role_it_was_given() {
     > explain 5 FS_WRITE {"path":"a","content":""}
     deny by role reader: no rule; FS_WRITE a
     > 3: => SPAWN_AGENT {"role":"r","permissions":["FS_WRITE **"]}
+    3 p1 is closed: a child can never do what its parent cannot: give it less
     3 SPAWN_AGENT = EPERM the grant `FS_WRITE **` exceeds its parent: `FS_WRITE x` would be allowed to the child and is not to the role cheap
       → infer 3 turn [task, turn, spawn_agent, turn, spawn_agent]
     "#);
@@ -258,6 +259,7 @@ fn children_are_limited_in_number_and_depth() {
       → infer 3 turn [task]
       → infer 2 turn [task, turn, spawn_agent, spawn_agent, spawn_agent]
     > 3: => SPAWN_AGENT {"role":"r"}
+    3 p1 is closed: do it yourself, or leave it to your parent
     3 SPAWN_AGENT = EPERM the policy denies it: processes are 1 deep below the first, the most is 1 (limits.spawn.depth)
       → infer 3 turn [task, turn, spawn_agent]
     > spawn resident parent=3 below

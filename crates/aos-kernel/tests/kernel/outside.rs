@@ -277,6 +277,7 @@ fn a_process_may_propose_what_it_could_do() {
     2 proposal p1 executed
       → call 2 FS_DELETE {"path":"a"}
     > done 2 FS_DELETE
+    2 p2 is closed: no yes lifts role assistant: fs[3] secret/**
     2 PROPOSE = EPERM the policy denies FS_DELETE: role assistant: fs[3] secret/**
     2 PROPOSE = EINVAL at `/action/name`: SYS_EXIT cannot be proposed
       → infer 2 turn [task, turn, fs_delete, propose, propose]

@@ -358,7 +358,9 @@ fn a_child_with_more_rights_than_its_parent_is_refused() {
     > explain 2 SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"]}
     allow by role assistant: calls[0] SPAWN_AGENT
     > 2: => SPAWN_AGENT {"role":"r","permissions":["FS_READ **"]} => SPAWN_AGENT {"role":"r","permissions":["EXEC_CMD"]} => SPAWN_AGENT {"role":"r","permissions":["FS_READ docs/a"],"task":"t"}
+    2 p1 is closed: a child can never do what its parent cannot: give it less
     2 SPAWN_AGENT = EPERM the grant `FS_READ **` exceeds its parent: `FS_READ x` would be allowed to the child and is not to the parent's own grants
+    2 p2 is closed: a child can never do what its parent cannot: give it less
     2 SPAWN_AGENT = EPERM the grant `EXEC_CMD` exceeds its parent: `EXEC_CMD` would be allowed to the child and is not to the parent's own grants
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
@@ -366,7 +368,7 @@ fn a_child_with_more_rights_than_its_parent_is_refused() {
       → infer 2 turn [task, turn, spawn_agent, spawn_agent, spawn_agent]
     > 3: => FS_READ {"path":"docs/a"} => FS_READ {"path":"docs/b"}
     3 deny by grant: none of this process, which has [FS_READ docs/a]
-    3 p1 would take FS_READ docs/b
+    3 p3 would take FS_READ docs/b
     3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has [FS_READ docs/a]
       → call 3 FS_READ {"path":"docs/a"}
     "#);
@@ -395,10 +397,12 @@ fn an_empty_list_of_permissions_does_not_mean_all() {
       → infer 2 turn [task, turn, spawn_agent, spawn_agent]
     > 3: => FS_READ {"path":"a"}
     3 deny by grant: none of this process, which has []
+    3 p1 is closed: its process was given nothing to do
     3 FS_READ = EPERM the policy denies FS_READ: grant: none of this process, which has []
       → infer 3 turn [task, turn, fs_read]
     > 4: => EXEC_CMD {"cmd":"id"}
     4 deny by grant: none of this process, which has []
+    4 p2 is closed: its process was given nothing to do
     4 EXEC_CMD = EPERM the policy denies EXEC_CMD: grant: none of this process, which has []
       → infer 4 turn [task, turn, exec_cmd]
     "#);

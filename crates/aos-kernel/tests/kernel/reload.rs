@@ -13,9 +13,9 @@ fn another_policy_holds_from_the_next_decision_on_and_an_older_yes_does_not() {
         2: => FS_WRITE {"path":"secret/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"}
         policy verdict: deny => verdict: ask
         off 1
-        approve p1
-        2: => FS_WRITE {"path":"secret/a","content":"1"}
         approve p2
+        2: => FS_WRITE {"path":"secret/a","content":"1"}
+        approve p3
         done 2 FS_WRITE
         policy ops: [read, write, delete]} => ops: [read]}
         2: => FS_WRITE {"path":"c","content":"3"}
@@ -27,35 +27,38 @@ fn another_policy_holds_from_the_next_decision_on_and_an_older_yes_does_not() {
       → infer 2 turn [task]
     > 2: => FS_WRITE {"path":"secret/a","content":"1"} => FS_WRITE {"path":"asks/b","content":"2"}
     2 deny by role assistant: fs[3] secret/**
+    2 p1 is closed: no yes lifts role assistant: fs[3] secret/**
     2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: fs[3] secret/**
     2 ask by role assistant: fs[1] asks/**
-    2 proposal p1 pending
+    2 proposal p2 pending
     > policy verdict: deny => verdict: ask
-    2 proposal p1 expired
+    2 proposal p2 expired
     2 FS_WRITE = EREJECTED the policy has changed since this was asked
+    2 proposal p1 expired
+    2 told of p1: Role, FS_WRITE {"path":"secret/a","content":"1"}
       → another policy
-      → infer 2 turn [task, turn, fs_write, fs_write]
+      → infer 2 turn [task, turn, fs_write, fs_write, p1 lifted]
     > off 1
-      → infer 2 turn [task, turn, fs_write, fs_write]
-    > approve p1
-    refused: ENOENT no open proposal `p1`
+      → infer 2 turn [task, turn, fs_write, fs_write, p1 lifted]
+    > approve p2
+    refused: ENOENT no open proposal `p2`
     > 2: => FS_WRITE {"path":"secret/a","content":"1"}
     2 ask by role assistant: fs[3] secret/**
-    2 proposal p2 pending
-    > approve p2
-    2 proposal p2 executed
+    2 proposal p3 pending
+    > approve p3
+    2 proposal p3 executed
       → call 2 FS_WRITE {"path":"secret/a","content":"1"}
     > done 2 FS_WRITE
-      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write]
+      → infer 2 turn [task, turn, fs_write, fs_write, p1 lifted, turn, fs_write]
     > policy ops: [read, write, delete]} => ops: [read]}
       → another policy
     > 2: => FS_WRITE {"path":"c","content":"3"}
     2 deny by role assistant: no rule
-    2 p3 would take FS_WRITE c
+    2 p4 would take FS_WRITE c
     2 FS_WRITE = EPERM the policy denies FS_WRITE: role assistant: no rule
-      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, turn, fs_write]
+      → infer 2 turn [task, turn, fs_write, fs_write, p1 lifted, turn, fs_write, turn, fs_write]
     > off 1
-      → infer 2 turn [task, turn, fs_write, fs_write, turn, fs_write, turn, fs_write]
+      → infer 2 turn [task, turn, fs_write, fs_write, p1 lifted, turn, fs_write, turn, fs_write]
     "#);
 }
 
@@ -78,6 +81,7 @@ fn the_same_text_again_is_no_other_policy_and_a_text_with_a_fault_denies() {
       → another policy
     > 2: => FS_READ {"path":"a"}
     2 deny by floor: there is no policy.yaml
+    2 p1 is closed: no yes lifts the floor: `aos init` writes a policy.yaml; without one everything is denied
     2 FS_READ = EPERM the policy denies FS_READ: floor: there is no policy.yaml
     2 stopped: the policy has no role for this process any more, so it may use no model; change `models` of the role in policy.yaml; then `aos resume 2`
     > off 1

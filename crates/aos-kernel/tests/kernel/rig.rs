@@ -257,6 +257,7 @@ impl Rig {
                     requests: vec![request],
                     more: 0,
                     denied: Vec::new(),
+                    closed: Vec::new(),
                 };
                 self.offer(pid, Body::Requested(Box::new(requested)));
             }
@@ -272,6 +273,7 @@ impl Rig {
                     requests: Vec::new(),
                     more: 0,
                     denied: inner.split(" | ").map(|inner| Inner::of(&parsed(inner))).collect(),
+                    closed: Vec::new(),
                 };
                 self.offer(pid, Body::Requested(Box::new(requested)));
             }
@@ -842,7 +844,10 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Proposal { id, state: ProposalState::Denied, proposal: Some(proposal), .. } => {
             let led = proposal.led.as_ref().map(|led| format!(", led there by {led}")).unwrap_or_default();
             let inner = if proposal.inner.is_empty() { "" } else { "EXEC_CMD with " };
-            format!("{id} would take {inner}{}{led}", proposal.grants.join(", "))
+            match &proposal.closed {
+                None => format!("{id} would take {inner}{}{led}", proposal.grants.join(", ")),
+                Some(why) => format!("{id} is closed{led}: {why}"),
+            }
         }
         Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
         Body::Lifted { id, reach, call, .. } => format!("told of {id}: {reach:?}, {call}"),

@@ -246,6 +246,7 @@ fn a_rule_about_a_name_holds_for_its_pid() {
     > 4: => SEND_MSG {"to_pid":3,"content":"x"} => SPAWN_AGENT {"role":"r","task":"t","pipe_to":3}
     4 deny by role assistant: ipc[2] vault
     4 SEND_MSG = EPERM the policy denies SEND_MSG: role assistant: ipc[2] vault
+    4 p1 is closed: pipe it to yourself and pass it on
     4 SPAWN_AGENT = EPERM the policy does not let you speak to process 3, so neither may your child: role assistant: ipc[2] vault
       → infer 4 turn [task, turn, send_msg, spawn_agent]
     "#);

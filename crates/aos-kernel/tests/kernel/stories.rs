@@ -117,9 +117,10 @@ fn a_denied_call_returns_with_the_deciding_rule() {
       → infer 2 turn [task]
     > 2: => FS_READ {"path":"secret/key"} => NET_FETCH {"url":"https://example.com/"}
     2 deny by role assistant: fs[3] secret/**
+    2 p1 is closed: no yes lifts role assistant: fs[3] secret/**
     2 FS_READ = EPERM the policy denies FS_READ: role assistant: fs[3] secret/**
     2 deny by role assistant: no rule
-    2 p1 would take NET_FETCH example.com/
+    2 p2 would take NET_FETCH example.com/
     2 NET_FETCH = EPERM the policy denies NET_FETCH: role assistant: no rule
       → infer 2 turn [task, turn, fs_read, net_fetch]
     "#);

@@ -68,7 +68,10 @@ impl Approve {
         let named = if unseen { named(cx, &self.id).await? } else { Vec::new() };
         // A denial whose files are still being looked at is not listed; the daemon says so.
         let all_listed = named.len() >= self.id.len();
-        let denied: Vec<ProposalView> = named.into_iter().filter(|one| one.state == ProposalState::Denied).collect();
+        // Of what no yes lifts the daemon says so.
+        let lifts = |one: &ProposalView| one.state == ProposalState::Denied && one.closed.is_none();
+        let of_closed = named.iter().any(|one| one.closed.is_some());
+        let denied: Vec<ProposalView> = named.into_iter().filter(lifts).collect();
         if let ([id], true, true) = (&*self.id, self.yes && unseen, denied.is_empty())
             && let Some(over) = super::loosen::ended(&cx.client()?, id).await?
         {
@@ -76,7 +79,7 @@ impl Approve {
             return Err(Failure::new(format!("nobody makes the call of {} any more: {}", over.id, clean_line(&why)))
                 .hint(format!("aos approve {} --for role, for whoever comes after it", over.id)));
         }
-        if self.yes && unseen && denied.is_empty() && all_listed {
+        if self.yes && unseen && denied.is_empty() && !of_closed && all_listed {
             return Err(Failure::usage("--yes goes with --for role, or with a denial").hint("leave --yes out"));
         }
         // Without `--yes` a change for the role is shown and no more.

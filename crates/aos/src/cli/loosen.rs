@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use aos_abi::Syscall;
 use aos_abi::api::ProposalView;
 use aos_abi::entry::{ProposalState, Verdict};
 use aos_abi::process::{PolicyView, StatusView};
+use aos_abi::{Name, Syscall};
 use aos_policy::Policy;
 use aos_policy::diff::diff;
 use aos_policy::loosen::{Loosened, NotLoosened, grant, loosen};
@@ -208,6 +208,13 @@ fn changed(text: &str, proposal: &ProposalView) -> Result<Loosened, Failure> {
         return loosen(text, rule).map_err(not);
     }
     let role = role_without_rule(&proposal.rule);
+    // Of what no yes lifts a command can be given to a role; all else takes more thought than a key.
+    if let Some(why) = &proposal.closed
+        && (role.is_none() || !proposal.inner.is_empty() || proposal.call.name != Name::ExecCmd.as_str())
+    {
+        return Err(Failure::new(format!("no yes lets it pass: {}", clean_line(why)))
+            .hint("change policy.yaml by hand, if that is to be possible"));
+    }
     let Some(role) = role else {
         return Err(Failure::new(format!("its role does not deny it: {}", proposal.rule))
             .hint("approve it once, or give the next process what it wants with --grant"));

@@ -324,6 +324,9 @@ impl Narrator {
             ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
             ProposalState::Denied => {
                 let id = clean_line(id);
+                if let Some(why) = proposal.and_then(|denied| denied.closed.as_deref()) {
+                    return vec![self.lead(&self.style.dim("  ?"), &format!("listed as {id}; {}", clean_line(why)))];
+                }
                 let once = format!("`aos approve {id}` would let it be done");
                 let lead = |words: &str| self.lead(&self.style.dim("  ?"), words);
                 // The process may be over before anybody has read this.

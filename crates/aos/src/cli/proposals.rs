@@ -1,4 +1,4 @@
-//! `aos proposals`: what waits for a person, and what was denied and a person may lift.
+//! `aos proposals`: what waits for a person, and what was denied.
 //!
 //! What always holds: the list shows the beginning of each question, so that none buries the others; one that is named is
 //! shown whole. A denial waits for nobody, so it is one line below the questions. What several of a tree ask in the very same
@@ -40,10 +40,11 @@ const RULE: &str = "  rule: ";
 const WANTS: &str = "  wants: ";
 const INNER: &str = "  in it: ";
 const LED: &str = "  led there by: ";
+const CLOSED: &str = "  no yes: ";
 const ENDED: &str = "  ended: ";
-const SIGNS: [&str; 10] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED, ENDED];
+const SIGNS: [&str; 11] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED, CLOSED, ENDED];
 
-/// List what waits for a person, and the denials that one may lift
+/// List what waits for a person, and what was denied
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  aos proposals\n  aos proposals p3            all of what p3 would do\n  aos approve p3              also of one that was denied: the agent may make it then, once\n  aos reject p3 --why \"not on a Friday\"\n  aos undo p4\n\n\
@@ -164,10 +165,11 @@ fn said(inner: &CallView) -> String {
 /// All that one should know before one answers: the risk, what would happen, why, and what a yes is bound to.
 pub(crate) fn whole(proposal: &ProposalView, width: Option<usize>) -> String {
     let [risk, preview, why] = asked(proposal);
-    let wants = match proposal.grants.as_slice() {
-        [] => String::new(),
+    let wants = match (proposal.grants.as_slice(), &proposal.closed) {
+        ([], None) => String::new(),
         // What else is said to the call stands behind the rule that denies.
-        grants => format!("{RULE}{}\n{WANTS}{}\n", clean_line(&proposal.rule), clean_line(&grants.join(", "))),
+        (grants, None) => format!("{RULE}{}\n{WANTS}{}\n", clean_line(&proposal.rule), clean_line(&grants.join(", "))),
+        (_, Some(why)) => format!("{RULE}{}\n{CLOSED}{}\n", clean_line(&proposal.rule), clean_line(why)),
     };
     let bound = bound(&proposal.files, proposal.unbound.as_deref());
     let ended: String = proposal.ended.iter().map(|why| format!("{ENDED}{}\n", clean_line(why))).collect();
@@ -337,15 +339,19 @@ pub(super) fn shown(
     let waits = |group: &[&ProposalView]| group.iter().any(|one| one.state == ProposalState::Pending);
     let told = groups.iter().filter(|group| in_whole || waits(group));
     told.for_each(|group| begin(&mut text, group));
-    if !denied.is_empty() {
-        let gap = if text.is_empty() { "" } else { "\n" };
-        text.push_str(&format!("{gap}{}", denials(&denied, now, width, style)));
-        denied.iter().filter(|_| in_whole).for_each(|proposal| begin(&mut text, &[*proposal]));
+    let (closed, open): (Vec<_>, Vec<_>) = denied.iter().copied().partition(|one| one.closed.is_some());
+    let tables = [denials(&open, now, width, style), closed_denials(&closed, now, width, style)];
+    for (those, table) in [&open, &closed].into_iter().zip(tables) {
+        if !those.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{table}"));
+            those.iter().filter(|_| in_whole).for_each(|proposal| begin(&mut text, &[*proposal]));
+        }
     }
     text
 }
 
-/// Whether it is a denial that a person may lift, or has lifted for a call that was not made yet.
+/// Whether it is a denial, open or lifted for a call that was not made yet.
 pub(crate) fn is_denial(proposal: &ProposalView) -> bool {
     let open = matches!(proposal.state, ProposalState::Denied | ProposalState::Approved);
     open && proposal.verdict == Verdict::Deny
@@ -359,7 +365,21 @@ fn wanted(grants: &[String]) -> String {
     if more == 0 { first } else { format!("{first} and {more} more") }
 }
 
-/// What was denied, a line each: nobody waits for it.
+/// What was denied and no yes lifts, a line each.
+fn closed_denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
+    let columns =
+        [Column::text("ID"), Column::number("PID"), Column::number("LEFT"), Column::text("RULE"), Column::text("CALL")];
+    let mut table = Table::new(&columns);
+    for one in denied {
+        let left = duration(one.expires_at.millis_since(now) / 1_000);
+        let rule = cut(&clean_line(&one.rule), WANTS_WIDTH).into_owned();
+        table.row([one.id.clone(), one.pid.to_string(), left, rule, call(&one.call.name, &one.call.args)]);
+    }
+    let head = style.bold("denied, and no yes lifts it; aos proposals ID says why");
+    format!("{head}\n{}", table.shown(width, style))
+}
+
+/// What was denied and a yes lifts, a line each: nobody waits for it.
 fn denials(denied: &[&ProposalView], now: Timestamp, width: Option<usize>, style: Style) -> String {
     let risky = denied.iter().any(|one| one.risk.is_some());
     // What is known of the risk comes last but for the call, which is cut first where there is no room.

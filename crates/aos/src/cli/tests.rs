@@ -41,7 +41,7 @@ fn help_for_newcomers() {
       fork        Start a second process from the past of a first one; prints its pid
       replay      Make a process's decisions again, offline, and say where they differ from what was
                   recorded
-      proposals   List what waits for a person, and the denials that one may lift
+      proposals   List what waits for a person, and what was denied
       approve     Say yes to calls that wait, or lift the denial of one
       reject      Say no to calls that wait, or dismiss denials
       undo        Take back what was done, while its window lasts

@@ -58,10 +58,15 @@ impl exec::Bounds for Bounds {
         self.authority.still_allows(&self.policy.borrow(), call).map(drop)
     }
 
-    fn denies(&self, calls: &[Syscall]) {
+    fn denies(&self, calls: &[Syscall], all: bool) {
         let now = self.authority.under(&self.policy.borrow());
-        if calls.iter().all(|call| now.wants(call).is_some()) {
-            self.requests.denied_changes(calls);
+        match all && calls.iter().all(|call| now.wants(call).is_some()) {
+            true => self.requests.denied_changes(calls),
+            // What stands against keeping them first, where that is not their number.
+            false => {
+                let (open, closed): (Vec<_>, Vec<_>) = calls.iter().partition(|call| now.wants(call).is_some());
+                closed.into_iter().chain(open).for_each(|call| self.requests.closed(call));
+            }
         }
     }
 
@@ -394,8 +399,9 @@ impl Drivers {
             // Nor is a person shown one, or an address that the configuration closes.
             if said.is_err() && self.configured(url).is_ok() && net::covered(&secrets, url) == url {
                 let call = Syscall::NetFetch(NetFetch { url: url.to_owned(), headers: None });
-                if authority.under(&policy).is_liftable(&call) {
-                    requests.denied(&call);
+                match authority.under(&policy).is_liftable(&call) {
+                    true => requests.denied(&call),
+                    false => requests.closed(&super::outlet::bare(&call)),
                 }
             }
             requests.decided(policy.generation(), net_request("GET", &to, shown));

@@ -204,7 +204,10 @@ impl Rules {
             (Ok(allowed), _) if !carries => Ok(Tunnel::Passed(allowed)),
             (Ok(_), Some(opener)) => Ok(Tunnel::Opened(Arc::clone(opener))),
             (Err(_), Some(opener)) if speaks => Ok(Tunnel::Opened(Arc::clone(opener))),
-            (Err(error), _) => Err(error),
+            (Err(error), _) => {
+                self.requests.closed(&root);
+                Err(error)
+            }
             (Ok(_), None) => Err(CallError::new(Code::Perm, "TLS to a place with a secret cannot be opened here")),
         }
     }
@@ -240,6 +243,15 @@ fn asks(method: &str, url: &str) -> Syscall {
             Syscall::NetSend(NetSend { url: url.to_owned(), method: method.to_owned(), headers: None, body: None })
         }
     }
+}
+
+/// The same, with no more of the address than a rule is about: nobody is shown the rest of what is refused for good.
+pub(super) fn bare(call: &Syscall) -> Syscall {
+    let mut bare = call.clone();
+    if let Syscall::NetFetch(NetFetch { url, .. }) | Syscall::NetSend(NetSend { url, .. }) = &mut bare {
+        url.truncate(url.find(['?', '#']).unwrap_or(url.len()));
+    }
+    bare
 }
 
 /// What all of them allow together.
@@ -287,8 +299,9 @@ impl Gate for Door {
         // What the configuration closes no yes opens.
         if let Some(url) = seen.denied.filter(|url| allowed(&rules.configured.hosts, url).is_ok()) {
             let (call, now) = (asks(&seen.method, &url), rules.authority.under(&rules.policy.borrow()));
-            if now.wants(&call).is_some() {
-                rules.requests.denied(&call);
+            match now.wants(&call).is_some() {
+                true => rules.requests.denied(&call),
+                false => rules.requests.closed(&bare(&call)),
             }
         }
         let listed = match &seen.said {

@@ -217,6 +217,7 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
             .map(|of| CallView { name: of.name.as_str().to_owned(), args: of.args })
             .collect(),
         led: proposal.led,
+        closed: proposal.closed,
         why: proposal.why,
         risk: proposal.risk,
         shown: String::new(),

@@ -19,6 +19,8 @@ use super::heart::Completion;
 const GATHERED_MAX: usize = 64;
 /// Longest method that is shown whole; those that a rule can name are shorter.
 const METHOD_CHARS_MAX: usize = 32;
+/// Of what was denied to one call and nobody can lift, so much is told.
+const CLOSED_MAX: usize = 4;
 /// How long they are gathered, where somebody looks to it.
 pub(crate) const GATHERED_FOR: Duration = Duration::from_millis(250);
 
@@ -46,6 +48,8 @@ struct Gathered {
     /// What was denied and a person may be able to lift, for the end of the call: changes to files, and requests.
     changes: Vec<Inner>,
     denied: Vec<Inner>,
+    /// And the first of what nobody can.
+    closed: Vec<Inner>,
 }
 
 impl Requests {
@@ -98,6 +102,14 @@ impl Requests {
         }
     }
 
+    /// Something was denied that nobody can lift. The first few are told, each once.
+    pub(crate) fn closed(&self, call: &Syscall) {
+        let (closed, inner) = (&mut self.gathered().closed, Inner::of(call));
+        if is_short(&inner) && closed.len() < CLOSED_MAX && !closed.contains(&inner) {
+            closed.push(inner);
+        }
+    }
+
     /// Changes to files were denied, all that were. Of some of them alone nobody could let the call have its way.
     pub(crate) fn denied_changes(&self, calls: &[Syscall]) {
         let changes: Vec<Inner> = calls.iter().map(Inner::of).collect();
@@ -112,7 +124,8 @@ impl Requests {
         let (mut denied, requests) = (std::mem::take(&mut gathered.changes), std::mem::take(&mut gathered.denied));
         denied.extend(requests);
         denied.truncate(limits::DENIED_INSIDE_MAX);
-        self.hand_over_with(&mut gathered, denied);
+        let closed = std::mem::take(&mut gathered.closed);
+        self.hand_over_with(&mut gathered, denied, closed);
     }
 
     /// How many of the whole call were only counted.
@@ -130,11 +143,11 @@ impl Requests {
     }
 
     fn hand_over(&self, gathered: &mut Gathered) {
-        self.hand_over_with(gathered, Vec::new());
+        self.hand_over_with(gathered, Vec::new(), Vec::new());
     }
 
-    fn hand_over_with(&self, gathered: &mut Gathered, denied: Vec<Inner>) {
-        if gathered.requests.is_empty() && gathered.more == 0 && denied.is_empty() {
+    fn hand_over_with(&self, gathered: &mut Gathered, denied: Vec<Inner>, closed: Vec<Inner>) {
+        if gathered.requests.is_empty() && gathered.more == 0 && denied.is_empty() && closed.is_empty() {
             return;
         }
         let took = std::mem::take(&mut gathered.deciding).as_micros();
@@ -146,6 +159,7 @@ impl Requests {
             requests: std::mem::take(&mut gathered.requests),
             more: std::mem::take(&mut gathered.more),
             denied,
+            closed,
         };
         // The loop is gone only when the daemon stops.
         let _ = self.journal.send((self.pid, Body::Requested(Box::new(requested))));

@@ -607,8 +607,8 @@ impl System for Daemon {
         let ready = |kernel: &mut super::heart::LiveKernel| {
             let mut open = kernel.proposals();
             open.retain(|one| {
-                // What was lifted and is not used is shown as it is.
-                if one.state == ProposalState::Approved {
+                // What was lifted and is not used is shown as it is, and so is what no yes lifts.
+                if one.state == ProposalState::Approved || one.closed.is_some() {
                     return true;
                 }
                 let yes =

@@ -1,5 +1,4 @@
-//! What was denied and a person may lift: a list over the table, then one of them whole, then what a yes for the role would
-//! change in policy.yaml.
+//! What was denied: a list over the table, then one of them whole, then what a yes for the role would change in policy.yaml.
 //!
 //! Start at [`pressed`]. What always holds: nothing is lifted that was not shown whole before, and a yes names what was on
 //! the screen; policy.yaml is changed by a second key alone, to what was shown.
@@ -41,7 +40,7 @@ pub(super) fn list(state: &State, at: usize, frame: &mut Frame<'_>) {
         lines.push(Line::styled(cut(&clean_line(&text), page::columns(size)).into_owned(), style));
     }
     if all.is_empty() {
-        lines.push(Line::raw("nothing was denied that a person may lift"));
+        lines.push(Line::raw("nothing was denied"));
     }
     let stands = if roomy { "state, time left, " } else { "" };
     let title = format!(" {} denied: id, process, {stands}what it wants, call ", all.len());
@@ -56,6 +55,8 @@ pub(super) fn whole(state: &State, one: &Denial, from: usize, frame: &mut Frame<
     let title = format!(" {}: process {} {became} {} ", clean_line(&what.id), what.pid, clean_line(&what.call));
     let answers = match (one.lifted, one.of_role) {
         (true, _) => "r take it back",
+        (false, true) if one.closed => "g for the role  r dismiss",
+        (false, false) if one.closed => "r dismiss",
         (false, true) if frame.area().width < ROOMY => "a once  p process  g role  r dismiss",
         (false, true) => "a approve once  p for the process  g for the role  r dismiss",
         (false, false) => "a approve once  r dismiss",
@@ -105,7 +106,8 @@ pub(super) fn pressed_on_one(state: &mut State, id: String, from: usize, key: Ke
     let seen = state.has_seen(&one.what);
     let shown_as = one.what.shown_as.clone();
     let back = back_to(state, &id);
-    let (may, may_for_longer) = (seen && !one.lifted, seen && !one.lifted && one.of_role);
+    let may = seen && !one.lifted && !one.closed;
+    let (may_for_longer, may_for_role) = (may && one.of_role, seen && !one.lifted && one.of_role);
     let over = match key {
         KeyCode::Char('a') if may => {
             state.over = Some(back);
@@ -115,7 +117,7 @@ pub(super) fn pressed_on_one(state: &mut State, id: String, from: usize, key: Ke
             state.over = Some(back);
             return Some(Command::Approve { ids: vec![id], shown_as, reach: Reach::Process });
         }
-        KeyCode::Char('g') if may_for_longer => {
+        KeyCode::Char('g') if may_for_role => {
             state.over = Some(Over::Denial { id: id.clone(), from });
             return Some(Command::Change(id));
         }

@@ -156,7 +156,7 @@ async fn read_again(client: &Client, state: &mut State) -> Result<Lsn, Failure> 
     Ok(lsn)
 }
 
-/// What waits for a person, and what was denied and one may lift; each with all that one should know before one answers.
+/// What waits for a person, and what was denied, last what no yes lifts; each with all that one should know before one answers.
 async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failure> {
     let proposals: Vec<ProposalView> = client.get(&Address::of("/v1/proposals")).await?;
     let (denied, asked): (Vec<_>, Vec<_>) = proposals.into_iter().partition(is_denial);
@@ -169,7 +169,8 @@ async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failu
         pid: proposal.pid,
     };
     let denial = |proposal: ProposalView| Denial {
-        wants: proposal.grants.join(", "),
+        closed: proposal.closed.is_some(),
+        wants: proposal.closed.as_ref().map_or_else(|| proposal.grants.join(", "), |_| "no yes lifts it".to_owned()),
         until: proposal.expires_at,
         lifted: proposal.state == ProposalState::Approved,
         of_role: is_of_role(&proposal.rule),
@@ -177,7 +178,9 @@ async fn proposals(client: &Client) -> Result<(Vec<Waiting>, Vec<Denial>), Failu
         what: one(proposal),
     };
     let pending = asked.into_iter().filter(|proposal| proposal.state == ProposalState::Pending);
-    Ok((pending.map(one).collect(), denied.into_iter().map(denial).collect()))
+    let mut denied: Vec<Denial> = denied.into_iter().map(denial).collect();
+    denied.sort_by_key(|denial| denial.closed);
+    Ok((pending.map(one).collect(), denied))
 }
 
 /// What a yes for the role would change, which is shown before it is made.

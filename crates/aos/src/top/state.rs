@@ -67,7 +67,7 @@ pub(super) enum Over {
     Filter,
     /// A proposal, whole, from this line on: what is answered has been shown.
     Proposal { id: String, from: usize },
-    /// What was denied and a person may lift; which of it is chosen.
+    /// What was denied; which of it is chosen.
     Denials { at: usize },
     /// One of that, whole, from this line on.
     Denial { id: String, from: usize },
@@ -95,7 +95,7 @@ pub(super) struct Waiting {
     pub(super) shown_as: String,
 }
 
-/// A call that was denied, and that a person may lift.
+/// A call that was denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Denial {
     pub(super) what: Waiting,
@@ -108,6 +108,8 @@ pub(super) struct Denial {
     pub(super) of_role: bool,
     /// Something is known of what could go wrong.
     pub(super) risky: bool,
+    /// No yes lifts it.
+    pub(super) closed: bool,
 }
 
 impl Denial {
@@ -153,7 +155,7 @@ pub(super) struct State {
     pub(super) told: BTreeSet<Pid>,
     pub(super) slots: BTreeMap<String, SlotView>,
     pub(super) waiting: Vec<Waiting>,
-    /// What was denied and a person may lift, or has lifted for a call that was not made yet.
+    /// What was denied: what a person may lift, or has lifted for a call that was not made yet, and then what no yes lifts.
     pub(super) denied: Vec<Denial>,
     /// What can be taken back, the newest first; `None`: it was not read since somebody last wanted to see it.
     pub(super) undoable: Option<Vec<Undoable>>,

@@ -71,6 +71,7 @@ fn denial(id: &str, pid: u64) -> Denial {
         until: "2026-11-22T01:10:00Z".parse().unwrap(),
         lifted: false,
         of_role: true,
+        closed: false,
         risky: false,
     }
 }
@@ -500,7 +501,7 @@ fn what_was_done_is_listed_shown_and_taken_back() {
 fn what_was_denied_is_listed_with_what_it_wants() {
     let mut state = thousand();
     press(&mut state, KeyCode::Char('d'));
-    assert!(drawn(&mut state).contains("nothing was denied that a person may lift"));
+    assert!(drawn(&mut state).contains("nothing was denied"));
     press(&mut state, KeyCode::Esc);
     let denied = json!({"type": "proposal", "id": "p3", "state": "denied", "proposal": {
         "call_id": "c", "name": "FS_WRITE", "args": {"path": "a", "content": "x"}, "verdict": "deny", "rule": "r",

@@ -29,7 +29,7 @@ pub(super) enum Input {
     Past(Pid, Vec<String>),
     /// What waits for a person.
     Proposals(Vec<Waiting>),
-    /// What was denied and a person may lift, or has lifted.
+    /// What was denied, or lifted and not made yet.
     Denied(Vec<Denial>),
     /// What a yes for the role would change.
     Change(Grant),

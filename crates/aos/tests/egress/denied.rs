@@ -39,6 +39,15 @@ fn at_rest(rig: &Rig, pid: u64) {
 
 /// What was denied and a person may lift.
 fn denied(rig: &Rig) -> Vec<Value> {
+    listed(rig).into_iter().filter(|one| one["closed"].is_null()).collect()
+}
+
+/// And what no yes lifts.
+fn closed(rig: &Rig) -> Vec<Value> {
+    listed(rig).into_iter().filter(|one| one["closed"].is_string()).collect()
+}
+
+fn listed(rig: &Rig) -> Vec<Value> {
     let list = rig.json(&["proposals"]);
     list.as_array().unwrap().iter().filter(|one| one["state"] == "denied").cloned().collect()
 }
@@ -109,14 +118,20 @@ fn where_a_redirect_leads_is_let_through_for_the_process_and_kept_from_private_p
     let pid = rig.spawn(&["alpha"]);
     at_rest(&rig, pid);
     let one = only(&rig);
-    assert_eq!(one["call"]["args"]["url"], "http://elsewhere.invalid/x?q=1", "nor is the private place listed");
-    assert_eq!(rig.aos(&["approve", "p1", "--for", "process", "--yes"]).code, 0);
+    assert_eq!(one["call"]["args"]["url"], "http://elsewhere.invalid/x?q=1", "nor can the private place be lifted");
+    let private = closed(&rig);
+    assert!(private.len() == 1 && private[0]["closed"].as_str().unwrap().contains("private: true"), "{private:?}");
+    let id = one["id"].as_str().unwrap();
+    assert_eq!(rig.aos(&["approve", id, "--for", "process", "--yes"]).code, 0);
     let told = until("it is followed", || {
         let results = rig.entries(pid, "result");
         results.iter().find(|one| one.to_string().contains("cannot be resolved")).cloned()
     });
     assert_eq!(told["error"]["code"], "EIO", "it is let through, and leads nowhere: {told}");
-    let rule = rig.entries(pid, "requested").iter().any(|one| one.to_string().contains("standing approval p1: role"));
+    let rule = rig
+        .entries(pid, "requested")
+        .iter()
+        .any(|one| one.to_string().contains(&format!("standing approval {id}: role")));
     assert!(rule, "{:?}", rig.entries(pid, "requested"));
     at_rest(&rig, pid);
     assert!(denied(&rig).is_empty(), "{:?}", denied(&rig));
@@ -152,8 +167,9 @@ fn what_a_command_asked_for_in_vain_passes_in_one_more_run_of_it() {
     assert_eq!(web.paths(), all, "{}", last_result(&rig, pid));
     at_rest(&rig, pid);
     assert!(denied(&rig).is_empty());
-    let spent = rig.json(&["proposals", "--all"])[0].clone();
-    assert_eq!((&spent["id"], &spent["state"]), (&json!("p1"), &json!("executed")), "{spent}");
+    let all = rig.json(&["proposals", "--all"]);
+    let spent = all.as_array().unwrap().iter().find(|one| one["id"] == "p1").unwrap();
+    assert_eq!(spent["state"], "executed", "{spent}");
 }
 
 #[test]
@@ -180,7 +196,7 @@ fn what_a_command_asks_of_a_place_that_no_rule_names_is_seen_and_refused_inside(
 }
 
 #[test]
-fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
+fn what_no_yes_opens_to_a_command_is_closed_and_the_rest_within_bounds() {
     let net = "      - {to: \"closed.invalid:80\", allow: [\"GET /**\"], verdict: deny}\n      \
                - {to: \"asks.invalid:80\", allow: [\"GET /**\"], verdict: ask}";
     // What a command can read it can send.
@@ -189,10 +205,14 @@ fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
         .replace("    fs: [{", "    fs:\n         - {")
         .replace("undo: 15m}]", "undo: 15m}")
         .replace("labels:", "labels:\n  - {when: personal, calls: [NET_SEND], verdict: deny}");
-    let mut wanted: Vec<String> =
-        ["GET http://closed.invalid/", "GET http://asks.invalid/", "POST http://a.invalid/", "GET http://10.0.0.1/"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut wanted: Vec<String> = [
+        "GET http://closed.invalid/?q=1",
+        "GET http://asks.invalid/",
+        "POST http://a.invalid/",
+        "GET http://10.0.0.1/",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     wanted.extend((0..20).map(|nth| format!("GET http://n{nth}.invalid/")));
     let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("told")])], policy);
     rig.up();
@@ -206,7 +226,23 @@ fn what_no_yes_opens_to_a_command_is_not_listed_and_the_rest_within_bounds() {
     let grants: Vec<String> = std::iter::once("NET_FETCH asks.invalid:80/".to_owned()).chain(named).collect();
     assert_eq!(one["grants"], json!(grants), "{}", last_result(&rig, pid));
     let listed = rig.aos(&["proposals"]).out;
-    assert!(listed.contains("n1.invalid:80/ and 13 more") && listed.lines().count() == 3, "{listed}");
+    assert!(listed.contains("n1.invalid:80/ and 13 more"), "{listed}");
+    // Of the others people see the first few, of their addresses what a rule is about.
+    let closed = closed(&rig);
+    let urls = |at: usize| closed[0]["inner"][at]["args"]["url"].as_str().unwrap_or_default().to_owned();
+    let wanted = ["http://closed.invalid/", "http://a.invalid/", "http://10.0.0.1/"];
+    assert_eq!((closed.len(), [urls(0), urls(1), urls(2)]), (1, wanted.map(str::to_owned)), "{closed:?}");
+    assert!(listed.contains("denied, and no yes lifts it; aos proposals ID says why"), "{listed}");
+    let id = closed[0]["id"].as_str().unwrap();
+    let whole = rig.aos(&["proposals", id]).out;
+    for said in ["  in it: NET_FETCH http://closed.invalid/\n", "no yes lifts role assistant: net[0] closed.invalid:80"]
+    {
+        assert!(whole.contains(said), "{whole}");
+    }
+    let yes = rig.aos(&["approve", id, "--yes"]);
+    assert!(yes.code != 0 && yes.err.contains(&format!("no yes to {id} lets its call be made")), "{yes:?}");
+    assert_eq!(rig.http("POST", &format!("/v1/proposals/{id}/approve"), Some(&json!({}))).status, 403);
+    assert_eq!(rig.aos(&["reject", id]).code, 0);
 }
 
 /// Nobody can be asked while a command runs, and no agent can make the call of a program by itself.
@@ -238,7 +274,7 @@ fn what_a_rule_asks_about_in_a_command_is_let_through_once_or_by_the_rule_itself
 }
 
 #[test]
-fn where_a_redirect_leads_for_a_quarantined_child_is_not_listed() {
+fn where_a_redirect_leads_for_a_quarantined_child_is_closed() {
     let web = Web::serve(PAGES);
     let attached = format!("http://127.0.0.1:{}/open/far", web.port);
     let child = json!({ "role": "r", "task": "beta", "quarantine": true, "attachments": [attached] });
@@ -252,4 +288,8 @@ fn where_a_redirect_leads_for_a_quarantined_child_is_not_listed() {
     assert_eq!(web.paths(), ["GET /open/far"], "{:?}", rig.entries(pid, "result"));
     assert!(rig.journal().iter().any(|entry| entry.to_string().contains("elsewhere.invalid")), "it was denied");
     assert!(denied(&rig).is_empty(), "{:?}", denied(&rig));
+    let all = rig.json(&["proposals", "--all"]);
+    let for_child = |one: &&Value| one["pid"] == pid && one["led"] == "a redirect of what SPAWN_AGENT attaches";
+    let for_child = all.as_array().unwrap().iter().find(for_child).map(|one| one["closed"].is_string());
+    assert_eq!(for_child, Some(true), "{all}");
 }

@@ -81,7 +81,7 @@ fn each_request_of_a_command_is_journaled_with_its_rule() {
     assert!(rig.log().contains(&format!(" to={logged}")), "{}", rig.log());
     assert!(is("GET", &at("/late/a"), Err("no rule"))(&requests[71]), "{}", requests[71]);
     // What the command was begun under has to allow it too, so it does not get what came later.
-    assert_eq!(after.len(), 1, "{after:?}");
+    assert_eq!(after.iter().filter(|(_, requests)| !requests.is_empty()).count(), 1, "{after:?}");
     assert!(is("GET", &at("/late/a"), Err("no rule"))(&after[0].1[0]), "{after:?}");
     let result = &rig.entries(2, "result")[0]["result"];
     assert_eq!(result["requests"].as_array().unwrap().len(), 50);

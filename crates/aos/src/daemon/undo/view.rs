@@ -324,6 +324,7 @@ mod tests {
                 grants: Vec::new(),
                 inner: Vec::new(),
                 led: None,
+                closed: None,
                 why: None,
                 risk: None,
                 expires_at: Timestamp(0),
