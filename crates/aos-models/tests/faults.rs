@@ -482,31 +482,47 @@ async fn odd_calls_are_passed_on_as_they_are() {
     }
 }
 
-/// No piece of it is late, so only the time for all of it ends it: what came is the answer, and nothing is asked again.
-#[tokio::test]
+/// No piece of it is late, so only the time for all of it ends it: what came is the answer, and nothing is asked again. The
+/// clock goes on by what comes, however fast this machine is.
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_trickles_is_cut_when_its_whole_time_is_over() {
+    const BETWEEN: Duration = Duration::from_secs(10);
+    let (over, waits) = std::sync::mpsc::channel::<()>();
+    // While this runs the clock does not go on by itself.
+    let still = tokio::task::spawn_blocking(move || waits.recv());
     for provider in PROVIDERS {
-        let drip =
-            Answer { chunk_bytes: 2, write_bytes: 40, write_delay_ms: 10, ..Answer::text("drop ".repeat(20_000)) };
+        let all = "drop ".repeat(20_000);
+        // Many words of the answer are in each piece.
+        let drip = Answer { chunk_bytes: 2, write_bytes: 4_000, write_delay_ms: 10_000, ..Answer::text(all.clone()) };
         let server = start(vec![Rule::always(vec![drip])]).await;
-        let timeouts = Timeouts { total: Duration::from_millis(700), ..Timeouts::default() };
-        let pool = pool_of(server.model(provider), Options { timeouts, ..options(2) });
-        let began = std::time::Instant::now();
-        let mut bytes = 0;
-        let result = pool
-            .infer("m", &prompt(), EFFECT, |delta| {
-                if let aos_models::Delta::Text(text) = delta {
-                    bytes += text.len();
-                }
-            })
-            .await;
-        let reply = result.unwrap();
-        // All of it would take more than a minute, and one pause alone may be a minute long.
-        assert!(began.elapsed() < Duration::from_secs(20), "{provider:?}");
-        assert!(0 < bytes && bytes < 50_000, "{provider:?}: {bytes}");
+        let pool = pool_of(server.model(provider), options(2));
+        let began = tokio::time::Instant::now();
+        let (mut bytes, came) = (0, tokio::sync::Notify::new());
+        let prompt = prompt();
+        let answered = pool.infer("m", &prompt, EFFECT, |delta| {
+            if let aos_models::Delta::Text(text) = delta {
+                bytes += text.len();
+            }
+            came.notify_one();
+        });
+        let clock = async {
+            loop {
+                came.notified().await;
+                tokio::time::advance(BETWEEN).await;
+            }
+        };
+        let reply = tokio::select! {
+            reply = answered => reply.unwrap(),
+            () = clock => unreachable!("it goes on for ever"),
+        };
+        let total = Timeouts::default().total;
+        assert!((total..total + 2 * BETWEEN).contains(&began.elapsed()), "{provider:?}: {:?}", began.elapsed());
+        assert!(0 < bytes && bytes < all.len(), "{provider:?}: {bytes}");
         assert_eq!((reply.stop, reply.text.len(), server.count()), (Stop::Length, bytes, 1), "{provider:?}");
         assert!(reply.usage.estimated && reply.usage.output_tokens > 0, "{provider:?}: {:?}", reply.usage);
     }
+    drop(over);
+    still.await.unwrap().unwrap_err();
 }
 
 #[tokio::test]
