@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::{BoundFile, FileChange, ProposalState, Verdict};
 use crate::model::{Ability, ModelLimits, Price};
-use crate::process::{BudgetSpec, Mode, Priority};
+use crate::process::{BudgetSpec, DayView, Mode, Priority};
 use crate::{Lsn, Pid, Signal, Timestamp, Usd};
 
 /// `POST /v1/keys`: a key for a program outside.
@@ -480,6 +480,9 @@ pub struct CostView {
     pub groups: BTreeMap<String, CostGroup>,
     /// All together.
     pub total: CostGroup,
+    /// Today and its budget.
+    #[serde(default)]
+    pub today: DayView,
 }
 
 /// `POST /v1/messages/count_tokens`: what a request would send.

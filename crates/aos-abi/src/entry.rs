@@ -322,6 +322,8 @@ pub enum Body {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
+    /// Fact: little is left of a budget. Told once, and anew when it has renewed or its limit was changed.
+    NearlySpent(NearlySpent),
     /// Fact: the oldest part of the window gave way to a summary.
     Compacted {
         /// The last entry that the summary stands for.
@@ -851,6 +853,72 @@ pub struct BoundFile {
     pub sha256: Option<String>,
 }
 
+/// A budget of which little is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearlySpent {
+    /// Whose it is.
+    pub budget: BudgetOf,
+    /// What was granted.
+    pub limit: Amount,
+    /// What is neither spent nor given to children.
+    pub left: Amount,
+    /// What one more inference may take, where that is why it is little: then it is more than a tenth of the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Amount>,
+    /// When it renews, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// Whose a budget is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BudgetOf {
+    /// Everything together, for a day: `usd_per_day` of aos.toml. The entry stands with the process that was charged.
+    Day,
+    /// The process that the entry stands with, and those that draw on it.
+    Process,
+    /// The same, by its role in the policy.
+    Role,
+}
+
+/// So much of what a budget limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Amount {
+    /// Money.
+    Usd(Usd),
+    /// Tokens in and out together.
+    Tokens(u64),
+    /// System calls.
+    Calls(u64),
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Amount::Usd(usd) => write!(f, "{usd}"),
+            Amount::Tokens(1) => write!(f, "1 token"),
+            Amount::Tokens(tokens) => write!(f, "{tokens} tokens"),
+            Amount::Calls(1) => write!(f, "1 call"),
+            Amount::Calls(calls) => write!(f, "{calls} calls"),
+        }
+    }
+}
+
+impl std::fmt::Display for NearlySpent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NearlySpent { limit, left, .. } = self;
+        match self.budget {
+            BudgetOf::Day => write!(f, "{left} left of the day's {limit}"),
+            BudgetOf::Process => write!(f, "{left} left of {limit}"),
+            BudgetOf::Role => write!(f, "{left} left of the role's {limit}"),
+        }?;
+        self.needed.map_or(Ok(()), |needed| write!(f, ", and one inference may take {needed}"))?;
+        self.until.map_or(Ok(()), |until| write!(f, ", until {until}"))
+    }
+}
+
 /// What the daemon is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
@@ -967,6 +1035,7 @@ impl Body {
             Body::Proposal { .. } => "proposal",
             Body::Lifted { .. } => "lifted",
             Body::Charged { .. } => "charged",
+            Body::NearlySpent(_) => "nearly_spent",
             Body::Compacted { .. } => "compacted",
             Body::Forked { .. } => "forked",
             Body::Budgeted { .. } => "budgeted",
@@ -1030,6 +1099,26 @@ mod tests {
             "{json}"
         );
         assert_eq!(serde_json::from_str::<Body>(&json).unwrap(), body);
+    }
+
+    #[test]
+    fn a_budget_of_which_little_is_left_is_told_with_when_it_renews() {
+        let nearly = NearlySpent {
+            budget: BudgetOf::Day,
+            limit: Amount::Usd(Usd(5_000_000_000)),
+            left: Amount::Usd(Usd(400_000_000)),
+            needed: None,
+            until: Some(Timestamp(1_795_305_600_000)),
+        };
+        let body = Body::NearlySpent(nearly);
+        let json = serde_json::to_string(&body).unwrap();
+        let wanted = r#"{"type":"nearly_spent","budget":"day","limit":{"usd":5.0},"left":{"usd":0.4},"until":"2026-11-22T00:00:00.000Z"}"#;
+        assert_eq!(json, wanted);
+        assert_eq!(serde_json::from_str::<Body>(&json).unwrap(), body);
+        assert_eq!(nearly.to_string(), "$0.4 left of the day's $5, until 2026-11-22T00:00:00.000Z");
+        let (budget, needed) = (BudgetOf::Role, Some(Amount::Tokens(1)));
+        let nearly = NearlySpent { budget, limit: Amount::Tokens(9), left: Amount::Tokens(2), needed, until: None };
+        assert_eq!(nearly.to_string(), "2 tokens left of the role's 9 tokens, and one inference may take 1 token");
     }
 
     #[test]

@@ -393,6 +393,9 @@ pub struct StatusView {
     /// US dollars that everything together has cost on this day (UTC), as far as prices are known.
     #[serde(default)]
     pub spent_today_usd: Usd,
+    /// The same day and its budget.
+    #[serde(default)]
+    pub today: DayView,
     /// Each model's slots.
     pub model_slots: BTreeMap<String, SlotView>,
     /// The last journal position that is durable.
@@ -415,6 +418,21 @@ pub struct StatusView {
     /// minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead_s: Option<u64>,
+}
+
+/// A day (UTC) and its budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DayView {
+    /// US dollars that everything together has cost, as far as prices are known.
+    pub spent_usd: Usd,
+    /// Some of it has no price.
+    pub cost_unknown: bool,
+    /// The most that it may come to: `usd_per_day` of aos.toml.
+    pub usd_per_day: Option<Usd>,
+    /// Little is left of that.
+    pub nearly_spent: bool,
+    /// When the next day begins.
+    pub renews_at: Timestamp,
 }
 
 /// The policy that holds, and why the file as it is now is not it.

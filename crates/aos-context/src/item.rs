@@ -48,6 +48,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Examined(_)
         | Body::Proposal { .. }
         | Body::Charged { .. }
+        | Body::NearlySpent(_)
         | Body::Keyed(_)
         | Body::Asked(_)
         | Body::Withdrawn { .. }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use aos_abi::entry::NearlySpent;
 use aos_abi::{Timestamp, Usd};
 
 /// What a process is told about its moment.
@@ -29,6 +30,8 @@ pub struct Status {
     pub last_was_cut_off: bool,
     /// This is the last turn before the process is killed.
     pub terminating: bool,
+    /// A budget of which little is left.
+    pub nearly_spent: Option<NearlySpent>,
     /// What became of the model that it runs on.
     pub model_note: Option<String>,
 }
@@ -51,6 +54,9 @@ pub fn status(status: &Status) -> String {
     }
     if let Some(at) = status.ends_at {
         say(format_args!("you are ended at {at}"));
+    }
+    if let Some(budget) = &status.nearly_spent {
+        say(format_args!("nearly spent: {budget}; finish what you can, and hand it over"));
     }
     say(format_args!("window {}% full", status.window_percent));
     if status.unread_messages > 0 {
@@ -76,6 +82,8 @@ pub fn status(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
+    use aos_abi::entry::{Amount, BudgetOf};
+
     use super::*;
 
     #[test]
@@ -93,10 +101,17 @@ mod tests {
             last_was_empty: true,
             last_was_cut_off: true,
             terminating: true,
+            nearly_spent: Some(NearlySpent {
+                budget: BudgetOf::Day,
+                limit: Amount::Usd(Usd(5_000_000_000)),
+                left: Amount::Usd(Usd(499_600_000)),
+                needed: None,
+                until: Some(Timestamp(1_795_305_660_000)),
+            }),
             model_note: Some("the quota of `m` is used up".into()),
         };
         let line = status(&full);
-        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; the quota of `m` is used up; TERM was received: this is your last turn, hand over your result now");
+        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; nearly spent: $0.4996 left of the day's $5, until 2026-11-22T00:01:00.000Z; finish what you can, and hand it over; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; the quota of `m` is used up; TERM was received: this is your last turn, hand over your result now");
         assert!(line.len() < 600);
     }
 }

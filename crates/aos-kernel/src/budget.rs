@@ -55,6 +55,8 @@ pub struct Account {
     pub reserved: u64,
     /// Given to children with a limit of their own.
     pub carved: u64,
+    /// That little is left.
+    pub warned: Warned,
 }
 
 impl Account {
@@ -68,6 +70,25 @@ impl Account {
     #[must_use]
     pub fn used(&self) -> u64 {
         self.spent.saturating_add(self.reserved).saturating_add(self.carved)
+    }
+}
+
+/// That little is left of a budget was told: for which limit, until when it renews, and how little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warned {
+    /// Of how much. A budget of nothing is never told of, so that 0 stands for not told.
+    pub limit: u64,
+    /// Until when; the epoch where it does not renew.
+    pub until: Timestamp,
+    /// What was left.
+    pub left: u64,
+}
+
+impl Warned {
+    /// Whether it was told of a budget with this limit that renews then.
+    #[must_use]
+    pub fn is_of(&self, limit: u64, until: Option<Timestamp>) -> bool {
+        limit > 0 && self.limit == limit && self.until == until.unwrap_or_default()
     }
 }
 
@@ -209,6 +230,8 @@ pub struct Allowance {
     pub window: Count,
     /// Set aside for what is under way.
     pub reserved: u64,
+    /// That little is left.
+    pub warned: Warned,
 }
 
 /// The day's budget of the whole system: US dollars from midnight to midnight UTC.
@@ -220,6 +243,10 @@ pub struct Day {
     pub spent: u64,
     /// Nano-dollars set aside, whatever the day.
     pub reserved: u64,
+    /// Some of what was used this day has no price.
+    pub unpriced: bool,
+    /// That little is left of what the day may cost.
+    pub warned: Warned,
 }
 
 /// Milliseconds of a day.
@@ -232,6 +259,7 @@ impl Day {
         if number > self.number {
             self.number = number;
             self.spent = 0;
+            self.unpriced = false;
         }
     }
 

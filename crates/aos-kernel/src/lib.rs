@@ -47,6 +47,7 @@ mod step;
 mod time;
 mod turn;
 mod view;
+mod warning;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -371,6 +372,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Result { effect: None, .. }
             | Body::Lifted { .. }
             | Body::Charged { .. }
+            | Body::NearlySpent(_)
             | Body::Ahead { .. }
             | Body::Refused { .. }
             | Body::Compacted { .. }

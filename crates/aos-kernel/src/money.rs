@@ -223,7 +223,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// What the role of a process grants in one dimension: how much, in how many seconds.
-    fn role_limit(&mut self, pid: Pid, dimension: Dimension) -> Option<(u64, u64)> {
+    pub(crate) fn role_limit(&mut self, pid: Pid, dimension: Dimension) -> Option<(u64, u64)> {
         let process = self.table.get(pid)?;
         let role = self.policy.role(&process.policy_role)?;
         match dimension {
@@ -293,6 +293,7 @@ impl<P: PageStore> Kernel<P> {
             return;
         }
         self.charged(pid, model, used, cost, None);
+        self.warn(pid, reserved, Need { usd: nanos, tokens });
     }
 
     /// Pays an inference of which nobody will say what it came to: all that was set aside for it, which is the most that it
@@ -302,12 +303,14 @@ impl<P: PageStore> Kernel<P> {
         self.settle_all(pid, reserved, reserved);
         let used = outcome::at_most(reserved.tokens, max_output);
         self.charged(pid, model, used, priced.then_some(Usd(reserved.usd)), Some(why));
+        self.warn(pid, reserved, reserved);
     }
 
     /// Records what was spent; `why` it is the most that it may have been, where nobody knows what it was.
     pub(crate) fn charged(&mut self, pid: Pid, model: &str, used: Usage, cost: Option<Usd>, why: Option<&str>) {
         let why = why.map(str::to_owned);
         self.fact(pid, Body::Charged { model: model.to_owned(), usage: used, cost_usd: cost, why });
+        self.globals.day.unpriced |= cost.is_none();
         self.with(pid, |process| {
             process.service = process.service.saturating_add(crate::scheduler::service_of(&used));
             let counters = &mut process.usage;
@@ -336,6 +339,7 @@ impl<P: PageStore> Kernel<P> {
                 process.allowances[dimension as usize].window.add(now, per_s, 1);
             }
         }
+        self.warn_in(pid, dimension, 1, 1);
         Ok(())
     }
 

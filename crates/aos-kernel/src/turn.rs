@@ -354,6 +354,10 @@ impl<P: PageStore> Kernel<P> {
     fn status_line(&mut self, pid: Pid, used: u64, of: u64) -> String {
         let left = Dimension::ALL.map(|dimension| self.left(pid, dimension));
         let now = self.globals.at;
+        let Some(model) = self.table.get(pid).map(|process| process.model.clone()) else { return String::new() };
+        let spec = self.config.models.get(&model);
+        let priced = spec.and_then(|spec| spec.price).is_some_and(|price| price.worst(1, 1) > Usd::ZERO);
+        let nearly_spent = self.nearly_spent(pid, priced);
         let Some(process) = self.table.get(pid) else { return String::new() };
         aos_context::status(&aos_context::Status {
             now,
@@ -367,6 +371,7 @@ impl<P: PageStore> Kernel<P> {
             last_was_empty: process.attempts.empty > 0,
             last_was_cut_off: process.attempts.cut_off > 0,
             terminating: process.terminating.is_some(),
+            nearly_spent,
             model_note: Some(process.course.note.clone()).filter(|note| !note.is_empty()),
         })
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use aos_abi::api::{CallView, ExplainView, ProposalView};
 use aos_abi::entry::{ProposalState, Verdict};
-use aos_abi::process::{HeldTimer, ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView};
+use aos_abi::process::{
+    DayView, HeldTimer, ProcessDetail, ProcessView, SlotView, State, TimerView, UsageView, WindowView,
+};
 use aos_abi::syscall::SendMsg;
 use aos_abi::{CallError, Code, Pid, Syscall, Timestamp, Usd};
 
@@ -131,10 +133,17 @@ impl<P: PageStore> Kernel<P> {
 
     /// What everything together has cost on the day (UTC) of `now`.
     #[must_use]
-    pub fn spent_today(&self, now: Timestamp) -> Usd {
+    pub fn today(&self, now: Timestamp) -> DayView {
         let mut day = self.globals.day;
         day.turn(now);
-        Usd(day.spent)
+        let limit = self.config.usd_per_day;
+        DayView {
+            spent_usd: Usd(day.spent),
+            cost_unknown: day.unpriced,
+            usd_per_day: limit,
+            nearly_spent: limit.is_some_and(|limit| day.warned.is_of(limit.0, Some(day.renews_at()))),
+            renews_at: day.renews_at(),
+        }
     }
 
     /// How many live below the first of each tree, by its pid.

@@ -222,6 +222,7 @@ impl System for Fake {
             taken: None,
             processes: BTreeMap::from([("exited".to_owned(), 1)]),
             spent_today_usd: Usd::ZERO,
+            today: DayView::default(),
             model_slots: BTreeMap::new(),
             lsn: Lsn(41),
             changed: Vec::new(),
@@ -429,7 +430,8 @@ impl System for Fake {
     }
     async fn cost(&self, by: CostBy) -> Answer<CostView> {
         let group = CostGroup { inferences: 3, cost_usd: Usd(400_000), ..CostGroup::default() };
-        Ok(CostView { groups: BTreeMap::from([(format!("{by:?}"), group)]), total: group })
+        let groups = BTreeMap::from([(format!("{by:?}"), group)]);
+        Ok(CostView { groups, total: group, ..CostView::default() })
     }
     async fn memory_search(&self, query: MemorySearchQuery) -> Answer<Value> {
         Ok(json!({"hits": [{"id": "m1", "key": query.q}]}))

@@ -105,6 +105,7 @@ fn the_budget_of_a_role_holds() {
     > spawn resident role=cheap go
       → infer 2 turn [task]
     > 2: ok
+    2 nearly spent: $0.01007 left of the role's $0.01117, and one inference may take $0.010822, until 2026-11-22T01:00:00.000Z
     > input 2 more
     2 waits until 2026-11-22T01:00:00.000Z: role cheap: budget.usd of $0.01117 is spent: $0.01007 left, up to $0.01108 needed; it renews at 2026-11-22T01:00:00.000Z; policy.yaml changes it
     > ps 2
@@ -112,6 +113,7 @@ fn the_budget_of_a_role_holds() {
     > after 3600
       → infer 2 turn [task, turn, input more]
     > 2: ok
+    2 nearly spent: $0.01007 left of the role's $0.01117, and one inference may take $0.01108, until 2026-11-22T02:00:00.000Z
     > budgets
     2 of no limit: spent $0.0022, reserved $0, carved $0
     > spawn oneshot role=cheap parent=2 below
@@ -139,6 +141,7 @@ fn the_calls_of_a_role_are_counted() {
     > spawn resident role=cheap model=free go
       → infer 2 turn [task]
     > 2: => FS_READ {"path":"a"} => FS_READ {"path":"b"} => SLEEP {"seconds":1} => FS_READ {"path":"c"} => SYS_EXIT {}
+    2 nearly spent: 1 call left of the role's 3 calls, until 2026-11-22T01:00:00.000Z
       → call 2 FS_READ {"path":"a"}
       → call 2 FS_READ {"path":"b"}
     > done 2 FS_READ
@@ -230,9 +233,10 @@ fn a_process_has_the_role_it_was_given() {
     > explain 5 FS_WRITE {"path":"a","content":""}
     deny by role reader: no rule; FS_WRITE a
     > 3: => SPAWN_AGENT {"role":"r","permissions":["FS_WRITE **"]}
+    3 nearly spent: 1 call left of the role's 3 calls, until 2026-11-22T01:00:00.000Z
     3 p1 is closed: a child can never do what its parent cannot: give it less
     3 SPAWN_AGENT = EPERM the grant `FS_WRITE **` exceeds its parent: `FS_WRITE x` would be allowed to the child and is not to the role cheap
-      → infer 3 turn [task, turn, spawn_agent, turn, spawn_agent]
+      → infer 3 turn [task, turn, spawn_agent, turn, spawn_agent], told: nearly spent: 1 call left of the role's 3 calls, until 2026-11-22T01:00:00.000Z
     "#);
 }
 

@@ -360,7 +360,7 @@ fn a_process_without_its_model_says_so() {
         ps 3
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > spawn resident model=b go
       → infer 2 turn [task]
     > spawn oneshot model=b go
@@ -376,7 +376,7 @@ fn a_process_without_its_model_says_so() {
     2 is stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > ps 3
     3 is exited: no model `b` is configured; configured are: free, m, small, wide
-    "#);
+    ");
 }
 
 /// Whoever the end of a process woke waited beside a free slot for the next input.
@@ -561,9 +561,10 @@ fn a_turn_that_is_put_off_shows_what_it_would_have_shown() {
     > spawn resident usd=0.0185 go
       → infer 2 turn [task]
     > 2: => SEND_MSG {"to_pid":2,"content":"a note"}
+    2 nearly spent: $0.0174 left of $0.0185, and one inference may take $0.018037
     2 message from 2: a note
-    2 SEND_MSG = {"message_id":"m9"}
-    2 stopped: the budget is spent: $0.0174 left, up to $0.018553 needed; `aos budget 2 --usd MORE` gives it more
+    2 SEND_MSG = {"message_id":"m10"}
+    2 stopped: the budget is spent: $0.0174 left, up to $0.018556 needed; `aos budget 2 --usd MORE` gives it more
     > budget 2 usd=1
       → infer 2 turn [task, turn, send_msg]
     > 2: ok
@@ -587,6 +588,7 @@ fn a_last_turn_that_a_person_pays_in_time_is_had() {
     > spawn resident usd=0.0185 go
       → infer 2 turn [task]
     > 2: ok
+    2 nearly spent: $0.0174 left of $0.0185, and one inference may take $0.018037
     > signal 2 TERM
     2 stopped: the budget is spent: $0.0174 left, up to $0.018331 needed; `aos budget 2 --usd MORE` gives it more
     > budget 2 usd=1

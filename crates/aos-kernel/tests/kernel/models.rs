@@ -704,6 +704,8 @@ fn usage_that_cannot_be_is_not_charged() {
       → infer 2 turn [task]
     > usage 9000000000 9000000000
     > 2: ok
+    2 nearly spent: $0.011963 left of $0.03, and one inference may take $0.018037
+    2 nearly spent: 11963 tokens left of 30000 tokens, and one inference may take 18037 tokens
     > budgets
     2 of $0.03: spent $0.018037, reserved $0, carved $0
     ");

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use crate::rig::{ledger, replay};
+use crate::rig::{POLICY, ledger, replay, replay_under};
 
 /// It was refused, and the process ended with 5, though all it lacked came back a moment later.
 #[test]
@@ -201,6 +201,7 @@ fn what_was_under_way_when_the_daemon_stopped_is_paid_at_its_worst() {
       → infer 4 turn [task]
     > boot
     4 charged 17049 + 1000 tokens, $0.018049
+    4 nearly spent: $0.011951 left of $0.03, and one inference may take $0.018049
     4 exited 5: the budget is spent: $0.011951 left, up to $0.018049 needed; run it again with a larger --budget
       → infer 3 turn [task]
       → infer 2 turn [task]
@@ -373,12 +374,13 @@ fn more_money_for_a_parent_wakes_its_children() {
     > spawn resident usd=0.0185 go
       → infer 2 turn [task]
     > 2: => SPAWN_AGENT {"role":"r","permissions":[]} => SEND_MSG {"to_pid":3,"content":"go"}
+    2 nearly spent: $0.0174 left of $0.0185, and one inference may take $0.018037
     3 spawned by 2
     2 SPAWN_AGENT = {"pid":3}
     3 message from 2: go
-    2 SEND_MSG = {"message_id":"m13"}
+    2 SEND_MSG = {"message_id":"m14"}
     2 stopped: the budget is spent: $0.011258 left, up to $0.018862 needed; `aos budget 2 --usd MORE` gives it more
-      → infer 3 turn [message go]
+      → infer 3 turn [message go], told: nearly spent: $0.0174 left of $0.0185
     > ps 2
     2 is stopped: the budget is spent: $0.011258 left, up to $0.018862 needed; `aos budget 2 --usd MORE` gives it more
     > ps 3
@@ -409,6 +411,7 @@ fn a_price_that_rises_meanwhile_overdraws_nothing() {
       → infer 2 turn [task]
     > price 100000
     > 2: ok
+    2 nearly spent: $0.0189 left of $0.02, and one inference may take $0.018037
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
     > input 2 more
@@ -426,14 +429,15 @@ fn a_model_that_goes_meanwhile_is_paid_all_the_same() {
         budgets
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > spawn resident usd=0.02 go
       → infer 2 turn [task]
     > drop m
     > 2: ok
+    2 nearly spent: $0.0189 left of $0.02, and one inference may take $0.018037
     > budgets
     2 of $0.02: spent $0.0011, reserved $0, carved $0
-    "#);
+    ");
 }
 
 #[test]
@@ -560,8 +564,9 @@ fn a_day_that_is_spent_renews_at_midnight() {
     > spawn resident go
       → infer 2 turn [task]
     > 2: hi
+    2 nearly spent: $0.0189 left of the day's $0.02, and one inference may take $0.018037, until 2026-11-23T00:00:00.000Z
     > input 2 more
-      → infer 2 turn [task, turn, input more]
+      → infer 2 turn [task, turn, input more], told: nearly spent: $0.0189 left of the day's $0.02, until 2026-11-23T00:00:00.000Z
     > 2: hi
     > input 2 more
     2 waits until 2026-11-23T00:00:00.000Z: the day's budget of $0.02 is spent: $0.0178 left, up to $0.018553 needed; it renews at 2026-11-23T00:00:00.000Z; `[budget] usd_per_day` in aos.toml changes it
@@ -574,6 +579,171 @@ fn a_day_that_is_spent_renews_at_midnight() {
     > ps 2
     2 is running
     ");
+}
+
+/// A wall came without a word before it: the agent was told with what it could not do any more.
+#[test]
+fn a_budget_that_is_nearly_spent_is_told_once_to_people_and_to_the_agent_while_it_is_so() {
+    let told = replay(
+        r#"
+        price 10
+        spawn resident usd=20 go
+        2: => SPAWN_AGENT {"role":"r","permissions":[],"budget":{"usd":17.98}}
+        2: => SEND_MSG {"to":"3","content":"do it"}
+        2: => SEND_MSG {"to":"3","content":"do it now"}
+        2: hi
+        signal 3 KILL
+        input 2 more
+        2: hi
+        budget 2 usd=0.27
+        2: hi
+        input 2 more
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > price 10
+    > spawn resident usd=20 go
+      → infer 2 turn [task]
+    > 2: => SPAWN_AGENT {"role":"r","permissions":[],"budget":{"usd":17.98}}
+    3 spawned by 2
+    2 SPAWN_AGENT = {"pid":3}
+      → infer 2 turn [task, turn, spawn_agent]
+    > 2: => SEND_MSG {"to":"3","content":"do it"}
+    2 nearly spent: $1.998 left of $20
+    2 SEND_MSG = ESRCH no live process is named `3`
+      → infer 2 turn [task, turn, spawn_agent, turn, send_msg], told: nearly spent: $1.998 left of $20
+    > 2: => SEND_MSG {"to":"3","content":"do it now"}
+    2 SEND_MSG = ESRCH no live process is named `3`
+      → infer 2 turn [task, turn, spawn_agent, turn, send_msg, turn, send_msg], told: nearly spent: $1.987 left of $20
+    > 2: hi
+    > signal 3 KILL
+    3 exited 137: killed
+      → infer 2 turn [task, turn, spawn_agent, turn, send_msg, turn, send_msg, turn, end of 3]
+    > input 2 more
+    > 2: hi
+      → infer 2 turn [task, turn, spawn_agent, turn, send_msg, turn, send_msg, turn, end of 3, turn, input more]
+    > budget 2 usd=0.27
+    > 2: hi
+    2 nearly spent: $0.204 left of $0.27, and one inference may take $0.20353
+    > input 2 more
+    2 stopped: the budget is spent: $0.204 left, up to $0.20611 needed; `aos budget 2 --usd MORE` gives it more
+    "#);
+}
+
+/// Of the day everybody is told who has to pay, and with the next day it begins anew.
+#[test]
+fn a_day_that_is_nearly_spent_is_told_with_its_end_and_anew_on_the_next() {
+    let told = replay(
+        r#"
+        day 0.04
+        spawn resident one
+        spawn resident two
+        spawn resident model=free three
+        usage 17000 1000
+        2: hi
+        usage 0 1
+        3: hi
+        4: hi
+        input 3 more
+        input 4 more
+        after 86400
+        input 2 more
+        usage 17000 1000
+        2: hi
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > day 0.04
+    > spawn resident one
+      → infer 2 turn [task]
+    > spawn resident two
+      → infer 3 turn [task]
+    > spawn resident model=free three
+      → infer 4 turn [task]
+    > usage 17000 1000
+    > 2: hi
+    2 nearly spent: $0.022 left of the day's $0.04, and one inference may take $0.018037, until 2026-11-23T00:00:00.000Z
+    > usage 0 1
+    > 3: hi
+    > 4: hi
+    > input 3 more
+      → infer 3 turn [task, turn, input more], told: nearly spent: $0.021999 left of the day's $0.04, until 2026-11-23T00:00:00.000Z
+    > input 4 more
+      → infer 4 turn [task, turn, input more]
+    > after 86400
+    > input 2 more
+      → infer 2 turn [task, turn, input more]
+    > usage 17000 1000
+    > 2: hi
+    2 nearly spent: $0.022 left of the day's $0.04, and one inference may take $0.018295, until 2026-11-24T00:00:00.000Z
+    ");
+}
+
+/// However cheap what was asked was: after this one no other can be paid.
+#[test]
+fn a_budget_that_bears_one_more_at_its_worst_is_nearly_spent() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.02 tokens=100000 go
+        2: hi
+        input 2 more
+        2: hi
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident usd=0.02 tokens=100000 go
+      → infer 2 turn [task]
+    > 2: hi
+    2 nearly spent: $0.0189 left of $0.02, and one inference may take $0.018037
+    > input 2 more
+      → infer 2 turn [task, turn, input more], told: nearly spent: $0.0189 left of $0.02
+    > 2: hi
+    ");
+}
+
+/// A child that draws on its parent is told of what is its parent's, and of what the role of those above grants.
+#[test]
+fn who_draws_on_another_is_told_of_what_is_the_other_ones() {
+    let policy = POLICY.replace("    exec:", "    budget: {calls: 10/day}\n    exec:");
+    let told = replay_under(
+        &policy,
+        r#"
+        spawn resident calls=4 go
+        spawn resident parent=2 below
+        3: => FS_READ {"path":"a"} => FS_READ {"path":"b"} => FS_READ {"path":"c"}
+        done 3 FS_READ {}
+        done 3 FS_READ {}
+        done 3 FS_READ {}
+        budget 2 calls=20
+        2: => FS_READ {"path":"d"} => FS_READ {"path":"e"} => FS_READ {"path":"f"} => FS_READ {"path":"g"} => FS_READ {"path":"h"} => FS_READ {"path":"i"}
+        done 2 FS_READ {}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident calls=4 go
+      → infer 2 turn [task]
+    > spawn resident parent=2 below
+      → infer 3 turn [task]
+    > 3: => FS_READ {"path":"a"} => FS_READ {"path":"b"} => FS_READ {"path":"c"}
+    2 nearly spent: 1 call left of 4 calls
+      → call 3 FS_READ {"path":"a"}
+      → call 3 FS_READ {"path":"b"}
+      → call 3 FS_READ {"path":"c"}
+    > done 3 FS_READ {}
+    > done 3 FS_READ {}
+    > done 3 FS_READ {}
+      → infer 3 turn [task, turn, fs_read, fs_read, fs_read], told: nearly spent: 1 call left of 4 calls
+    > budget 2 calls=20
+    > 2: => FS_READ {"path":"d"} => FS_READ {"path":"e"} => FS_READ {"path":"f"} => FS_READ {"path":"g"} => FS_READ {"path":"h"} => FS_READ {"path":"i"}
+    2 nearly spent: 1 call left of the role's 10 calls, until 2026-11-23T00:00:00.000Z
+      → call 2 FS_READ {"path":"d"}
+      → call 2 FS_READ {"path":"e"}
+      → call 2 FS_READ {"path":"f"}
+      → call 2 FS_READ {"path":"g"}
+      → call 2 FS_READ {"path":"h"}
+      → call 2 FS_READ {"path":"i"}
+    > done 2 FS_READ {}
+    "#);
 }
 
 /// One thing that happens to a tree of processes.

@@ -181,6 +181,7 @@ fn a_spent_budget_and_a_full_minute_refuse() {
     > ask 2 6 m
       → serve 2 6 by m, at most 1000
     > serve 6
+    2 nearly spent: $0.0046 left of $0.009, and one inference may take $0.004
     > ask 2 7 m
       → serve 2 7 by m, at most 1000
     ");
@@ -211,6 +212,7 @@ fn what_would_wait_and_be_served_is_not_refused_however_much_was() {
     > serve 2
       → serve 2 3 by m, at most 1000
     > serve 3
+    2 nearly spent: $0.0043 left of $0.0065, and one inference may take $0.004
       → serve 2 4 by m, at most 1000
     ");
 }
@@ -323,6 +325,7 @@ fn refusals_beyond_so_many_a_minute_leave_no_entry_and_what_can_be_served_is() {
     > ask 2 7 m
       → refuse 7: EAGAIN what is left of the budget is set aside for requests under way
     > boot
+    2 nearly spent: $0.0014 left of $0.0065, and one inference may take $0.004
     > times 10 ask 2 8 m
       → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed
       → refuse 8: EDQUOT the budget is spent: $0.0014 left, up to $0.004 needed

@@ -144,12 +144,13 @@ fn what_a_stop_interrupted_goes_on_by_what_was_changed_meanwhile() {
         boot
         "#,
     );
-    assert_snapshot!(told, @r#"
+    assert_snapshot!(told, @"
     > model m price=1
     > spawn resident usd=0.05 go
       → infer 2 turn [task]
     > meanwhile model m price=1000
     > boot
+    2 nearly spent: $0.031963 left of $0.05, and one inference may take $0.018037
     2 stopped: the budget is spent: $0.031963 left, up to $18.037 needed; `aos budget 2 --usd MORE` gives it more
-    "#);
+    ");
 }

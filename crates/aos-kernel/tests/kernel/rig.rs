@@ -696,7 +696,9 @@ impl Rig {
         let line = match effect {
             Effect::Infer(infer) => {
                 let items: Vec<String> = infer.items.iter().map(|lsn| self.label(*lsn)).collect();
-                format!("infer {} {:?} [{}]", infer.pid, infer.purpose, items.join(", ")).to_lowercase()
+                let told = infer.status.split("; ").find(|part| part.starts_with("nearly spent"));
+                let told = told.map(|told| format!(", told: {told}")).unwrap_or_default();
+                format!("infer {} {:?} [{}]", infer.pid, infer.purpose, items.join(", ")).to_lowercase() + &told
             }
             Effect::Call { id, pid, call_id, permit, authority, .. } => {
                 let name = permit.call().name().as_str().to_owned();
@@ -856,6 +858,7 @@ fn fact(entry: &Entry) -> Option<String> {
             let cost = cost_usd.map_or("unknown".into(), |cost| cost.to_string());
             format!("charged {} + {} tokens, {cost}", usage.input_tokens, usage.output_tokens)
         }
+        Body::NearlySpent(budget) => format!("nearly spent: {budget}"),
         Body::Compacted { .. } => "compacted".into(),
         Body::Exited { exit_code, result, reason } => {
             format!(

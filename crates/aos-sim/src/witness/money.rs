@@ -1,7 +1,8 @@
 //! Money: what was charged, by process and by day, against what the accounts say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use aos_abi::entry::{BudgetOf, NearlySpent};
 use aos_abi::{Body, Entry, Pid};
 use aos_kernel::Kernel;
 use aos_kernel::budget::{Budget, Dimension, Need};
@@ -30,6 +31,8 @@ pub(crate) struct Money {
     /// The most that anybody has granted since midnight; `None`: there was a time without a limit.
     since_midnight: Option<u64>,
     limit: Option<u64>,
+    /// Budgets that were told of as nearly spent, each with its limit and when it renews, since somebody last changed one.
+    told: BTreeSet<String>,
 }
 
 impl Money {
@@ -47,6 +50,17 @@ impl Money {
             self.since_midnight = most(self.limit, self.since_midnight);
             if entry.lsn.0 <= 2 {
                 (self.granted_today, self.since_midnight) = (self.limit, self.limit);
+            }
+        }
+        if entry.body.configured().is_some() || matches!(entry.body, Body::Budgeted { .. }) {
+            // A limit may have gone and come back.
+            self.told.clear();
+        }
+        if let Body::NearlySpent(budget) = &entry.body {
+            let whose = if budget.budget == BudgetOf::Day { Pid::SYSTEM } else { entry.pid };
+            let NearlySpent { budget: of, limit, until, .. } = budget;
+            if !self.told.insert(format!("{of:?} of {whose}: {limit}, until {until:?}")) {
+                return Err(broken("a budget is told of once as nearly spent", format!("{whose}: {budget}")));
             }
         }
         if let Body::Charged { usage, cost_usd, .. } = &entry.body {

@@ -98,6 +98,11 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
             of(cost.total.cost_unknown, "inference")
         ));
     }
+    if let Some(limit) = cost.today.usd_per_day.filter(|_| cost.today.nearly_spent) {
+        let left = money(limit.minus(cost.today.spent_usd));
+        let until = cost.today.renews_at;
+        text.push_str(&format!("Today's budget is nearly spent: {left} left of {}, until {until}.\n", money(limit)));
+    }
     if cost.total.estimated_usd != Usd::ZERO {
         text.push_str(&format!(
             "{} of it is estimated, where no provider said what was used: then it is the most that it can have been, or near that.\n",
@@ -105,4 +110,21 @@ fn shown(cost: &CostView, by: By, width: Option<usize>, style: Style) -> String 
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_of_which_little_is_left_is_told_below_the_table() {
+        let mut cost = CostView::default();
+        cost.today.usd_per_day = Some(Usd(5_000_000_000));
+        cost.today.spent_usd = Usd(4_600_000_000);
+        let told = |cost: &CostView| shown(cost, By::Day, None, Style::plain());
+        assert!(!told(&cost).contains("nearly"), "{}", told(&cost));
+        cost.today.nearly_spent = true;
+        let line = "\nToday's budget is nearly spent: $0.4000 left of $5.00, until 1970-01-01T00:00:00.000Z.\n";
+        assert!(told(&cost).ends_with(line), "{}", told(&cost));
+    }
 }

@@ -134,6 +134,7 @@ impl Narrator {
                 let why = why.as_deref().map(|why| format!("charged {most} as an estimate, the most it can be: {why}"));
                 why.iter().map(|why| style.dim(&self.fit(&clean_line(why)))).collect()
             }
+            Body::NearlySpent(budget) => vec![self.lead(&style.yellow("!"), &format!("nearly spent: {budget}"))],
             Body::Compacted { tokens: (before, after), .. } => {
                 let text = format!(
                     "the oldest turns gave way to a summary: {} tokens became {}",

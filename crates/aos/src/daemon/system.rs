@@ -369,10 +369,10 @@ impl System for Daemon {
     async fn status(&self) -> Answer<StatusView> {
         let look = |kernel: &mut super::heart::LiveKernel| {
             let generation = kernel.policy().generation().to_owned();
-            let spent = kernel.spent_today(super::heart::now());
-            (kernel.counts(), kernel.slots(), spent, kernel.measured().changed.clone(), generation)
+            let today = kernel.today(super::heart::now());
+            (kernel.counts(), kernel.slots(), today, kernel.measured().changed.clone(), generation)
         };
-        let (processes, model_slots, spent_today_usd, changed, generation) = self.heart.look(look).await?;
+        let (processes, model_slots, today, changed, generation) = self.heart.look(look).await?;
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             os_pid: std::process::id(),
@@ -381,7 +381,8 @@ impl System for Daemon {
             listen: self.listen.clone(),
             taken: self.taken.clone(),
             processes,
-            spent_today_usd,
+            spent_today_usd: today.spent_usd,
+            today,
             model_slots,
             lsn: self.journal.last(),
             changed,
@@ -706,7 +707,9 @@ impl System for Daemon {
 
     async fn cost(&self, by: CostBy) -> Answer<CostView> {
         let reader = self.journal.reader();
-        blocking(move || super::cost::grouped(&reader, by)).await
+        let today = self.heart.look(|kernel| kernel.today(super::heart::now())).await?;
+        let cost = blocking(move || super::cost::grouped(&reader, by)).await?;
+        Ok(CostView { today, ..cost })
     }
 
     async fn memory_search(&self, query: MemorySearchQuery) -> Answer<Value> {

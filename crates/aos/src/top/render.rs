@@ -3,7 +3,7 @@
 //! Start at [`render`], which is pure: the same state and size give the same picture. Only the rows that can be seen are
 //! made, so that a thousand processes cost no more than twenty.
 
-use aos_abi::process::{ProcessView, State as ProcessState};
+use aos_abi::process::{DayView, ProcessView, State as ProcessState};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -75,7 +75,9 @@ fn head(state: &State) -> Vec<Line<'static>> {
         ),
     };
     let mut numbers = vec![
-        Span::raw(format!("{} tokens/s  {} today  journal {}  ", count(state.rate()), money(state.today), state.lsn)),
+        Span::raw(format!("{} tokens/s  ", count(state.rate()))),
+        today(&state.today),
+        Span::raw(format!("  journal {}  ", state.lsn)),
         waiting,
     ];
     let waits = match state.questions() {
@@ -91,6 +93,17 @@ fn head(state: &State) -> Vec<Line<'static>> {
         numbers.push(Span::styled("  the daemon went away, waiting for it", Style::new().fg(Color::Red)));
     }
     vec![Line::from(counts), Line::from(numbers)]
+}
+
+fn today(day: &DayView) -> Span<'static> {
+    let spent = cost_of(day.spent_usd, day.cost_unknown);
+    match day.usd_per_day.filter(|_| day.nearly_spent) {
+        Some(limit) => Span::styled(
+            format!("{spent} of {} today, nearly spent", money(limit)),
+            Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        ),
+        None => Span::raw(format!("{spent} today")),
+    }
 }
 
 fn gauge_lines(state: &State, width: u16) -> Vec<Line<'static>> {

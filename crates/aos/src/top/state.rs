@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use aos_abi::process::{ProcessView, SlotView, State as ProcessState};
-use aos_abi::{Lsn, Pid, Timestamp, Usd};
+use aos_abi::process::{DayView, ProcessView, SlotView, State as ProcessState};
+use aos_abi::{Lsn, Pid, Timestamp};
 
 use crate::cli::Change;
 
@@ -171,8 +171,8 @@ pub(super) struct State {
     /// How many have ended, also those that are not shown; and up to where that and `today` are counted.
     pub(super) exited: u64,
     pub(super) counted: Lsn,
-    /// What everything together has cost on this day.
-    pub(super) today: Usd,
+    /// What everything together has cost on this day, and may cost.
+    pub(super) today: DayView,
     pub(super) version: String,
     pub(super) spent: VecDeque<(Timestamp, u64)>,
     /// Columns and rows of the terminal.

@@ -425,6 +425,38 @@ fn who_has_ended_counts_and_so_does_what_the_day_cost() {
 }
 
 #[test]
+fn a_cost_that_nobody_knows_is_not_shown_as_nothing_and_a_day_that_ends_soon_is() {
+    let mut state = thousand();
+    let status = json!({
+        "version": "0.1.0", "os_pid": 1, "uptime_s": 1.0, "home": "/h", "listen": "127.0.0.1:7717", "processes": {},
+        "spent_today_usd": 0.0, "model_slots": {}, "lsn": 50, "today": {
+            "spent_usd": 0.0, "cost_unknown": true, "usd_per_day": 5.0, "nearly_spent": false, "renews_at": "2026-11-23T00:00:00Z",
+        },
+    });
+    let heard = |state: &mut State, status: &serde_json::Value| {
+        update(state, Input::Status(Box::new(serde_json::from_value(status.clone()).unwrap())));
+    };
+    update(&mut state, Input::Processes(vec![process(2)]));
+    heard(&mut state, &status);
+    assert!(drawn(&mut state).contains("  unknown today  "), "{}", drawn(&mut state));
+    let mut known = status;
+    known["today"]["cost_unknown"] = json!(false);
+    heard(&mut state, &known);
+    assert!(drawn(&mut state).contains("  $0 today  "), "{}", drawn(&mut state));
+    let usage = json!({"input_tokens": 9, "output_tokens": 1});
+    let charged = json!({"type": "charged", "model": "small", "usage": usage, "cost_usd": 4.6});
+    update(&mut state, entry(51, 2, charged));
+    let nearly = json!({"type": "nearly_spent", "budget": "day", "limit": {"usd": 5.0}, "left": {"usd": 0.4}, "until": "2026-11-23T00:00:00Z"});
+    update(&mut state, entry(52, 2, nearly));
+    let shown = drawn(&mut state);
+    assert!(shown.contains("  $4.60 of $5.00 today, nearly spent  "), "{shown}");
+    assert!(shown.contains("nearly spent: $0.4 left of the day's $5, until 2026-11-23T00:00:00"), "{shown}");
+    let unpriced = json!({"type": "charged", "model": "own", "usage": usage, "cost_usd": null});
+    update(&mut state, entry(53, 2, unpriced));
+    assert!(drawn(&mut state).contains("  $4.60 + unknown of $5.00 today"), "{}", drawn(&mut state));
+}
+
+#[test]
 fn a_wide_screen_shows_what_is_left_of_each_budget() {
     let mut state = thousand();
     assert!(!drawn(&mut state).contains("LEFT"));

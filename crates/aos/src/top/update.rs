@@ -4,8 +4,10 @@
 //! not, the nearest state is shown and the table is read again some seconds later ([`State::stale`]).
 
 use aos_abi::api::Reach;
-use aos_abi::entry::{InferenceOutcome, ProposalState};
-use aos_abi::process::{BudgetView, Mode, ProcessView, SlotView, State as ProcessState, StatusView, UsageView};
+use aos_abi::entry::{BudgetOf, InferenceOutcome, NearlySpent, ProposalState};
+use aos_abi::process::{
+    BudgetView, DayView, Mode, ProcessView, SlotView, State as ProcessState, StatusView, UsageView,
+};
 use aos_abi::{Body, Entry, Pid, Signal, Timestamp};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -101,7 +103,7 @@ pub(super) fn update(state: &mut State, input: Input) -> Option<Command> {
             state.version = status.version;
             state.lsn = state.lsn.max(status.lsn);
             state.exited = status.processes.get(ProcessState::Exited.as_str()).copied().unwrap_or_default();
-            state.today = status.spent_today_usd;
+            state.today = DayView { spent_usd: status.spent_today_usd, ..status.today };
             state.counted = status.lsn;
         }
         Input::Proposals(waiting) => {
@@ -166,7 +168,11 @@ fn heard(state: &mut State, entry: &Entry) {
     if entry.lsn > state.counted {
         match &entry.body {
             Body::Exited { .. } => state.exited += 1,
-            Body::Charged { cost_usd, .. } => state.today = state.today.plus(cost_usd.unwrap_or_default()),
+            Body::Charged { cost_usd, .. } => {
+                state.today.spent_usd = state.today.spent_usd.plus(cost_usd.unwrap_or_default());
+                state.today.cost_unknown |= cost_usd.is_none();
+            }
+            Body::NearlySpent(NearlySpent { budget: BudgetOf::Day, .. }) => state.today.nearly_spent = true,
             _ => {}
         }
     }
