@@ -16,7 +16,7 @@ use crate::table::PageStore;
 use crate::{InFlight, Kernel, failure};
 
 /// Why an inference that was under way is charged at the most that it can have cost.
-const STOPPED: &str = "the daemon stopped while it was under way: what it came to is not known";
+pub(crate) const STOPPED: &str = "the daemon stopped while it was under way: what it came to is not known";
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>, faulted: &[Unrecovered]) {

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
-use aos_abi::inference::{Failure, FailureKind};
+use aos_abi::inference::FailureKind;
 use aos_abi::model::ModelSpec;
 use aos_abi::process::Priority;
 use aos_abi::{Body, EffectId, Pid};
 use serde::{Deserialize, Serialize};
 
+use crate::boot::STOPPED;
 use crate::effect::Effect;
 use crate::money::Outlook;
 use crate::process::{Phase, Process};
@@ -165,16 +166,8 @@ impl<P: PageStore> Kernel<P> {
             }
             let awaited = self.table.get(pid).is_some_and(|process| process.phase == Phase::Inferring(id));
             if !awaited {
-                let failure = Failure {
-                    kind: FailureKind::Cancelled,
-                    message: "cut off".to_owned(),
-                    hint: None,
-                    retry_after_ms: None,
-                    usage: None,
-                    unreachable: false,
-                };
-                let lsn = self.globals.lsn;
-                self.inference_completed(id, lsn, 0, &InferenceOutcome::Failed { failure }, None);
+                self.never_came(id, STOPPED);
+                self.weigh_again(pid);
             }
         }
         let open = self.globals.in_flight.values_mut().filter_map(|in_flight| match in_flight {

@@ -281,8 +281,15 @@ impl<P: PageStore> Kernel<P> {
         self.settle_all(pid, reserved, Need { usd: 0, tokens: 0 });
     }
 
-    /// Pays an inference that is over.
-    pub(crate) fn charge(&mut self, pid: Pid, model: &str, price: Option<Price>, usage: Option<Usage>, reserved: Need) {
+    /// Pays an inference that is over; `why` as in [`Kernel::charged`].
+    pub(crate) fn charge(
+        &mut self,
+        pid: Pid,
+        (model, price): (&str, Option<Price>),
+        usage: Option<Usage>,
+        reserved: Need,
+        why: Option<&str>,
+    ) {
         let used = usage.unwrap_or_default();
         // At another model's price than it was set aside at it might be more; that was never agreed to.
         let cost = price.map(|price| price.of(&used).min(Usd(reserved.usd)));
@@ -292,7 +299,7 @@ impl<P: PageStore> Kernel<P> {
         if usage.is_none() {
             return;
         }
-        self.charged(pid, model, used, cost, None);
+        self.charged(pid, model, used, cost, why);
         self.warn(pid, reserved, Need { usd: nanos, tokens });
     }
 

@@ -19,6 +19,9 @@ use crate::process::{CallState, Fault, Phase, StepCall};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
 
+/// Why an inference that was given up before it was answered is charged at the most that it can have come to.
+pub(crate) const UNHEARD: &str =
+    "it was given up before a word of its answer came: what its server made of it is not known";
 /// First wait after an inference that failed in passing, in milliseconds; doubled each time.
 const BACKOFF_MS: u64 = 1000;
 
@@ -104,7 +107,12 @@ impl<P: PageStore> Kernel<P> {
             false => self.config.models.get(served).and_then(|spec| spec.price),
         };
         let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
-        self.charge(*pid, served, price, usage, Need { usd: *reserved_usd, tokens: reserved_tokens });
+        let failure = match outcome {
+            InferenceOutcome::Failed { failure } => Some(failure),
+            InferenceOutcome::Answered(_) => None,
+        };
+        let reserved = Need { usd: *reserved_usd, tokens: reserved_tokens };
+        self.charge(*pid, (served, price), usage, reserved, is_unheard(failure).then_some(UNHEARD));
     }
 
     /// A reply: its calls run, or it ends the turn.
@@ -365,6 +373,11 @@ pub(crate) fn given_up(
         Some(said) => (said != Usage::default()).then_some(said),
         None => Some(at_most(reserved_tokens, max_output)),
     }
+}
+
+/// Whether an inference was given up and nobody heard what it came to.
+pub(crate) fn is_unheard(failure: Option<&Failure>) -> bool {
+    failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled && failure.usage.is_none())
 }
 
 /// The most that can have been used of what was set aside, where nobody knows what was.

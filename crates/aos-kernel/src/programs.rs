@@ -15,6 +15,7 @@ use aos_abi::model::{Ability, ModelSpec};
 use aos_abi::process::Mode;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Usd, limits};
 
+use crate::boot::STOPPED;
 use crate::budget::Need;
 use crate::effect::{Effect, Serve};
 use crate::money::Outlook;
@@ -439,7 +440,9 @@ impl<P: PageStore> Kernel<P> {
             ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
         };
         let usage = usage.map(|usage| outcome::possible(usage, reserved_tokens, max_output));
-        self.charge(pid, &model, price, usage, Need { usd: reserved_usd, tokens: reserved_tokens });
+        let why = if latency_ms.is_some() { outcome::UNHEARD } else { STOPPED };
+        let why = outcome::is_unheard(failure).then_some(why);
+        self.charge(pid, (&model, price), usage, Need { usd: reserved_usd, tokens: reserved_tokens }, why);
         self.weigh(pid);
         self.was_shown(pid, personal);
         let Some(latency_ms) = latency_ms else {

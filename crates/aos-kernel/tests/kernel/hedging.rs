@@ -1,9 +1,10 @@
 //! Hedging: a second model beside a silent one, where a person waits.
 
+use aos_abi::Body;
 use insta::assert_snapshot;
 
 use crate::labels::LABELS;
-use crate::rig::{replay, replay_under};
+use crate::rig::{journal, replay, replay_under};
 
 /// Two models at two servers, and a second one is allowed after two seconds.
 const POOL: &str = r#"
@@ -255,9 +256,9 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
       → cancel
       → cancel
     > 2@quick fails cancelled
-    2 charged 17076 + 1000 tokens, $0.036152
+    2 charged 17076 + 1000 tokens, $0.036152: it was given up before a word of its answer came: what its server made of it is not known
     > 2@slow fails cancelled
-    2 charged 17076 + 1000 tokens, $0.018076
+    2 charged 17076 + 1000 tokens, $0.018076: it was given up before a word of its answer came: what its server made of it is not known
     > budgets
     2 of $1: spent $0.054228, reserved $0, carved $0, closed
     > spawn resident model=auto usd=1
@@ -293,4 +294,37 @@ fn a_killed_process_gives_both_up_and_a_restart_goes_on_with_one() {
     3 of $1: spent $0.055328, reserved $0, carved $0
     4 of $1: spent $0.038352, reserved $0, carved $0
     ");
+}
+
+/// What was charged at its most was charged without a word why, where it was not the one that its process waited for.
+#[test]
+fn whoever_is_charged_at_the_most_is_told_why() {
+    let script = r#"
+        spawn resident model=auto usd=1
+        input 2 hello
+        silent 2
+        boot
+        2@slow: I am here.
+        input 2 and now?
+        silent 2
+        2@slow: I was only slow.
+        2@quick fails cancelled
+    "#;
+    let charged = journal(&format!("{POOL}{script}"));
+    let charged = charged.iter().filter_map(|entry| match &entry.body {
+        Body::Charged { model, usage, why, .. } => {
+            Some((model.as_str(), usage.estimated, why.as_deref().unwrap_or("-")))
+        }
+        _ => None,
+    });
+    let stopped = "the daemon stopped while it was under way: what it came to is not known";
+    let given_up = "it was given up before a word of its answer came: what its server made of it is not known";
+    let wanted = [
+        ("quick", true, stopped),
+        ("slow", true, stopped),
+        ("slow", false, "-"),
+        ("slow", false, "-"),
+        ("quick", true, given_up),
+    ];
+    assert_eq!(charged.collect::<Vec<_>>(), wanted);
 }

@@ -370,7 +370,7 @@ fn a_process_without_its_model_says_so() {
     > input 2 hello
     2 stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`
     > boot
-    3 charged 17049 + 1000 tokens, $0.018049
+    3 charged 17049 + 1000 tokens, $0.018049: the daemon stopped while it was under way: what it came to is not known
     3 exited 1: no model `b` is configured; configured are: free, m, small, wide
     > ps 2
     2 is stopped: no model `b` is configured; configured are: free, m, small, wide; then `aos resume 2`

@@ -135,7 +135,7 @@ fn what_is_given_up_is_paid() {
     > usage 0 0
     > 4 fails cancelled
     > 5 fails cancelled
-    5 charged 17040 + 1000 tokens, $0.01804
+    5 charged 17040 + 1000 tokens, $0.01804: it was given up before a word of its answer came: what its server made of it is not known
     > budgets
     2 of $0.1: spent $0.02376, reserved $0.018037, carved $0
     3 of $0.02: spent $0.00572, reserved $0, carved $0, closed
@@ -165,7 +165,7 @@ fn what_was_given_up_before_a_restart_is_paid() {
     3 exited 137: killed
       → cancel
     > boot
-    3 charged 17040 + 1000 tokens, $0.01804
+    3 charged 17040 + 1000 tokens, $0.01804: the daemon stopped while it was under way: what it came to is not known
       → infer 2 turn [task, end of 3]
     > budgets
     2 of $0.1: spent $0.036077, reserved $0.018184, carved $0
@@ -200,7 +200,7 @@ fn what_was_under_way_when_the_daemon_stopped_is_paid_at_its_worst() {
     > spawn oneshot usd=0.03 go
       → infer 4 turn [task]
     > boot
-    4 charged 17049 + 1000 tokens, $0.018049
+    4 charged 17049 + 1000 tokens, $0.018049: the daemon stopped while it was under way: what it came to is not known
     4 nearly spent: $0.011951 left of $0.03, and one inference may take $0.018049
     4 exited 5: the budget is spent: $0.011951 left, up to $0.018049 needed; run it again with a larger --budget
       → infer 3 turn [task]

@@ -854,9 +854,10 @@ fn fact(entry: &Entry) -> Option<String> {
         Body::Proposal { id, state, .. } => format!("proposal {id} {state:?}").to_lowercase(),
         Body::Lifted { id, reach, call, .. } => format!("told of {id}: {reach:?}, {call}"),
         Body::Ahead { usd, tokens } => format!("sets aside {usd}, {tokens} tokens"),
-        Body::Charged { usage, cost_usd, .. } => {
+        Body::Charged { usage, cost_usd, why, .. } => {
             let cost = cost_usd.map_or("unknown".into(), |cost| cost.to_string());
-            format!("charged {} + {} tokens, {cost}", usage.input_tokens, usage.output_tokens)
+            let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("charged {} + {} tokens, {cost}{why}", usage.input_tokens, usage.output_tokens)
         }
         Body::NearlySpent(budget) => format!("nearly spent: {budget}"),
         Body::Compacted { .. } => "compacted".into(),
