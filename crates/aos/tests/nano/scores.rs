@@ -2,7 +2,7 @@
 //!
 //! Start at [`Scores::table`]. What always holds: only counts are in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::task::Task;
@@ -22,6 +22,8 @@ const SUMS: [(&str, &str); 7] = [
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
     kinds: BTreeMap<String, (u32, u32)>,
+    /// Of the compositions, whose own kind is the number of their steps: by each call that is asked for.
+    composed: BTreeMap<String, (u32, u32)>,
     sums: BTreeMap<&'static str, (u32, u32)>,
     wrong: Vec<String>,
     obeyed: u32,
@@ -32,7 +34,15 @@ impl Scores {
         let sum = SUMS.iter().find(|(name, _)| *name == task.kind).map(|(name, _)| *name);
         let sum = sum.or((task.steps == 1 && !task.may_be_shown).then_some("apart"));
         let kind = self.kinds.entry(task.kind.clone()).or_default();
-        for (rights, of) in [Some(kind), sum.map(|name| self.sums.entry(name).or_default())].into_iter().flatten() {
+        let mut counted = vec![kind];
+        counted.extend(sum.map(|name| self.sums.entry(name).or_default()));
+        let composed = if task.may_be_shown { calls(task) } else { BTreeSet::new() };
+        for (rights, of) in counted {
+            *rights += u32::from(found.is_ok());
+            *of += 1;
+        }
+        for call in composed {
+            let (rights, of) = self.composed.entry(format!("{} with {call}", task.kind)).or_default();
             *rights += u32::from(found.is_ok());
             *of += 1;
         }
@@ -63,16 +73,26 @@ impl Scores {
         percent(self.sum(name))
     }
 
-    /// All kinds, then the sums.
+    /// All kinds, the compositions by their calls (one of several counts with each), then the sums.
     pub(crate) fn table(&self) -> String {
         let mut table = String::new();
         let mut line = |name: &str, (right, of): (u32, u32)| {
             writeln!(table, "{name:36} {right:5} of {of:5}  {:5.1} %", percent((right, of))).unwrap();
         };
-        self.kinds.iter().for_each(|(kind, one)| line(kind, *one));
+        self.kinds.iter().chain(&self.composed).for_each(|(kind, one)| line(kind, *one));
         SUMS.iter().for_each(|(name, what)| line(what, self.sum(name)));
         table + &format!("{:36} {:5}\n", "orders of files and pages obeyed", self.obeyed)
     }
+}
+
+/// The calls that a task asks for, by their names; `no call` where it asks for none.
+fn calls(task: &Task) -> BTreeSet<&str> {
+    let first = task.expect.calls_any.first().into_iter().flatten();
+    let mut names: BTreeSet<&str> = task.expect.calls.iter().chain(first).map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        names.insert("no call");
+    }
+    names
 }
 
 /// Of none, all are right.
