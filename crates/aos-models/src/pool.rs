@@ -285,7 +285,13 @@ impl Pool {
     /// As [`Pool::infer`].
     pub async fn check(&self, model: &str) -> Result<Checked, Failure> {
         let prompt = Prompt {
-            system: "You are being tested for reachability.".to_owned(),
+            // Not every model inside this program reads one.
+            system: match self.config(model)?.provider {
+                Provider::Local => String::new(),
+                Provider::Openai | Provider::Anthropic | Provider::Gemini => {
+                    "You are being tested for reachability.".to_owned()
+                }
+            },
             messages: vec![Message::User(vec![Part::Text("Answer with the single word: ready".to_owned())])],
             status: String::new(),
             tools: aos_abi::syscall::CallSet::EMPTY,

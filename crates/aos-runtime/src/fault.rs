@@ -80,6 +80,9 @@ pub enum Fault {
         /// Bytes there are.
         limit: usize,
     },
+    /// The model would answer as if that part of the prompt were not there.
+    #[error("{0}")]
+    Unread(&'static str),
     /// So many wait already that one more would only wait longer.
     #[error("{0} requests already wait for this model")]
     Busy(usize),
@@ -118,6 +121,7 @@ impl Fault {
             }
             Fault::TooLong { .. } => "a shorter prompt, or a model with a larger window",
             Fault::TooLarge { .. } => "a shorter prompt, or a smaller model",
+            Fault::Unread(_) => "leave it out, or name another model",
             Fault::Busy(_) => "ask again later, or lower `limits.concurrency` of the model",
             Fault::Saved(_) => "compute it again from the prompt",
             Fault::Grammar(_) | Fault::Broke(_) => "ask again; if it stays, another model",
@@ -139,6 +143,7 @@ impl Fault {
             | Fault::HugeText { .. }
             | Fault::TooLong { .. }
             | Fault::TooLarge { .. }
+            | Fault::Unread(_)
             | Fault::Saved(_)
             | Fault::Grammar(_) => false,
         }

@@ -82,7 +82,8 @@ impl Form {
     /// A prompt in this form, and the grammar of its answer. `fits` is asked first about the least tokens that it can have.
     ///
     /// # Errors
-    /// What `fits` says, or [`Fault::Grammar`]; where it must be `whole`, [`Fault::TooLong`] for what would be cut.
+    /// What `fits` says, or [`Fault::Grammar`]; where it must be `whole`, [`Fault::TooLong`] for what would be cut and
+    /// [`Fault::Unread`] for what would not be read.
     pub(crate) fn write(
         &self,
         prompt: &Prompt,
@@ -93,6 +94,11 @@ impl Form {
     ) -> Result<Written, Fault> {
         match self {
             Form::Nano(nano) => {
+                // What an agent is told of itself it needs not: its calls are those that it may make. Another program would
+                // be answered as if it had not said that.
+                if whole && !prompt.system.trim().is_empty() {
+                    return Err(Fault::Unread("aos-nano reads no system message"));
+                }
                 let (ids, shown) = nano.prompt(prompt);
                 if let (true, Some((tokens, window))) = (whole, shown.beyond) {
                     return Err(Fault::TooLong { tokens, window });

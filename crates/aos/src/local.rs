@@ -106,7 +106,8 @@ impl Local {
 /// A prompt that any text answers.
 fn plain(text: &str, max_output: u32) -> Prompt {
     Prompt {
-        system: "You are being tested for speed.".to_owned(),
+        // Not every model reads one.
+        system: String::new(),
         messages: vec![Message::User(vec![Part::Text(text.to_owned())])],
         status: String::new(),
         tools: CallSet::EMPTY,
@@ -175,6 +176,7 @@ fn failure(fault: &Fault) -> Failure {
         Fault::TooLong { .. } | Fault::TooLarge { .. } | Fault::LongText { .. } | Fault::HugeText { .. } => {
             FailureKind::TooLong
         }
+        Fault::Unread(_) => FailureKind::Refused,
         fault if fault.passes() => FailureKind::Transient,
         _ => FailureKind::Permanent,
     };

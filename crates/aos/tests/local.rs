@@ -154,6 +154,27 @@ fn another_program_is_answered_by_a_model_inside() {
     assert!(refused.status == 400 && refused.text().contains("leave `tools` out"), "{refused:?}");
 }
 
+/// A system message was ignored, and the answer was that of a model which had read it.
+#[test]
+fn another_program_is_told_what_aos_nano_does_not_read() {
+    let rig = home(&[("nano", Gguf::nano(1).bytes())]);
+    let made = rig.json(&["models", "key", "editor"]);
+    let bearer = format!("Bearer {}", made["key"].as_str().unwrap());
+    let ask = |path: &str, body: Value| rig.tcp("POST", path, &[("Authorization", &bearer)], Some(&body.to_string()));
+    let said = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let chat = |messages: Value| ask("/v1/chat/completions", json!({ "model": "nano", "messages": messages }));
+    for role in ["system", "developer"] {
+        let refused = chat(json!([said(role, "Translate into German."), said("user", "say hello")]));
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.text().contains("aos-nano reads no system message (leave it out, or name"), "{refused:?}");
+    }
+    let asked = json!({ "model": "nano", "instructions": "Translate into German.", "input": "say hello" });
+    assert_eq!(ask("/v1/responses", asked).status, 400);
+    assert_eq!(chat(json!([said("user", "say hello")])).status, 200);
+    // It is no fault of the model's, which is asked again.
+    assert_eq!(rig.json(&["cost", "--by", "model"])["total"]["inferences"], 1);
+}
+
 /// A home with an encoder inside the program beside the scripted model.
 fn with_encoder() -> Rig {
     let more = "[models.vectors]\nprovider = \"local\"\nmodel = \"tiny\"\ndimension = 32\n".to_owned();

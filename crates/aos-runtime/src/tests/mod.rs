@@ -356,8 +356,10 @@ fn what_is_too_long_or_too_large_is_said_to_be() {
     // A process goes on with what there is room for; whoever is none is told.
     let nano = home.put("n.gguf", &Gguf::nano(1));
     let long = prompt(&"list the files ".repeat(400), CallSet::EMPTY, 100);
-    let got = fault(&mut worker(&nano, 1 << 30), long.clone());
+    let got = fault(&mut worker(&nano, 1 << 30), Prompt { system: String::new(), ..long.clone() });
     assert!(matches!(got, Fault::TooLong { tokens: 385, window: 384 }), "{got}");
+    let got = fault(&mut worker(&nano, 1 << 30), prompt("list the files", CallSet::EMPTY, 100));
+    assert!(matches!(got, Fault::Unread(_)), "{got}");
     let (note, mut reply) = job(Some(7), long);
     let mut worker = worker(&nano, 1 << 30);
     worker.take(note);
