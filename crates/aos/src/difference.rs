@@ -42,18 +42,24 @@ pub struct Changed {
     pub link: Option<LinkView>,
 }
 
+/// Files that a person had put into the second folder before anything was changed there: their paths and bytes.
+pub type Brought = BTreeMap<PathBuf, Vec<u8>>;
+
 impl Difference {
-    /// From one folder to another.
+    /// From one folder to another, but for what a person had brought into the other one.
     ///
     /// # Errors
     /// Where one of them cannot be read.
-    pub fn between(before: &Path, after: &Path) -> io::Result<Difference> {
+    pub fn between(before: &Path, after: &Path, brought: &Brought) -> io::Result<Difference> {
         let (old, new) = (entries(before)?, entries(after)?);
         let (mut found, mut diffs) = (Difference::default(), Differences::default());
         let paths: std::collections::BTreeSet<&PathBuf> = old.keys().chain(new.keys()).collect();
         for path in paths {
             let (was, is) = (old.get(path), new.get(path));
+            let own = brought.get(path).filter(|_| is.is_some());
             let kind = match (was, is) {
+                _ if own.is_some_and(|own| holds(&after.join(path), is, own)) => continue,
+                _ if own.is_some() => "modified",
                 (None, _) => "created",
                 (_, None) => "deleted",
                 (Some(was), Some(is)) if same(&before.join(path), was, &after.join(path), is) => continue,
@@ -70,7 +76,8 @@ impl Difference {
             found.changes.push(Changed { path: path.to_string_lossy().into_owned(), kind, modes, link });
             if !diffs.is_full() {
                 let bytes = |folder: &Path, meta: Option<&Metadata>| bytes(&folder.join(path), meta);
-                diffs.add(&path.to_string_lossy(), bytes(before, was), bytes(after, is));
+                let first = own.cloned().or_else(|| bytes(before, was));
+                diffs.add(&path.to_string_lossy(), first, bytes(after, is));
             }
         }
         found.diff = diffs.into_text();
@@ -125,6 +132,12 @@ fn same(old: &Path, was: &Metadata, new: &Path, is: &Metadata) -> bool {
     modes && (!was.is_file() || (was.len() == is.len() && same_bytes(old, new).unwrap_or(false)))
 }
 
+/// Whether a file holds just these bytes.
+fn holds(path: &Path, meta: Option<&Metadata>, bytes: &[u8]) -> bool {
+    let as_long = meta.is_some_and(|meta| meta.is_file() && meta.len() == bytes.len() as u64);
+    as_long && std::fs::read(path).is_ok_and(|read| read == bytes)
+}
+
 fn same_bytes(old: &Path, new: &Path) -> io::Result<bool> {
     let (mut old, mut new) = (std::fs::File::open(old)?, std::fs::File::open(new)?);
     let (mut a, mut b) = (vec![0; 64 << 10], vec![0; 64 << 10]);
@@ -162,11 +175,11 @@ mod tests {
             std::fs::write(root.path().join("edited"), "one\n").unwrap();
             std::os::unix::fs::symlink("/nowhere", root.path().join("link")).unwrap();
         }
-        assert_eq!(Difference::between(a.path(), b.path()).unwrap(), Difference::default());
+        assert_eq!(Difference::between(a.path(), b.path(), &Brought::new()).unwrap(), Difference::default());
         std::fs::write(b.path().join("edited"), "two\n").unwrap();
         std::fs::write(b.path().join("new"), "n\n").unwrap();
         std::fs::remove_file(b.path().join("d/same")).unwrap();
-        let found = Difference::between(a.path(), b.path()).unwrap();
+        let found = Difference::between(a.path(), b.path(), &Brought::new()).unwrap();
         let told: Vec<_> = found.changes.iter().map(|change| (change.path.as_str(), change.kind)).collect();
         assert_eq!(told, [("d/same", "deleted"), ("edited", "modified"), ("new", "created")]);
         assert!(found.diff.contains("-one\n+two\n") && found.diff.contains("+n\n"), "{}", found.diff);
@@ -182,7 +195,7 @@ mod tests {
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             }
         }
-        let found = Difference::between(a.path(), b.path()).unwrap();
+        let found = Difference::between(a.path(), b.path(), &Brought::new()).unwrap();
         let told: Vec<_> = found.changes.iter().map(|one| (one.path.as_str(), one.kind, one.modes.clone())).collect();
         let modes = |was: &str, is: &str| Some([was.to_owned(), is.to_owned()]);
         let (run, same) = (modes("644", "755"), modes("755", "4755"));
@@ -207,7 +220,7 @@ mod tests {
         }
         link(a.path(), "/etc", "gone");
         std::fs::write(a.path().join("turned"), "a file").unwrap();
-        let found = Difference::between(a.path(), b.path()).unwrap();
+        let found = Difference::between(a.path(), b.path(), &Brought::new()).unwrap();
         let told: Vec<_> = found.changes.iter().map(|one| (&*one.path, one.link.clone())).collect();
         let leads = |to: &str, out: bool| Some(LinkView { to: to.to_owned(), out });
         assert_eq!(

@@ -281,6 +281,24 @@ fn a_dry_run_shows_the_difference_and_leaves_the_folder_alone() {
     assert!(nowhere.code == 2 && nowhere.err.contains("-w"), "{nowhere:?}");
 }
 
+/// What a person brings with `-f` was told as made by the agent.
+#[test]
+fn what_is_brought_into_a_dry_run_is_none_of_its_changes() {
+    let rig = rig(vec![any("alpha", vec![write("b.txt", "b\n"), write("mine.txt", "theirs\n"), say("done")])]);
+    let (folder, own) = (rig.folder("there"), rig.folder("here"));
+    for (name, text) in [("left.txt", "left\n"), ("mine.txt", "mine\n")] {
+        fs::write(own.join(name), text).unwrap();
+    }
+    let before = listing(&folder);
+    let [left, mine] = ["left.txt", "mine.txt"].map(|name| own.join(name).to_str().unwrap().to_owned());
+    let ran = rig.aos(&["run", "--dry-run", "-w", folder.to_str().unwrap(), "-f", &left, "-f", &mine, "alpha"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!ran.err.contains("left.txt") && !ran.out.contains("left.txt"), "{ran:?}");
+    assert!(ran.err.contains("would be created: b.txt") && ran.err.contains("would be modified: mine.txt"), "{ran:?}");
+    assert!(ran.out.contains("-mine\n+theirs\n"), "{ran:?}");
+    assert_eq!(listing(&folder), before);
+}
+
 /// Requests left, memory was written and timers were set, and then it was said that nothing would change.
 #[test]
 fn a_dry_run_does_nothing_that_reaches_beyond_the_copy() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::progress::Progress;
-use super::{Context, Exit, Failure, count, now};
+use super::{Context, Exit, Failure, now, size};
 use crate::archive;
 use crate::mounts::Mounts;
 
@@ -40,12 +40,7 @@ impl Args {
             }))?;
             return Ok(Exit::Success);
         }
-        cx.note(&format!(
-            "wrote {file}: {} entries, {} files, {} bytes",
-            manifest.entries,
-            manifest.files(),
-            count(bytes)
-        ));
+        cx.note(&format!("wrote {file}: {} entries, {} files, {}", manifest.entries, manifest.files(), size(bytes)));
         for left in &manifest.left_out {
             cx.note(&format!("left out {}: {}", shown(&left.path), left.why));
         }

@@ -73,7 +73,7 @@ pub use failure::{Exit, Failure};
 pub(crate) use loosen::{Change, is_of_role, questions_end};
 pub use narrate::{Narrator, Times, call};
 pub(crate) use proposals::{PREVIEW, is_denial, pieces, whole};
-pub use style::{Style, ago, clock, cost as cost_of, count, duration, moment, money, now, of};
+pub use style::{Style, ago, clock, cost as cost_of, count, duration, moment, money, now, of, size};
 pub(crate) use talk::asked;
 pub(crate) use undo::shown as undo_shown;
 pub(crate) use view::question;
@@ -95,7 +95,7 @@ const EXAMPLES: &str = "\
 Examples:
   aos run \"summarise notes.txt in three lines\" -f notes.txt
   git diff | aos run -m small -
-  aos spawn --name watcher \"tell me when a file in inbox/ changes\"
+  aos spawn --name reminder \"remind me every hour to stretch\"
   aos logs -f 7
   aos kill 7
 

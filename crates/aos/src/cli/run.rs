@@ -19,7 +19,7 @@ use super::keyboard::Keyboard;
 use super::{Context, Exit, Failure, clean, clean_line, view};
 use crate::client::Address;
 use crate::daemon::folders::followed;
-use crate::difference::Difference;
+use crate::difference::{Brought, Difference};
 
 pub(super) use session::{Interrupts, Session};
 
@@ -99,12 +99,13 @@ impl Args {
         let interrupts = Interrupts::listen()?;
         let started: Started = client.post(&Address::of("/v1/processes"), &request).await?;
         view::lacks(cx, &request, &started);
+        let brought = if self.dry_run { brought(&request.files) } else { Brought::new() };
         let session = Session::of_run(cx, client, started.pid, keyboard, interrupts);
         let Some(folder) = request.workspace.as_deref().filter(|_| self.dry_run) else {
             return session.until_the_end().await;
         };
         let copy = cx.home.workspaces().join(started.pid.to_string());
-        let exit = session.until_the_end_and(|| show_difference(cx, Path::new(folder), &copy)).await;
+        let exit = session.until_the_end_and(|| show_difference(cx, Path::new(folder), &copy, &brought)).await;
         // Nothing but the difference was wanted of it; what is left is only disk space. The home is ours alone, as the
         // client saw to, so nobody else says what its `workspaces` is.
         let _ = std::fs::remove_dir_all(&copy);
@@ -127,9 +128,15 @@ impl Args {
     }
 }
 
-/// Shows what a dry run changed in its copy of a folder.
-fn show_difference(cx: &Context, folder: &Path, copy: &Path) -> Result<(), Failure> {
-    let found = Difference::between(folder, copy)
+/// The files of `-f`, as they lie in a workspace before anything is done there.
+fn brought(files: &[FileArg]) -> Brought {
+    let bytes = |file: &FileArg| base64::engine::general_purpose::STANDARD.decode(&file.base64).unwrap_or_default();
+    files.iter().map(|file| (PathBuf::from(&file.path), bytes(file))).collect()
+}
+
+/// Shows what a dry run changed in its copy of a folder, to which a person had brought something.
+fn show_difference(cx: &Context, folder: &Path, copy: &Path, brought: &Brought) -> Result<(), Failure> {
+    let found = Difference::between(folder, copy, brought)
         .map_err(|error| Failure::new("what it would change cannot be shown").why(error.to_string()))?;
     if cx.json {
         let mut document = serde_json::json!(found);

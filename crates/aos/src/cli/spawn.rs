@@ -10,7 +10,7 @@ use crate::client::Address;
 
 /// Start an agent in the background that stays until it ends or is ended; prints its pid
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  aos spawn --name watcher \"tell me when a file in inbox/ changes\"\n  \
+#[command(after_help = "Examples:\n  aos spawn --name reminder \"remind me every hour to stretch\"\n  \
 aos spawn --role \"You answer questions about this folder.\" -w . --grant \"FS_READ **\"\n  \
 aos send PID \"what changed today?\"; aos logs -f PID")]
 pub struct Args {

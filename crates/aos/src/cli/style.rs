@@ -124,6 +124,16 @@ pub fn count(number: u64) -> String {
     }
 }
 
+/// A size: `812 bytes`, `163 KiB`, `4 MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => of(bytes, "byte"),
+        0x400..0x10_0000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
 /// A length of time in at most two units: `45s`, `3m12s`, `2h05m`, `3d04h`.
 #[must_use]
 pub fn duration(seconds: u64) -> String {
@@ -175,6 +185,8 @@ mod tests {
         let costs = costs.map(|(nanos, unknown)| cost(Usd(nanos), unknown));
         assert_eq!(costs.join(", "), "$0, unknown, $0.0004, $0.0004 + unknown");
         assert_eq!([5, 65, 3_900, 100_000].map(duration).join(" "), "5s 1m05s 1h05m 1d03h");
+        let sizes = [0, 1, 1_023, 1_024, 167_000, (1 << 20) - 1, 5 << 20].map(size);
+        assert_eq!(sizes.join(", "), "0 bytes, 1 byte, 1023 bytes, 1 KiB, 163 KiB, 1023 KiB, 5 MiB");
         assert_eq!(clock(Timestamp(1_795_305_600_123)), "00:00:00");
         assert_eq!(moment(Timestamp(1_795_305_600_123)), "2026-11-22 00:00:00");
         assert_eq!(

@@ -76,7 +76,7 @@ fn help_for_newcomers() {
     Examples:
       aos run "summarise notes.txt in three lines" -f notes.txt
       git diff | aos run -m small -
-      aos spawn --name watcher "tell me when a file in inbox/ changes"
+      aos spawn --name reminder "remind me every hour to stretch"
       aos logs -f 7
       aos kill 7
 
