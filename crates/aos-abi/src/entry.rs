@@ -213,7 +213,12 @@ pub enum Body {
         tokens: u64,
     },
     /// Input: nothing has happened for a while, or the daemon ends in good order: what is set aside ahead is given back.
-    Rested,
+    Rested {
+        /// Where it ends: the inferences that it cut off, with what was heard of each. One of which nothing was heard that
+        /// tells what it came to is left out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cut: Vec<Cut>,
+    },
     /// Fact: a program's request was refused before any model was asked.
     Refused {
         /// The request's number.
@@ -853,6 +858,15 @@ pub struct BoundFile {
     pub sha256: Option<String>,
 }
 
+/// An inference that was cut off by the end of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The effect that asked.
+    pub effect: EffectId,
+    /// What was heard of its answer by then.
+    pub usage: Usage,
+}
+
 /// A budget of which little is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearlySpent {
@@ -1023,7 +1037,7 @@ impl Body {
             Body::Asked(_) => "asked",
             Body::Withdrawn { .. } => "withdrawn",
             Body::Ahead { .. } => "ahead",
-            Body::Rested => "rested",
+            Body::Rested { .. } => "rested",
             Body::Refused { .. } => "refused",
             Body::Served { .. } => "served",
             Body::Syscall { .. } => "syscall",

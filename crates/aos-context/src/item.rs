@@ -53,7 +53,7 @@ pub fn item(entry: &Entry) -> Option<ItemKind> {
         | Body::Asked(_)
         | Body::Withdrawn { .. }
         | Body::Ahead { .. }
-        | Body::Rested
+        | Body::Rested { .. }
         | Body::Refused { .. }
         | Body::Served { .. }
         | Body::Forked { .. }

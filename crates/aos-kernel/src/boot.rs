@@ -5,18 +5,59 @@
 
 use std::collections::BTreeSet;
 
-use aos_abi::entry::{Configured, Purpose, Unrecovered, Verdict};
+use aos_abi::entry::{Configured, Cut, InferenceOutcome, Purpose, Unrecovered, Verdict};
+use aos_abi::inference::Usage;
 use aos_abi::{Body, CallError, Code, EffectId, Pid, Syscall, Timestamp, Usd};
+
+use serde::{Deserialize, Serialize};
 
 use crate::budget::Need;
 use crate::effect::Effect;
 use crate::labels::reads;
 use crate::process::{CallState, StepCall};
 use crate::table::PageStore;
-use crate::{InFlight, Kernel, failure};
+use crate::{InFlight, Kernel, failure, outcome};
 
 /// Why an inference that was under way is charged at the most that it can have cost.
 pub(crate) const STOPPED: &str = "the daemon stopped while it was under way: what it came to is not known";
+
+/// A [`Usage`] as it stands in a page, where no field can be left out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Heard {
+    input: u64,
+    output: u64,
+    cached: u64,
+    cache_write: u64,
+    reasoning: u64,
+    estimated: bool,
+}
+
+impl From<Usage> for Heard {
+    fn from(usage: Usage) -> Heard {
+        let Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cached_input_tokens: cached,
+            cache_write_tokens: cache_write,
+            reasoning_tokens: reasoning,
+            estimated,
+        } = usage;
+        Heard { input, output, cached, cache_write, reasoning, estimated }
+    }
+}
+
+impl From<Heard> for Usage {
+    fn from(heard: Heard) -> Usage {
+        Usage {
+            input_tokens: heard.input,
+            output_tokens: heard.output,
+            cached_input_tokens: heard.cached,
+            cache_write_tokens: heard.cache_write,
+            reasoning_tokens: heard.reasoning,
+            estimated: heard.estimated,
+        }
+    }
+}
 
 impl<P: PageStore> Kernel<P> {
     pub(crate) fn boot(&mut self, before: Timestamp, configured: Option<&Configured>, faulted: &[Unrecovered]) {
@@ -70,7 +111,10 @@ impl<P: PageStore> Kernel<P> {
                         self.model(&model).is_some_and(|spec| spec.price == price && max_output <= spec.max_output);
                     let may = purpose == Purpose::Digest || (paid && self.may_be_shown(pid, &model));
                     match may.then(|| self.redraft(id, pid, &model, purpose, upto, max_output)).flatten() {
-                        Some(infer) => self.perform(Effect::Infer(Box::new(infer))),
+                        Some(infer) => {
+                            self.hears_anew(id);
+                            self.perform(Effect::Infer(Box::new(infer)));
+                        }
                         // Its model is configured no more, or otherwise, or may not be asked any more: the turn begins
                         // anew, with what may, or says why there is none.
                         None => {
@@ -110,17 +154,51 @@ impl<P: PageStore> Kernel<P> {
         asked.map(|(id, _)| *id).collect()
     }
 
-    /// An inference whose outcome nobody will bring. What it cost will never be known, so it is the most that it can have.
+    /// The daemon ends in good order: what was heard of the answers that it has cut off is kept for the next start.
+    pub(crate) fn was_cut(&mut self, cut: &[Cut]) {
+        for Cut { effect, usage } in cut {
+            if let Some(InFlight::Infer { heard, .. } | InFlight::Serve { heard, .. }) =
+                self.globals.in_flight.get_mut(effect)
+            {
+                *heard = Some(Heard::from(*usage));
+            }
+        }
+    }
+
+    /// An inference is made again: what was heard of it before says nothing of it any more.
+    fn hears_anew(&mut self, id: EffectId) {
+        if let Some(InFlight::Infer { heard, .. }) = self.globals.in_flight.get_mut(&id) {
+            *heard = None;
+        }
+    }
+
+    /// The inferences under way, those of programs too.
+    #[must_use]
+    pub fn asking(&self) -> BTreeSet<EffectId> {
+        let asked = self.globals.in_flight.iter().filter(|(_, in_flight)| in_flight.asker().is_some());
+        asked.map(|(id, _)| *id).collect()
+    }
+
+    /// An inference whose outcome nobody will bring: what was heard of it is paid as for one that is given up. Where that is
+    /// not known, what it cost will never be, so it is the most that it can have.
     pub(crate) fn never_came(&mut self, id: EffectId, why: &str) {
-        let Some(InFlight::Infer { pid, model, purpose, reserved_usd, reserved_tokens, price, max_output, .. }) =
-            self.globals.in_flight.remove(&id)
+        let Some(in_flight) = self.globals.in_flight.remove(&id) else { return };
+        let InFlight::Infer {
+            pid, ref model, purpose, reserved_usd, reserved_tokens, price, max_output, heard, ..
+        } = in_flight
         else {
+            self.globals.in_flight.insert(id, in_flight);
             return;
         };
+        let model = model.clone();
         self.globals.scheduler.finished(&model);
         self.gives_up_trying(&model, id);
         let reserved = Need { usd: reserved_usd, tokens: reserved_tokens };
         match purpose {
+            _ if heard.is_some() => {
+                let failure = outcome::cut_off(heard.map(Usage::from));
+                self.pay(&in_flight, &InferenceOutcome::Failed { failure });
+            }
             Purpose::Digest => self.unreserve(pid, reserved),
             Purpose::Turn | Purpose::Summary | Purpose::Request => {
                 self.charge_all(pid, &model, price.is_some(), (reserved, max_output), why);

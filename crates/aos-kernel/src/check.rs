@@ -137,7 +137,7 @@ impl<P: PageStore> Kernel<P> {
             | Body::Configured(_)
             | Body::Measured(_)
             | Body::Tick
-            | Body::Rested
+            | Body::Rested { .. }
             | Body::Pruned { .. } => Ok(()),
             other => Err(CallError::new(Code::Inval, format!("`{}` is decided by the kernel alone", other.kind()))),
         }

@@ -144,7 +144,7 @@ impl<P: PageStore> Kernel<P> {
             None => (can(fault.pid), true),
         };
         // Nobody asked for these, and they come again: whoever goes on without them goes round for ever.
-        if is_left_out && matches!(fault.body, Body::Tick | Body::Rested | Body::Faulted(_)) {
+        if is_left_out && matches!(fault.body, Body::Tick | Body::Rested { .. } | Body::Faulted(_)) {
             return Err(fault);
         }
         let lost = fault.lost().filter(|_| is_left_out);

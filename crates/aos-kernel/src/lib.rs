@@ -61,6 +61,7 @@ use aos_policy::address::Listens;
 use aos_policy::{Labels, Policy};
 use serde::{Deserialize, Serialize};
 
+use crate::boot::Heard;
 use crate::budget::Day;
 use crate::circuit::Circuits;
 use crate::course::Measures;
@@ -177,6 +178,8 @@ enum InFlight {
         price: Option<Price>,
         max_output: u32,
         race: Race,
+        /// What was heard of its answer where the daemon cut it off at its end.
+        heard: Option<Heard>,
     },
     Call {
         /// Who gets its result.
@@ -191,7 +194,16 @@ enum InFlight {
         vouched: bool,
     },
     /// A program's request.
-    Serve { pid: Pid, ask: Ask, max_output: u32, reserved_usd: u64, reserved_tokens: u64, price: Option<Price> },
+    Serve {
+        pid: Pid,
+        ask: Ask,
+        max_output: u32,
+        reserved_usd: u64,
+        reserved_tokens: u64,
+        price: Option<Price>,
+        /// As of an inference.
+        heard: Option<Heard>,
+    },
 }
 
 impl InFlight {
@@ -348,7 +360,10 @@ impl<P: PageStore> Kernel<P> {
                 self.request_over(*effect, Some(*latency_ms), outcome, personal.as_deref());
             }
             Body::Withdrawn { request } => self.withdrawn(pid, *request),
-            Body::Rested => _ = self.put_back_all(),
+            Body::Rested { cut } => {
+                self.was_cut(cut);
+                self.put_back_all();
+            }
             Body::Examined(examined) => self.examined(pid, examined),
             Body::Changed(changed) => self.files_changed(pid, changed),
             // What else its requests brought back comes with the call's result.

@@ -78,7 +78,7 @@ impl<P: PageStore> Kernel<P> {
     }
 
     /// Charges what an inference used, or may have used.
-    fn pay(&mut self, flight: &InFlight, outcome: &InferenceOutcome) {
+    pub(crate) fn pay(&mut self, flight: &InFlight, outcome: &InferenceOutcome) {
         let InFlight::Infer { pid, model, purpose, estimate, reserved_usd, reserved_tokens, price, max_output, .. } =
             flight
         else {
@@ -373,6 +373,12 @@ pub(crate) fn given_up(
         Some(said) => (said != Usage::default()).then_some(said),
         None => Some(at_most(reserved_tokens, max_output)),
     }
+}
+
+/// Of an inference that a stop has cut off, of which so much was heard.
+pub(crate) fn cut_off(usage: Option<Usage>) -> Failure {
+    let (message, kind) = ("cut off".to_owned(), FailureKind::Cancelled);
+    Failure { kind, message, hint: None, retry_after_ms: None, usage, unreachable: false }
 }
 
 /// Whether an inference was given up and nobody heard what it came to.

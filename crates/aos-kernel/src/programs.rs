@@ -388,6 +388,7 @@ impl<P: PageStore> Kernel<P> {
                 reserved_usd: need.usd,
                 reserved_tokens: need.tokens,
                 price: spec.price,
+                heard: None,
             },
         );
         self.tries_for(pid, model, id);
@@ -435,7 +436,9 @@ impl<P: PageStore> Kernel<P> {
             }
             ServedOutcome::Answered { usage, .. } => (Some(*usage), None),
             ServedOutcome::Failed { failure } if failure.kind == FailureKind::Cancelled => {
-                (outcome::given_up(failure.usage, ask.input_tokens, reserved_tokens, max_output, None), Some(failure))
+                let unheard = thinks.then_some(max_output);
+                let usage = outcome::given_up(failure.usage, ask.input_tokens, reserved_tokens, max_output, unheard);
+                (usage, Some(failure))
             }
             ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
         };
@@ -523,22 +526,20 @@ impl<P: PageStore> Kernel<P> {
         serving.into_iter().for_each(|effect| self.perform(Effect::Cancel(effect)));
     }
 
-    /// After a restart: whoever asked has been cut off. What a request had used by then is not known, so that it is paid at
-    /// the most that it may have been.
+    /// After a restart: whoever asked has been cut off. What a request had used by then is paid as for one that is given up:
+    /// where it is not known, at the most that it may have been.
     pub(crate) fn cut_off(&mut self, bare: &BTreeSet<Pid>) {
         let served = self.globals.in_flight.iter().filter_map(|(id, in_flight)| match in_flight {
-            InFlight::Serve { pid, max_output, reserved_tokens, .. } => {
-                Some((*id, *pid, *reserved_tokens, *max_output))
-            }
+            InFlight::Serve { pid, heard, .. } => Some((*id, *pid, *heard)),
             InFlight::Infer { .. } | InFlight::Call { .. } => None,
         });
-        for (id, pid, tokens, max_output) in served.collect::<Vec<_>>() {
+        for (id, pid, heard) in served.collect::<Vec<_>>() {
             self.works_on(pid);
             if self.is_set_aside(pid) {
                 continue;
             }
-            let usage = outcome::at_most(tokens, max_output);
-            self.request_over(id, None, &ServedOutcome::Answered { usage, whole: false }, None);
+            let failure = outcome::cut_off(heard.map(Usage::from));
+            self.request_over(id, None, &ServedOutcome::Failed { failure }, None);
         }
         self.lose_purses(bare);
         let programs: BTreeSet<Pid> = self.globals.keys.values().copied().collect();

@@ -217,6 +217,7 @@ impl<P: PageStore> Kernel<P> {
                 price: spec.price,
                 max_output,
                 race,
+                heard: None,
             },
         );
         let (tokens, now) = (draft.estimate + u64::from(max_output), self.globals.at);

@@ -500,7 +500,7 @@ impl Simulation {
             }
         }
         if self.chance.percent(10) {
-            self.offer(Pid::SYSTEM, Body::Rested)?;
+            self.offer(Pid::SYSTEM, Body::Rested { cut: Vec::new() })?;
         }
         let keys = self.kernel.keys();
         for _ in 0..self.chance.between(1, 4) {

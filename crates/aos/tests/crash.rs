@@ -405,3 +405,27 @@ fn what_was_asked_when_the_power_went_is_paid_at_its_worst_and_asked_again() {
     let told = rig.aos(&["logs", &pid.to_string()]).out;
     assert!(told.contains("as an estimate, the most it can be: the daemon stopped"), "{told}");
 }
+
+/// A stop in good order charged the longest answer, whatever had come of it; the end of its process never did.
+#[test]
+fn what_had_come_of_an_answer_when_the_daemon_was_stopped_is_what_is_paid() {
+    let text = "drop ".repeat(2_000);
+    let drip = Answer { text, chunk_bytes: 5, write_bytes: 2_000, write_delay_ms: 600_000, ..Answer::default() };
+    let first = Rule { times: Some(1), ..any("", vec![drip]) };
+    let rig = Rig::new(vec![first, any("", vec![say("done")])]);
+    rig.up();
+    let mut events = rig.events("/v1/events?progress=true", None);
+    let pid = rig.spawn(&["think"]);
+    assert!(events.any(|sent| sent.event == "progress"));
+    rig.stop();
+    rig.up();
+    let kept = rig.journal().into_iter().rfind(|entry| entry["type"] == "rested").unwrap();
+    let asked = rig.entries(pid, "inference_started");
+    assert_eq!(kept["cut"][0]["effect"], asked[0]["effect"], "{kept}");
+    rig.until_idle(pid);
+    let charged = rig.entries(pid, "charged");
+    let [cut, whole] = charged.as_slice() else { panic!("{charged:?}") };
+    assert_eq!((&cut["usage"]["estimated"], cut["why"].as_str()), (&json!(true), None), "{cut}");
+    assert!((1..500).contains(&cut["usage"]["output_tokens"].as_u64().unwrap()), "{cut}");
+    assert!(cut["usage"]["input_tokens"].as_u64().unwrap() > 0 && whole["usage"]["estimated"].is_null(), "{charged:?}");
+}

@@ -581,6 +581,90 @@ fn a_day_that_is_spent_renews_at_midnight() {
     ");
 }
 
+/// A stop in good order charged at its most what had been heard in part, which a kill of the process does not.
+#[test]
+fn what_a_stop_in_good_order_had_heard_of_is_paid_as_what_is_given_up() {
+    let told = replay(
+        r#"
+        spawn resident usd=0.1 heard
+        usage 0 40
+        rest 2
+        boot
+        budgets
+        2: so it is
+        spawn resident usd=0.1 never sent
+        usage 0 0
+        rest 3
+        boot
+        budgets
+        boot
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn resident usd=0.1 heard
+      → infer 2 turn [task]
+    > usage 0 40
+    > rest 2
+    > boot
+      → infer 2 turn [task]
+    > budgets
+    2 of $0.1: spent $0.00572, reserved $0.01804, carved $0
+    > 2: so it is
+    > spawn resident usd=0.1 never sent
+      → infer 3 turn [task]
+    > usage 0 0
+    > rest 3
+    > boot
+      → infer 3 turn [task]
+    > budgets
+    2 of $0.1: spent $0.00682, reserved $0, carved $0
+    3 of $0.1: spent $0, reserved $0.018046, carved $0
+    > boot
+      → infer 3 turn [task]
+    > budgets
+    2 of $0.1: spent $0.00682, reserved $0, carved $0
+    3 of $0.1: spent $0.018046, reserved $0.018046, carved $0
+    ");
+}
+
+/// A program's request likewise, with the worst of what is thought unheard.
+#[test]
+fn what_a_stop_had_heard_of_a_programs_request_is_paid() {
+    let told = replay(
+        r#"
+        spawn program usd=0.1
+        key 2
+        ask 2 1 m
+        usage 0 40
+        rest 2
+        boot
+        budgets
+        ask 2 2 m
+        boot
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn program usd=0.1
+    > key 2
+    > ask 2 1 m
+    2 sets aside $0.008, 8000 tokens
+      → serve 2 1 by m, at most 1000
+    > usage 0 40
+    > rest 2
+    > boot
+    > budgets
+    2 of $0.1: spent $0.00104, reserved $0, carved $0
+    > ask 2 2 m
+    2 sets aside $0.008, 8000 tokens
+      → serve 2 2 by m, at most 1000
+    > boot
+    > budgets
+    2 of $0.1: spent $0.00904, reserved $0, carved $0
+    ");
+}
+
 /// A wall came without a word before it: the agent was told with what it could not do any more.
 #[test]
 fn a_budget_that_is_nearly_spent_is_told_once_to_people_and_to_the_agent_while_it_is_so() {

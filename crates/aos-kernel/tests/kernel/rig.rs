@@ -24,6 +24,7 @@
 //! | `route PID` | prints which models may serve it, in order, and why |
 //! | `after SECONDS` | time passes, with the ticks that the kernel wants |
 //! | `off SECONDS` | time passes while the daemon is off, then it boots |
+//! | `rest [PID]` | nothing happens, or the daemon ends in good order and has heard of the process's answer what `usage` says |
 //! | `boot` | the daemon stops and starts again |
 //! | `times N LINE` | does a line so many times |
 //! | `ps PID` · `explain PID CALL {json}` · `budgets` · `idle` · `risks` | prints the state of a process · what the policy says to a call · every account · whether anything is due · what a person is told of each open question |
@@ -35,8 +36,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aos_abi::entry::{
-    Asked, Configured, Examined, InferenceOutcome, Inner, Key, NetRequest, Outcome, Personal, ProposalState, Requested,
-    ServedOutcome, Took, Verdict, WebhookRequest,
+    Asked, Configured, Cut, Examined, InferenceOutcome, Inner, Key, NetRequest, Outcome, Personal, ProposalState,
+    Requested, ServedOutcome, Took, Verdict, WebhookRequest,
 };
 use aos_abi::inference::{Encoding, Failure, FailureKind, Format, NativeCall, Reply, Stop, Usage};
 use aos_abi::model::{Ability, ModelLimits, ModelSpec, Price};
@@ -439,7 +440,14 @@ impl Rig {
             }
             "explain" => self.explain(pid, tail),
             "budgets" => self.budgets(),
-            "rest" => self.apply(Pid::SYSTEM, Body::Rested),
+            "rest" => {
+                let usage = self.usage.take();
+                let heard = usage.zip(self.asked_last(pid)).map(|(usage, (effect, _))| Cut {
+                    effect,
+                    usage: Usage { estimated: usage != Usage::default(), ..usage },
+                });
+                self.apply(Pid::SYSTEM, Body::Rested { cut: heard.into_iter().collect() });
+            }
             "idle" => {
                 let due = self.kernel.next_deadline();
                 let _ = writeln!(self.out, "{}", due.map_or("nothing is due".into(), |at| format!("due at {at}")));

@@ -221,7 +221,7 @@ impl Narrator {
             | Body::Measured(_)
             | Body::Tick
             | Body::Ahead { .. }
-            | Body::Rested
+            | Body::Rested { .. }
             | Body::Silent { .. }
             | Body::Budgeted { .. }
             | Body::Requested(_)

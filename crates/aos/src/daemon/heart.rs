@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use aos_abi::api::Accepted;
-use aos_abi::entry::{Configured, Took};
-use aos_abi::{Body, CallError, Code, Entry, Lsn, Pid, Timestamp};
+use aos_abi::entry::{Configured, Cut, InferenceOutcome, ServedOutcome, Took};
+use aos_abi::inference::{Failure, FailureKind, Usage};
+use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_journal::Journal;
 use aos_kernel::effect::Effect;
 use aos_kernel::fault::{Fault, Instead};
@@ -35,6 +36,10 @@ const CHECKPOINT_ENTRIES: u64 = 2000;
 const CHECKPOINT_QUIET: Duration = Duration::from_secs(2);
 /// Processes that may stay in memory whatever they do.
 const RESIDENT_MAX: usize = 4096;
+/// How long, when the daemon ends, it is waited for what was heard of answers under way.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+/// How often they are given up meanwhile.
+const CUT_AGAIN: Duration = Duration::from_millis(20);
 /// Longest sleep to a deadline: a machine that was suspended has another wall clock than its timers think.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
@@ -244,7 +249,31 @@ impl Heart {
             self.save_if_due(false);
             self.make_room();
         }
+        self.cut_off().await;
         self.save_if_due(true);
+    }
+
+    /// Gives up what models are answering, and has the kernel keep what was heard of it: so much is paid at the next start,
+    /// as for a process that is killed. Who has not said by then what was heard is left out, and paid at the most.
+    async fn cut_off(&mut self) {
+        let mut asking = self.kernel.asking();
+        let mut cut = Vec::new();
+        let until = Instant::now() + CUT_WITHIN;
+        while !asking.is_empty() && Instant::now() < until {
+            // One whose entry has just become durable begins only now.
+            asking.iter().for_each(|id| self.edges.perform(Effect::Cancel(*id)));
+            let Ok(came) = tokio::time::timeout(CUT_AGAIN, self.completions.recv()).await else { continue };
+            // What else comes is made again or told as interrupted at the next start, as before.
+            let Some((effect, usage)) = came.and_then(|(_, body)| heard(&body)) else { continue };
+            if asking.remove(&effect) {
+                cut.extend(usage.map(|usage| Cut { effect, usage }));
+            }
+        }
+        if !cut.is_empty() {
+            let mut round = Round::default();
+            self.apply_own(&mut round, Body::Rested { cut });
+            self.commit(round);
+        }
     }
 
     /// How long there is nothing to do unless something comes. `None`: for ever.
@@ -497,7 +526,7 @@ impl Heart {
         let quiet = self.requests.is_empty() && self.quiet();
         if (quiet || last) && self.kernel.holds_purses() {
             let mut round = Round::default();
-            self.apply_own(&mut round, Body::Rested);
+            self.apply_own(&mut round, Body::Rested { cut: Vec::new() });
             self.commit(round);
         }
         let since = self.kernel.lsn().0 - self.checkpoint.0;
@@ -535,6 +564,26 @@ impl Heart {
     /// Nothing has happened for a while: the last entry is old.
     fn quiet(&self) -> bool {
         self.now().millis_since(self.kernel.at()) >= CHECKPOINT_QUIET.as_millis() as u64
+    }
+}
+
+/// Of an answer that comes when the daemon ends: whose it is, and what was used; `None`: that nobody knows.
+fn heard(body: &Body) -> Option<(EffectId, Option<Usage>)> {
+    // A server that refused or failed without a word of what was used costs nothing.
+    let failed = |failure: &Failure| match failure.kind {
+        FailureKind::Cancelled => failure.usage,
+        _ => Some(failure.usage.unwrap_or_default()),
+    };
+    match body {
+        Body::InferenceCompleted { effect, outcome: InferenceOutcome::Answered(reply), .. } => {
+            Some((*effect, Some(reply.usage)))
+        }
+        Body::InferenceCompleted { effect, outcome: InferenceOutcome::Failed { failure }, .. } => {
+            Some((*effect, failed(failure)))
+        }
+        Body::Served { effect, outcome: ServedOutcome::Answered { usage, .. }, .. } => Some((*effect, Some(*usage))),
+        Body::Served { effect, outcome: ServedOutcome::Failed { failure }, .. } => Some((*effect, failed(failure))),
+        _ => None,
     }
 }
 
