@@ -19,7 +19,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{FileType, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -30,7 +30,7 @@ use crate::below::{ALL, Below, LEVELS_MAX, LOOK, can_be_deleted, delete, unlock,
 use crate::commit::Committed;
 use crate::error::Error;
 use crate::image::{Image, Kind, digest};
-use crate::outcome::{Change, ChangeKind};
+use crate::outcome::{Change, ChangeKind, LeftOut, LeftOutKind};
 use crate::record::RECORD;
 use crate::step::{Name, Step};
 
@@ -137,11 +137,18 @@ impl Layer {
     /// # Errors
     /// [`Error::Path`] when one of the two cannot be read.
     pub fn changes(&self, workspace: &Path) -> Result<Vec<Change>, Error> {
-        let plan = self.plan(workspace, Depth::Names)?;
-        let told = plan.steps.iter().filter(|(_, step)| !step.is_leave());
+        Ok(self.brought(workspace)?.0)
+    }
+
+    /// The same, and what of the layer no commit keeps. Only the first look after a command finds set-id bits: each takes them
+    /// off.
+    pub(crate) fn brought(&self, workspace: &Path) -> Result<(Vec<Change>, Vec<LeftOut>), Error> {
+        let Plan { steps, mut left_out, .. } = self.plan(workspace, Depth::Names)?;
+        let told = steps.iter().filter(|(_, step)| !step.is_leave());
         let mut changes: Vec<Change> = told.map(|(path, step)| change(path, step)).collect();
         changes.sort();
-        Ok(changes)
+        left_out.sort();
+        Ok((changes, left_out))
     }
 
     /// Whether what the layer has at a path of [`Layer::changes`] is a folder.
@@ -269,7 +276,8 @@ impl Layer {
     /// The steps that make the workspace what the layer says, folders before what is in them.
     fn plan(&self, workspace: &Path, depth: Depth) -> Result<Plan<'_>, Error> {
         let (upper, lower, hidden) = (self.upper(), workspace.to_owned(), &self.hidden);
-        let mut plan = Plan { upper, lower, hidden, depth, steps: Vec::new(), bytes: 0, replaced: Vec::new() };
+        let (steps, replaced, left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let mut plan = Plan { upper, lower, hidden, depth, steps, bytes: 0, replaced, left_out };
         let group = std::fs::metadata(workspace).ok().as_ref().and_then(handed_on);
         match plan.folder(Path::new(""), true, group) {
             Ok(()) => Ok(plan),
@@ -330,6 +338,7 @@ struct Plan<'l> {
     bytes: usize,
     /// What of the workspace would be replaced or deleted, and when it changed last, as [`Image::look`] says it.
     replaced: Vec<(PathBuf, (i64, i64))>,
+    left_out: Vec<LeftOut>,
 }
 
 impl Plan<'_> {
@@ -411,7 +420,8 @@ impl Plan<'_> {
             }
             return Ok(());
         }
-        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+        if let Some(kind) = never_kept(kind) {
+            self.left_out.push(LeftOut { path: path.to_owned(), kind });
             return Ok(());
         }
         if !meta.is_dir() {
@@ -456,6 +466,7 @@ impl Plan<'_> {
         if meta.mode() & SET_ID != 0 && !meta.is_symlink() {
             let plain = PermissionsExt::from_mode(meta.mode() & 0o7777 & !SET_ID);
             std::fs::set_permissions(host, plain).map_err(at(host))?;
+            self.left_out.push(LeftOut { path: path.to_owned(), kind: LeftOutKind::SetId });
         }
         let (after, _) = self.look(host).ok_or_else(|| at(host)(io::ErrorKind::NotFound.into()))?;
         let before = if replaces { self.before(path)? } else { None };
@@ -479,6 +490,19 @@ impl Plan<'_> {
     /// A folder that its owner may not write to is lent the leave while what is in it changes.
     fn lend(&mut self, path: &Path, mode: u32) -> Result<(), Error> {
         if with(mode, ALL) == mode { Ok(()) } else { self.push(path.to_owned(), Step::Mode { from: mode, to: mode }) }
+    }
+}
+
+/// What a thing is that no commit keeps; `None` for files, folders and links.
+fn never_kept(kind: FileType) -> Option<LeftOutKind> {
+    if kind.is_fifo() {
+        Some(LeftOutKind::Pipe)
+    } else if kind.is_socket() {
+        Some(LeftOutKind::Socket)
+    } else if kind.is_char_device() || kind.is_block_device() {
+        Some(LeftOutKind::Device)
+    } else {
+        None
     }
 }
 

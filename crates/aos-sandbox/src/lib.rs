@@ -83,7 +83,7 @@ pub use foreign::{Foreign, TOO_LARGE, foreign};
 pub use helper::helper_main;
 pub use image::{Image, Kind, digest, digest_of, hex};
 pub use layer::{Layer, Like};
-pub use outcome::{Captured, Change, ChangeKind, End, Outcome, Usage};
+pub use outcome::{Captured, Change, ChangeKind, End, LeftOut, LeftOutKind, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe, probe_folder};
 pub use run::{Isolator, ThisHost, run};
 pub use spec::{

@@ -22,6 +22,8 @@ pub struct Outcome {
     pub changed: Vec<Change>,
     /// Whether the workspace was too large to look at all of it, so that `changed` may lack something.
     pub changed_truncated: bool,
+    /// What it made in a layer that is not kept or not kept so, sorted by path. Without a layer all is in the workspace.
+    pub left_out: Vec<LeftOut>,
     /// What the tree used.
     pub usage: Usage,
 }
@@ -116,6 +118,28 @@ pub enum ChangeKind {
     Modified,
     /// It is gone.
     Deleted,
+}
+
+/// What a command made that does not reach the workspace, or not as it was made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    /// Where, relative to the workspace.
+    pub path: PathBuf,
+    /// What.
+    pub kind: LeftOutKind,
+}
+
+/// What of it is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOutKind {
+    /// A pipe with a name.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+    /// The file is kept without its set-id bits.
+    SetId,
 }
 
 /// What a process tree used.

@@ -97,6 +97,7 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
     let mut disk = DiskWatch::new(&written, spec.layer.as_ref().map(|_| &*workspace), spec.limits.disk);
     let ran = Helped::start(&spec.helper, &Task::Run(Box::new(job)))?.finish(spec, cancel, &mut disk)?;
     let mut end = ran.end;
+    let mut left_out = Vec::new();
     let (changed, changed_truncated) = match &spec.layer {
         Some(layer) => match disk.at_last() {
             Found::Deep => return Err(Error::Deep { levels: LEVELS_MAX }),
@@ -105,11 +106,15 @@ pub fn run(spec: &Spec, cancel: &Cancel) -> Result<Outcome, Error> {
                 end = End::OutOfDisk;
                 (Vec::new(), true)
             }
-            Found::Enough => (layer.changes(&workspace)?, false),
+            Found::Enough => {
+                let (changed, left) = layer.brought(&workspace)?;
+                left_out = left;
+                (changed, false)
+            }
         },
         None => before.map(|before| before.compare(&Snapshot::take(&workspace))).unwrap_or_default(),
     };
-    Ok(Outcome { end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, usage: ran.usage })
+    Ok(Outcome { end, stdout: ran.stdout, stderr: ran.stderr, changed, changed_truncated, left_out, usage: ran.usage })
 }
 
 /// Refuses what could only fail later and less clearly.

@@ -10,8 +10,8 @@ use aos_abi::syscall::ExecCmd;
 use aos_abi::{CallError, Code, Syscall, limits};
 use aos_policy::Permit;
 use aos_sandbox::{
-    Cancel, Captured, Committed, End, Helper, Isolation, Isolator, Layer, Limits, Mount, Network, Outcome, Programs,
-    ProxyServer, Spec, TOO_LARGE, ThisHost, foreign,
+    Cancel, Captured, Committed, End, Helper, Isolation, Isolator, Layer, LeftOut, LeftOutKind, Limits, Mount, Network,
+    Outcome, Programs, ProxyServer, Spec, TOO_LARGE, ThisHost, foreign,
 };
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -21,6 +21,9 @@ use super::error::Error;
 
 /// Most changed paths in an answer.
 const CHANGED_MAX: usize = limits::LISTING_MAX;
+
+/// The most of what is left out that an answer names; the others are counted.
+const LEFT_OUT_MAX: usize = 10;
 
 /// What a shell ends with where a file is there and may not be executed.
 const NOT_EXECUTABLE: i32 = 126;
@@ -208,6 +211,9 @@ fn unkept(answer: Result<Value, CallError>, refused: CallError) -> CallError {
 /// A result that names what the command changed, where nothing of that is made.
 fn not_kept(mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
+        // Where nothing is kept, nothing of it is left out.
+        fields.remove("left_out");
+        fields.remove("left_out_more");
         let changed = fields.remove("changed");
         fields.extend(changed.map(|changed| ("not_kept".to_owned(), changed)));
     }
@@ -259,13 +265,20 @@ fn answer(outcome: &Outcome, limits: &Limits) -> Result<Value, CallError> {
         result["exit_code"] = code.into();
     }
     let mut left = limits::CHANGED_BYTES_MAX;
-    let fits = |path: &String| {
+    let mut fits = |path: &String| {
         // JSON writes six bytes for some.
         let bytes = 6 * path.len();
         let fits = bytes <= left;
         left = left.saturating_sub(bytes);
         fits
     };
+    let left_out: Vec<String> = outcome.left_out.iter().take(LEFT_OUT_MAX).map(named).take_while(&mut fits).collect();
+    if outcome.left_out.len() > left_out.len() {
+        result["left_out_more"] = (outcome.left_out.len() - left_out.len()).into();
+    }
+    if !outcome.left_out.is_empty() {
+        result["left_out"] = left_out.into();
+    }
     let paths = outcome.changed.iter().map(|change| change.path.to_string_lossy().into_owned());
     let changed: Vec<String> = paths.take(CHANGED_MAX).take_while(fits).collect();
     if outcome.changed_truncated || changed.len() < outcome.changed.len() {
@@ -276,6 +289,17 @@ fn answer(outcome: &Outcome, limits: &Limits) -> Result<Value, CallError> {
         None => Ok(result),
         Some(error) => Err(CallError { partial: Some(result), ..error.into() }),
     }
+}
+
+/// What is left out of what a command made, in words.
+fn named(left_out: &LeftOut) -> String {
+    let what = match left_out.kind {
+        LeftOutKind::Pipe => "a pipe",
+        LeftOutKind::Socket => "a socket",
+        LeftOutKind::Device => "a device",
+        LeftOutKind::SetId => "its set-id bits",
+    };
+    format!("{}: {what}", left_out.path.to_string_lossy())
 }
 
 /// A stream as text: bytes that are no UTF-8 replaced, since one wrong byte in a log must not hide it; base64 where a

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use aos_abi::{CallError, Code, Syscall};
 use aos_sandbox::{
-    Cancel, Captured, Change, ChangeKind, End, Error, Helper, Isolation, Isolator, Limits, Network, Outcome, Programs,
-    Spec, Usage,
+    Cancel, Captured, Change, ChangeKind, End, Error, Helper, Isolation, Isolator, LeftOut, LeftOutKind, Limits,
+    Network, Outcome, Programs, Spec, Usage,
 };
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use super::{Bounds, Driver, Ran, Scene};
 struct Pretender {
     end: Result<End, &'static str>,
     stdout: Captured,
+    left_out: Vec<LeftOut>,
     asked: Mutex<Vec<Spec>>,
 }
 
@@ -33,6 +34,7 @@ impl Isolator for Pretender {
             stderr: Captured::default(),
             changed: vec![Change { path: "new.txt".into(), kind: ChangeKind::Created }],
             changed_truncated: false,
+            left_out: self.left_out.clone(),
             usage: Usage::default(),
         })
     }
@@ -82,7 +84,13 @@ impl Room {
     fn new(end: Result<End, &'static str>, stdout: Captured) -> Room {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
-        Room { home, pretender: Arc::new(Pretender { end, stdout, asked: Mutex::default() }) }
+        Room { home, pretender: Arc::new(Pretender { end, stdout, left_out: vec![], asked: Mutex::default() }) }
+    }
+
+    fn leaving_out(self, left_out: impl IntoIterator<Item = (String, LeftOutKind)>) -> Room {
+        let left_out = left_out.into_iter().map(|(path, kind)| LeftOut { path: path.into(), kind }).collect();
+        let Pretender { end, stdout, .. } = Arc::into_inner(self.pretender).unwrap();
+        Room { pretender: Arc::new(Pretender { end, stdout, left_out, asked: Mutex::default() }), ..self }
     }
 
     fn work(&self) -> PathBuf {
@@ -229,6 +237,22 @@ fn what_may_not_be_changed_is_kept_out_with_all_the_rest_and_said() {
     assert_eq!(error.partial, Some(said));
     assert!(ran.committed.is_none());
     assert!(!room.work().join("new.txt").exists() && !room.home.path().join("layer").exists());
+}
+
+/// Pipes, sockets and set-id bits went without a word.
+#[test]
+fn what_of_it_is_not_kept_is_named() {
+    use LeftOutKind::{Device, Pipe, SetId, Socket};
+    let room = || Room::new(Ok(End::Exited(0)), Captured::default());
+    let answer = |room: &Room, bounds| room.call_within(bounds, json!({ "cmd": "true" })).answer;
+    let one_each = [("d", Device), ("p", Pipe), ("run/s", Socket), ("tool", SetId)].map(|(p, k)| (p.to_owned(), k));
+    let told = answer(&room().leaving_out(one_each.clone()), Below(&["."])).unwrap();
+    assert_eq!(told["left_out"], json!(["d: a device", "p: a pipe", "run/s: a socket", "tool: its set-id bits"]));
+    assert_eq!((&told["left_out_more"], &told["changed"]), (&Value::Null, &json!(["new.txt"])));
+    let told = answer(&room().leaving_out((0..25).map(|nth| (format!("p{nth:02}"), Pipe))), Below(&["."])).unwrap();
+    assert_eq!((&told["left_out"][9], &told["left_out_more"]), (&json!("p09: a pipe"), &json!(15)));
+    let partial = answer(&room().leaving_out(one_each), Below(&["notes"])).unwrap_err().partial.unwrap();
+    assert_eq!((&partial["left_out"], &partial["not_kept"]), (&Value::Null, &json!(["new.txt"])), "nothing is kept");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::failpoint::trace::{self, Was};
 use crate::failpoint::{broken, cut};
 use crate::image::{Kind, digest};
 use crate::layer::{Like, RECORD_BYTES_MAX};
+use crate::outcome::{LeftOut, LeftOutKind};
 use crate::record::RECORD;
 
 /// A workspace and a place for a layer.
@@ -701,6 +702,9 @@ fn pipes_sockets_and_set_id_bits_are_not_committed() {
     let _socket = std::os::unix::net::UnixListener::bind(layer.upper().join("socket")).unwrap();
     std::fs::write(layer.upper().join("tool"), "x").unwrap();
     std::fs::set_permissions(layer.upper().join("tool"), PermissionsExt::from_mode(0o6755)).unwrap();
+    let (_, left_out) = layer.brought(room.work.path()).unwrap();
+    let kinds = [("pipe", LeftOutKind::Pipe), ("socket", LeftOutKind::Socket), ("tool", LeftOutKind::SetId)];
+    assert_eq!(left_out, kinds.map(|(path, kind)| LeftOut { path: path.into(), kind }), "and that is told");
     let committed = layer.commit(room.work.path(), None, Value::Null).unwrap();
     let names: Vec<PathBuf> = committed.changes().into_iter().map(|change| change.path).collect();
     assert_eq!(names, [PathBuf::from("tool")]);

@@ -418,6 +418,8 @@ fn what_is_left_in_a_layer_cannot_hurt_whoever_looks_at_it() {
     let attack = "mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; cp /usr/bin/id sid; chmod 6755 sid; \
         echo x > out/planted; echo x > \"$(printf 'new\\nline')\"; echo x > ..x; echo x > -rf; ln -s ../../etc/passwd climbs; echo ok > plain";
     let out = run(&rig, &host, &Sh(attack), Programs::System, Some(layer.clone())).expect("it starts");
+    let told: Vec<_> = out.left_out.iter().map(|left_out| left_out.path.to_string_lossy().into_owned()).collect();
+    assert_eq!(told, ["fifo", "sid", "sock"], "{out:?}");
     let committed = layer.commit(&rig.path(), None, serde_json::Value::Null).expect("it commits");
     let names: Vec<_> = committed.changes().into_iter().map(|change| change.path).collect();
     for absent in ["fifo", "sock"] {

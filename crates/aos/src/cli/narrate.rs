@@ -427,7 +427,15 @@ fn outcome_in_words(name: &str, result: &Value) -> String {
                 result.get(key).and_then(Value::as_str).and_then(|text| text.lines().find(|l| !l.trim().is_empty()))
             };
             let line = first("stdout").or_else(|| first("stderr")).map(|line| format!(": {line}")).unwrap_or_default();
-            format!("exit {code}{line}")
+            // Before what it printed, which is cut where the line ends.
+            let left_out =
+                result["left_out"].as_array().and_then(|paths| Some((paths.first()?.as_str()?, paths.len())));
+            let left_out =
+                left_out.map(|(first, named)| match named as u64 - 1 + number("left_out_more").unwrap_or(0) {
+                    0 => format!(" (left out {first})"),
+                    more => format!(" (left out {first}, and {more} more)"),
+                });
+            format!("exit {code}{}{line}", left_out.unwrap_or_default())
         }),
         _ => None,
     };

@@ -315,6 +315,18 @@ fn a_command_that_failed_is_not_told_as_done() {
     assert_eq!([result(127), result(0)], ["  ✗ exit 127: sh: no", "  ✓ exit 0: sh: no"]);
 }
 
+#[test]
+fn what_is_left_out_of_a_commands_changes_is_told_before_its_output() {
+    let told = |left_out: Value, more: Value| {
+        let result =
+            json!({"exit_code": 0, "stdout": "done\n", "stderr": "", "left_out": left_out, "left_out_more": more});
+        let body = json!({"type": "result", "call_id": "c", "name": "EXEC_CMD", "status": "SUCCESS", "result": result});
+        Narrator::new(Style::plain(), 80, None).tell(&entries(vec![body]).remove(0)).join("")
+    };
+    assert_eq!(told(json!(["p: a pipe"]), Value::Null), "  ✓ exit 0 (left out p: a pipe): done");
+    assert_eq!(told(json!(["p: a pipe", "q: a pipe"]), json!(3)), "  ✓ exit 0 (left out p: a pipe, and 4 more): done");
+}
+
 /// The result of the first of two reads stood below the second.
 #[test]
 fn a_result_names_its_call_where_another_was_told_last() {
