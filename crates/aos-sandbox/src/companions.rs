@@ -54,6 +54,9 @@ const FOLDERS: &[&str] = &["/usr/lib", "/usr/libexec", "/usr/local/lib", "/usr/l
 /// Folders for libraries that hold those of everybody in folders of their own.
 const SHARED: &[&str] = &["/usr/lib", "/usr/local/lib"];
 
+/// Folders with programs and libraries of everybody.
+const EVERYBODYS: &[&str] = &["/", "/usr", "/usr/local"];
+
 /// Folders in which nothing is a library.
 const WITHOUT_CODE: &[&str] =
     &["/usr/libexec", "/usr/share", "/usr/include", "/usr/local/libexec", "/usr/local/share", "/usr/local/include"];
@@ -113,8 +116,15 @@ fn stem(name: &str) -> &str {
     name.trim_end_matches(|end: char| end.is_ascii_digit() || end == '.').trim_end_matches('-')
 }
 
-/// The folder of its own that a program lives in, where that is one among libraries.
+/// The folder of its own that a program lives in, where that is one among libraries or a toolchain of Rust's, whose programs
+/// find their libraries by where they lie.
 fn home(real: &Path) -> Option<&Path> {
+    if let Some(toolchain) = real.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent)
+        && !EVERYBODYS.iter().any(|of| Path::new(of) == toolchain)
+        && toolchain.join("lib/rustlib").is_dir()
+    {
+        return Some(toolchain);
+    }
     let folder = real.parent()?;
     let folder = if folder.ends_with("bin") { folder.parent()? } else { folder };
     let among = |of: &str| folder.starts_with(of) && folder != Path::new(of);
@@ -198,6 +208,12 @@ mod tests {
         let of = |path: &'static str| home(Path::new(path)).map(|home| home.to_str().unwrap());
         assert_eq!(of("/usr/lib/jvm/java-17/bin/java"), Some("/usr/lib/jvm/java-17"));
         assert_eq!(of("/usr/lib/git-core/git"), Some("/usr/lib/git-core"));
+        let toolchain = tempfile::tempdir().unwrap();
+        let cargo = toolchain.path().join("bin/cargo");
+        assert_eq!(home(&cargo), None);
+        std::fs::create_dir_all(toolchain.path().join("lib/rustlib")).unwrap();
+        assert_eq!(home(&cargo), Some(toolchain.path()));
+        assert_eq!(home(&toolchain.path().join("cargo")), None);
         for alone in ["/usr/libexec/one", "/usr/bin/git", "/usr/lib/bin/x", "/usr/share/x", "/opt/x/bin/y"] {
             assert_eq!(of(alone), None, "{alone}");
         }

@@ -94,6 +94,9 @@ pub use walk::{Met, Walk};
 /// Where the workspace is inside a full sandbox.
 pub const WORKSPACE: &str = "/workspace";
 
+/// Where commands look for programs by name, unless their environment says otherwise.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Where the proxy of [`Network::Proxy`] listens inside the command's own network.
 pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 

@@ -382,6 +382,11 @@ impl Root {
                 _ => {}
             }
         }
+        // What has its home elsewhere.
+        let apart = |folder: &Path| !LIBRARIES.iter().any(|name| folder.starts_with(Path::new("/usr").join(name)));
+        for folder in companions.iter().filter(|folder| apart(folder)) {
+            self.show(folder, folder, true, true)?;
+        }
         let within = |path: &Path| companions.iter().any(|folder| path.starts_with(folder));
         let mut shown = BTreeSet::new();
         for (place, real) in &programs {

@@ -166,7 +166,7 @@ fn environment(spec: &Spec, home: Option<&Path>) -> Vec<(OsString, OsString)> {
     let mut default = |name: &str, value: &OsStr| {
         env.entry(name.into()).or_insert_with(|| value.to_owned());
     };
-    default("PATH", OsStr::new("/usr/local/bin:/usr/bin:/bin"));
+    default("PATH", OsStr::new(crate::PATH));
     default("LANG", OsStr::new("C.UTF-8"));
     default("HOME", &home);
     default("TMPDIR", &home);

@@ -132,7 +132,7 @@ pub enum Programs {
 
 impl Programs {
     /// The host's files that are granted; `None` where all are.
-    pub(crate) fn granted(&self) -> Option<&[PathBuf]> {
+    pub fn granted(&self) -> Option<&[PathBuf]> {
         match self {
             Programs::System => None,
             Programs::Only(paths) | Programs::AndOwn(paths) => Some(paths),

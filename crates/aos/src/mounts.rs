@@ -61,6 +61,12 @@ impl Mounts {
         Mounts { person, closed: home.real_paths().into_iter().chain(home.roots()).collect() }
     }
 
+    /// The home folder of whose the daemon is.
+    #[must_use]
+    pub fn person(&self) -> Option<&Path> {
+        self.person.as_deref()
+    }
+
     /// Where the folder of a mount is.
     ///
     /// # Errors

@@ -235,6 +235,7 @@ const OPENERS: &[(&str, &[Opening])] = &[
     ("aos/src/daemon/ground.rs", &[Files, Processes]),
     ("aos/src/daemon/left.rs", &[Files]),
     ("aos/src/daemon/measured.rs", &[Files]),
+    ("aos/src/daemon/toolchain.rs", &[Files]),
     ("aos/src/daemon/programs.rs", &[Files]),
     ("aos/src/daemon/proof.rs", &[Files]),
     ("aos/src/daemon/reload.rs", &[Files]),

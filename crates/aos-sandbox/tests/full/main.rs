@@ -107,6 +107,34 @@ fn a_program_that_is_a_link_to_elsewhere_finds_what_lies_beside_it() {
     assert_eq!(out.stdout.text(), format!("{}\n", real.display()), "{out:?}");
 }
 
+/// A toolchain of Rust's lies where its user keeps it; its programs find their libraries by where they lie, and each other by
+/// name.
+#[test]
+fn a_program_of_a_rust_toolchain_finds_what_belongs_to_it() {
+    let Some(rig) = rig() else { return };
+    // Not in `/tmp`, of which a command has its own.
+    let folder = tempfile::tempdir_in("/var/tmp").expect("everybody's");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let toolchain = folder.path().canonicalize().expect("it is there").join("toolchain");
+    for below in ["bin", "lib/rustlib", "share"] {
+        std::fs::create_dir_all(toolchain.join(below)).expect("it is ours");
+    }
+    for (path, script) in [("bin/cargo", "rustc \"$1\""), ("bin/rustc", "cat \"${0%/*}/../lib/part\"; echo \"$1\"")] {
+        let path = toolchain.join(path);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is ours");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    }
+    std::fs::write(toolchain.join("lib/part"), "a library\n").expect("it is ours");
+    std::fs::write(folder.path().join("other"), "no part of it").expect("it is ours");
+    let script = format!("cargo build; ls {}", folder.path().display());
+    let mut spec = rig.spec(&["sh", "-c", &script]);
+    spec.programs =
+        Programs::Only(vec!["/bin/sh".into(), "/bin/cat".into(), "/bin/ls".into(), toolchain.join("bin/cargo")]);
+    spec.env.insert("PATH".into(), format!("{}/bin:{}", toolchain.display(), aos_sandbox::PATH).into());
+    let out = go(&spec).expect("it starts");
+    assert_eq!(out.stdout.text(), "a library\nbuild\ntoolchain\n", "{out:?}");
+}
+
 #[test]
 fn a_program_written_inside_runs() {
     let Some(rig) = rig() else { return };

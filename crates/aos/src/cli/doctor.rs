@@ -203,8 +203,8 @@ fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
                 let missing = mounts
                     .missing(&policy)
                     .into_iter()
-                    .chain(programs::missing(&policy))
-                    .chain(programs::unshown(&policy));
+                    .chain(programs::missing(&policy, mounts.person()))
+                    .chain(programs::unshown(&policy, mounts.person()));
                 let missing = missing.map(|(what, hint)| Finding::note("policy", what, hint));
                 let good = Finding::good("policy", format!("generation {}", policy.generation()));
                 std::iter::once(good).chain(missing).collect()

@@ -109,8 +109,11 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
         return Err(refused(&file, &faults));
     }
     let missing = mounts.missing(&policy);
-    let programs: Vec<(String, String)> =
-        programs::missing(&policy).into_iter().chain(programs::unshown(&policy)).chain(in_vain(cx, &policy)).collect();
+    let programs: Vec<(String, String)> = programs::missing(&policy, mounts.person())
+        .into_iter()
+        .chain(programs::unshown(&policy, mounts.person()))
+        .chain(in_vain(cx, &policy))
+        .collect();
     if cx.json {
         let what = |(what, _): &(String, String)| what.clone();
         let (warnings, notes): (Vec<_>, Vec<_>) =

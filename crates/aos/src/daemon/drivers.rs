@@ -338,6 +338,8 @@ impl Drivers {
                     .hint("run commands in the sandbox, or set `net: none` in the role's `exec`"));
             }
         };
+        let programs = super::programs::found(settings, self.mounts.person());
+        let path = super::programs::path(&programs).map(|path| ("PATH".into(), path));
         Ok(exec::Scene {
             workspace,
             // Only the sandbox can show a command a layer in the place of its workspace.
@@ -349,8 +351,8 @@ impl Drivers {
             }),
             note: keeping.note,
             mounts: trust.map(Trust::mount).into_iter().chain(shown.iter().cloned()).collect(),
-            env: trust.map(|_| Trust::variables()).unwrap_or_default(),
-            programs: super::programs::found(settings),
+            env: trust.map(|_| Trust::variables()).into_iter().flatten().chain(path).collect(),
+            programs,
             shell: settings.shell,
             limits: limits(&policy.limits().sandbox),
             network,

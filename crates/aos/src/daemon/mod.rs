@@ -38,6 +38,7 @@ mod restore;
 mod slots;
 mod spare;
 mod system;
+mod toolchain;
 mod trust;
 mod undo;
 

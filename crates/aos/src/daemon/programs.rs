@@ -1,6 +1,7 @@
 //! Programs as the policy names them, found on this host.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -8,19 +9,28 @@ use aos_policy::settings::{Exec, OWN_PROGRAMS};
 use aos_policy::{Policy, packages};
 use aos_sandbox::Programs;
 
+use super::toolchain;
+
 /// Where programs are looked for, in this order.
 const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// The named programs that this host has and the sandbox can show. Others are left out: whoever runs one is told so by
-/// the shell, and all else runs.
-pub(crate) fn found(settings: &Exec) -> Programs {
-    // Where programs are looked for by name, every command may enter.
-    let shown = |name: &&str| !name.starts_with('/') || closed(Path::new(name)).is_none();
+/// the shell, and all else runs. `person` is the home folder of the daemon's user.
+pub(crate) fn found(settings: &Exec, person: Option<&Path>) -> Programs {
     let programs = named(settings).flat_map(|name| packages::programs(name));
-    let mut paths: Vec<PathBuf> = programs.filter(shown).filter_map(find).collect();
+    let shown = |name: &str| shown(&find(name, person)?, person).ok();
+    let mut paths: Vec<PathBuf> = programs.filter_map(shown).collect();
     paths.sort_unstable();
     paths.dedup();
     if settings.runs_own() { Programs::AndOwn(paths) } else { Programs::Only(paths) }
+}
+
+/// Where commands look for programs by name, unless that is where all do.
+pub(crate) fn path(programs: &Programs) -> Option<OsString> {
+    let mut path: OsString = toolchain::folders(programs.granted()?).first()?.into();
+    path.push(":");
+    path.push(aos_sandbox::PATH);
+    Some(path)
 }
 
 /// What stands for programs of the host.
@@ -30,11 +40,11 @@ fn named(settings: &Exec) -> impl Iterator<Item = &String> {
 
 /// What roles name of which this host has nothing, with the way out; `None` where there is no such name. A name that
 /// stands for many programs is missed only where none of them is there.
-pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
+pub(crate) fn missing(policy: &Policy, person: Option<&Path>) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
     let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named);
     let absent: BTreeSet<&str> = named
-        .filter(|name| packages::programs(name).all(|program| find(program).is_none()))
+        .filter(|name| packages::programs(name).all(|program| find(program, person).is_none()))
         .map(String::as_str)
         .collect();
     let what = format!(
@@ -45,16 +55,29 @@ pub(crate) fn missing(policy: &Policy) -> Option<(String, String)> {
     (!absent.is_empty()).then(|| (what, hint.to_owned()))
 }
 
-/// Which paths of programs that roles name the sandbox cannot show, with the way out; `None` where there is none.
-pub(crate) fn unshown(policy: &Policy) -> Option<(String, String)> {
+/// Which programs that roles name the sandbox cannot show, with the way out; `None` where there is none.
+pub(crate) fn unshown(policy: &Policy, person: Option<&Path>) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
-    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named).filter(|name| name.starts_with('/'));
-    let shown = |name: &String| closed(&find(name)?).map(|why| format!("{name} ({why})"));
-    let closed: BTreeSet<String> = named.filter_map(shown).collect();
+    let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named).flat_map(|name| packages::programs(name));
+    let why = |name: &str| Some(format!("{name} ({})", shown(&find(name, person)?, person).err()?));
+    let closed: BTreeSet<String> = named.filter_map(why).collect();
     let hint = "install them where every user may run them, such as /usr/local/bin; commands do not find them";
     let names = Vec::from_iter(closed).join(", ");
     let what = || format!("the sandbox cannot show, of the programs that roles name: {names}");
     (!names.is_empty()).then(|| (what(), hint.to_owned()))
+}
+
+/// What a command is shown of a program of the host.
+///
+/// # Errors
+/// Why it cannot be shown.
+fn shown(program: &Path, person: Option<&Path>) -> Result<PathBuf, &'static str> {
+    let program = toolchain::behind(program, person).unwrap_or_else(|| Ok(program.to_owned()))?;
+    // Where programs are looked for by name, every command may enter.
+    if program.parent().is_some_and(|folder| FOLDERS.iter().any(|known| Path::new(known) == folder)) {
+        return Ok(program);
+    }
+    closed(&program).map_or(Ok(program), Err)
 }
 
 /// Why a program of the host cannot be shown to a command.
@@ -79,11 +102,12 @@ fn enters(mode: u32, owner: u32, user: u32) -> bool {
     if user != 0 && owner == user { mode & 0o100 != 0 } else { mode & 0o001 != 0 }
 }
 
-fn find(name: &str) -> Option<PathBuf> {
+fn find(name: &str, person: Option<&Path>) -> Option<PathBuf> {
     if name.starts_with('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
-    FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    let everybody = FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file());
+    everybody.or_else(|| toolchain::of_person(name, person))
 }
 
 #[cfg(test)]
@@ -100,10 +124,10 @@ mod tests {
                 net: aos_policy::settings::ExecNet::Closed,
             }
         };
-        let Programs::Only(paths) = found(&names(None)) else {
+        let Programs::Only(paths) = found(&names(None), None) else {
             panic!("a list was asked for");
         };
-        assert_eq!(found(&names(Some("./**"))), Programs::AndOwn(paths.clone()));
+        assert_eq!(found(&names(Some("./**")), None), Programs::AndOwn(paths.clone()));
         assert!(paths.iter().any(|path| path.ends_with("cat")));
         assert!(paths.iter().any(|path| path.ends_with("sh")));
         assert!(!paths.iter().any(|path| path.ends_with("no-such-program")));
@@ -117,14 +141,52 @@ mod tests {
         std::fs::write(&program, "").unwrap();
         let text = format!("{{exec: {{shell: true, programs: [sh, {0}, /tmp/../{0}], net: none}}}}", program.display());
         let policy = Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n  a: {text}\n")).unwrap();
-        let Programs::Only(paths) = found(policy.role("a").unwrap().exec.as_ref().unwrap()) else {
+        let Programs::Only(paths) = found(policy.role("a").unwrap().exec.as_ref().unwrap(), None) else {
             panic!("a list was asked for");
         };
         assert!(paths.len() == 1 && paths[0].ends_with("sh"), "{paths:?}");
-        let (what, _) = unshown(&policy).unwrap();
+        let (what, _) = unshown(&policy, None).unwrap();
         assert!(what.contains("tool (commands have a folder of their own there)"), "{what}");
         assert!(what.contains("tool (its path has `..`)"), "{what}");
-        assert_eq!(missing(&policy), None, "they are there");
+        assert_eq!(missing(&policy, None), None, "they are there");
+    }
+
+    /// What rustup stands in for failed with rustup's own words, and by its name it was not found at all.
+    #[test]
+    fn what_rustup_stands_in_for_is_the_program_of_its_toolchain() {
+        // Not below `/tmp`, where commands have a folder of their own.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let person = dir.path().canonicalize().unwrap();
+        std::fs::set_permissions(&person, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        toolchain::tests::installed(&person, "default_toolchain = \"stable-machine\"", &["aos-cargo"]);
+        let proxy = |name: &str| {
+            std::os::unix::fs::symlink("rustup", person.join(".cargo/bin").join(name)).unwrap();
+            person.join(".cargo/bin").join(name).display().to_string()
+        };
+        let (by_path, _) = (proxy("aos-cargo"), proxy("aos-rustc"));
+        let own = person.join(".rustup/toolchains/stable-machine/bin/aos-cargo");
+        let policy = |programs: &str| {
+            let role = format!("{{exec: {{shell: true, programs: [{programs}], net: none}}}}");
+            Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n  a: {role}\n")).unwrap()
+        };
+        let of = |programs: &str| found(policy(programs).role("a").unwrap().exec.as_ref().unwrap(), Some(&person));
+        assert_eq!(of("aos-cargo"), Programs::Only(vec![own.clone()]));
+        assert_eq!(of(&by_path), Programs::Only(vec![own.clone()]));
+        let path = path(&of("sh, aos-cargo")).unwrap();
+        assert_eq!(path, *format!("{}:{}", own.parent().unwrap().display(), aos_sandbox::PATH));
+        assert_eq!(super::path(&of("sh")), None);
+        assert_eq!(unshown(&policy("aos-cargo, sh"), Some(&person)), None);
+        assert!(missing(&policy("aos-cargo"), None).unwrap().0.ends_with(": aos-cargo"), "whose home is not known");
+        let (what, _) = unshown(&policy("aos-rustc"), Some(&person)).unwrap();
+        assert!(what.ends_with("aos-rustc (rustup stands in for it, and its default toolchain has none)"), "{what}");
+        assert_eq!(missing(&policy("aos-rustc"), Some(&person)), None, "it is there");
+        std::fs::set_permissions(&person, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        // Root reads it all the same; a command does not come through.
+        if rustix::process::geteuid().is_root() {
+            let (what, _) = unshown(&policy("aos-cargo"), Some(&person)).unwrap();
+            assert!(what.ends_with("aos-cargo (other users cannot enter a folder that it is in)"), "{what}");
+        }
+        std::fs::set_permissions(&person, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     #[test]
@@ -139,12 +201,12 @@ mod tests {
             let exec = |programs: &str| format!("{{exec: {{shell: true, programs: {programs}, net: none}}}}");
             let roles = format!("  a: {}\n  b: {}\n", exec(programs), exec("[no-such-program, sh]"));
             let policy = Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n{roles}")).unwrap();
-            missing(&policy).unwrap().0
+            missing(&policy, None).unwrap().0
         };
         assert!(of("[sh, coreutils, no-such-program]").ends_with(": no-such-program"));
         assert!(of("[/opt/none/x, coreutils]").ends_with(": /opt/none/x, no-such-program"));
         assert!(of("[sh, ./**]").ends_with(": no-such-program"), "what lies in the workspace is nothing of the host");
         let policy = Policy::parse("version: 1\ndefault_role: a\nroles:\n  a: {calls: []}\n").unwrap();
-        assert_eq!(missing(&policy), None);
+        assert_eq!(missing(&policy, None), None);
     }
 }
