@@ -20,6 +20,7 @@ mod destination;
 mod driver;
 mod error;
 mod headers;
+mod methods;
 mod names;
 mod own;
 mod pace;

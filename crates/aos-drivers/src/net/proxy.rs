@@ -39,6 +39,7 @@ use super::body::{PACKED, is_packed};
 use super::destination::{Destination, HostPort};
 use super::driver::Driver;
 use super::headers::{REWRITES, is_framing, is_rewriting};
+use super::methods::Demand;
 use super::names::Names;
 use super::pace::Pace;
 use super::secret::{Mask, Masking, Secret};
@@ -235,13 +236,16 @@ impl<G: Gate> Proxy<G> {
         if let Some(name) = request.headers().keys().find(|name| is_rewriting(name.as_str())) {
             return refuse(StatusCode::FORBIDDEN, &format!("header `{name}` {REWRITES}"));
         }
-        // Looking is decided like getting.
-        let judged = if method == Method::HEAD { "GET" } else { method.as_str() };
-        if !matches!(judged, "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "no rule can name this method");
-        }
-        let allowed = match self.gate.request(judged, &url) {
+        let demand = match Demand::of(&method, &url, request.headers()) {
+            Ok(demand) => demand,
+            Err(why) => return refuse(StatusCode::METHOD_NOT_ALLOWED, why),
+        };
+        let allowed = match demand.put_to(&self.gate) {
             Ok(allowed) => allowed,
+            Err(error) if !demand.is_named() => {
+                let takes = "no rule can name this method: it takes GET, POST, PUT, PATCH and DELETE of what it is on";
+                return refuse(StatusCode::FORBIDDEN, &format!("{takes}; {}", words(&error)));
+            }
             Err(error) => {
                 let why = words(&error);
                 seen(Err(why.clone()), Some(url));
@@ -262,9 +266,9 @@ impl<G: Gate> Proxy<G> {
         seen(Ok(allowed), None);
         let secrets = self.gate.secrets();
         let mask = self.mask(&secrets);
-        let (proxy, judged) = (Arc::clone(&self), judged.to_owned());
+        let proxy = Arc::clone(&self);
         let mut gone: Gone = Box::pin(async move {
-            proxy.withdrawn(|gate| gate.request(&judged, &url).is_ok()).await;
+            proxy.withdrawn(|gate| demand.put_to(gate).is_ok()).await;
         });
         let passing = self.driver.pass_on(&to_checked, method.clone(), headers, body, &secrets);
         let passed = tokio::select! {

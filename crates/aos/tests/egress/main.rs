@@ -287,6 +287,37 @@ fn what_a_command_fetched_is_labelled_also_where_its_result_is_too_large_to_be_t
     assert_eq!((labels(&rig, 2), labels(&rig, 3)), (json!(["untrusted.web"]), json!(["untrusted.web"])));
 }
 
+/// No rule could grant `OPTIONS` or WebDAV's methods, not even one that grants all there are.
+#[test]
+fn what_no_rule_can_name_goes_where_all_that_rules_can_name_goes() {
+    let web = Web::serve(&[
+        ("PROPFIND /dav/a", "207 Multi-Status", "found"),
+        ("OPTIONS /dav/a", "200 OK", "options"),
+        ("GET /read/a", "200 OK", "a"),
+        ("PROPFIND /read/a", "207 Multi-Status", "found"),
+        ("TRACE /dav/a", "200 OK", "traced"),
+    ]);
+    let at = |path: &str| format!("http://127.0.0.1:{}{path}", web.port);
+    let wanted = ["PROPFIND /dav/a", "OPTIONS /dav/a", "GET /read/a", "PROPFIND /read/a", "TRACE /dav/a"].map(|what| {
+        let (method, path) = what.split_once(' ').unwrap();
+        format!("{method} {}", at(path))
+    });
+    let all = ["GET", "POST", "PUT", "PATCH", "DELETE"].map(|method| format!("\"{method} /dav/**\"")).join(", ");
+    let allow = format!("[{all}, \"GET /read/**\", \"POST /read/**\"]");
+    let rules = format!("      - {{to: \"127.0.0.1:{}\", allow: {allow}, private: true}}", web.port);
+    let rig = rig(vec![any("alpha", vec![calls(vec![ask(&wanted, "")]), say("done")])], policy(&rules));
+    let folder = folder(&rig);
+    run_in(&rig, &folder, "alpha");
+    let shown = results(&rig.requests()[1])[0].1["result"].clone();
+    let said: Vec<(u16, String)> = serde_json::from_str(shown["stdout"].as_str().unwrap()).unwrap();
+    let codes: Vec<u16> = said.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, [207, 200, 200, 403, 405], "{shown}");
+    assert!(said[3].1.contains("it takes GET, POST, PUT, PATCH and DELETE"), "{said:?}");
+    assert_eq!(web.paths(), ["PROPFIND /dav/a", "OPTIONS /dav/a", "GET /read/a"]);
+    let listed = rig.aos(&["proposals"]);
+    assert!(!listed.out.contains("PROPFIND"), "no yes to one method is enough: {listed:?}");
+}
+
 /// Files below a folder that hold this text.
 fn holding(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
