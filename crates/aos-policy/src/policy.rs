@@ -3,7 +3,7 @@
 //! Start at [`Policy::authorize`]. What always holds: what the file does not grant is denied; a file with a fault is
 //! refused whole; the same policy, subject and call give the same ruling for ever. No I/O, clock or chance here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use aos_abi::entry::Verdict;
@@ -311,6 +311,27 @@ impl Policy {
             let own = places.filter_map(|(host, port)| port.map(|port| (host, port)));
             let own = own.filter(|(host, port)| listens.is_named(host, *port));
             own.map(|(host, port)| format!("{role}: {host}:{port}")).collect::<Vec<_>>()
+        };
+        self.roles().flat_map(of).collect()
+    }
+
+    /// Rules for files with a label that is on nothing that is read: whoever writes or deletes there carries it, and no file
+    /// does. Each as `role: fs[0] PATH`.
+    #[must_use]
+    pub fn labels_unread(&self) -> Vec<String> {
+        let of = |role: &'_ str| {
+            let rules = |name: Name| {
+                let role = self.tables.role(role);
+                role.into_iter().flat_map(move |role| role.table(Action::of(name)).rules())
+            };
+            let changing = [Name::FsWrite, Name::FsDelete].into_iter().flat_map(rules);
+            let unread = changing.filter(|rule| {
+                let labelled = !rule.terms.obligations.labels.is_empty();
+                labelled && !rules(Name::FsRead).any(|reading| reading.name == rule.name)
+            });
+            let names: BTreeSet<&str> =
+                unread.map(|rule| rule.name.strip_prefix("role ").unwrap_or(&rule.name)).collect();
+            names.into_iter().map(str::to_owned).collect::<Vec<_>>()
         };
         self.roles().flat_map(of).collect()
     }

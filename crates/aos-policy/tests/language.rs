@@ -151,6 +151,20 @@ fn a_rule_for_where_the_daemon_listens_is_found() {
     assert_eq!(policy.granted_in_vain(listens), ["r: 127.0.0.1:7700", "r: localhost:7700"]);
 }
 
+#[test]
+fn a_label_on_nothing_that_is_read_is_found() {
+    let of = |rules: &str| {
+        Policy::parse(&format!("version: 1\ndefault_role: r\nroles:\n  r: {{fs: [{rules}]}}\n"))
+            .unwrap()
+            .labels_unread()
+    };
+    let all = "{path: \"**\", ops: [read, write, delete]}";
+    assert_eq!(of(&format!("{all}, {{path: in/**, ops: [write, delete], label: secret}}")), ["r: fs[1] in/**"]);
+    assert_eq!(of(&format!("{{path: in/**, ops: [delete], label: secret}}, {all}")), ["r: fs[0] in/**"]);
+    assert_eq!(of(&format!("{all}, {{path: in/**, ops: [read, write], label: secret}}")), [""; 0]);
+    assert_eq!(of(all), [""; 0]);
+}
+
 /// Each was accepted, and did nothing.
 #[test]
 fn what_a_rule_would_promise_in_vain_is_refused() {

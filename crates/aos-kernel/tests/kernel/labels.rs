@@ -54,6 +54,18 @@ fn what_is_read_again_after_a_stop_is_labelled_by_the_policy_of_now() {
     "#);
 }
 
+/// What such a rule says is on whoever writes there; what lies there is labelled by the rule that lets it be read.
+#[test]
+fn a_label_without_reading_is_on_whoever_writes() {
+    let policy = LABELS.replace("inbox/**\", ops: [read]", "inbox/**\", ops: [write]");
+    assert_ne!(policy, LABELS);
+    let told = |script: &str| replay_under(&policy, script);
+    let wrote = told("spawn resident go\n2: => FS_WRITE {\"path\":\"inbox/a\",\"content\":\"x\"}\ndone 2 FS_WRITE\n");
+    assert!(wrote.contains("2 labelled untrusted.file"), "{wrote}");
+    let read = told("spawn resident go\n2: => FS_READ {\"path\":\"inbox/a\"}\ndone 2 FS_READ\n");
+    assert!(!read.contains("labelled"), "{read}");
+}
+
 /// It was labelled as if the other side had spoken, and then a person was asked about `ls`.
 #[test]
 fn a_request_that_received_nothing_labels_nobody() {

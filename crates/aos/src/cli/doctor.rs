@@ -204,7 +204,8 @@ fn policy(home: &Home, mounts: &Mounts) -> Vec<Finding> {
                     .missing(&policy)
                     .into_iter()
                     .chain(programs::missing(&policy, mounts.person()))
-                    .chain(programs::unshown(&policy, mounts.person()));
+                    .chain(programs::unshown(&policy, mounts.person()))
+                    .chain(super::policy::unread(&policy));
                 let missing = missing.map(|(what, hint)| Finding::note("policy", what, hint));
                 let good = Finding::good("policy", format!("generation {}", policy.generation()));
                 std::iter::once(good).chain(missing).collect()

@@ -139,6 +139,17 @@ fn in_vain(cx: &Context, policy: &Policy) -> Option<(String, String)> {
     (!rules.is_empty()).then(|| (what, "take them out: no agent and no command reaches the daemon".to_owned()))
 }
 
+/// Labels of rules for files that are on no file.
+pub(super) fn unread(policy: &Policy) -> Option<(String, String)> {
+    let rules = policy.labels_unread();
+    let what = format!(
+        "rules of `fs` whose label is on whoever writes or deletes there, and on no file, since they do not name `read`: {}",
+        rules.join(", ")
+    );
+    let hint = "name `read` in their `ops`, or put the label into the rule by which these files are read";
+    (!rules.is_empty()).then(|| (what, hint.to_owned()))
+}
+
 /// `none`: the way out where there is no such file.
 fn read(file: &Path, none: &str) -> Result<String, Failure> {
     let bytes = std::fs::read(file).map_err(|error| {
