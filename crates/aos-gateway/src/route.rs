@@ -323,9 +323,9 @@ pub const ROUTES: &[Route] = &[
     route(Op::Events, Get, "/v1/events", "Everything that happens.", Content::Events).query(of::<EventsQuery>),
     route(Op::Proposals, Get, "/v1/proposals", "What waits for a person, and what was denied and one may lift (state `denied`).", json::<Vec<ProposalView>>())
         .query(of::<ListQuery>),
-    route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes.", json::<ProposalView>())
+    route(Op::Approve, Post, "/v1/proposals/{id}/approve", "Say yes; 409 says what became of one that is over.", json::<ProposalView>())
         .optional_body(of::<ApproveRequest>),
-    route(Op::Reject, Post, "/v1/proposals/{id}/reject", "Say no.", json::<ProposalView>())
+    route(Op::Reject, Post, "/v1/proposals/{id}/reject", "Say no; 409 says what became of one that is over.", json::<ProposalView>())
         .optional_body(of::<RejectRequest>),
     route(Op::Undo, Post, "/v1/proposals/{id}/undo", "Take back what was done.", json::<UndoView>())
         .optional_body(of::<UndoRequest>)

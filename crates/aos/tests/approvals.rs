@@ -101,6 +101,17 @@ fn a_yes_to_a_write_shows_the_change_and_holds_while_the_file_is_the_same() {
     assert_eq!((state(&rig, "p1"), state(&rig, id)), (json!("executed"), json!("expired")));
     let again = rig.aos(&["approve", "p1"]);
     assert!(again.code == 1 && again.err.contains("p1 is executed already"), "a yes is used once: {again:?}");
+    // Over HTTP that is no place that is not there.
+    for (path, status, words) in [
+        ("p1/approve", 409, "p1 is executed already"),
+        ("p1/reject", 409, "p1 is executed already"),
+        (&*format!("{id}/reject"), 409, "is expired already"),
+        ("p99/approve", 404, "no open proposal `p99`"),
+        ("p99/reject", 404, "no open proposal `p99`"),
+    ] {
+        let answer = rig.http("POST", &format!("/v1/proposals/{path}"), Some(&json!({})));
+        assert!(answer.status == status && answer.text().contains(words), "{path}: {answer:?}");
+    }
 }
 
 #[test]

@@ -260,14 +260,15 @@ impl Daemon {
     async fn not_open(&self, id: String) -> ApiError {
         let reader = self.journal.reader();
         let past = blocking(move || super::past::proposals(&reader)).await.unwrap_or_default();
-        let open = |state| matches!(state, ProposalState::Pending | ProposalState::Denied);
-        match past.into_iter().find(|past| past.id == id && !open(past.state)) {
+        match past.into_iter().find(|past| past.id == id) {
             Some(past) => {
+                // Some end without a word: with their process, or where others took their place.
+                let open = matches!(past.state, ProposalState::Pending | ProposalState::Denied);
                 let state = serde_json::to_value(past.state).unwrap_or_default();
+                let state = state.as_str().filter(|_| !open).unwrap_or("over");
                 let why = past.ended.map(|why| format!(": {why}")).unwrap_or_default();
-                let error =
-                    CallError::new(Code::NoEnt, format!("{id} is {} already{why}", state.as_str().unwrap_or("over")));
-                error.hint("an answer is given once; `aos proposals` lists what waits").into()
+                ApiError::new(409, "conflict", format!("{id} is {state} already{why}"))
+                    .hint("an answer is given once; `aos proposals` lists what waits")
             }
             None => no_proposal(&id).into(),
         }
@@ -308,7 +309,12 @@ impl Daemon {
             }
             Ok((pid, body))
         });
-        answered.await?;
+        match answered.await {
+            Ok(_) => {}
+            // Somebody answered, or it ended, since it was looked at.
+            Err(error) if error.code == Code::NoEnt => return Err(self.not_open(id.to_owned()).await),
+            Err(error) => return Err(error.into()),
+        }
         view.state = state;
         match follows.as_mut() {
             Some(live) => held(view, live).await,
