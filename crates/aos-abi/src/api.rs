@@ -254,6 +254,9 @@ pub struct ProposalView {
     /// Why it is over, where that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// Of a change that can be undone: the proposal under which it was made. Either id takes it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
     /// When it is over.
     pub expires_at: Timestamp,
 }

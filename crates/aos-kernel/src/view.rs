@@ -202,6 +202,7 @@ impl<P: PageStore> Kernel<P> {
             shown: String::new(),
             state,
             ended: None,
+            under: None,
             expires_at: open.expires_at,
         };
         if let (ProposalState::Pending | ProposalState::Denied, Ok(name)) = (state, open.name.parse::<aos_abi::Name>())

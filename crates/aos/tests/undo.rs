@@ -57,6 +57,37 @@ fn what_cannot_be_undone_any_more_is_said() {
     assert!(folder.join("a.txt").exists());
 }
 
+/// It stood in the list of people twice, as the question and as the change, and one of them as carried out after it was undone.
+#[test]
+fn a_write_under_a_yes_is_listed_once_and_undone_by_either_id() {
+    let asks = "undo: 15m}, {path: \"asks/**\", ops: [write], verdict: ask}]";
+    let policy = Some(POLICY.replacen("undo: 15m}]", asks, 1));
+    let steps = vec![write("asks/a", "a\n"), write("b", "b\n"), say("done")];
+    let rig = Rig::with(vec![any("alpha", steps)], Setup { policy, ..Setup::default() });
+    rig.up();
+    let folder = rig.folder("mine");
+    let running = rig.start(&["run", "-w", folder.to_str().unwrap(), "alpha"]);
+    rig::until("the question", || rig.json(&["proposals"]).as_array()?.first().cloned());
+    assert_eq!(rig.aos(&["approve", "p1"]).code, 0);
+    assert_eq!(running.end().code, 0);
+    let listed = || {
+        let text = rig.aos(&["proposals", "--all"]).out;
+        let rows = text.lines().filter(|line| line.starts_with('p'));
+        rows.map(|row| row.split_whitespace().step_by(2).take(2).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), ["p1 executed", "p3 executed"], "{}", rig.aos(&["proposals", "--all"]).out);
+    let all = rig.json(&["proposals", "--all"]);
+    assert_eq!((&all[1]["id"], &all[1]["under"], &all[1]["state"]), (&json!("p2"), &json!("p1"), &json!("executed")));
+    assert!(all[0].get("under").is_none() && all[2].get("under").is_none(), "{all}");
+    assert_eq!(all[0]["expires_at"], all[1]["expires_at"], "how long it can be undone");
+    assert_eq!(rig.json(&["undo", "p2"])["state"], "undone");
+    assert!(!folder.join("asks/a").exists());
+    assert_eq!(states(&rig)[..2], [is("p1", "undone"), is("p2", "undone")]);
+    assert_eq!(listed()[..2], ["p1 undone", "p3 executed"]);
+    let again = rig.aos(&["undo", "p1"]);
+    assert!(again.code == 1 && again.err.contains("undone already"), "{again:?}");
+}
+
 #[test]
 fn a_write_is_shown_undone_and_brought_back_through_restarts() {
     let rig = rig(vec![any("alpha", vec![write("a.txt", "new\n"), say("done")])]);

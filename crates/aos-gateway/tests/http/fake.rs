@@ -207,6 +207,7 @@ fn proposal(id: &str, state: ProposalState) -> Answer<ProposalView> {
         shown: String::new(),
         state,
         ended: None,
+        under: None,
         expires_at: Timestamp(NOW_S as i64 * 1000),
     })
 }

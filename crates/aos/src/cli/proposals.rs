@@ -74,6 +74,10 @@ impl Args {
             cx.document(&proposals)?;
             return Ok(Exit::Success);
         }
+        // What was changed under a yes stands there as what was asked.
+        if self.id.is_empty() {
+            proposals.retain(|proposal| proposal.under.is_none());
+        }
         // For people, what agents ask waits beside what they want to do. It is no proposal, so programs find it where the help
         // says.
         let asking = if self.id.is_empty() { view::processes(&client, false, None).await? } else { Vec::new() };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use aos_abi::api::{CallView, ProposalView, ReplayDifference, ReplayView};
-use aos_abi::entry::{Outcome, Proposal, ProposalState, WindowItem};
-use aos_abi::{Body, Entry, Lsn, Name, Pid};
+use aos_abi::entry::{Outcome, Proposal, ProposalState, Verdict, WindowItem};
+use aos_abi::{Body, EffectId, Entry, Lsn, Name, Pid};
 use aos_journal::{Error, Reader};
 use aos_kernel::preview::preview;
 
@@ -134,11 +134,13 @@ pub(crate) fn replay(reader: &Reader, pid: Pid, at: Option<Lsn>) -> Result<Resul
 
 /// Every proposal there ever was, with what became of it.
 pub(crate) fn proposals(reader: &Reader) -> Result<Vec<ProposalView>, Error> {
-    let mut proposals = Proposals::default();
+    let (mut proposals, mut links) = (Proposals::default(), Links::default());
     reader.for_each_after(Lsn::ZERO, |entry| {
         proposals.take(&entry);
+        links.take(entry);
         ControlFlow::Continue(())
     })?;
+    proposals.join(&links.found());
     let mut views: Vec<ProposalView> = proposals.0.into_values().collect();
     views.sort_by_key(|view| view.id.trim_start_matches('p').parse::<u64>().unwrap_or(u64::MAX));
     Ok(views)
@@ -194,6 +196,32 @@ impl Proposals {
     }
 }
 
+impl Proposals {
+    /// What was changed under a yes has an id beside that of the question: they are told as one, whichever of them took it back.
+    fn join(&mut self, links: &BTreeMap<String, Link>) {
+        let first = |id: &String| links.get(id).filter(|link| link.turn == 0);
+        let asked = |view: &&ProposalView| matches!(view.verdict, Verdict::Ask | Verdict::Hold | Verdict::Deny);
+        let by_effect: BTreeMap<EffectId, String> = (self.0.values().filter(asked))
+            .filter_map(|view| Some((first(&view.id)?.effect, view.id.clone())))
+            .collect();
+        let changes = self.0.values().filter(|view| view.verdict == Verdict::Allow);
+        let pairs =
+            changes.filter_map(|view| Some((view.id.clone(), by_effect.get(&first(&view.id)?.effect)?.clone())));
+        for (change, question) in pairs.collect::<Vec<_>>() {
+            let undone = [&change, &question].iter().any(|id| self.0[*id].state == ProposalState::Undone);
+            let until = self.0[&change].expires_at;
+            for id in [&change, &question] {
+                let Some(view) = self.0.get_mut(id) else { continue };
+                view.expires_at = until;
+                view.state = if undone { ProposalState::Undone } else { view.state };
+            }
+            if let Some(view) = self.0.get_mut(&change) {
+                view.under = Some(question);
+            }
+        }
+    }
+}
+
 /// Whether nothing comes after it that would be said of it.
 fn is_over(state: ProposalState) -> bool {
     matches!(state, ProposalState::Rejected | ProposalState::Vetoed | ProposalState::Expired)
@@ -223,6 +251,7 @@ fn proposed(pid: Pid, id: &str, state: ProposalState, proposal: Proposal) -> Pro
         shown: String::new(),
         state,
         ended: None,
+        under: None,
         expires_at: proposal.expires_at,
     }
 }
