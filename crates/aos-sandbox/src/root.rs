@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -240,10 +240,11 @@ impl Root {
         };
         self.place(Source { tree: workspace, at: WORKSPACE.into(), folder: true, writable: true }, own)?;
         for source in sources.mounts {
-            let tree = match source.folder && !source.writable {
-                true => self.veiled(source.tree, &source.at)?,
+            let tree = match (source.folder, source.writable) {
+                (true, false) => self.veiled(source.tree, &source.at)?,
+                (false, false) => self.copied(source.tree)?,
                 // A writable one is the host's folder itself, with all that is in it.
-                false => source.tree,
+                (_, true) => source.tree,
             };
             self.place(Source { tree, ..source }, executable)?;
         }
@@ -547,6 +548,34 @@ impl Root {
         })?;
         self.hide(&parts)?;
         Ok(overlay)
+    }
+
+    /// A file of the host as a copy on memory: `/proc/self/mountinfo` says of what is mounted where the host has it, which for
+    /// the daemon's own is its home. Larger ones are mounted themselves, and so is what may not be read.
+    fn copied(&self, tree: OwnedFd) -> Result<OwnedFd, Failure> {
+        let meta = rustix::fs::fstat(&tree).step("look at a mount")?;
+        let read = || -> io::Result<Vec<u8>> {
+            let held = format!("self/fd/{}", tree.as_raw_fd());
+            let file = rustix::fs::openat(&self.proc, held, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let mut content = Vec::new();
+            io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), SETTING_MAX + 1), &mut content)?;
+            Ok(content)
+        };
+        let Some(content) = read().ok().filter(|content| content.len() as u64 <= SETTING_MAX) else { return Ok(tree) };
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let room = (content.len() as u64 + 4096).to_string();
+        let made = fresh("tmpfs", &[("size", &room), ("mode", "755")], attributes).step("make a place for a file")?;
+        let (place, name) = (".copied", "file");
+        self.folder(Path::new(place))?;
+        self.attach(&made, Path::new(place))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&made, name, flags, Mode::from_raw_mode(0o600)).step("copy a file")?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(meta.st_mode & 0o777)).step("copy a file")?;
+        io::Write::write_all(&mut std::fs::File::from(file), &content)
+            .map_err(|error| Failure::step("copy a file", error))?;
+        let copy = self::tree(Path::new(&format!("{BUILT_AT}/{place}/{name}")))?;
+        self.hide(&[(made, place)])?;
+        Ok(copy)
     }
 
     /// Takes away what an overlay was made of; the overlay keeps it.

@@ -80,7 +80,7 @@ pub struct Mount {
     pub host: PathBuf,
     /// Where it appears: an absolute path inside, without `..`, and not below `/proc` or `/dev`.
     pub at: PathBuf,
-    /// Whether the command may change it.
+    /// Whether the command may change it. A small file that it may not is shown as it is when the run begins, as a copy.
     pub access: Access,
     /// What was found there by whoever decided that it may be mounted, through no symbolic link: the run fails where the
     /// path leads to anything else by then. `None`: links are followed once, when the run begins.

@@ -188,6 +188,7 @@ impl Host {
         let daemon = folder.path().join("daemon");
         std::fs::create_dir_all(daemon.join("run")).expect("it can be made");
         std::fs::create_dir(folder.path().join("aim")).expect("it can be made");
+        std::fs::write(daemon.join("run/certificates"), "trust").expect("it can be written");
         for secret in ["run/token", "journal.db"] {
             std::fs::write(daemon.join(secret), "ESCAPED").expect("it can be written");
         }
@@ -297,6 +298,8 @@ fn run(rig: &Rig, host: &Host, how: &How, programs: Programs, layer: Option<Laye
     if walls {
         let shelf = host.folder.path().join("shelf").canonicalize().expect("it is there");
         spec.mounts.push(Mount { host: shelf, at: "/shelf".into(), access: Access::Read, is: None });
+        let own = host.folder.path().join("daemon/run/certificates");
+        spec.mounts.push(Mount { host: own, at: "/etc/certificates".into(), access: Access::Read, is: None });
     } else {
         // Counted with all that the user runs, a fork bomb of the test beside this one too.
         spec.limits.pids = 4096;

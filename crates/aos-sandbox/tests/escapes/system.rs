@@ -46,6 +46,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         "test -d /proc/$$ && echo ok",
     ),
     attempt(
+        "where the host has what is shown, in the list of mounts",
+        "overlays and copies of what is shown",
+        Sh(
+            "d=${1%/*}; for f in mountinfo mounts mountstats; do while read -r l; do case $l in *\"${d##*/}\"*) echo \"ESCAPED $l\";; esac; done < /proc/self/$f; done",
+        ),
+        "test \"$(cat /etc/certificates)\" = trust && grep -q ' /etc/certificates ' /proc/self/mountinfo && echo ok",
+    ),
+    attempt(
         "descriptors left open",
         "close_range before exec",
         Py("for f in range(3, 256):\n  try: print('ESCAPED', f, os.fstat(f))\n  except OSError: pass"),
