@@ -160,6 +160,24 @@ fn a_command_reaches_what_the_rules_name_and_is_told_why_not() {
     assert!(rig.log().contains("a command's request"));
 }
 
+/// The certificates that a command is shown lie in the home, and the list of mounts said where that is.
+#[test]
+fn a_command_is_not_told_where_the_home_is() {
+    let look = "cat /proc/self/mountinfo /proc/self/mounts > seen; cat /etc/aos-certificates.pem > trusted";
+    let steps = vec![call("EXEC_CMD", json!({ "cmd": look })), say("done")];
+    let rig = rig(vec![any("alpha", steps)], policy("      - {to: \"example.com:443\", allow: [\"GET /\"]}"));
+    let folder = folder(&rig);
+    run_in(&rig, &folder, "alpha");
+    let (seen, trusted) = (read(folder.join("seen")), read(folder.join("trusted")));
+    assert!(
+        seen.contains(" /etc/aos-certificates.pem ro") && trusted.contains("-----BEGIN CERTIFICATE-----"),
+        "{seen}"
+    );
+    let home = rig.home();
+    let name = home.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+    assert!(!seen.contains(name), "{name}: {seen}");
+}
+
 /// Every command of such a role failed, with an error about something else.
 #[test]
 fn a_program_that_the_sandbox_cannot_show_keeps_no_other_command_from_running() {
