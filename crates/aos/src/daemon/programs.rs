@@ -18,7 +18,7 @@ const FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 /// the shell, and all else runs. `person` is the home folder of the daemon's user.
 pub(crate) fn found(settings: &Exec, person: Option<&Path>) -> Programs {
     let programs = named(settings).flat_map(|name| packages::programs(name));
-    let shown = |name: &str| shown(&find(name, person)?, person).ok();
+    let shown = |name: &str| shown(name, person)?.ok();
     let mut paths: Vec<PathBuf> = programs.filter_map(shown).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -59,7 +59,7 @@ pub(crate) fn missing(policy: &Policy, person: Option<&Path>) -> Option<(String,
 pub(crate) fn unshown(policy: &Policy, person: Option<&Path>) -> Option<(String, String)> {
     let roles = policy.roles().filter_map(|name| policy.role(name));
     let named = roles.filter_map(|role| role.exec.as_ref()).flat_map(named).flat_map(|name| packages::programs(name));
-    let why = |name: &str| Some(format!("{name} ({})", shown(&find(name, person)?, person).err()?));
+    let why = |name: &str| Some(format!("{name} ({})", shown(name, person)?.err()?));
     let closed: BTreeSet<String> = named.filter_map(why).collect();
     let hint = "install them where every user may run them, such as /usr/local/bin; commands do not find them";
     let names = Vec::from_iter(closed).join(", ");
@@ -67,17 +67,17 @@ pub(crate) fn unshown(policy: &Policy, person: Option<&Path>) -> Option<(String,
     (!names.is_empty()).then(|| (what(), hint.to_owned()))
 }
 
-/// What a command is shown of a program of the host.
-///
-/// # Errors
-/// Why it cannot be shown.
-fn shown(program: &Path, person: Option<&Path>) -> Result<PathBuf, &'static str> {
-    let program = toolchain::behind(program, person).unwrap_or_else(|| Ok(program.to_owned()))?;
+/// What a command is shown of a program, or why it cannot be; `None` where the host has none of this name.
+fn shown(name: &str, person: Option<&Path>) -> Option<Result<PathBuf, &'static str>> {
+    let found = find(name, person)?;
+    let behind = toolchain::behind(&found, person);
     // Where programs are looked for by name, every command may enter.
-    if program.parent().is_some_and(|folder| FOLDERS.iter().any(|known| Path::new(known) == folder)) {
-        return Ok(program);
-    }
-    closed(&program).map_or(Ok(program), Err)
+    let everybodys = behind.is_none() && !name.starts_with('/');
+    let looked = |program: PathBuf| match (!everybodys).then(|| closed(&program)).flatten() {
+        Some(why) => Err(why),
+        None => Ok(program),
+    };
+    Some(behind.unwrap_or(Ok(found)).and_then(looked))
 }
 
 /// Why a program of the host cannot be shown to a command.

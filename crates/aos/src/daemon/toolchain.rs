@@ -4,6 +4,7 @@
 //! the `cargo` of that. A command is shown neither, so what it is granted is the toolchain's own program: of the one that
 //! rustup would pick for no folder in particular. Nothing is run to find it, and no variable of the daemon's is asked.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// What the program is called for which it stands under other names.
@@ -23,7 +24,7 @@ struct Settings {
 pub(super) fn behind(program: &Path, person: Option<&Path>) -> Option<Result<PathBuf, &'static str>> {
     let real = program.canonicalize().ok()?;
     let name = program.file_name().filter(|name| *name != RUSTUP)?;
-    if real.file_name()? != RUSTUP {
+    if real.file_name()? != RUSTUP && !is_one(&real, &real.with_file_name(RUSTUP)) {
         return None;
     }
     let Some((home, settings)) =
@@ -53,6 +54,13 @@ pub(super) fn folders<'p>(programs: impl IntoIterator<Item = &'p PathBuf>) -> Ve
     let mut folders: Vec<&Path> = programs.into_iter().filter_map(of_one).collect();
     folders.dedup();
     folders
+}
+
+/// Whether two paths are names of one file: older ones of rustup make hard links.
+fn is_one(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let first = inode(one);
+    first.is_some() && first == inode(other)
 }
 
 /// Where a rustup may have its settings: beside the folder that it is installed in, and in its user's home.
@@ -112,6 +120,9 @@ pub(super) mod tests {
         assert_eq!(behind(&cargo, None), Some(Ok(own.clone())));
         assert_eq!(of_person("cargo", Some(&folder)), Some(cargo.clone()));
         assert_eq!(folders([&own, &own]), [own.parent().unwrap()]);
+        let hard = folder.join(".cargo/bin/rustdoc");
+        std::fs::hard_link(folder.join(".cargo/bin/rustup"), &hard).unwrap();
+        assert!(behind(&hard, None).unwrap().unwrap_err().ends_with("its default toolchain has none"));
         // Under another name elsewhere, as a distribution has it.
         let elsewhere = folder.join("cargo");
         std::os::unix::fs::symlink(&cargo, &elsewhere).unwrap();
