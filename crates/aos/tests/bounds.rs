@@ -225,3 +225,41 @@ fn what_is_another_groups_is_told_to_agent_and_person() {
     assert!(doctor.out.contains("try: give it the daemon's group (chgrp)"), "{doctor:?}");
     let _ = as_such_a_user(&["down"]);
 }
+
+/// By its name it was not found, and by its path rustup said that it had no toolchain.
+#[test]
+fn a_command_gets_the_toolchain_that_rustup_stands_in_for() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    // Not in `/tmp`, of which a command has its own.
+    let person = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (cargo, toolchain) =
+        (person.path().join(".cargo/bin"), person.path().join(".rustup/toolchains/stable-machine"));
+    for folder in [&cargo, &toolchain.join("bin"), &toolchain.join("lib/rustlib")] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let write = |path: PathBuf, text: &str| {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    fs::set_permissions(person.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    write(cargo.join("rustup"), "#!/bin/sh\necho rustup\n");
+    symlink("rustup", cargo.join("aos-cargo")).unwrap();
+    write(toolchain.join("bin/aos-cargo"), "#!/bin/sh\ncat \"${0%/bin/*}/lib/part\"\n");
+    write(toolchain.join("lib/part"), "its own library\n");
+    write(person.path().join(".rustup/settings.toml"), "default_toolchain = \"stable-machine\"\n");
+    let policy = POLICY.replacen("programs: [sh, coreutils]", "programs: [sh, coreutils, aos-cargo]", 1);
+    let rules = vec![command("aos-cargo build")];
+    let rig = Rig::with(rules, Setup { policy: Some(policy), ..Setup::default() });
+    let started = Running::new({
+        let mut up = rig.command(&["up"]);
+        up.env("HOME", person.path());
+        up
+    });
+    assert_eq!(started.end().code, 0, "{}", rig.log());
+    let folder = rig.folder("mine");
+    if !rig.isolates() {
+        return;
+    }
+    let result = ran(&rig, &folder);
+    assert_eq!(result["result"]["stdout"], "its own library\n", "{result}");
+}
