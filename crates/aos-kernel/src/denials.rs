@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use aos_abi::entry::{Inner, Lifted, Proposal, ProposalState, Verdict};
 use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
-use aos_policy::{Labels, Permit, Policy, Ruling, Standing, Subject, fingerprint};
+use aos_policy::{Labels, OF_A_DRY_RUN, Permit, Policy, Ruling, Standing, Subject, fingerprint};
 use serde::{Deserialize, Serialize};
 
 use crate::Kernel;
@@ -150,6 +150,10 @@ impl<P: PageStore> Kernel<P> {
 
     /// Keeps a denial, where no person sees it already and there are not too many.
     pub(crate) fn put_denial(&mut self, pid: Pid, call_id: CallId, kept: Kept<'_>) {
+        // Whoever began a dry run asked for that.
+        if kept.rule.starts_with(OF_A_DRY_RUN) {
+            return;
+        }
         let print = kept.print();
         let Kept { call, rule, grants, inner, led, closed } = kept;
         let (name, args, now) = (call.name(), call.args(), self.globals.at);

@@ -7,7 +7,7 @@
 //! kept without the others.
 
 use aos_abi::entry::{Inner, ProposalState, Requested, Verdict};
-use aos_abi::{Body, CallId, Name, Pid, Syscall, limits};
+use aos_abi::{Body, Name, Pid, Syscall, limits};
 use aos_policy::{Explanation, Permit, Ruling, Standing};
 
 use crate::denials::{Kept, begun};
@@ -86,11 +86,11 @@ impl<P: PageStore> Kernel<P> {
             _ => None,
         };
         let fetched: Vec<(Pid, usize)> = self.globals.in_flight.values().filter_map(fetches).collect();
-        let mut is_it = |(child, call): (Pid, usize)| {
+        let is_it = |(child, call): (Pid, usize)| {
             let step = self.table.get(child).and_then(|process| process.step.get(call));
             step.is_some_and(|call| call.call_id == requested.call_id)
         };
-        if !fetched.into_iter().any(|fetch| is_it(fetch)) {
+        if !fetched.into_iter().any(is_it) {
             return;
         }
         let calls: Vec<Syscall> =

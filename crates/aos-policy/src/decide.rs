@@ -151,6 +151,8 @@ impl Explanation {
 
 /// How the rules of the floor begin.
 const FLOOR: &str = "floor: ";
+/// How the denials of a dry run begin, which whoever began it asked for.
+pub const OF_A_DRY_RUN: &str = "dry run: ";
 /// How it is said that a process was not given something.
 const OF_GRANTS: &str = "grant: ";
 /// How hints begin of calls that no grant lets pass.
@@ -478,7 +480,7 @@ pub(crate) fn by_grants(
         return;
     }
     if grants.are_of_a_dry_run() {
-        let rule = || format!("dry run: {} would reach beyond the copy", action.name());
+        let rule = || format!("{OF_A_DRY_RUN}{} would reach beyond the copy", action.name());
         said.lower(Verdict::Deny, rule, || None);
         return;
     }

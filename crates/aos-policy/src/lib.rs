@@ -55,7 +55,7 @@ mod read;
 mod yaml;
 
 pub use child::Exceeds;
-pub use decide::{Allowed, Explanation, Subject};
+pub use decide::{Allowed, Explanation, OF_A_DRY_RUN, Subject};
 pub use fault::{Fault, text_of};
 pub use given::{Given, Lacking};
 pub use grant::{Grant, GrantFault, Grants};

@@ -542,7 +542,8 @@ fn a_model_in_the_program_stands_for_a_file_that_is_not_there() {
     let inside: &'static [(&str, &[u8])] = vec![("own", bytes)].leak();
     let runtime = || Runtime::new(Options { inside, ..Options::new(home.0.path().to_owned()) });
     let ask = |runtime: &Runtime, name: &str| {
-        let answering = runtime.ask(&runtime.file(name), None, prompt("hi", CallSet::EMPTY, 40)).unwrap();
+        let prompt = Prompt { system: String::new(), ..prompt("hi", CallSet::EMPTY, 40) };
+        let answering = runtime.ask(&runtime.file(name), None, prompt).unwrap();
         answering.reply.blocking_recv().unwrap()
     };
     let one = runtime();
