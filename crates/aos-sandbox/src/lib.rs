@@ -60,6 +60,7 @@ mod outcome;
 mod privileges;
 mod probe;
 mod record;
+mod resident;
 mod root;
 mod run;
 mod seccomp;
@@ -85,6 +86,7 @@ pub use image::{Image, Kind, digest, digest_of, hex};
 pub use layer::{Layer, Like};
 pub use outcome::{Captured, Change, ChangeKind, End, LeftOut, LeftOutKind, Outcome, Usage};
 pub use probe::{Finding, HostReport, probe, probe_folder};
+pub use resident::release_code;
 pub use run::{Isolator, ThisHost, run};
 pub use spec::{
     Access, Doors, Helper, Inode, Isolation, Limits, Mount, Network, Programs, ProxyServer, Spec, UnsandboxedConsent,

@@ -327,7 +327,7 @@ async fn serve(
     let counting = tokio::task::spawn_blocking(move || undo.count());
     // Nobody waits for it but who asks for the status.
     let looking = edges.apart(async move { drop(ground.lacks().await) });
-    let proving = tokio::spawn(proof.run(shutdown.clone()));
+    let proving = tokio::spawn(proven(proof, shutdown.clone()));
     let recording = edges.apart(measured::record(handle.clone(), home.clone(), measured));
     let failure = tokio::select! {
         biased;
@@ -411,6 +411,19 @@ async fn bind_tcp(listen: SocketAddr) -> Result<Door, Error> {
             Ok(Door::Open(tcp))
         }
         bound => bound.map(Door::Open).map_err(failed),
+    }
+}
+
+/// Proves the journal, which is the last that a start does beside the work, and lets go of the code that only the start used.
+async fn proven(proof: Arc<proof::Proof>, stop: CancellationToken) {
+    proof.run(stop.clone()).await;
+    if stop.is_cancelled() {
+        return;
+    }
+    match tokio::task::spawn_blocking(aos_sandbox::release_code).await {
+        Ok(Ok(bytes)) => tracing::debug!(bytes, "the code that the start used is let go"),
+        Ok(Err(error)) => tracing::debug!(%error, "the code that the start used stays in memory"),
+        Err(error) => tracing::warn!(%error, "letting go of code failed"),
     }
 }
 
