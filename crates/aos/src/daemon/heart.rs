@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use aos_abi::api::Accepted;
 use aos_abi::entry::{Configured, Cut, InferenceOutcome, ServedOutcome, Took};
 use aos_abi::inference::{Failure, FailureKind, Usage};
+use aos_abi::process::State;
 use aos_abi::{Body, CallError, Code, EffectId, Entry, Lsn, Pid, Timestamp};
 use aos_journal::Journal;
 use aos_kernel::effect::Effect;
@@ -402,7 +403,9 @@ impl Heart {
                     Some(Ok((pid, body))) => {
                         let applied = self.apply(round, pid, body);
                         let failed = applied.is_err();
-                        (applied.map(|lsn| Accepted { pid, lsn, stopped: false }), failed)
+                        // Whoever gives it something to read is told that it does not read now.
+                        let stopped = self.kernel.process(pid).is_some_and(|process| process.state() == State::Stopped);
+                        (applied.map(|lsn| Accepted { pid, lsn, stopped }), failed)
                     }
                 };
                 if failed {
@@ -502,6 +505,11 @@ impl Heart {
     fn commit(&mut self, round: Round) {
         let Round { entries, effects, replies } = round;
         if entries.is_empty() && replies.is_empty() {
+            return;
+        }
+        // Whoever only looks waits for what it saw to be durable, which it mostly is.
+        if entries.is_empty() && effects.is_empty() && self.journal.last() >= self.kernel.lsn() {
+            replies.into_iter().for_each(|reply| reply());
             return;
         }
         let edges = Arc::clone(&self.edges);

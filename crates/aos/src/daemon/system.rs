@@ -507,15 +507,11 @@ impl System for Daemon {
             accepted =
                 Some(self.change(pid, Body::Input { text: request.text, eof: false, from_pid: Pid::INIT }).await?);
         }
-        let accepted = match (accepted, request.eof) {
-            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await?,
-            (Some(accepted), false) => accepted,
-            (None, false) => {
-                return Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input"));
-            }
-        };
-        let state = self.heart.look(move |kernel| kernel.view(pid).map(|view| view.state)).await?;
-        Ok(Accepted { stopped: state == Some(State::Stopped), ..accepted })
+        match (accepted, request.eof) {
+            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await,
+            (Some(accepted), false) => Ok(accepted),
+            (None, false) => Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input")),
+        }
     }
 
     async fn signal(&self, pid: Pid, request: SignalRequest) -> Answer<Accepted> {
