@@ -424,8 +424,11 @@ fn a_command_is_given_to_a_role_without_programs() {
     assert!(listed.starts_with("denied, and no yes lifts it") && listed.contains("EXEC_CMD touch made"), "{listed}");
     let logs = rig.aos(&["logs", &pid.to_string()]).out;
     assert!(logs.contains(&format!("listed as p1; {takes}")), "{logs}");
+    assert!(logs.contains("`aos approve p1 --for role` shows that"), "{logs}");
     let yes = rig.aos(&["approve", "p1", "--yes"]);
     assert!(yes.code == 4 && yes.err.contains("`aos approve p1 --for role` shows"), "{yes:?}");
+    let whole = rig.aos(&["proposals", "p1"]).out;
+    assert!(whole.contains(&format!("  closed: {takes}\n")), "{whole}");
     let shown = rig.aos(&["approve", "p1", "--for", "role"]);
     assert!(shown.code == 0 && shown.out.contains(r#"+    exec: {shell: false, programs: ["touch"]}"#), "{shown:?}");
     assert_eq!(fs::read_to_string(rig.file("policy.yaml")).unwrap(), POLICY, "nothing was written");

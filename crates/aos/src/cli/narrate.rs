@@ -5,7 +5,7 @@
 
 use aos_abi::entry::{CircuitState, InferenceOutcome, Lifted, Outcome, ProposalState, ServedOutcome, Verdict};
 use aos_abi::process::UsageView;
-use aos_abi::{Body, CallId, Entry, Timestamp, Usd, limits};
+use aos_abi::{Body, CallId, Entry, Name, Timestamp, Usd, limits};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
@@ -325,11 +325,14 @@ impl Narrator {
             ProposalState::Pending => return vec![self.lead(&self.style.yellow("?"), &format!("proposal {id}{of}"))],
             ProposalState::Denied => {
                 let id = clean_line(id);
-                if let Some(why) = proposal.and_then(|denied| denied.closed.as_deref()) {
-                    return vec![self.lead(&self.style.dim("  ?"), &format!("listed as {id}; {}", clean_line(why)))];
+                let lead = |words: &str| self.lead(&self.style.dim("  ?"), words);
+                if let Some((denied, why)) = proposal.and_then(|denied| Some((denied, denied.closed.as_deref()?))) {
+                    let listed = lead(&format!("listed as {id}; {}", clean_line(why)));
+                    let gives = format!("`aos approve {id} --for role` shows that, and with --yes puts it there");
+                    let given = is_given_to_a_role(denied).then(|| lead(&gives));
+                    return std::iter::once(listed).chain(given).collect();
                 }
                 let once = format!("`aos approve {id}` would let it be done");
-                let lead = |words: &str| self.lead(&self.style.dim("  ?"), words);
                 // The process may be over before anybody has read this.
                 let after = proposal.map(|denied| match denied.rule.contains(": no rule") {
                     true => format!("`aos approve {id} --for role` is for good, also when this one has ended"),
@@ -447,4 +450,9 @@ fn outcome_in_words(name: &str, result: &Value) -> String {
     });
     let words = clean_line(&words);
     if words.is_empty() { "done".into() } else { words }
+}
+
+/// Whether a denial that no yes lifts is one of a command for which a role lacks its programs alone.
+fn is_given_to_a_role(denied: &aos_abi::entry::Proposal) -> bool {
+    denied.name == Name::ExecCmd && denied.inner.is_empty() && denied.rule.ends_with(": no rule")
 }

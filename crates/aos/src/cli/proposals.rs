@@ -40,7 +40,7 @@ const RULE: &str = "  rule: ";
 const WANTS: &str = "  wants: ";
 const INNER: &str = "  in it: ";
 const LED: &str = "  led there by: ";
-const CLOSED: &str = "  no yes: ";
+const CLOSED: &str = "  closed: ";
 const ENDED: &str = "  ended: ";
 const SIGNS: [&str; 11] = [RISK, PREVIEW, WHY, BOUND, UNBOUND, RULE, WANTS, INNER, LED, CLOSED, ENDED];
 
