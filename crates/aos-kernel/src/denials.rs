@@ -321,7 +321,8 @@ impl<P: PageStore> Kernel<P> {
         }
         if let Some(why) = &denial.open.closed {
             let message = format!("no yes to {id} lets its call be made: {why}");
-            let hint = match denial.open.rule.ends_with(": no rule") && denial.open.inner.is_empty() {
+            let of_command = denial.open.name == Name::ExecCmd.as_str() && denial.open.inner.is_empty();
+            let hint = match of_command && denial.open.rule.ends_with(": no rule") {
                 true => format!("`aos approve {id} --for role` shows what its role would be given"),
                 false => "what policy.yaml says holds until it is changed".to_owned(),
             };

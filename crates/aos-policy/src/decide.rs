@@ -390,11 +390,14 @@ pub(crate) fn by_role(
 }
 
 /// Whether a person's yes can stand in for a rule: a private address takes one that names it, which is the floor's word, and
-/// a command takes the programs that its role names.
+/// a command takes the programs that its role names: where no shell may read its line, the first word is none of them, or it
+/// takes a shell for once.
 fn may_be_lifted(role: &Role, target: &Target<'_>) -> bool {
     match target {
         Target::Net { address, .. } => address.class != Class::Private,
-        Target::Command(_) => role.exec.is_some(),
+        Target::Command(line) => role.exec.as_ref().is_some_and(|exec| {
+            exec.shell || (exec.needs_shell(line) && exec.programs.iter().any(|name| name == "sh"))
+        }),
         Target::Bare | Target::Words { .. } | Target::Channel { .. } => true,
     }
 }

@@ -52,7 +52,14 @@ fn what_is_wanted_is_said_where_a_yes_can_stand_in_for_it() {
     assert_eq!(wants(r#"FS_WRITE {"path":"a","content":""}"#, none, &[]), by_role("FS_WRITE a"));
     assert_eq!(wants(r#"FS_WRITE {"path":"a","content":""}"#, Labels::WEB, &[]), by_role("FS_WRITE a"));
     assert_eq!(wants(r#"FS_MOVE {"from":"a","to":"docs/b"}"#, none, &[]), by_role("FS_MOVE a, FS_MOVE docs/b"));
-    assert_eq!(wants(r#"EXEC_CMD {"cmd":"ls | wc"}"#, none, &[]), by_role("EXEC_CMD"));
+    // Nothing could read that line, and no other program is there.
+    for command in [r#"EXEC_CMD {"cmd":"ls | wc"}"#, r#"EXEC_CMD {"cmd":"wc"}"#] {
+        assert_eq!(wants(command, none, &[]), None);
+    }
+    let with_shell = file(&TEXT.replace("[ls]", "[sh, ls]"));
+    let piped = call(r#"EXEC_CMD {"cmd":"ls | wc"}"#);
+    assert_eq!(with_shell.wanting(&subject(&[]), &piped).unwrap().grants, ["EXEC_CMD"]);
+    assert_eq!(with_shell.wanting(&subject(&[]), &call(r#"EXEC_CMD {"cmd":"wc"}"#)), None);
     assert_eq!(wants(r#"NET_FETCH {"url":"https://a.example/x"}"#, none, &[]), by_role("NET_FETCH a.example/x"));
     let read = r#"FS_READ {"path":"docs/a"}"#;
     assert_eq!(wants(read, none, &[grants(&["FS_READ b"])]), Some(("FS_READ docs/a".to_owned(), false)));
