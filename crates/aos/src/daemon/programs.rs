@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn what_rustup_stands_in_for_is_the_program_of_its_toolchain() {
         // Not below `/tmp`, where commands have a folder of their own.
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let person = dir.path().canonicalize().unwrap();
         std::fs::set_permissions(&person, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         toolchain::tests::installed(&person, "default_toolchain = \"stable-machine\"", &["aos-cargo"]);
