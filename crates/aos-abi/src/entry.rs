@@ -515,6 +515,11 @@ pub struct Changed {
     pub restores: Option<String>,
 }
 
+impl Changed {
+    /// Why a change of a dry run cannot be taken back.
+    pub const OF_A_COPY: &str = "it was made in the copy of a dry run";
+}
+
 /// A changed file, folder or link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FileChange {

@@ -215,6 +215,7 @@ impl Narrator {
                 let text = format!("the kernel failed over it, and set it aside: {}", clean_line(&what.why));
                 vec![self.lead(&style.red("✗"), &text)]
             }
+            Body::Changed(changed) => self.changed(changed).into_iter().collect(),
             Body::InferenceStarted { .. }
             | Body::Booted { .. }
             | Body::Configured(_)
@@ -225,10 +226,16 @@ impl Narrator {
             | Body::Silent { .. }
             | Body::Budgeted { .. }
             | Body::Requested(_)
-            | Body::Changed(_)
             | Body::Examined(_)
             | Body::Pruned { .. } => vec![],
         }
+    }
+
+    /// That a change cannot be taken back, where there was something to.
+    fn changed(&self, changed: &aos_abi::entry::Changed) -> Option<String> {
+        let lost = changed.lost.as_deref().filter(|_| !changed.changes.is_empty() && changed.undoes.is_none());
+        let lost = lost.filter(|lost| *lost != aos_abi::entry::Changed::OF_A_COPY)?;
+        Some(self.lead(&self.style.yellow("!"), &format!("cannot be undone: {}", clean_line(lost))))
     }
 
     fn served(&mut self, outcome: &ServedOutcome, latency_ms: u64) -> String {
@@ -454,5 +461,7 @@ fn outcome_in_words(name: &str, result: &Value) -> String {
 
 /// Whether a denial that no yes lifts is one of a command for which a role lacks its programs alone.
 fn is_given_to_a_role(denied: &aos_abi::entry::Proposal) -> bool {
-    denied.name == Name::ExecCmd && denied.inner.is_empty() && denied.rule.ends_with(": no rule")
+    let takes_a_program =
+        denied.closed.as_ref().is_some_and(|why| why.contains("programs") && !why.contains("plain words"));
+    denied.name == Name::ExecCmd && denied.inner.is_empty() && denied.rule.ends_with(": no rule") && takes_a_program
 }

@@ -17,7 +17,7 @@ use aos_abi::{Body, CallError, CallId, Code, EffectId, Entry, Pid, Syscall};
 use aos_drivers::fs::{self, Keeping, Place, Seen};
 use aos_gateway::{Live, Subscription, WebhookAnswer};
 use aos_kernel::effect::{Authority, Effect};
-use aos_policy::{Permit, Policy};
+use aos_policy::{Labels, Permit, Policy};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -336,6 +336,8 @@ impl Edges {
         }
         let spec = permit.call().name().spec();
         let labelled = !authority.labels.and(authority.files).is_empty();
+        // What a person has seen, they may let be replaced for good.
+        let unseen = bound.is_none() && authority.labels.and(authority.files).any_of(Labels::UNTRUSTED);
         match spec.handler {
             Handler::Files if spec.risk == Risk::Read => {
                 let _slot = drivers.slot(permit.call(), &authority, &token).await?;
@@ -348,7 +350,10 @@ impl Edges {
             Handler::Files => {
                 let wants = Wants { workspace: &place.root, mounted: &[], labelled };
                 let _turn = self.undo.turn(wants, &token).await?;
-                let note = Note::of(id, &call_id, &permit).written();
+                if unseen {
+                    self.undo.can_hold(permit.pid())?;
+                }
+                let note = Note::of(id, &call_id, &permit).held(unseen).written();
                 let Some(layer) = self.undo.layer(id) else {
                     return self.undo.made_before(id, permit.pid(), &call_id, permit.call());
                 };
@@ -377,7 +382,10 @@ impl Edges {
                 let _turn = self.undo.turn(wants, &token).await?;
                 // After the turn: who holds a slot waits for nobody.
                 let _slot = drivers.slot(permit.call(), &authority, &token).await?;
-                let note = Note::of(id, &call_id, &permit).written();
+                if unseen {
+                    self.undo.can_hold(permit.pid())?;
+                }
+                let note = Note::of(id, &call_id, &permit).held(unseen).written();
                 // Commands are never repeated after a crash, so nothing is there yet.
                 let layer = self.undo.layer(id).ok_or_else(|| CallError::new(Code::Intr, "it was begun before"))?;
                 let folder = place.root.clone();

@@ -97,13 +97,15 @@ struct Kept {
     pid: Pid,
     bytes: u64,
     until: Timestamp,
+    /// It is kept until then, whatever else is.
+    held: bool,
 }
 
 impl Kept {
     fn of(committed: &Committed, note: &Note) -> Kept {
         // What cannot be looked through may be as much as may be kept.
         let bytes = committed.kept_bytes().unwrap_or(limits::UNDO_PROCESS_BYTES_MAX);
-        Kept { pid: note.pid, bytes, until: note.until }
+        Kept { pid: note.pid, bytes, until: note.until, held: note.held }
     }
 }
 
@@ -120,6 +122,9 @@ pub(crate) struct Note {
     pub(crate) until: Timestamp,
     undoes: Option<String>,
     restores: Option<String>,
+    /// Untrusted content may have led to it, and no person had seen it: it can be taken back until its window ends.
+    #[serde(default)]
+    held: bool,
 }
 
 impl Note {
@@ -137,7 +142,13 @@ impl Note {
             until: super::heart::now().plus_millis(undo_ms),
             undoes: None,
             restores: None,
+            held: false,
         }
+    }
+
+    /// The same of a call to which untrusted content may have led.
+    pub(crate) fn held(self, held: bool) -> Note {
+        Note { held, ..self }
     }
 
     /// What is known of taking that back, or of making it again.
@@ -377,9 +388,9 @@ impl Undo {
         let nothing = changed.changes.is_empty();
         let (kept, most) = (committed.kept_bytes(), limits::UNDO_PROCESS_BYTES_MAX);
         let lost = match kept {
-            _ if self.is_copy(&committed.workspace()) => Some("it was made in the copy of a dry run".to_owned()),
+            _ if self.is_copy(&committed.workspace()) => Some(Changed::OF_A_COPY.to_owned()),
             _ if nothing => Some("nothing was replaced".to_owned()),
-            Some(bytes) if bytes > most => {
+            Some(bytes) if bytes > most && !note.held => {
                 Some(format!("what it replaced has {bytes} bytes, the most that is kept is {most}"))
             }
             // What cannot be looked through counts as all that one process may keep, and is kept: else whoever makes it so
@@ -392,7 +403,7 @@ impl Undo {
                 tracing::warn!(effect = %note.effect, %error, "what a change replaced could not be deleted");
             }
         } else {
-            let kept = Kept { pid: note.pid, bytes: kept.unwrap_or(most), until: note.until };
+            let kept = Kept { pid: note.pid, bytes: kept.unwrap_or(most), until: note.until, held: note.held };
             self.keep(note.effect, kept);
             self.make_room();
         }
@@ -454,6 +465,25 @@ impl Undo {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(effect, kept);
     }
 
+    /// Whether one more change can be kept until its window ends, to which untrusted content may have led: else it could be the one
+    /// that nobody can take back, or drive out those before it.
+    ///
+    /// # Errors
+    /// `EPERM`: so much is kept of such changes that a person has to see the next.
+    pub(crate) fn can_hold(&self, pid: Pid) -> Result<(), CallError> {
+        let now = super::heart::now();
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = || kept.values().filter(|kept| kept.held && kept.until >= now);
+        let bytes = |of: &dyn Fn(&Kept) -> bool| held().filter(|kept| of(kept)).map(|kept| kept.bytes).sum::<u64>();
+        let full = bytes(&|kept| kept.pid == pid) >= limits::UNDO_PROCESS_BYTES_MAX
+            || bytes(&|_| true) >= limits::UNDO_BYTES_MAX
+            || held().count() >= limits::UNDO_CHANGES_MAX;
+        let Some(until) = held().map(|kept| kept.until).min().filter(|_| full) else { return Ok(()) };
+        let message = "so much was replaced after untrusted content was read that what this replaces might not be kept";
+        let hint = format!("a person has to see it: make the call with PROPOSE; room comes from {until} on");
+        Err(CallError::new(Code::Perm, message).hint(hint))
+    }
+
     /// Makes room, unless that is still to be done for all that is kept.
     fn make_room(&self) {
         if self.counted.get().is_some() {
@@ -467,7 +497,8 @@ impl Undo {
         self.drop_those(|kept| {
             let over = |kept: &Kept| kept.until < now;
             let mut gone: Vec<EffectId> = kept.iter().filter(|(_, kept)| over(kept)).map(|(id, _)| *id).collect();
-            gone.extend(too_much(kept.iter().filter(|(_, kept)| !over(kept)).map(|(id, kept)| (*id, *kept))));
+            let may_go = kept.iter().filter(|(_, kept)| !over(kept) && !kept.held);
+            gone.extend(too_much(may_go.map(|(id, kept)| (*id, *kept))));
             gone
         });
     }
@@ -568,6 +599,7 @@ mod tests {
             until: super::super::heart::now().plus_millis(3_600_000),
             undoes: None,
             restores: None,
+            held: false,
         };
         let layer = Layer::create(undo.layer(effect).unwrap()).unwrap();
         layer.write(workspace, Path::new(&format!("f{nth}")), b"new", None).unwrap();
@@ -583,7 +615,10 @@ mod tests {
         let mib = |mib: u64| mib << 20;
         let kept = |list: &[(u64, u64, u64)]| -> Vec<EffectId> {
             let of = |(nth, pid, bytes): &(u64, u64, u64)| {
-                (EffectId { cause: Lsn(*nth), nth: 0 }, Kept { pid: Pid(*pid), bytes: *bytes, until: Timestamp(0) })
+                (
+                    EffectId { cause: Lsn(*nth), nth: 0 },
+                    Kept { pid: Pid(*pid), bytes: *bytes, until: Timestamp(0), held: false },
+                )
             };
             too_much(list.iter().map(of))
         };
@@ -597,6 +632,40 @@ mod tests {
         let mut many: Vec<_> = (2..=10_001).map(|nth| (nth, 2, 1)).collect();
         many.insert(0, (1, 1, 1));
         assert_eq!(kept(&many), ids(&[2]));
+    }
+
+    /// Whoever steered an agent had it delete a folder that was too large to be kept, or drive out what was.
+    #[test]
+    fn what_untrusted_content_may_have_led_to_is_kept_until_its_window_ends() {
+        for held in [false, true] {
+            let (home, workspace) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let (undo, _) = Undo::open(home.path().join("undo"), Lsn(99)).unwrap();
+            undo.count();
+            let note = Note { held, ..undo.load(changed_by(&undo, 1, workspace.path()).effect).unwrap().1 };
+            let remove = |nth: u64, name: &str| {
+                let effect = EffectId { cause: Lsn(nth), nth: 0 };
+                let layer = Layer::create(undo.layer(effect).unwrap()).unwrap();
+                let note = Note { effect, ..note.clone() };
+                match undo.took(layer.remove(workspace.path(), Path::new(name), note.written()).unwrap()) {
+                    Some((_, Body::Changed(changed))) => (changed.lost.is_none(), undo.load(effect).is_some()),
+                    other => panic!("{other:?}"),
+                }
+            };
+            std::fs::write(workspace.path().join("small"), "mine").unwrap();
+            assert_eq!(remove(2, "small"), (true, true));
+            assert_eq!(undo.can_hold(Pid(2)), Ok(()));
+            let large = std::fs::File::create(workspace.path().join("large")).unwrap();
+            large.set_len(limits::UNDO_PROCESS_BYTES_MAX + 1).unwrap();
+            assert_eq!(remove(3, "large"), (held, held), "held: {held}");
+            // What cannot be looked through counts as all that may be kept, and drives out what came before.
+            std::fs::create_dir_all(workspace.path().join("deep").join(vec!["a"; 300].join("/"))).unwrap();
+            assert_eq!(remove(4, "deep"), (true, true));
+            let first = EffectId { cause: Lsn(2), nth: 0 };
+            assert_eq!(undo.load(first).is_some(), held, "held: {held}");
+            // And then a person has to see the next.
+            let refused = undo.can_hold(Pid(2)).err().map(|error| error.code);
+            assert_eq!(refused, held.then_some(Code::Perm));
+        }
     }
 
     fn known(undo: &Undo) -> usize {

@@ -236,8 +236,11 @@ fn gone(proposal: &ProposalView) -> ApiError {
             limits::UNDO_BYTES_MAX >> 20
         )
     };
-    ApiError::new(410, "gone", format!("{} cannot be undone any more: {why}", proposal.id))
-        .hint("a longer `undo` in policy.yaml keeps it longer")
+    let hint = match over {
+        true => "a longer `undo` in policy.yaml keeps it longer",
+        false => "where that must not be, `verdict: ask` or `hold` for those files has a person see the change first",
+    };
+    ApiError::new(410, "gone", format!("{} cannot be undone any more: {why}", proposal.id)).hint(hint)
 }
 
 fn undone(id: &str, link: &Link, links: &BTreeMap<String, Link>, turn: u32) -> ApiError {
