@@ -130,6 +130,9 @@ impl Eye<'_> {
             self.not_bound("names that the shell puts together from pieces".to_owned());
             words.extend(self::words(plain));
         }
+        if is_worked_out(line) {
+            self.not_bound("names that the shell works out from patterns or variables".to_owned());
+        }
         let parts = parts(&words);
         for (names, most, what) in [(&words, WORDS_MAX, "words"), (&parts, PARTS_MAX, "parts of words")] {
             if names.len() > most {
@@ -306,6 +309,25 @@ fn parts<'l>(words: &[&'l str]) -> Vec<&'l str> {
     let mut known: BTreeSet<&str> = words.iter().copied().collect();
     let could_be = |part: &&str| !part.is_empty() && part.len() <= PATH_BYTES_MAX;
     between.chain(ends).filter(could_be).filter(|part| known.insert(part)).take(PARTS_MAX + 1).collect()
+}
+
+/// Whether the shell finds names by patterns, or puts in what stands in variables or commands print: which files that will be
+/// nobody knows before it runs.
+fn is_worked_out(line: &str) -> bool {
+    let mut open = None;
+    line.chars().any(|c| match (open, c) {
+        (None, '\'' | '"') => {
+            open = Some(c);
+            false
+        }
+        (Some(quote), c) if c == quote => {
+            open = None;
+            false
+        }
+        (Some('\''), _) => false,
+        (Some(_), c) => matches!(c, '$' | '`'),
+        (None, c) => matches!(c, '*' | '?' | '[' | '$' | '`'),
+    })
 }
 
 /// The line without quotes and backslashes, where it has some within a word: there the shell makes one name of pieces.

@@ -51,6 +51,20 @@ fn a_command_binds_what_it_names_in_the_workspace_however_it_is_quoted() {
     );
 }
 
+/// A yes to `sh s.?h` was one to whatever it matched when it ran, and the question named no file.
+#[test]
+fn what_the_shell_works_out_is_said_not_to_be_bound() {
+    let room = Room::new();
+    room.put("s.sh", "x");
+    for line in ["sh s.?h", "sh *", "sh [s].sh", "f=s; sh $f.sh", "sh \"$f\"", "sh `cat list`", "sh $(cat list)"] {
+        let unbound = run(&room, line).unbound.unwrap_or_default();
+        assert!(unbound.contains("works out from patterns or variables"), "{line}: {unbound}");
+    }
+    for line in ["sh s.sh", "grep 'a*[b]$' s.sh", "sed \"s/a*/b/\" s.sh"] {
+        assert_eq!(run(&room, line).unbound, None, "{line}");
+    }
+}
+
 #[test]
 fn a_command_binds_what_stands_beside_an_option_or_a_sign() {
     let room = Room::new();
