@@ -326,6 +326,26 @@ fn programs_that_are_not_here_are_named_and_no_fault() {
     assert!(line.contains("note") && !line.contains("coreutils"), "{doctor:?}");
 }
 
+/// `aos doctor` alone said it, and docs/policy.md that `aos policy check` does.
+#[test]
+fn a_label_that_is_on_no_file_is_noted_where_the_file_is_checked() {
+    let policy = |ops: &str| {
+        format!(
+            "version: 1\ndefault_role: a\nroles:\n  a:\n    fs: [{{path: mail/**, ops: [{ops}], label: untrusted.file}}]\n"
+        )
+    };
+    let rig = Rig::with(vec![], Setup { policy: Some(policy("write")), ..Setup::default() });
+    let told = "and on no file, since they do not name `read`: a: fs[0] mail/**";
+    let checked = rig.aos(&["policy", "check"]);
+    assert!(checked.code == 0 && checked.err.contains("note: ") && checked.err.contains(told), "{checked:?}");
+    let notes = rig.json(&["policy", "check"])["notes"].clone();
+    assert!(notes[0].as_str().is_some_and(|note| note.ends_with(told)), "{notes}");
+    let folder = rig.folder("mine");
+    std::fs::write(folder.join("read.yaml"), policy("read, write")).unwrap();
+    let read = rig.json(&["policy", "check", folder.join("read.yaml").to_str().unwrap()]);
+    assert_eq!(read["notes"], json!([]), "{read}");
+}
+
 #[test]
 fn what_a_shell_is_used_for_in_the_first_hour_is_there() {
     // What this host lacks itself is not missed inside.

@@ -113,6 +113,7 @@ fn check(cx: &Context, file: PathBuf) -> Result<Exit, Failure> {
         .into_iter()
         .chain(programs::unshown(&policy, mounts.person()))
         .chain(in_vain(cx, &policy))
+        .chain(unread(&policy))
         .collect();
     if cx.json {
         let what = |(what, _): &(String, String)| what.clone();
