@@ -12,6 +12,7 @@ use crate::grant::{Grant, Grants};
 use crate::pattern::{Pattern, filler};
 use crate::policy::Tables;
 use crate::scope::{Hit, NetScope, Scope};
+use crate::settings::OWN_PROGRAMS;
 use crate::target::{Action, Kind, METHODS, Reach, Target, kind};
 
 /// A grant of a child goes beyond its parent.
@@ -105,16 +106,27 @@ fn witness(action: Action, scope: &Scope, others: &[&Scope]) -> Option<String> {
     targets(scope, &filler, longest, others).into_iter().find(|target| not_held(target)).map(|t| narrowest(action, &t))
 }
 
+/// A command that takes a shell.
+const SHELL: &str = "sh -c 'x'";
+
 /// Targets that tell policies apart: what each scope holds beyond all the others, and where it meets one of them.
-pub(crate) fn samples(action: Action, scopes: &[&Scope]) -> Vec<Target<'static>> {
+pub(crate) fn samples<'t>(action: Action, scopes: &[&'t Scope]) -> Vec<Target<'t>> {
     let pieces = scopes.iter().flat_map(|scope| scope.patterns()).flat_map(Pattern::pieces);
     let filler = filler(pieces);
     let longest = scopes.iter().flat_map(|scope| scope.patterns()).map(|p| p.segments().len()).max().unwrap_or(0);
     let mut samples = Vec::new();
     for (at, scope) in scopes.iter().enumerate() {
         match (scope, Scope::everything(action.name())) {
-            (Scope::Any | Scope::Commands { .. }, None) => samples.push(match action.name() {
-                Name::ExecCmd => Target::Command("sh -c 'x'"),
+            (Scope::Commands { plain }, None) => {
+                let named = plain.iter().flatten().map(|program| match program.as_str() {
+                    // What lies in the workspace is named by its path.
+                    OWN_PROGRAMS => "./x",
+                    program => program,
+                });
+                samples.extend(named.chain([SHELL]).map(Target::Command));
+            }
+            (Scope::Any, None) => samples.push(match action.name() {
+                Name::ExecCmd => Target::Command(SHELL),
                 _ => Target::Bare,
             }),
             (Scope::Any | Scope::Commands { .. }, Some(everything)) => {

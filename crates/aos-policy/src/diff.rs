@@ -13,9 +13,9 @@ use aos_abi::entry::Verdict;
 
 use crate::child::samples;
 use crate::decide::{by_role_alone, narrowest};
-use crate::policy::{Policy, Tables};
+use crate::policy::{LabelRule, Policy, Tables};
 use crate::scope::Scope;
-use crate::settings::Mount;
+use crate::settings::{Exec, ExecNet, Mount};
 use crate::target::{Action, Kind, Target, kind};
 use crate::terms::Obligations;
 
@@ -24,7 +24,7 @@ use crate::terms::Obligations;
 pub struct Change {
     /// The role.
     pub role: String,
-    /// The call, in the form of a grant, such as `FS_WRITE docs/x`.
+    /// The call, in the form of a grant, such as `FS_WRITE docs/x`; of a command with its line, such as `EXEC_CMD git`.
     pub example: String,
     /// What the old policy says.
     pub old: Verdict,
@@ -52,7 +52,26 @@ impl fmt::Display for Change {
     }
 }
 
-/// What changes from one policy to another, for a window without labels: one example for each pair of deciding rules.
+/// A part of the files that differs in what no example shows, such as `limits` or `role a: exec`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub name: String,
+    /// What came and what went, where it is named one by one.
+    pub changes: Vec<String>,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.changes[..] {
+            [] => f.write_str(&self.name),
+            changes => write!(f, "{}: {}", self.name, changes.join("; ")),
+        }
+    }
+}
+
+/// What changes from one policy to another, for a window without labels: one example for each pair of deciding rules, and of
+/// requests for each method.
 #[must_use]
 pub fn diff(old: &Policy, new: &Policy) -> Vec<Change> {
     let (old, new) = (old.tables(), new.tables());
@@ -71,43 +90,82 @@ pub fn diff(old: &Policy, new: &Policy) -> Vec<Change> {
 }
 
 /// The parts of the files that differ in what no verdict shows, such as `labels` or `role a: exec`: [`diff`] has no example of
-/// these.
+/// these, or not of all that is in them.
 #[must_use]
-pub fn beside(old: &Policy, new: &Policy) -> Vec<String> {
+pub fn beside(old: &Policy, new: &Policy) -> Vec<Part> {
     let (old, new) = (old.tables(), new.tables());
     let mut parts = Vec::new();
-    let mut differs = |differs: bool, part: &dyn Fn() -> String| {
+    let mut differs = |differs: bool, name: &str| {
         if differs {
-            parts.push(part());
+            parts.push(Part { name: name.to_owned(), changes: Vec::new() });
         }
     };
-    let rules = |tables: &Tables| -> Vec<_> {
-        let all = tables.labels.iter().chain(&tables.flows);
-        all.map(|rule| (rule.when, rule.calls, rule.terms.clone())).collect()
-    };
-    let (before, after) = (rules(old), rules(new));
-    let lacks = |one: &[_], other: &[_]| one.iter().any(|rule| !other.contains(rule));
-    differs(old.default_role != new.default_role, &|| "default_role".into());
-    differs(lacks(&before, &after) || lacks(&after, &before), &|| "labels".into());
-    differs(old.limits != new.limits, &|| "limits".into());
-    differs(old.proposals != new.proposals, &|| "proposals".into());
-    differs(old.personal_data != new.personal_data, &|| "personal_data".into());
+    differs(old.default_role != new.default_role, "default_role");
+    differs(old.limits != new.limits, "limits");
+    differs(old.proposals != new.proposals, "proposals");
+    differs(old.personal_data != new.personal_data, "personal_data");
     for (name, before) in &old.roles {
         let Some(after) = new.roles.get(name) else { continue };
-        differs(before.exec != after.exec, &|| format!("role {name}: exec"));
-        differs(before.models != after.models, &|| format!("role {name}: models"));
-        differs(before.budget != after.budget, &|| format!("role {name}: budget"));
-        differs(before.secrets != after.secrets, &|| format!("role {name}: secrets"));
+        differs(before.models != after.models, &format!("role {name}: models"));
+        differs(before.budget != after.budget, &format!("role {name}: budget"));
+        differs(before.secrets != after.secrets, &format!("role {name}: secrets"));
         let bound = Name::ALL.iter().map(|name| Action::of(*name)).chain([Action::MOVE_TO]);
-        let mut calls: Vec<Name> =
-            bound.filter(|action| is_bound_otherwise(old, new, name, *action)).map(Action::name).collect();
+        let bound = bound.filter(|action| is_bound_otherwise(old, new, name, *action));
+        let mut calls: Vec<&str> = bound.map(|action| action.name().as_str()).collect();
         calls.dedup();
-        differs(!calls.is_empty(), &|| {
-            let calls: Vec<_> = calls.iter().map(|name| name.as_str()).collect();
-            format!("role {name}: undo, window, rate, redact or label of {}", calls.join(", "))
-        });
+        let calls_name = format!("role {name}: undo, window, rate, redact or label of {}", calls.join(", "));
+        differs(!calls.is_empty(), &calls_name);
+    }
+    let mut named = |name: String, changes: Vec<String>| {
+        if !changes.is_empty() {
+            parts.push(Part { name, changes });
+        }
+    };
+    named("labels".to_owned(), labels_of(old, new));
+    // A role that is in one file alone has its programs there as well.
+    for name in old.roles.keys().chain(new.roles.keys().filter(|name| !old.roles.contains_key(*name))) {
+        let exec = |tables: &Tables| tables.roles.get(name).and_then(|role| role.exec.clone());
+        named(format!("role {name}: exec"), exec_of(exec(old).as_ref(), exec(new).as_ref()));
     }
     parts
+}
+
+/// The rules of `labels` that came and went, in the words of their file.
+fn labels_of(old: &Tables, new: &Tables) -> Vec<String> {
+    // One that is about calls and about models stands in both tables under one name.
+    let rules = |tables: &'_ Tables| -> Vec<(LabelRule, bool)> {
+        let named = |rules: &[LabelRule], name: &str| rules.iter().any(|rule| &*rule.name == name);
+        let calls = tables.labels.iter().map(|rule| (rule.clone(), named(&tables.flows, &rule.name)));
+        let models = tables.flows.iter().filter(|rule| !named(&tables.labels, &rule.name));
+        calls.chain(models.map(|rule| (rule.clone(), true))).collect()
+    };
+    let says = |(rule, to_models): &(LabelRule, bool)| (rule.when, rule.calls, rule.terms.clone(), *to_models);
+    let (before, after) = (rules(old), rules(new));
+    let beyond = |what: &'static str, has: &[(LabelRule, bool)], other: &[(LabelRule, bool)]| -> Vec<String> {
+        let beyond = has.iter().filter(|rule| !other.iter().any(|one| says(one) == says(rule)));
+        beyond.map(|(rule, _)| format!("{what} is {{{}}}", rule.words)).collect()
+    };
+    [beyond("gone", &before, &after), beyond("new", &after, &before)].concat()
+}
+
+/// The programs that came and went, and whether the shell and which network did.
+fn exec_of(old: Option<&Exec>, new: Option<&Exec>) -> Vec<String> {
+    let programs = |exec: Option<&'_ Exec>| exec.map(|exec| exec.programs.clone()).unwrap_or_default();
+    let (before, after) = (programs(old), programs(new));
+    let beyond = |what: &str, has: &[String], other: &[String]| {
+        let names: Vec<&str> = has.iter().filter(|name| !other.contains(name)).map(String::as_str).collect();
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+    };
+    let shell = |exec: Option<&Exec>| exec.is_some_and(|exec| exec.shell);
+    let net = |exec: Option<&Exec>| match exec.map(|exec| exec.net) {
+        Some(ExecNet::Rules) => "rules",
+        Some(ExecNet::Closed) | None => "none",
+    };
+    let shells = (shell(old) != shell(new)).then(|| format!("`shell` was {}, is {}", shell(old), shell(new)));
+    let nets = (net(old) != net(new)).then(|| format!("`net` was {}, is {}", net(old), net(new)));
+    let gone = beyond("programs gone", &before, &after);
+    let come = beyond("programs new", &after, &before);
+    [gone, come, shells, nets].into_iter().flatten().collect()
 }
 
 /// Whether some call of a role has the same verdict under other obligations.
@@ -153,15 +211,20 @@ fn scopes<'t>(old: &'t Tables, new: &'t Tables, role: &str, action: Action) -> V
 
 fn changes_of(old: &Tables, new: &Tables, role: &str, action: Action, changes: &mut Vec<Change>) {
     let scopes = scopes(old, new, role, action);
-    let mut found: BTreeMap<(String, String), Change> = BTreeMap::new();
+    let mut found: BTreeMap<(String, String, u8), Change> = BTreeMap::new();
     for target in samples(action, &scopes) {
         let (before, after) = (by_role_alone(old, role, action, &target), by_role_alone(new, role, action, &target));
         if before.verdict == after.verdict {
             continue;
         }
-        found.entry((before.rule.clone(), after.rule.clone())).or_insert_with(|| Change {
+        // One rule names several methods, and to see that something can be posted tells nothing of what can be deleted.
+        let method = if let Target::Net { method, .. } = &target { *method } else { 0 };
+        found.entry((before.rule.clone(), after.rule.clone(), method)).or_insert_with(|| Change {
             role: role.to_owned(),
-            example: narrowest(action, &target),
+            example: match &target {
+                Target::Command(line) => format!("{} {line}", action.name()),
+                target => narrowest(action, target),
+            },
             old: before.verdict,
             new: after.verdict,
             old_rule: before.rule,

@@ -60,6 +60,8 @@ impl Tables {
 pub(crate) struct LabelRule {
     /// Such as `label: labels[0] untrusted`.
     pub(crate) name: Arc<str>,
+    /// As the file has it, such as `when: secret, to: any, do: deny`; a long list is cut short.
+    pub(crate) words: Arc<str>,
     pub(crate) when: Labels,
     pub(crate) calls: CallSet,
     pub(crate) terms: Terms,

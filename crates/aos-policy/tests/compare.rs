@@ -25,14 +25,14 @@ fn what_no_call_shows_is_named() {
     let plain = (fs.to_owned(), "");
     let cases = [
         (plain.clone(), plain.clone(), vec![]),
-        ((fs.into(), label), plain.clone(), vec!["labels"]),
+        ((fs.into(), label), plain.clone(), vec!["labels: gone is {when: secret, to: any, do: deny}"]),
         (plain.clone(), (fs.into(), "limits: {spawn: {depth: 1, children: 1}}\n"), vec!["limits"]),
         (plain.clone(), (fs.into(), "proposals: {ttl: 1h, approvers: [owner]}\n"), vec!["proposals"]),
         (plain.clone(), (fs.into(), "personal_data: {detect: [email]}\n"), vec!["personal_data"]),
         (
             (format!("{fs}, {exec}"), ""),
             (format!("{fs}, {}", exec.replace("[sh]", "[sh, git]")), ""),
-            vec!["role a: exec"],
+            vec!["role a: exec: programs new: git"],
         ),
         (plain.clone(), (format!("{fs}, models: {{tiers: [small]}}"), ""), vec!["role a: models"]),
         (plain.clone(), (format!("{fs}, budget: {{usd: 1.00/day}}"), ""), vec!["role a: budget"]),
@@ -47,9 +47,91 @@ fn what_no_call_shows_is_named() {
         assert_eq!(found.len(), expected.len(), "{old} {new}: {found:?}");
         for (found, expected) in found.iter().zip(&expected) {
             let begin = expected.split(" of ").next().unwrap_or_default();
-            assert!(found.starts_with(begin), "{found} {expected}");
+            assert!(found.to_string().starts_with(begin), "{found} {expected}");
         }
     }
+}
+
+fn told(old: &str, new: &str) -> Vec<String> {
+    aos_policy::diff::beside(&role(old), &role(new)).iter().map(ToString::to_string).collect()
+}
+
+/// That commands became possible at all was "exec differs" where they have no shell.
+#[test]
+fn programs_shell_and_network_that_come_and_go_are_named() {
+    let exec = |shell: bool, programs: &str, net: &str| {
+        format!("{{exec: {{shell: {shell}, programs: [{programs}], net: {net}}}}}")
+    };
+    let git = exec(false, "git", "none");
+    assert_eq!(changes("{}", &git), ["+ r: EXEC_CMD git was deny (role r: no rule), is allow (role r: exec)"]);
+    assert_eq!(changes(&git, "{}"), ["- r: EXEC_CMD git was allow (role r: exec), is deny (role r: no rule)"]);
+    assert_eq!(told("{}", &git), ["role r: exec: programs new: git"]);
+    assert_eq!(told(&git, "{}"), ["role r: exec: programs gone: git"]);
+
+    let more = exec(false, "jq, git, './**'", "none");
+    let lines = changes(&git, &more);
+    assert!(lines.iter().any(|line| line.starts_with("+ r: EXEC_CMD jq was deny")), "{lines:?}");
+    assert_eq!(told(&git, &more), ["role r: exec: programs new: jq, ./**"]);
+    let own = changes(&git, &exec(false, "git, './**'", "none"));
+    assert!(own.iter().any(|line| line.starts_with("+ r: EXEC_CMD ./x was deny")), "{own:?}");
+
+    let open = exec(true, "git, sh", "rules");
+    let lines = changes(&git, &open);
+    assert!(lines.iter().any(|line| line.starts_with("+ r: EXEC_CMD sh -c 'x' was deny")), "{lines:?}");
+    let all = "role r: exec: programs new: sh; `shell` was false, is true; `net` was none, is rules";
+    assert_eq!(told(&git, &open), [all]);
+    assert_eq!(told(&exec(true, "sh, git", "none"), &exec(true, "git, sh", "none")), [""; 0], "the order is nothing");
+}
+
+/// Of a role that is new as a whole nothing but calls was shown.
+#[test]
+fn a_new_role_tells_its_programs() {
+    let policy = |more: &str| {
+        Policy::parse(&format!("version: 1\ndefault_role: a\nroles:\n  a: {{calls: [ASK_USER]}}\n{more}")).unwrap()
+    };
+    let with = policy("  b: {exec: {shell: true, programs: [sh], net: rules}}\n");
+    let parts = aos_policy::diff::beside(&policy(""), &with);
+    assert_eq!(parts.len(), 1, "{parts:?}");
+    let expected = "role b: exec: programs new: sh; `shell` was false, is true; `net` was none, is rules";
+    assert_eq!(parts[0].to_string(), expected);
+}
+
+/// One rule that came to allow all methods showed `POST` alone.
+#[test]
+fn every_method_has_an_example_of_its_own() {
+    let net = |more: &str| format!("{{net: [{{to: 'api.example.com:443', allow: ['GET /**'{more}]}}]}}");
+    let lines = changes(&net(""), &net(", 'POST /**', 'DELETE /**', 'PUT /x'"));
+    assert_eq!(lines.len(), 3, "{}", lines.join("\n"));
+    for method in ["POST", "DELETE", "PUT"] {
+        let begin = format!("+ r: NET_SEND {method} api.example.com/");
+        assert!(lines.iter().any(|line| line.starts_with(&begin)), "{begin}\n{}", lines.join("\n"));
+    }
+}
+
+/// `~ labels` left it to the reader which rule was gone.
+#[test]
+fn rules_of_labels_that_come_and_go_are_told_in_their_words() {
+    let told = |old: &str, new: &str| {
+        let policy = |rules: &str| {
+            let fs = "version: 1\ndefault_role: r\nroles: {r: {fs: [{path: '**', ops: [read]}]}}\n";
+            Policy::parse(&format!("{fs}labels: [{rules}]\n")).unwrap()
+        };
+        let parts = aos_policy::diff::beside(&policy(old), &policy(new));
+        parts.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (secret, web) = ("{when: secret, to: any, do: deny}", "{when: untrusted, calls: [EXEC_CMD], verdict: ask}");
+    let both = format!("{secret}, {web}");
+    assert_eq!(told(&both, &format!("{web}, {secret}")), [""; 0], "the order is nothing");
+    assert_eq!(told(&both, web), [format!("labels: gone is {secret}")]);
+    assert_eq!(told(secret, &both), [format!("labels: new is {web}")]);
+    let strict = web.replace("ask", "deny");
+    assert_eq!(told(web, &strict), [format!("labels: gone is {web}; new is {strict}")]);
+    // As to calls they are the same; as to models they are not.
+    let calls =
+        "{when: secret, calls: [NET_FETCH, NET_SEND, CHANNEL_SEND, TOOL_CALL, SYS_WEBHOOK_REPLY, SEND_MSG], do: deny}";
+    assert_eq!(told(secret, calls), [format!("labels: gone is {secret}; new is {calls}")]);
+    let long = calls.replace("SEND_MSG", "SEND_MSG, EXEC_CMD, FS_WRITE");
+    assert_eq!(told("", &long), [format!("labels: new is {}", calls.replace("SEND_MSG", "SEND_MSG, 2 more"))]);
 }
 
 #[test]

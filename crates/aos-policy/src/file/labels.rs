@@ -7,13 +7,16 @@ use aos_abi::syscall::CallSet;
 use crate::file::rule;
 use crate::label::Labels;
 use crate::policy::{LabelRule, Tables};
-use crate::read::Reader;
+use crate::read::{Fields, Reader};
 use crate::target::{Kind, kind};
 use crate::terms::{Obligations, Terms};
-use crate::yaml::Node;
+use crate::yaml::{Node, Value};
 
 /// Where content can flow to. `any` is all of them. Standard output and a result stay in the system and keep their labels.
 const SINKS: [&str; 7] = ["model.remote", "net", "channel", "tool", "webhook", "message", "any"];
+
+/// What a rule may say, in the order in which it is told.
+const KEYS: [&str; 5] = ["when", "calls", "to", "verdict", "do"];
 
 fn sink(name: &str) -> &'static [Name] {
     match name {
@@ -36,7 +39,7 @@ pub(crate) fn labels(reader: &mut Reader, node: &Node, tables: &mut Tables) {
 }
 
 fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
-    let Some(fields) = reader.fields(node, "a label rule", &["when", "calls", "to", "verdict", "do"]) else { return };
+    let Some(fields) = reader.fields(node, "a label rule", &KEYS) else { return };
     let when = reader.need(&fields, "when").and_then(|node| rule::label(reader, node).map(|label| (node, label)));
     let terms = terms(reader, &fields);
     let mut calls = CallSet::EMPTY;
@@ -62,13 +65,37 @@ fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
         reader.fault(fields.get("do").or(fields.get("verdict")).unwrap_or(node), message, hint);
     }
     let text = reader.text(place, "`when`").unwrap_or_default();
-    let rule = LabelRule { name: format!("label: labels[{at}] {text}").into(), when, calls, terms };
+    let name = format!("label: labels[{at}] {text}").into();
+    let rule = LabelRule { name, words: in_words(&fields).into(), when, calls, terms };
     if to_models {
         tables.flows.push(rule.clone());
     }
     if rule.calls != CallSet::EMPTY {
         tables.labels.push(rule);
     }
+}
+
+/// A rule as its file has it, with the first calls of a long list.
+fn in_words(fields: &Fields<'_>) -> String {
+    /// Most calls that are named.
+    const CALLS_MAX: usize = 6;
+    let text = |node: &Node| match &node.value {
+        Value::Scalar(text, _) => text.clone(),
+        Value::List(_) | Value::Map(_) => String::new(),
+    };
+    let said = KEYS.iter().filter_map(|key| fields.get(key).map(|node| (key, node)));
+    let said = said.map(|(key, node)| match &node.value {
+        Value::List(items) => {
+            let mut calls: Vec<String> = items.iter().take(CALLS_MAX).map(text).collect();
+            match items.len().saturating_sub(CALLS_MAX) {
+                0 => {}
+                more => calls.push(format!("{more} more")),
+            }
+            format!("{key}: [{}]", calls.join(", "))
+        }
+        Value::Scalar(..) | Value::Map(_) => format!("{key}: {}", text(node)),
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// What a rule would promise that nobody keeps, and what to write instead.
@@ -113,7 +140,7 @@ fn call(reader: &mut Reader, node: &Node) -> Option<Name> {
 }
 
 /// A verdict, or what is done with the content: `redact`, `local_only`, `deny`.
-fn terms(reader: &mut Reader, fields: &crate::read::Fields<'_>) -> Option<Terms> {
+fn terms(reader: &mut Reader, fields: &Fields<'_>) -> Option<Terms> {
     let mut obligations = Obligations::default();
     let verdict = match (fields.get("verdict"), fields.get("do")) {
         (Some(node), None) => match rule::verdict(reader, node)? {

@@ -231,6 +231,7 @@ fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
                 })
             })
             .collect();
+        let beside: Vec<_> = beside.iter().map(ToString::to_string).collect();
         cx.document(&serde_json::json!({ "changes": list, "beside": beside, "decisions": turned }))?;
         return Ok(Exit::Success);
     }
@@ -241,7 +242,10 @@ fn diff(cx: &Context, old: &Path, new: &Path) -> Result<Exit, Failure> {
         cx.line(&change.to_string())?;
     }
     for part in beside {
-        cx.line(&format!("~ {part}: differs, and no call shows it"))?;
+        match &part.changes[..] {
+            [] => cx.line(&format!("~ {part}: differs, and no call shows it"))?,
+            _ => cx.line(&clean_line(&format!("~ {part}")))?,
+        }
     }
     let Some(turned) = turned else {
         cx.note("no decision is recorded in this home yet");
