@@ -30,6 +30,8 @@ fn the_complete_example_means_what_it_says() {
         ),
         (r#"NET_FETCH {"url":"https://api.github.com/user"}"#, "deny · role assistant: no rule"),
         (r#"NET_FETCH {"url":"https://a.example.com/"}"#, "allow · role assistant: net[1] *.example.com:443"),
+        (r#"NET_FETCH {"url":"https://a.b.example.com/"}"#, "deny · role assistant: no rule"),
+        (r#"NET_FETCH {"url":"https://example.com/"}"#, "deny · role assistant: no rule"),
         (
             r#"NET_SEND {"url":"https://api.github.com/repos/acme/x/issues","method":"POST"}"#,
             "hold · role assistant: net[2] api.github.com:443",
