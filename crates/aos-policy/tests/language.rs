@@ -343,6 +343,10 @@ const REFUSED: &[(&str, &str)] = &[
         "calls: [SPAWN_AGENT x]",
         "5:13 `SPAWN_AGENT x` is no grant: SPAWN_AGENT takes no pattern → write `SPAWN_AGENT` alone",
     ),
+    (
+        "fs: [{path: a, ops: [read], rate: 0/min}]",
+        "5:39 a `rate` of 0 lets no call through, and says that one may be made later → write `verdict: deny` instead",
+    ),
     ("exec: {shell: no, programs: [sh]}", "5:19 `shell` is neither true nor false → write `true` or `false`"),
     (
         "exec: {shell: true, programs: [sh, ./build/**]}",

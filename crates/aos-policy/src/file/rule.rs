@@ -56,6 +56,13 @@ pub(crate) fn draft(reader: &mut Reader, fields: &Fields<'_>, name: String, call
     if let Some(node) = fields.get("rate")
         && let Some((count, per_s)) = reader.rate(node, "`rate`")
     {
+        if count == 0 {
+            reader.fault(
+                node,
+                "a `rate` of 0 lets no call through, and says that one may be made later",
+                "write `verdict: deny` instead",
+            );
+        }
         obligations.rates.insert(Rate { rule: name.clone(), count, per_s });
     }
     obligations.redact = fields.get("redact").and_then(|node| reader.flag(node, "`redact`")).unwrap_or(false);
