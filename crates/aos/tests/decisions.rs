@@ -144,3 +144,21 @@ fn a_signal_of_then_reached_whom_it_reached_by_the_name_that_it_had() {
     assert_eq!(found["examples"][0]["args"]["pid"], web);
     assert_eq!(counts(&decisions(&rig, &with("db"))), [3, 0, 0, 0, 0]);
 }
+
+/// Of both it was said that they differ and that no call shows it.
+#[test]
+fn programs_and_rules_of_labels_that_come_and_go_are_told() {
+    let text = |programs: &str, more: &str| {
+        let roles = format!("roles: {{a: {{exec: {{shell: true, programs: [{programs}]}}}}}}");
+        format!("version: 1\ndefault_role: a\n{roles}\n{more}\n")
+    };
+    let rig = Rig::with(vec![], Setup { policy: Some(text("sh", "")), ..Setup::default() });
+    let (old, new) = (path(&rig, "old.yaml"), path(&rig, "new.yaml"));
+    fs::write(&old, text("sh", "labels: [{when: secret, to: net, do: deny}]")).unwrap();
+    fs::write(&new, text("sh, git", "limits: {spawn: {depth: 1, children: 1}}")).unwrap();
+    let parts = ["labels: gone is {when: secret, to: net, do: deny}", "role a: exec: programs new: git"];
+    let told = rig.aos(&["policy", "diff", &old, &new]);
+    let lines: Vec<&str> = told.out.lines().filter_map(|line| line.strip_prefix("~ ")).collect();
+    assert_eq!(lines, ["limits: differs, and no call shows it", parts[0], parts[1]], "{told:?}");
+    assert_eq!(rig.json(&["policy", "diff", &old, &new])["beside"], json!(["limits", parts[0], parts[1]]));
+}
