@@ -50,19 +50,34 @@ impl Demand {
     /// What allows it: the last of the rules, under the obligations of all.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first that is not, with the hints of all that are not: what would let it pass is all of them together.
     pub(super) fn put_to(&self, gate: &impl Gate) -> Result<Allowed, CallError> {
         let mut allowed: Option<Allowed> = None;
-        for url in &self.urls {
-            for method in &self.methods {
-                let one = gate.request(method, url)?;
-                allowed = Some(match allowed {
-                    None => one,
-                    Some(before) => before.and(one),
-                });
+        let mut refused: Option<CallError> = None;
+        for (url, method) in self.urls.iter().flat_map(|url| self.methods.iter().map(move |method| (url, method))) {
+            match (gate.request(method, url), &mut refused) {
+                (Ok(one), _) => {
+                    allowed = Some(match allowed {
+                        None => one,
+                        Some(before) => before.and(one),
+                    });
+                }
+                (Err(error), None) => refused = Some(error),
+                (Err(error), Some(first)) => first.hint = both(first.hint.take(), error.hint),
             }
         }
-        Ok(allowed.expect("a demand has a method and an address"))
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(allowed.expect("a demand has a method and an address")),
+        }
+    }
+}
+
+/// Two hints as one, each said once.
+fn both(first: Option<String>, next: Option<String>) -> Option<String> {
+    match (first, next) {
+        (Some(first), Some(next)) if !first.split(", ").any(|said| said == next) => Some(format!("{first}, {next}")),
+        (first, next) => first.or(next),
     }
 }
 

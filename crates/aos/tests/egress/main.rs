@@ -331,6 +331,9 @@ fn what_no_rule_can_name_goes_where_all_that_rules_can_name_goes() {
     let codes: Vec<u16> = said.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes, [207, 200, 200, 403, 405], "{shown}");
     assert!(said[3].1.contains("it takes GET, POST, PUT, PATCH and DELETE"), "{said:?}");
+    for missing in ["PUT", "PATCH", "DELETE"] {
+        assert!(said[3].1.contains(&format!("\"{missing} /read/a\"")), "{missing}: {said:?}");
+    }
     assert_eq!(web.paths(), ["PROPFIND /dav/a", "OPTIONS /dav/a", "GET /read/a"]);
     let listed = rig.aos(&["proposals"]);
     assert!(!listed.out.contains("PROPFIND"), "no yes to one method is enough: {listed:?}");
