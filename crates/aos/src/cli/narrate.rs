@@ -9,6 +9,7 @@ use aos_abi::{Body, CallId, Entry, Name, Timestamp, Usd, limits};
 use serde_json::Value;
 
 use super::clean::{clean, clean_line, cut};
+use super::is_of_role;
 use super::style::{Style, clock, cost, count, of};
 use crate::said::{Said, said};
 
@@ -340,14 +341,7 @@ impl Narrator {
                     return std::iter::once(listed).chain(given).collect();
                 }
                 let once = format!("`aos approve {id}` would let it be done");
-                // The process may be over before anybody has read this.
-                let after = proposal.map(|denied| match denied.rule.contains(": no rule") {
-                    true => format!("`aos approve {id} --for role` is for good, also when this one has ended"),
-                    false => {
-                        let grants = denied.grants.iter().map(|grant| format!("--grant \"{grant}\""));
-                        format!("the next one may with {}", clean_line(&grants.collect::<Vec<_>>().join(" ")))
-                    }
-                });
+                let after = proposal.and_then(|denied| for_the_next(&id, denied));
                 return std::iter::once(lead(&once)).chain(after.as_deref().map(lead)).collect();
             }
             ProposalState::Approved => "approved",
@@ -464,4 +458,15 @@ fn is_given_to_a_role(denied: &aos_abi::entry::Proposal) -> bool {
     let takes_a_program =
         denied.closed.as_ref().is_some_and(|why| why.contains("programs") && !why.contains("plain words"));
     denied.name == Name::ExecCmd && denied.inner.is_empty() && denied.rule.ends_with(": no rule") && takes_a_program
+}
+
+/// What lets the next process do it, as this one may be over before anybody has read of it; nothing where neither its role nor its
+/// grants are all that stood in the way.
+fn for_the_next(id: &str, denied: &aos_abi::entry::Proposal) -> Option<String> {
+    if is_of_role(&denied.rule) {
+        return Some(format!("`aos approve {id} --for role` is for good, also when this one has ended"));
+    }
+    let grants: Vec<String> = denied.grants.iter().map(|grant| format!("--grant \"{grant}\"")).collect();
+    (denied.rule.starts_with("grant: ") && !grants.is_empty())
+        .then(|| format!("the next one may with {}", clean_line(&grants.join(" "))))
 }

@@ -305,6 +305,34 @@ fn a_run_is_told_in_a_line_for_each_call_and_result() {
     "#);
 }
 
+/// What a rule of the role asks about inside a command was offered with `--grant`, which led to the next denial.
+#[test]
+fn a_denial_names_what_lets_the_next_one_pass_and_nothing_else() {
+    let told = |rule: &str| {
+        let proposal = json!({"call_id": "c", "name": "NET_SEND", "args": {"url": "https://a.example/"}, "verdict": "deny",
+            "rule": rule, "why": null, "risk": null, "grants": ["NET_SEND POST a.example/"], "expires_at": "2026-11-23T00:00:00Z"});
+        let body = json!({"type": "proposal", "id": "p3", "state": "denied", "proposal": proposal});
+        let lines = Narrator::new(Style::plain(), 120, None).tell(&entries(vec![body]).remove(0));
+        assert_eq!(lines[0], "  ? `aos approve p3` would let it be done");
+        lines[1..].join("|")
+    };
+    let of_role = "  ? `aos approve p3 --for role` is for good, also when this one has ended";
+    for rule in [
+        "role assistant: no rule",
+        "role assistant: no rule; then label: labels[0] untrusted asks",
+        "role assistant: net[0] a asks",
+    ] {
+        assert_eq!(told(rule), of_role, "{rule}");
+    }
+    assert_eq!(
+        told("grant: none of this process, which has [FS_READ **]"),
+        "  ? the next one may with --grant \"NET_SEND POST a.example/\""
+    );
+    for rule in ["label: labels[0] untrusted asks", "role assistant: no rule; also role assistant: net[0] a asks"] {
+        assert_eq!(told(rule), "", "{rule}");
+    }
+}
+
 #[test]
 fn a_command_that_failed_is_not_told_as_done() {
     let result = |code: i32| {
