@@ -196,14 +196,7 @@ impl<P: PageStore> Kernel<P> {
         let number = self.globals.last_proposal;
         let id = format!("p{number}");
         open.risk = self.risk_by_now(pid, &open);
-        // The wanting grant hid what else is said to the call, which a yes takes the place of as well.
-        if !is_closed && let Some(next) = self.said_of(pid, &open, call).filter(|said| said.verdict < Verdict::Allow) {
-            let does = if next.verdict == Verdict::Hold { "holds" } else { "asks" };
-            open.rule = match next.rule == rule {
-                true => format!("{rule} {does}"),
-                false => format!("{rule}; then {} {does}", next.rule),
-            };
-        }
+        open.rule = self.with_next(pid, &open, call, rule);
         let look = if is_closed { None } else { self.examination(pid, &id, &open) };
         let (verdict, rule, risk, why) = (Verdict::Deny, open.rule.clone(), open.risk.clone(), None);
         let proposal = Box::new(Proposal {
@@ -224,6 +217,21 @@ impl<P: PageStore> Kernel<P> {
         self.globals.denials.insert(number, Denied { pid, root, print, lifted: false, closed: is_closed });
         self.with(pid, |process| process.denials.insert(number, Denial { open, lifted: false }));
         look.into_iter().for_each(|look| self.perform(look));
+    }
+
+    /// A rule with what else is said to the call, which the wanting grant hid and which a yes takes the place of as well.
+    fn with_next(&mut self, pid: Pid, open: &OpenProposal, call: &Syscall, rule: &str) -> String {
+        if open.closed.is_some() {
+            return rule.to_owned();
+        }
+        let Some(next) = self.said_of(pid, open, call).filter(|said| said.verdict < Verdict::Allow) else {
+            return rule.to_owned();
+        };
+        let does = if next.verdict == Verdict::Hold { "holds" } else { "asks" };
+        match next.rule == rule {
+            true => format!("{rule} {does}"),
+            false => format!("{rule}; then {} {does}", next.rule),
+        }
     }
 
     /// Whether a person has said no to it, of this process or of its tree.

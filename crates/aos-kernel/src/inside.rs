@@ -11,6 +11,7 @@ use aos_abi::{Body, Name, Pid, Syscall, limits};
 use aos_policy::{Explanation, Permit, Ruling, Standing};
 
 use crate::denials::{Kept, begun};
+use crate::effect::Authority;
 use crate::process::{InnerCall, OpenProposal};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel};
@@ -44,6 +45,57 @@ fn all_of(mut rules: Vec<String>) -> Option<String> {
         [other] => format!("{first}; also {other}"),
         [other, ..] => format!("{first}; also {other}, and others"),
     })
+}
+
+/// What was denied to a command and makes one denial.
+struct Inside {
+    inner: Vec<Inner>,
+    rule: String,
+    grants: Vec<String>,
+    /// Why no yes lets it through.
+    closed: Option<String>,
+}
+
+impl Inside {
+    /// What of these a person may let through, and what no yes does; the second of them are such already.
+    fn sorted(authority: &Authority, (told, mut closed): (Vec<Syscall>, Vec<Syscall>)) -> [Option<Inside>; 2] {
+        let sending = authority.sending();
+        let decides = |call: &Syscall| if is_on_files(call) { authority } else { &sending };
+        let wanted: Vec<_> = told.into_iter().map(|call| (decides(&call).wants(&call), call)).collect();
+        let files = wanted.iter().filter(|(_, call)| is_on_files(call)).all(|(wants, _)| wants.is_some());
+        let (mut inner, mut grants, mut rules) = (Vec::new(), Vec::new(), Vec::new());
+        for (wants, call) in wanted {
+            // Of changes none passes without the others.
+            let Some((wants, rule)) = wants.filter(|_| files || !is_on_files(&call)) else {
+                closed.push(call);
+                continue;
+            };
+            if inner.contains(&Inner::of(&call)) {
+                continue;
+            }
+            inner.push(Inner::of(&call));
+            rules.push(rule);
+            wants.into_iter().for_each(|grant| {
+                if !grants.contains(&grant) {
+                    grants.push(grant)
+                }
+            });
+        }
+        let open = all_of(rules).map(|rule| Inside { inner, rule, grants, closed: None });
+        let (mut inner, mut rules, mut whys) = (Vec::new(), Vec::new(), Vec::new());
+        for call in closed {
+            let Some((rule, why)) = decides(&call).closed(&call).filter(|_| !inner.contains(&Inner::of(&call))) else {
+                continue;
+            };
+            inner.push(Inner::of(&call));
+            rules.push(rule);
+            if !whys.contains(&why) {
+                whys.push(why);
+            }
+        }
+        let closed = Some(whys.join("; "));
+        [open, all_of(rules).map(|rule| Inside { inner, rule, grants: Vec::new(), closed })]
+    }
 }
 
 impl<P: PageStore> Kernel<P> {
@@ -110,47 +162,9 @@ impl<P: PageStore> Kernel<P> {
     fn denied_to_command(&mut self, pid: Pid, index: usize, command: &Syscall, told: (Vec<Syscall>, Vec<Syscall>)) {
         let Some(call_id) = self.table.get(pid).map(|process| process.step[index].call_id.clone()) else { return };
         let authority = self.authority(pid, Some(index), command);
-        let sending = authority.sending();
-        let decides = |call: &Syscall| if is_on_files(call) { &authority } else { &sending };
-        let (told, mut closed) = told;
-        let wanted: Vec<_> = told.into_iter().map(|call| (decides(&call).wants(&call), call)).collect();
-        let files = wanted.iter().filter(|(_, call)| is_on_files(call)).all(|(wants, _)| wants.is_some());
-        let (mut inner, mut grants, mut rules) = (Vec::new(), Vec::new(), Vec::new());
-        for (wants, call) in wanted {
-            // Of changes none passes without the others.
-            let Some((wants, rule)) = wants.filter(|_| files || !is_on_files(&call)) else {
-                closed.push(call);
-                continue;
-            };
-            if inner.contains(&Inner::of(&call)) {
-                continue;
-            }
-            inner.push(Inner::of(&call));
-            rules.push(rule);
-            wants.into_iter().for_each(|grant| {
-                if !grants.contains(&grant) {
-                    grants.push(grant)
-                }
-            });
-        }
-        if let Some(rule) = all_of(rules) {
-            let kept = Kept { call: command, rule: &rule, grants, inner, led: None, closed: None };
+        for Inside { inner, rule, grants, closed } in Inside::sorted(&authority, told).into_iter().flatten() {
+            let kept = Kept { call: command, rule: &rule, grants, inner, led: None, closed };
             self.put_denial(pid, call_id.clone(), kept);
-        }
-        let (mut inner, mut rules, mut whys) = (Vec::new(), Vec::new(), Vec::new());
-        for call in closed {
-            let Some((rule, why)) = decides(&call).closed(&call).filter(|_| !inner.contains(&Inner::of(&call))) else {
-                continue;
-            };
-            inner.push(Inner::of(&call));
-            rules.push(rule);
-            if !whys.contains(&why) {
-                whys.push(why);
-            }
-        }
-        if let Some(rule) = all_of(rules) {
-            let (grants, closed) = (Vec::new(), Some(whys.join("; ")));
-            self.put_denial(pid, call_id, Kept { call: command, rule: &rule, grants, inner, led: None, closed });
         }
     }
 
