@@ -2,10 +2,11 @@
 //! lift.
 //!
 //! Start at [`Kernel::keep_denial`]. What always holds: the process was told `EPERM` and went on, so nothing waits for one;
-//! a yes is for the very call that was denied, once, over the files that were shown, under the policy that denied it; no yes
-//! lifts the floor, a rule that denies, what labels say, or a process that was given nothing (`aos_policy::Wanting`): such a
-//! denial is closed, and says why. They are bounded by process, in all and by the hour, so that whoever is denied in a loop
-//! floods neither people nor the journal; a closed one takes the place of no other.
+//! a yes is for the very call that was denied, once, over the files that were shown, under the policy that held when it was
+//! said; another policy ends all that it does not deny in the very same way; no yes lifts the floor, a rule that denies, what
+//! labels say, or a process that was given nothing (`aos_policy::Wanting`): such a denial is closed, and says why. They are
+//! bounded by process, in all and by the hour, so that whoever is denied in a loop floods neither people nor the journal; a
+//! closed one takes the place of no other.
 
 use std::collections::BTreeMap;
 
@@ -476,18 +477,29 @@ impl<P: PageStore> Kernel<P> {
         numbers.into_iter().for_each(|number| self.end_denial(number, "its process has ended"));
     }
 
-    /// Another policy holds: what the old one denied is over. Who may make such a call by now is told.
+    /// Another policy holds: what the old one denied is over, but for what this one denies in the very same way and nobody has
+    /// lifted. Who may make such a call by now is told.
     pub(crate) fn denials_are_over(&mut self, why: &str) {
         let holds = self.policy.generation().to_owned();
-        for (number, Denied { pid, .. }) in self.globals.denials.clone() {
+        for (number, Denied { pid, lifted, .. }) in self.globals.denials.clone() {
             self.works_on(pid);
             let Some(open) = self.table.get(pid).and_then(|process| process.denials.get(&number)) else { continue };
             let open = open.open.clone();
             if open.generation == holds {
                 continue;
             }
+            let call = Syscall::parse(&open.name, &open.args).ok();
+            // A yes was to what held when it was said.
+            if !lifted && call.as_ref().is_some_and(|call| self.is_denied_alike(pid, call, &open)) {
+                self.with(pid, |process| {
+                    if let Some(denial) = process.denials.get_mut(&number) {
+                        denial.open.generation = holds.clone();
+                    }
+                });
+                continue;
+            }
             self.end_denial(number, why);
-            let Ok(call) = Syscall::parse(&open.name, &open.args) else { continue };
+            let Some(call) = call else { continue };
             // Nobody is asked about what a command leads to.
             let inside = open.inner.is_empty() || self.passes_inside(pid, &call, &open);
             let said = self.rule(pid, call).map_or(Verdict::Deny, |ruling| ruling.verdict);
@@ -497,6 +509,27 @@ impl<P: PageStore> Kernel<P> {
                 self.tell_lifted(pid, &format!("p{number}"), Lifted::Role, shown(&open), None);
             }
         }
+    }
+
+    /// Whether a call is denied by what holds now just as it was: by the same rule, for want of the same grants, or with no yes
+    /// that lifts it for the same reason. All that people were shown of it is true then.
+    fn is_denied_alike(&mut self, pid: Pid, call: &Syscall, open: &OpenProposal) -> bool {
+        let Some(said) = self.rule(pid, call.clone()) else { return false };
+        let led = open.led.is_some();
+        let by_now = match open.inner.is_empty() {
+            true if said.verdict == Verdict::Deny || (led && said.verdict < Verdict::Allow) => {
+                let wanting = self.wanting(pid, call, led);
+                let closed = if wanting.is_none() { Some(self.closed(pid, call)) } else { None };
+                Some((said.rule, wanting.unwrap_or_default(), closed))
+            }
+            // The command itself may run still.
+            false if said.verdict > Verdict::Deny => self.denied_inside_by_now(pid, call, open),
+            _ => None,
+        };
+        let Some((rule, grants, closed)) = by_now else { return false };
+        (&grants, &closed) == (&open.grants, &open.closed)
+            && self.with_next(pid, open, call, &rule) == open.rule
+            && self.risk_by_now(pid, open) == open.risk
     }
 
     /// What the policy says to a call that was put before people: to one that was denied, as if that were lifted.

@@ -202,6 +202,22 @@ impl<P: PageStore> Kernel<P> {
         self.said_inside(pid, command, open, Vec::new()).is_some_and(|said| said.verdict == Verdict::Allow)
     }
 
+    /// The rule by which all that was denied to a command is denied now, with what it wants or why no yes lifts it; `None` where
+    /// some of it is not, or not in the one way in which all of it was.
+    pub(crate) fn denied_inside_by_now(
+        &mut self,
+        pid: Pid,
+        command: &Syscall,
+        open: &OpenProposal,
+    ) -> Option<(String, Vec<String>, Option<String>)> {
+        let calls: Vec<Syscall> = open.inner.iter().filter_map(InnerCall::call).collect();
+        let told = if open.closed.is_some() { (Vec::new(), calls) } else { (calls, Vec::new()) };
+        let authority = self.authority(pid, None, command);
+        let now =
+            Inside::sorted(&authority, told).into_iter().flatten().find(|now| now.inner.len() == open.inner.len())?;
+        Some((now.rule, now.grants, now.closed))
+    }
+
     /// The yeses to one more run of this very command, the newest first.
     fn one_run(&mut self, pid: Pid, command: &Syscall) -> Vec<(u64, OpenProposal)> {
         let Some(process) = self.table.get(pid).filter(|_| command.name() == Name::ExecCmd) else { return Vec::new() };

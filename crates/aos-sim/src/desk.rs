@@ -142,11 +142,19 @@ impl Desk {
         self.questions(durable).filter(|question| question.words.is_empty() && question.over.is_none()).collect()
     }
 
+    /// A denial that nobody has answered may outlive a policy: what it is about is denied by the next one as it was, or it is over.
+    fn denials_are_of_this_policy(&mut self) {
+        for question in self.questions.iter_mut().filter(|question| question.denied && question.words.is_empty()) {
+            question.policy = Arc::clone(&self.policy);
+        }
+    }
+
     /// The policy that holds is another one.
     pub(crate) fn policy(&mut self, text: &str) {
         if *self.policy != *text {
             self.policy = text.into();
             self.questions.iter_mut().for_each(|question| question.disturbed = true);
+            self.denials_are_of_this_policy();
         }
     }
 
@@ -413,6 +421,7 @@ impl Desk {
             question.disturbed = true;
         }
         self.policy = policy.into();
+        self.denials_are_of_this_policy();
     }
 
     /// Nothing happens any more: whatever was decided, and was left in peace, has come to exactly that.

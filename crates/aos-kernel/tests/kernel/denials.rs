@@ -448,6 +448,57 @@ fn another_policy_ends_denials_and_tells_whom_it_lets_go_on() {
     "#);
 }
 
+/// One yes for the role emptied the list of all that was denied, though it was about one line of it.
+#[test]
+fn another_policy_keeps_what_it_denies_in_the_very_same_way() {
+    let told = from(
+        r#"
+        spawn resident go
+        spawn resident go
+        2: => FS_WRITE {"path":"notes","content":"1"} => FS_DELETE {"path":"notes"} => FS_READ {"path":"closed/a"}
+        3: => FS_DELETE {"path":"b"} => FS_DELETE {"path":"closed/a"}
+        2: I may not
+        approve p4
+        policy calls: [SPAWN_AGENT, ASK => calls: [FS_WRITE notes, SPAWN_AGENT, ASK
+        off 1
+        approve p4
+        approve p3
+        approve p2
+        off 1
+        2: => FS_DELETE {"path":"notes"}
+        policy path: "closed/**", ops: [read, write, delete] => path: "closed/**", ops: [delete]
+        "#,
+        "> policy",
+    );
+    assert_snapshot!(told, @r#"
+    > policy calls: [SPAWN_AGENT, ASK => calls: [FS_WRITE notes, SPAWN_AGENT, ASK
+    2 proposal p1 expired
+    2 told of p1: Role, FS_WRITE {"path":"notes","content":"1"}
+    3 proposal p4 expired
+      → another policy
+      → infer 2 turn [task, turn, fs_write, fs_delete, fs_read, turn, p1 lifted]
+    > off 1
+      → infer 3 turn [task, turn, fs_delete, fs_delete, p4 lifted]
+      → infer 2 turn [task, turn, fs_write, fs_delete, fs_read, turn, p1 lifted]
+    > approve p4
+    refused: ENOENT no open proposal `p4`
+    > approve p3
+    refused: EPERM no yes to p3 lets its call be made: no yes lifts role assistant: fs[3] closed/**
+    > approve p2
+    2 told of p2: Once, FS_DELETE {"path":"notes"}
+    > off 1
+      → infer 3 turn [task, turn, fs_delete, fs_delete, p4 lifted]
+      → infer 2 turn [task, turn, fs_write, fs_delete, fs_read, turn, p1 lifted, p2 lifted]
+    > 2: => FS_DELETE {"path":"notes"}
+    2 proposal p2 executed
+      → call 2 FS_DELETE {"path":"notes"}
+    > policy path: "closed/**", ops: [read, write, delete] => path: "closed/**", ops: [delete]
+    2 proposal p3 expired
+    2 told of p3: Role, FS_READ {"path":"closed/a"}
+      → another policy
+    "#);
+}
+
 #[test]
 fn whoever_is_denied_in_a_loop_floods_nobody() {
     let mut script = String::from("spawn resident go\n");

@@ -387,8 +387,12 @@ fn a_fault_over_nobody_is_given_back() {
 /// Where the kernel failed over a denial, nobody was known to be set aside, and no other policy could be taken into use.
 #[test]
 fn another_policy_is_taken_into_use_though_the_kernel_fails_over_a_denial() {
+    // What it denies in another way is over, and what it denies in the same way is not.
+    let without = POLICY.replace("SPAWN_AGENT, ", "");
+    let closed = without.replace("    fs:\n", "    fs:\n      - {path: notes, ops: [write], verdict: deny}\n");
+    assert_ne!(without, closed);
     let mut failed = 0;
-    for times in 0..12 {
+    for (times, (policy, left)) in (0..24).flat_map(|times| [(times, (&without, 1)), (times, (&closed, 0))]) {
         let mut world = World::new();
         let pid = world.kernel.next_pid();
         let grants = Some(vec!["FS_READ".to_owned()]);
@@ -400,8 +404,11 @@ fn another_policy_is_taken_into_use_though_the_kernel_fails_over_a_denial() {
         assert_eq!(world.kernel.proposals().len(), 1);
         let model = ModelSpec { context_window: 20_000, max_output: 1000, ..ModelSpec::default() };
         world.kernel.fail_after(times);
-        assert!(world.under(&POLICY.replace("SPAWN_AGENT, ", ""), model), "after {times}");
-        assert_eq!(world.kernel.proposals().len(), 0, "after {times}");
+        assert!(world.under(policy, model), "after {times}");
+        let generation = world.kernel.policy().generation().to_owned();
+        assert_eq!(world.kernel.proposals().len(), left, "after {times}");
+        let process = world.kernel.process(pid).unwrap();
+        assert!(process.denials.values().all(|denial| denial.open.generation == generation), "after {times}");
         failed += world.faults().len();
     }
     assert!(failed > 0, "none failed");

@@ -672,3 +672,37 @@ fn a_yes_to_a_read_shows_no_command_a_file() {
         "{told}"
     );
 }
+
+/// What was denied to a command stays listed where the next policy denies all of it as the last one did, and the command may run.
+#[test]
+fn another_policy_keeps_what_it_denies_to_a_command_in_the_very_same_way() {
+    let begun = format!(
+        "spawn resident go\n{MAKE}\ndenies 2 EXEC_CMD {A} | NET_FETCH {{\"url\":\"https://api.example.com/b\"}} | FS_DELETE {{\"path\":\"closed/a\"}}"
+    );
+    let after = |change: &str| from(&format!("{begun}\npolicy {change}\noff 1"), "> policy");
+    assert_snapshot!(after("version: 1 => version: 1\\n"), @r#"
+    > policy version: 1 => version: 1\n
+      → another policy
+    > off 1
+    2 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+      → infer 2 turn [task, turn, exec_cmd]
+    "#);
+    assert_snapshot!(after("GET /open/** => GET /**"), @r#"
+    > policy GET /open/** => GET /**
+    2 proposal p1 expired
+    2 told of p1: Role, EXEC_CMD {"cmd":"make"}, in which nothing stands against NET_FETCH api.example.com/b
+      → another policy
+    > off 1
+    2 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+      → infer 2 turn [task, turn, exec_cmd, p1 lifted]
+    "#);
+    assert_snapshot!(after("exec: {shell: true, programs: [sh], net: rules} => exec: {shell: true, programs: [sh], net: rules, verdict: deny}"), @r#"
+    > policy exec: {shell: true, programs: [sh], net: rules} => exec: {shell: true, programs: [sh], net: rules, verdict: deny}
+    2 proposal p1 expired
+    2 proposal p2 expired
+      → another policy
+    > off 1
+    2 EXEC_CMD = EINTR the kernel stopped while this ran; its outcome is unknown and it was not run again
+      → infer 2 turn [task, turn, exec_cmd]
+    "#);
+}

@@ -389,12 +389,16 @@ impl Model {
         self.file += 1;
     }
 
-    /// Another policy holds: what was asked and approved under the old one is over.
+    /// Another policy holds, which denies the same: what was asked and approved under the old one is over.
     pub(super) fn policy(&mut self, out: &mut Out) {
         self.policy += 1;
         for question in self.questions.clone() {
             let id = question.id;
             match question.is {
+                Is::Open if question.kind == Kind::Denied => {
+                    let denied = self.questions.iter_mut().find(|question| question.id == id);
+                    denied.into_iter().for_each(|denied| denied.policy = self.policy);
+                }
                 Is::Open => {
                     self.over(id, out);
                     if self.doing == Doing::Asks(id) {
