@@ -955,6 +955,9 @@ pub struct Measured {
     pub files: Option<BTreeMap<String, String>>,
 }
 
+/// Why a proposal or a denial is over that ends with its process.
+pub const PROCESS_ENDED: &str = "its process has ended";
+
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]

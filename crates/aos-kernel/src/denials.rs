@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use aos_abi::entry::{Inner, Lifted, Proposal, ProposalState, Verdict};
+use aos_abi::entry::{Inner, Lifted, PROCESS_ENDED, Proposal, ProposalState, Verdict};
 use aos_abi::syscall::Kill;
 use aos_abi::{Body, CallError, CallId, Code, Name, Pid, Syscall, Timestamp};
 use aos_policy::{Labels, OF_A_DRY_RUN, Permit, Policy, Ruling, Standing, Subject, fingerprint};
@@ -474,7 +474,7 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn close_denials(&mut self, pid: Pid) {
         let Some(process) = self.table.get(pid) else { return };
         let numbers: Vec<u64> = process.denials.keys().copied().collect();
-        numbers.into_iter().for_each(|number| self.end_denial(number, "its process has ended"));
+        numbers.into_iter().for_each(|number| self.end_denial(number, PROCESS_ENDED));
     }
 
     /// Another policy holds: what the old one denied is over, but for what this one denies in the very same way and nobody has

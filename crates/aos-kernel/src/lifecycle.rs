@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use aos_abi::entry::ProposalState;
+use aos_abi::entry::{PROCESS_ENDED, ProposalState};
 use aos_abi::process::{BudgetSpec, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
@@ -301,7 +301,7 @@ impl<P: PageStore> Kernel<P> {
             self.did_well(pid);
         }
         self.pay_let_go(pid);
-        self.approvals_are_over(pid, "its process has ended");
+        self.approvals_are_over(pid, PROCESS_ENDED);
         self.close_proposals(pid);
         self.close_denials(pid);
         self.revoke(pid);
@@ -535,7 +535,7 @@ impl<P: PageStore> Kernel<P> {
         let open = self.with(pid, |process| std::mem::take(&mut process.proposals)).unwrap_or_default();
         for id in open.into_keys() {
             self.globals.proposals.remove(&id);
-            let why = Some("its process has ended".to_owned());
+            let why = Some(PROCESS_ENDED.to_owned());
             self.fact(pid, Body::Proposal { id, state: ProposalState::Expired, proposal: None, why });
         }
         let stood = self.with(pid, |process| std::mem::take(&mut process.standing)).unwrap_or_default();

@@ -229,6 +229,7 @@ fn what_a_run_was_denied_is_given_to_its_role_when_it_has_ended() {
     let run = |task: &str| rig.aos(&["run", "-w", folder.to_str().unwrap(), task]);
     let ran = run("write");
     assert!(ran.err.contains("`aos approve p1 --for role` is for good, also when this one has ended"), "{ran:?}");
+    assert!(!ran.err.contains("p1 expired"), "nothing came of it: {ran:?}");
     until("its end", || (state(&rig, "p1") == "expired").then_some(()));
     let shown = rig.aos(&["approve", "p1", "--for", "role"]);
     assert!(shown.code == 0 && shown.out.contains("+    calls: [\"FS_WRITE notes\", ASK_USER]"), "{shown:?}");

@@ -3,7 +3,11 @@
 //! Start at [`Narrator::tell`], which is pure. What always holds: every line is clean (see [`super::clean`]) and at most as
 //! wide as asked; text that is quoted from the agent never looks like a line of ours, since each of its lines is led by a bar.
 
-use aos_abi::entry::{CircuitState, InferenceOutcome, Lifted, Outcome, ProposalState, ServedOutcome, Verdict};
+use std::collections::BTreeSet;
+
+use aos_abi::entry::{
+    CircuitState, InferenceOutcome, Lifted, Outcome, PROCESS_ENDED, ProposalState, ServedOutcome, Verdict,
+};
 use aos_abi::process::UsageView;
 use aos_abi::{Body, CallId, Entry, Name, Timestamp, Usd, limits};
 use serde_json::Value;
@@ -29,6 +33,8 @@ pub struct Narrator {
     unpriced: bool,
     /// The call that was told last: a result without a name is its.
     last: Option<CallId>,
+    /// Denials that were told of and that nobody has lifted.
+    denied: BTreeSet<String>,
 }
 
 impl Narrator {
@@ -44,6 +50,7 @@ impl Narrator {
             cost: Usd::ZERO,
             unpriced: false,
             last: None,
+            denied: BTreeSet::new(),
         }
     }
 
@@ -117,6 +124,9 @@ impl Narrator {
                 vec![self.result(name, whose, outcome)]
             }
             Body::Proposal { id, state, proposal, why } => {
+                if self.ends_unasked(id, *state, why.as_deref()) {
+                    return vec![];
+                }
                 self.proposal(id, *state, proposal.as_deref(), why.as_deref())
             }
             Body::Signal { signal, from_pid, .. } => vec![self.lead("←", &format!("signal {signal} from {from_pid}"))],
@@ -318,6 +328,18 @@ impl Narrator {
             );
             self.lead(&self.style.yellow("!"), &words)
         })
+    }
+
+    /// Whether it is no more than that a denial, which nobody has lifted, is over with its process: of each of them the last lines
+    /// of a run would tell, though nothing came of any.
+    fn ends_unasked(&mut self, id: &str, state: ProposalState, why: Option<&str>) -> bool {
+        match state {
+            ProposalState::Denied => {
+                self.denied.insert(id.to_owned());
+                false
+            }
+            _ => self.denied.remove(id) && state == ProposalState::Expired && why == Some(PROCESS_ENDED),
+        }
     }
 
     fn proposal(

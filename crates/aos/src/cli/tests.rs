@@ -333,6 +333,40 @@ fn a_denial_names_what_lets_the_next_one_pass_and_nothing_else() {
     }
 }
 
+/// A run ended with a line for each denial, closed ones too, of which nothing came.
+#[test]
+fn of_denials_that_end_with_their_process_only_an_unused_yes_is_told() {
+    let of =
+        |id: &str, state: &str, why: Option<&str>| json!({"type": "proposal", "id": id, "state": state, "why": why});
+    let denied = |id: &str| {
+        json!({"type": "proposal", "id": id, "state": "denied", "proposal": {"call_id": "c", "name": "FS_WRITE", "args": {"path": "a"},
+            "verdict": "deny", "rule": "x", "why": null, "risk": null, "closed": "no yes lifts x", "expires_at": "2026-11-23T00:00:00Z"}})
+    };
+    let ended = Some("its process has ended");
+    let told = entries(vec![
+        denied("p1"),
+        denied("p2"),
+        denied("p3"),
+        of("p2", "approved", None),
+        of("p3", "expired", Some("newer ones took its place")),
+        of("p1", "expired", ended),
+        of("p2", "expired", ended),
+        // A question.
+        of("p4", "expired", ended),
+    ]);
+    let mut narrator = Narrator::new(Style::plain(), 80, None);
+    let lines: Vec<String> = told.iter().flat_map(|entry| narrator.tell(entry)).collect();
+    assert_eq!(
+        lines[3..],
+        [
+            "  • proposal p2 approved",
+            "  • proposal p3 expired, newer ones took its place",
+            "  • proposal p2 expired, its process has ended",
+            "  • proposal p4 expired, its process has ended",
+        ]
+    );
+}
+
 #[test]
 fn a_command_that_failed_is_not_told_as_done() {
     let result = |code: i32| {
