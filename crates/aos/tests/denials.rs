@@ -282,6 +282,20 @@ fn several_denials_are_lifted_by_name_each_as_it_was_shown() {
     until("both files", || (folder.join("a").exists() && folder.join("b").exists()).then_some(()));
 }
 
+/// One yes for the role ended all that was listed, though its change let one of them pass.
+#[test]
+fn a_yes_for_the_role_leaves_the_other_denials_listed() {
+    let write = |path: &str| Call::new("FS_WRITE", json!({ "path": path, "content": path }));
+    let (rig, folder, _) = denied(vec![any("write", vec![calls(vec![write("a"), write("b")]), say(TOLD)])]);
+    until("both", || (rig.json(&["proposals"]).as_array()?.len() == 2).then_some(()));
+    let made = rig.aos(&["approve", "p1", "--for", "role", "--yes"]);
+    assert!(made.code == 0 && made.err.contains("p1 is over"), "{made:?}");
+    assert_eq!((state(&rig, "p1"), state(&rig, "p2")), (json!("expired"), json!("denied")));
+    let yes = rig.aos(&["approve", "p2", "--yes"]);
+    assert!(yes.code == 0 && yes.err.contains("  | +b\n"), "{yes:?}");
+    until("its call", || folder.join("b").exists().then_some(()));
+}
+
 #[test]
 fn a_denial_is_lifted_in_top() {
     let (rig, folder, _) = denied(vec![any("write", vec![write("notes", "1"), say(TOLD)])]);
