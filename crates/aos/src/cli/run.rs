@@ -35,7 +35,9 @@ pub(super) const AS_A_FILE: &str = "give it as a file: -f FILE";
     after_help = "Examples:\n  aos run \"say hello\"\n  aos run -f report.md \"summarise report.md in three lines\" > summary.txt\n  \
 git diff | aos run -m small -\n  aos run -w . --budget 0.50 --timeout 10m \"fix the failing test\"\n\n\
 What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,\n\
-twice ends it. The exit code is the agent's own."
+twice ends it. The exit code is the agent's own.\n\n\
+What comes through `-` is taken as your own words. A text of others give with -f, as a file that\n\
+a rule of policy.yaml labels: {path: \"*.diff\", ops: [read], label: untrusted.file}."
 )]
 pub struct Args {
     /// What it is to do; `-`, or nothing with something piped in, reads it from standard input

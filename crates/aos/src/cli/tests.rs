@@ -128,6 +128,9 @@ fn help_of_run() {
 
     What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,
     twice ends it. The exit code is the agent's own.
+
+    What comes through `-` is taken as your own words. A text of others give with -f, as a file that
+    a rule of policy.yaml labels: {path: "*.diff", ops: [read], label: untrusted.file}.
     "#);
 }
 
