@@ -156,6 +156,7 @@ fn what_a_command_did_is_undone_whole() {
         fs::write(folder.join(file), text).unwrap();
     }
     fs::set_permissions(folder.join("gone"), fs::Permissions::from_mode(0o4751)).unwrap();
+    fs::set_permissions(folder.join("tool"), fs::Permissions::from_mode(0o644)).unwrap();
     let before = listing(&folder);
     run_in(&rig, &folder, "alpha");
     let after = listing(&folder);
@@ -163,6 +164,8 @@ fn what_a_command_did_is_undone_whole() {
     assert!(!folder.join("gone").exists() && !folder.join("tree").exists() && folder.join("n/m/f").exists());
     let answer = rig.http("POST", "/v1/proposals/p1/undo", Some(&json!({ "dry_run": true }))).json();
     assert_eq!((&answer["done"], &answer["conflicts"]), (&json!(false), &json!([])), "{answer}");
+    let shown = rig.aos(&["undo", "p1", "--dry-run"]).out;
+    assert!(shown.contains("restores tool, mode 700 to 644\n") && shown.contains("restores edited\n"), "{shown}");
     assert_eq!(listing(&folder), after);
     let answer = rig.http("POST", "/v1/proposals/p1/undo", None);
     assert_eq!((answer.status, &answer.json()["done"]), (200, &json!(true)), "{answer:?}");

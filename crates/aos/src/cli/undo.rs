@@ -89,7 +89,10 @@ pub(crate) fn shown(view: &UndoView) -> String {
         // What people put there is not deleted with what an agent made.
         let folder = change.before.as_ref().is_some_and(|before| before.is == "folder");
         let stays = if folder && change.kind == "deleted" { ", unless something was put into it" } else { "" };
-        text.push_str(&format!("{verb} {}{leads}{stays}\n", clean_line(&change.path)));
+        let modes = change.before.as_ref().zip(change.after.as_ref());
+        let modes = modes.filter(|(now, then)| now.is == then.is && now.mode != then.mode);
+        let modes = modes.map(|(now, then)| format!(", mode {} to {}", now.mode, then.mode)).unwrap_or_default();
+        text.push_str(&format!("{verb} {}{leads}{modes}{stays}\n", clean_line(&change.path)));
     }
     if view.more > 0 {
         text.push_str(&format!("and {} more\n", view.more));
