@@ -557,7 +557,6 @@ fn a_redirect_that_a_rule_asks_about_is_kept_until_its_process_asks_by_itself() 
     2 told of p1: Once, NET_FETCH {"url":"https://asks.example.com/b"}
     > policy "out/**" => "in/**"
     2 proposal p1 expired
-    2 proposal p2 expired
       → another policy
     "#);
     let told = from(
