@@ -34,6 +34,8 @@ const CLOSED_PER_HOUR: u64 = 30;
 const HOUR_S: u64 = 3600;
 /// Denials of one process that were lifted for once and are not used yet.
 const LIFTED_MAX: usize = 64;
+/// How the rules begin by which the kernel refuses what the policy allows.
+const OF_THE_KERNEL: &str = "kernel: ";
 /// Bytes of a call that its process is shown when it is told.
 const CALL_SHOWN_BYTES: usize = 300;
 
@@ -145,8 +147,8 @@ impl<P: PageStore> Kernel<P> {
             Some(hint) => hint.clone(),
             None => "no yes lifts it".to_owned(),
         };
-        let (rule, grants, inner) = (error.message.as_str(), Vec::new(), Vec::new());
-        self.put_denial(pid, call_id, Kept { call, rule, grants, inner, led: None, closed: Some(closed) });
+        let (rule, grants, inner) = (format!("{OF_THE_KERNEL}{}", error.message), Vec::new(), Vec::new());
+        self.put_denial(pid, call_id, Kept { call, rule: &rule, grants, inner, led: None, closed: Some(closed) });
     }
 
     /// Keeps a denial, where no person sees it already and there are not too many.
@@ -499,7 +501,8 @@ impl<P: PageStore> Kernel<P> {
                 continue;
             }
             self.end_denial(number, why);
-            let Some(call) = call else { continue };
+            // Of what the policy allows it says nothing new.
+            let Some(call) = call.filter(|_| !open.rule.starts_with(OF_THE_KERNEL)) else { continue };
             // Nobody is asked about what a command leads to.
             let inside = open.inner.is_empty() || self.passes_inside(pid, &call, &open);
             let said = self.rule(pid, call).map_or(Verdict::Deny, |ruling| ruling.verdict);

@@ -145,6 +145,16 @@ fn a_yes_is_for_these_bytes_alone_and_a_no_is_remembered() {
     "#);
 }
 
+/// What the kernel refuses of a call that the policy allows is no news of another policy.
+#[test]
+fn who_was_refused_a_child_is_told_nothing_by_another_policy() {
+    let spawn = r#"2: => SPAWN_AGENT {"role":"r","task":"t","permissions":["NET_FETCH **"]}"#;
+    let script = format!("spawn resident go\n{spawn}\nrules\npolicy closed/** => shut/**\noff 1");
+    let told = replay_under(NARROW, &script);
+    assert!(told.contains("p1 is closed: ") && told.contains("kernel: the grant `NET_FETCH **` exceeds"), "{told}");
+    assert!(told.contains("proposal p1 expired") && !told.contains("told of p1"), "{told}");
+}
+
 #[test]
 fn what_no_yes_lifts_is_closed_and_says_why() {
     for (call, why) in [
