@@ -124,13 +124,19 @@ impl<P: PageStore> Kernel<P> {
         self.judge(pid, about, |policy, subject| policy.closed(subject, call)).unwrap_or_default()
     }
 
+    /// What a denied call wants, or why no yes lifts it; `led` as of [`Kernel::wanting`].
+    fn wants_or_closed(&mut self, pid: Pid, call: &Syscall, led: bool) -> (Vec<String>, Option<String>) {
+        match self.wanting(pid, call, led) {
+            Some(grants) => (grants, None),
+            None => (Vec::new(), Some(self.closed(pid, call))),
+        }
+    }
+
     /// Keeps a call that was just denied, for people to see, where they do not see it already. `led`: what led to it, where its
     /// process has not made it.
     pub(crate) fn keep_denial(&mut self, pid: Pid, call_id: CallId, call: &Syscall, rule: &str, led: Option<String>) {
-        let wanting = self.wanting(pid, call, led.is_some());
-        let closed = if wanting.is_none() { Some(self.closed(pid, call)) } else { None };
-        let (grants, inner) = (wanting.unwrap_or_default(), Vec::new());
-        self.put_denial(pid, call_id, Kept { call, rule, grants, inner, led, closed });
+        let (grants, closed) = self.wants_or_closed(pid, call, led.is_some());
+        self.put_denial(pid, call_id, Kept { call, rule, grants, inner: Vec::new(), led, closed });
     }
 
     /// Keeps a call that the policy allowed and that what it asks for was denied to all the same, such as a child with more than
@@ -521,9 +527,8 @@ impl<P: PageStore> Kernel<P> {
         let led = open.led.is_some();
         let by_now = match open.inner.is_empty() {
             true if said.verdict == Verdict::Deny || (led && said.verdict < Verdict::Allow) => {
-                let wanting = self.wanting(pid, call, led);
-                let closed = if wanting.is_none() { Some(self.closed(pid, call)) } else { None };
-                Some((said.rule, wanting.unwrap_or_default(), closed))
+                let (grants, closed) = self.wants_or_closed(pid, call, led);
+                Some((said.rule, grants, closed))
             }
             // The command itself may run still.
             false if said.verdict > Verdict::Deny => self.denied_inside_by_now(pid, call, open),
