@@ -16,20 +16,21 @@ struct Mapping {
     of_file: bool,
 }
 
-/// Lets go of the program's code and constants, its libraries' too: they stay where the system keeps files, and what is used
-/// again is mapped again when it is, sixteen pages at a time and about a microsecond each. What only the start needed is not
-/// this process's memory any more. The bytes that were mapped and are let go.
+/// Lets go of the program's code and constants: they stay where the system keeps files, and what is used again is mapped again
+/// when it is, sixteen pages at a time and about a microsecond each. What only the start needed is not this process's memory
+/// any more. The bytes that were mapped and are let go.
 ///
 /// # Errors
 /// What reading `/proc/self/smaps` gives; nothing is let go then.
 pub fn release_code() -> Result<usize> {
+    let program = std::fs::read_link("/proc/self/exe")?;
     let text = std::fs::read_to_string("/proc/self/smaps")?;
     let mut released = 0;
-    for mapping in mappings(&text).filter(|mapping| mapping.of_file) {
-        // SAFETY: the range is one mapping of this process, page by page as the kernel told it, and nothing unmaps code or
-        // constants of the program while it runs (no library is closed). It is private, cannot be written to, and no page of
-        // it differs from its file, so whoever reads it after this reads the same bytes: the kernel maps the file's page anew.
-        // The file is the running program or a library of it, which a new version replaces by a new file.
+    for mapping in mappings(&text, &program.to_string_lossy()).iter().filter(|mapping| mapping.of_file) {
+        // SAFETY: the range is one mapping of the program's own file, page by page as the kernel told it. It was made before the
+        // program began and is changed by nothing since: libraries, which can be loaded and moved into place at any time, are
+        // left alone. It is private, cannot be written to, and no page of it differs from its file, so whoever reads it after
+        // this reads the same bytes: the kernel maps the file's page anew. A new version of the program is a new file.
         let done = unsafe { libc::madvise(mapping.at as *mut libc::c_void, mapping.bytes, libc::MADV_DONTNEED) };
         if done != 0 {
             return Err(Error::last_os_error());
@@ -39,23 +40,21 @@ pub fn release_code() -> Result<usize> {
     Ok(released)
 }
 
-/// The mappings in the text of a `smaps` file.
-fn mappings(text: &str) -> impl Iterator<Item = Mapping> {
-    let begins = |line: &str| line.split(' ').next().is_some_and(|range| range.contains('-') && !range.contains(':'));
+/// The mappings in the text of a `smaps` file; of which file is asked.
+fn mappings(text: &str, program: &str) -> Vec<Mapping> {
+    // Fields begin with a capital letter, mappings with their address.
     let lines: Vec<&str> = text.lines().collect();
-    let heads: Vec<usize> = (0..lines.len()).filter(|at| begins(lines[*at])).collect();
-    let ends = heads.iter().skip(1).copied().chain([lines.len()]).collect::<Vec<_>>();
-    let found = heads.into_iter().zip(ends).filter_map(|(head, end)| mapping(&lines[head..end])).collect::<Vec<_>>();
-    found.into_iter()
+    let begins = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase());
+    lines.chunk_by(|_, next| !begins(next)).filter_map(|lines| mapping(lines, program)).collect()
 }
 
-fn mapping(lines: &[&str]) -> Option<Mapping> {
+fn mapping(lines: &[&str], program: &str) -> Option<Mapping> {
     let (head, fields) = lines.split_first()?;
     let mut words = head.split_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let (at, end) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
     let rights = words.next()?;
-    let is_code = ["r-xp", "r--p"].contains(&rights) && words.nth(3).is_some_and(|path| path.starts_with('/'));
+    let is_code = ["r-xp", "r--p"].contains(&rights) && head.ends_with(program);
     let kib = |name: &str| {
         let field = fields.iter().find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))?;
         field.split_whitespace().next()?.parse::<usize>().ok()
@@ -86,25 +85,30 @@ Anonymous:             0 kB
 68d000-69d000 r--s 00000000 fe:00 13 /shared
 Rss:                   4 kB
 Anonymous:             0 kB
+69d000-6ad000 r-xp 00000000 fe:00 14 /lib/loaded at any time
+Rss:                   4 kB
+Anonymous:             0 kB
 ";
 
     #[test]
     fn only_what_shows_a_file_as_it_is_can_be_let_go() {
-        let found: Vec<Mapping> = mappings(TEXT).collect();
+        let found = mappings(TEXT, "/usr/bin/a program");
         assert_eq!(found[0], Mapping { at: 0x55d0, bytes: 0x1000, resident: 12 << 10, of_file: true });
-        assert_eq!(found.iter().map(|one| one.of_file).collect::<Vec<_>>(), [true, false, false, false, false]);
+        assert_eq!(found.iter().map(|one| one.of_file).collect::<Vec<_>>(), [true, false, false, false, false, false]);
     }
 
     #[test]
     fn code_that_was_let_go_is_there_when_it_is_used() {
         let resident = || {
             let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            mappings(&text).filter(|mapping| mapping.of_file).map(|mapping| mapping.resident).sum::<usize>()
+            let program = std::fs::read_link("/proc/self/exe").unwrap();
+            let all = mappings(&text, &program.to_string_lossy());
+            all.iter().filter(|mapping| mapping.of_file).map(|mapping| mapping.resident).sum::<usize>()
         };
         let before = resident();
         let released = release_code().unwrap();
         let after = resident();
         assert!(released > 0 && after < before, "{before} {released} {after}");
-        assert_eq!(mappings(TEXT).count(), 5, "and goes on");
+        assert_eq!(mappings(TEXT, "x").len(), 6, "and goes on");
     }
 }
